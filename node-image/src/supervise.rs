@@ -17,7 +17,7 @@ use faultline_core::{Fact, Life, ProcessId};
 use faultline_launch::{ended, run_options};
 use faultline_report::narrate::Event;
 use faultline_report::{Recorded, Summary};
-use faultline_runtime::metrics::Sum;
+use faultline_runtime::metrics::{RunInfo, RunVerdict, Sum};
 use faultline_runtime::remote::{self, Desk, RemoteOptions};
 use faultline_runtime::supervise::{Past, RunError, Wishes};
 use faultline_runtime::{Keys, RunOptions, interrupt};
@@ -124,6 +124,7 @@ impl Visitor for Run<'_> {
         };
         let session = Session::new(federation).of_text(text, SystemTime::now());
         let draft = session.draft(Kind::Kubernetes).map_err(Trouble::input)?;
+        sum.describe(RunInfo::of(&draft));
         let keeper = ledger.keep(&draft);
         // A resumed run must never appear as one that has not begun.
         match has_begun {
@@ -136,7 +137,8 @@ impl Visitor for Run<'_> {
         })?;
         println!("{address}");
         if is_over {
-            return conclude(Recording::read(&bundle).map_err(|it| it.to_string()), &bundle, &ledger, &ended);
+            let recording = Recording::read(&bundle).map_err(|it| it.to_string());
+            return conclude(recording, &bundle, &ledger, &sum, &ended);
         }
         let begun = match has_begun {
             true => Some(bundle.read_manifest().map_err(Trouble::machine)?),
@@ -150,12 +152,23 @@ impl Visitor for Run<'_> {
             }
         };
         if let Some(why) = lost {
-            return conclude(Err(why), &bundle, &ledger, &ended);
+            return conclude(Err(why), &bundle, &ledger, &sum, &ended);
         }
         let listen = arguments.listen;
         let replace_after = federation.spec.failures().replace_after().into();
-        let mut pods =
-            Pods { run, keys, replace_after, listen, sum, past, wishes, desk, keeper, ended: ended.clone() };
+        let (of_run, interrupted) = (sum.clone(), ended.clone());
+        let mut pods = Pods {
+            run,
+            keys,
+            replace_after,
+            listen,
+            sum: of_run,
+            past,
+            wishes,
+            desk,
+            keeper,
+            ended: interrupted,
+        };
         let recording = match session.resumed(begun.as_ref()).record_setup(&setup, &bundle, &mut pods) {
             Ok(run) => Ok(run.judge()),
             // A restarted program will resume the run.
@@ -163,7 +176,7 @@ impl Visitor for Run<'_> {
             Err(SessionError::Backend(error)) => Err(error.to_string()),
             Err(error) => return Err(Trouble::machine(error)),
         };
-        conclude(recording, &bundle, &ledger, &ended)
+        conclude(recording, &bundle, &ledger, &sum, &ended)
     }
 }
 
@@ -246,20 +259,25 @@ fn conclude(
     recording: Result<Recording, String>,
     bundle: &Bundle,
     ledger: &Ledger,
+    sum: &Sum,
     ended: &AtomicBool,
 ) -> Result<(), Trouble> {
     match recording {
-        Err(why) => ledger.failed(why),
+        Err(why) => {
+            sum.failed();
+            ledger.failed(why);
+        }
         Ok(Recording { manifest, trace, judgement }) => {
             let dir = bundle.dir().display().to_string();
             let recorded =
                 Recorded { bundle: &dir, manifest: &manifest, trace: &trace, judgement: &judgement };
             let summary = Summary::new(recorded);
-            let verdict = match summary.verdict {
-                Verdict::Pass => supervision::Verdict::Pass,
-                Verdict::Unknown => supervision::Verdict::Unknown,
-                Verdict::Fail => supervision::Verdict::Fail,
+            let (verdict, shown) = match summary.verdict {
+                Verdict::Pass => (supervision::Verdict::Pass, RunVerdict::Pass),
+                Verdict::Unknown => (supervision::Verdict::Unknown, RunVerdict::Unknown),
+                Verdict::Fail => (supervision::Verdict::Fail, RunVerdict::Fail),
             };
+            sum.judged(shown);
             ledger.judged(verdict, summary.reasons, &manifest);
         }
     }

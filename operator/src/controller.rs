@@ -97,6 +97,7 @@ impl Context {
 
     /// Drops the state of the federation with this UID.
     pub fn forget(&self, uid: &str) {
+        self.metrics.forget(uid);
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
 }

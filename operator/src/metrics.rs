@@ -1,5 +1,7 @@
 //! Metrics of the operator, and the page that shows them.
 
+mod federations;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +11,9 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use faultline_api::Federation;
+use faultline_api::resource::FederationStatus;
+use federations::Federations;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -18,7 +23,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use tokio::net::TcpListener;
 
-/// Metrics of the operator. Every label has only a few values.
+/// Metrics of the operator, and of the federations that it manages.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -26,6 +31,7 @@ pub struct Metrics {
     duration: Histogram,
     requests: Family<RequestLabels, Counter>,
     leader: Gauge,
+    federations: Federations,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -46,7 +52,10 @@ struct RequestLabels {
 
 impl Default for Metrics {
     fn default() -> Metrics {
-        let mut registry = Registry::with_prefix("faultline_operator");
+        let mut root = Registry::with_prefix("faultline");
+        let federations = Federations::default();
+        root.register_collector(Box::new(federations.clone()));
+        let registry = root.sub_registry_with_prefix("operator");
         let looks = Family::default();
         registry.register("reconciles", "Reconciliations of federations", looks.clone());
         let duration = Histogram::new(exponential_buckets(0.001, 4.0, 8));
@@ -60,7 +69,7 @@ impl Default for Metrics {
         registry.register("api_requests", "Requests to the API server", requests.clone());
         let leader = Gauge::default();
         registry.register("leader", "Whether this operator is active", leader.clone());
-        Metrics { registry, looks, duration, requests, leader }
+        Metrics { registry: root, looks, duration, requests, leader, federations }
     }
 }
 
@@ -77,6 +86,16 @@ impl Metrics {
         self.requests.get_or_create(&RequestLabels { method: method.as_str().to_owned() }).inc();
     }
 
+    /// Shows the current status of a federation.
+    pub fn show(&self, federation: &Federation, status: &FederationStatus) {
+        self.federations.show(federation, status);
+    }
+
+    /// Removes the federation with this UID.
+    pub fn forget(&self, uid: &str) {
+        self.federations.forget(uid);
+    }
+
     /// Records whether this operator works or waits.
     pub fn lead(&self, leads: bool) {
         self.leader.set(leads.into());
@@ -89,7 +108,15 @@ impl Metrics {
 ///
 /// Fails if the address cannot be used.
 pub async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Result<()> {
-    let listener = TcpListener::bind(address).await?;
+    serve_on(TcpListener::bind(address).await?, metrics).await
+}
+
+/// Serves the same pages on a listener that exists.
+///
+/// # Errors
+///
+/// Fails if the listener does.
+pub async fn serve_on(listener: TcpListener, metrics: Arc<Metrics>) -> std::io::Result<()> {
     let app = Router::new()
         .route("/metrics", get(page))
         .route("/healthz", get(async || "ok\n"))
@@ -105,6 +132,8 @@ async fn page(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
 
 #[cfg(test)]
 mod tests {
+    use faultline_api::resource::Phase;
+
     use super::*;
 
     #[test]
@@ -114,6 +143,14 @@ mod tests {
         metrics.looked(Duration::from_millis(3), false);
         metrics.requested(&http::Method::PATCH);
         metrics.lead(true);
+        let mut federation = crate::reconcile::build::tests::quickstart();
+        federation.metadata.uid = Some("1".into());
+        let status = FederationStatus { phase: Phase::Running, ..FederationStatus::default() };
+        metrics.show(&federation, &status);
+        let protocol = federation.spec.protocol.name();
+        let info = format!(
+            "faultline_federation_info{{namespace=\"experiments\",federation=\"quickstart\",protocol=\"{protocol}\"}} 1"
+        );
         let mut text = String::new();
         encode(&mut text, &metrics.registry).expect("a string takes everything");
         for line in [
@@ -122,8 +159,16 @@ mod tests {
             "faultline_operator_reconcile_duration_seconds_count 2",
             "faultline_operator_api_requests_total{method=\"PATCH\"} 1",
             "faultline_operator_leader 1",
+            &info,
+            "faultline_federation_phase{namespace=\"experiments\",federation=\"quickstart\",phase=\"Running\"} 1",
+            "faultline_federation_phase{namespace=\"experiments\",federation=\"quickstart\",phase=\"Pending\"} 0",
+            "faultline_federation_verdict{namespace=\"experiments\",federation=\"quickstart\",verdict=\"pass\"} 0",
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
         }
+        metrics.forget("1");
+        text.clear();
+        encode(&mut text, &metrics.registry).expect("a string takes everything");
+        assert!(!text.contains("faultline_federation"), "a federation that is gone is not shown: {text}");
     }
 }

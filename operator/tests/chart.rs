@@ -108,8 +108,11 @@ fn values_are_checked_and_every_option_renders() {
     let watched = rendered(&["--set", "metrics.alerts=true,metrics.dashboard=true"]);
     let groups = watched["PrometheusRule faultline"]["spec"]["groups"].as_array().unwrap();
     assert!(groups.iter().all(|group| !group["rules"].as_array().unwrap().is_empty()), "{groups:?}");
-    let dashboard = watched["ConfigMap faultline-dashboard"]["data"]["faultline-run.json"].as_str().unwrap();
-    assert_eq!(serde_json::from_str::<Value>(dashboard).unwrap()["uid"], "faultline-run");
+    for name in ["run", "operator", "compare"] {
+        let dashboards = &watched["ConfigMap faultline-dashboards"]["data"];
+        let dashboard = dashboards[format!("faultline-{name}.json")].as_str().unwrap();
+        assert_eq!(serde_json::from_str::<Value>(dashboard).unwrap()["uid"], format!("faultline-{name}"));
+    }
     let ours = rendered(&["--set", "operator.image.repository=registry.example/operator,node.image.tag=v2"]);
     let container = &ours["Deployment faultline-operator"]["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["image"], format!("registry.example/operator:{}", env!("CARGO_PKG_VERSION")));

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
 use faultline_core::{Fact, Life, ProcessId, Time};
 use faultline_launch::{ended, run_options};
+use faultline_runtime::metrics::RunInfo;
 use faultline_runtime::node::{self, NodeOptions};
 use faultline_runtime::supervise::Collapse;
 use faultline_runtime::{Observer, RunError, RunOptions, RunOutcome, local};
@@ -47,8 +48,9 @@ impl Backend for Processes<'_> {
         let Begun { setup, manifest, bundle } = begun;
         let dir = bundle.dir();
         let metrics = self.metrics.clone();
+        let info = Some(RunInfo::of(manifest));
         let options =
-            RunOptions { metrics, interrupted: self.interrupted.clone(), ..run_options(setup, dir) };
+            RunOptions { metrics, info, interrupted: self.interrupted.clone(), ..run_options(setup, dir) };
         let mut live = self.view.live(manifest);
         let run = self.carry_out(options, dir, &mut live);
         live.finish();

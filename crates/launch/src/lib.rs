@@ -18,7 +18,7 @@ use faultline_session::Ended;
 const MEASURE_AGAIN_FOR: Span = Span::from_secs(5);
 
 /// Returns everything that determines a run of a federation on real processes, recorded in `run_dir`. Metrics are not
-/// served, and the run cannot be interrupted.
+/// served and do not name the run, and the run cannot be interrupted.
 pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
     let clusters = setup.names.clusters() as u16;
     RunOptions {
@@ -31,6 +31,7 @@ pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
                 (0..clusters).map(|it| setup.names.cluster(ClusterId(it)).to_owned()).collect(),
             ),
         },
+        info: None,
         seed: setup.seed,
         links: Links { requested: setup.links.clone() },
         storage: StorageOptions {

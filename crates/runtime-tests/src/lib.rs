@@ -40,6 +40,7 @@ pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
             processes: scenario.processes().map(|process| process.to_string()).collect(),
             clusters: ClusterNames(clusters().map(|it| format!("cluster-{}", it.0)).collect()),
         },
+        info: None,
         seed: scenario.seed,
         links,
         storage: StorageOptions {
@@ -76,6 +77,7 @@ pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptio
             clusters: ClusterNames::default(),
         },
         membership,
+        info: None,
         seed: 1,
         links: Links::default(),
         storage: StorageOptions::default(),

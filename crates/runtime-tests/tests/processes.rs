@@ -116,7 +116,7 @@ fn a_supervisor_that_stood_for_long_takes_nobody_for_dead() {
     let mut run = Run::begin_with_detection(detect_after);
     let supervisor = Pid::from_raw(run.supervisor.id() as i32);
     let port = run.metrics_port();
-    let saved = || value(&metrics(port), "faultline_images_saved_total").unwrap_or_default();
+    let saved = || sum(&metrics(port), "faultline_images_saved_total");
     kill(supervisor, Signal::SIGSTOP).unwrap();
     std::thread::sleep(detect_after * 2);
     kill(supervisor, Signal::SIGCONT).unwrap();
@@ -197,7 +197,7 @@ fn every_node_and_the_supervisor_serve_metrics() {
         let [port] = open_ports(pid)[..] else { panic!("p{name} listens on one port") };
         wait_until("the node has counted something", || {
             let page = metrics(port);
-            value(&page, &format!("faultline_images_saved_total{{process=\"p{name}\"}}")) > Some(0.0)
+            sum(&page, &format!("faultline_images_saved_total{{process=\"p{name}\"")) > 0.0
         });
         let page = metrics(port);
         let delay = format!(
@@ -208,7 +208,7 @@ fn every_node_and_the_supervisor_serve_metrics() {
     let port = run.metrics_port();
     wait_until("the supervisor shows a sum", || {
         let page = metrics(port);
-        value(&page, "faultline_images_saved_total") > Some(NODES as f64)
+        sum(&page, "faultline_images_saved_total") > NODES as f64
             && value(&page, "faultline_link_delay_seen_seconds{from=\"cluster-0\",to=\"cluster-1\"}")
                 > Some(0.0009)
     });
@@ -226,6 +226,12 @@ fn page(port: u16) -> Option<String> {
     let mut page = String::new();
     stream.read_to_string(&mut page).ok()?;
     page.starts_with("HTTP/1.1 200").then_some(page)
+}
+
+/// Returns the sum of the series that begin with this.
+fn sum(page: &str, series: &str) -> f64 {
+    let lines = page.lines().filter(|line| line.starts_with(series));
+    lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
 }
 
 fn value(page: &str, series: &str) -> Option<f64> {

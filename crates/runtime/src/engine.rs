@@ -480,10 +480,11 @@ impl<P: Process + 'static> Engine<P> {
     fn show(&mut self) {
         let gauges = self.process.as_ref().map(P::gauges).unwrap_or_default();
         let transport = &self.outlets.transport;
-        let counts = &self.meter.counts;
+        let (counts, cluster) = (&self.meter.counts, self.me.cluster);
         self.outlets.exposition.update(|page| {
-            page.counts.clone_from(counts);
-            page.gauges = gauges;
+            let values = page.values.entry(cluster).or_default();
+            values.counts.clone_from(counts);
+            values.gauges = gauges;
             page.delays = transport.delays();
         });
     }

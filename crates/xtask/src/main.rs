@@ -4,7 +4,7 @@
 //! cargo xtask bench       runs every benchmark, or those that are named, beside its baseline and prints the table
 //! cargo xtask build-cost  builds the default program from nothing and prints what that costs, by cause
 //! cargo xtask check       every check below
-//! cargo xtask dashboards  has a real Prometheus answer every query of the dashboard
+//! cargo xtask dashboards  has a real Prometheus answer every query of the dashboards
 //! cargo xtask dist        makes static programs, an inventory of what is in them, and checksums
 //! cargo xtask documents   runs the commands that README.md and docs/ print
 //! cargo xtask generate    writes the generated files
@@ -57,8 +57,12 @@ enum Chore {
     /// Checks the repository: floors, dependencies, sources, generated files, names of protocols, lists in the
     /// documents.
     Check,
-    /// Has a real Prometheus, which scrapes a run with faults, answer every query of the dashboard.
-    Dashboards,
+    /// Has a real Prometheus, which scrapes runs with faults, answer every query of the dashboards.
+    Dashboards {
+        /// Also draws the dashboards into docs/.
+        #[arg(long)]
+        draw: bool,
+    },
     /// Makes what is handed out to users without a compiler: static programs, an inventory of what is in them, checksums.
     Dist,
     /// Runs the commands that README.md and docs/ print.
@@ -106,6 +110,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("every source file is compiled", sources::reached),
     ("no file names a machine or a registry", sources::places),
     ("protocols are named in their rooms only", names::check),
+    ("dashboards follow their rules", dashboards::check),
     ("generated files are fresh", generated::check),
     ("lists in the documents are complete", lists::check),
     ("phrases are plain English", phrases::check),
@@ -130,7 +135,7 @@ fn perform(chore: &Chore) -> Result<ExitCode, Box<dyn Error>> {
         Chore::Bench { names, quick } => bench::run(&repository, names, *quick),
         Chore::BuildCost { at_most } => build_cost::run(&repository, *at_most),
         Chore::Check => check(&repository),
-        Chore::Dashboards => dashboards::query(&repository).map(|()| ExitCode::SUCCESS),
+        Chore::Dashboards { draw } => dashboards::try_queries(&repository, *draw).map(|()| ExitCode::SUCCESS),
         Chore::Dist => dist::run(&repository),
         Chore::Documents { names, programs } => {
             documents::run(&repository, programs, names).map(|()| ExitCode::SUCCESS)

@@ -53,6 +53,7 @@ pub async fn update_status(
     let uid = federation.uid().unwrap_or_default();
     let now = Timestamp::now();
     let (status, news) = assess::assess(observed, situation, Time(now));
+    context.metrics.show(federation, &status);
     if news.is_empty() && federation.status.as_ref() == Some(&status) {
         return Ok(None);
     }

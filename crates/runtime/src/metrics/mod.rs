@@ -1,10 +1,12 @@
 //! Metrics of nodes, derived from their facts, and their representation as Prometheus text.
 //!
-//! Only [`Counts`] maps facts to numbers, and only [`exposition`] names them. A node shows its own metrics, the
-//! supervisor the sum of all. Every label has a bounded set of values. Metrics cannot change a run.
+//! Only [`Counts`] maps facts to numbers, and only [`series`] names them. A node shows its own metrics, the supervisor
+//! the sum of all. Every label has a bounded set of values. Metrics cannot change a run.
 
 pub(crate) mod counts;
 pub(crate) mod exposition;
+pub(crate) mod page;
+mod series;
 
 use std::sync::Arc;
 
@@ -13,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use counts::{Counts, Delays};
 use exposition::Exposition;
+use page::Values;
+pub use page::{RunInfo, RunPhase, RunVerdict};
 
 /// Names of the clusters in labels, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,12 +37,31 @@ impl ClusterNames {
 pub struct Sum(pub(crate) Arc<Exposition>);
 
 impl Sum {
-    /// Marks the run as over: counts remain, and nothing is in transit any more.
+    /// Marks the run as over, with its judgement still to come: counts and steps remain, and nothing is in transit any
+    /// more.
     pub fn over(&self) {
         self.0.update(|page| {
-            page.gauges = Gauges::default();
+            for Values { gauges, .. } in page.values.values_mut() {
+                *gauges = Gauges { progress: gauges.progress, ..Gauges::default() };
+            }
+            page.run().phase = RunPhase::Judging;
             page.over = true;
         });
+    }
+
+    /// Shows the verdict.
+    pub fn judged(&self, verdict: RunVerdict) {
+        self.0.update(|page| (page.run().phase, page.run().verdict) = (RunPhase::Completed, Some(verdict)));
+    }
+
+    /// Marks the run as one that could not be carried out.
+    pub fn failed(&self) {
+        self.0.update(|page| page.run().phase = RunPhase::Failed);
+    }
+
+    /// Names the run in every series.
+    pub fn describe(&self, info: RunInfo) {
+        self.0.update(|page| page.run().info = Some(info));
     }
 
     /// Returns the metrics as Prometheus text.

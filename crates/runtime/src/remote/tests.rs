@@ -210,6 +210,7 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
             clusters: [Cluster::new(processes.iter().copied().collect())].into(),
         },
         names: Names { processes: processes.iter().map(ToString::to_string).collect(), ..Names::default() },
+        info: None,
         seed: 1,
         links: Links::default(),
         storage: StorageOptions::default(),

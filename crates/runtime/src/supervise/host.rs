@@ -240,7 +240,9 @@ impl<P: Places> Host<'_, P> {
             self.journal.flush()?;
             for order in orders.drain(..) {
                 if let Some(outcome) = self.perform(order, supervisor).await? {
-                    self.observer.status(self.clock.now(), &supervisor.status());
+                    let (now, status) = (self.clock.now(), supervisor.status());
+                    self.totals.publish(now, &status, &self.membership);
+                    self.observer.status(now, &status);
                     return Ok(outcome);
                 }
             }
@@ -253,8 +255,9 @@ impl<P: Places> Host<'_, P> {
                     self.catch_up(happened).await
                 }
                 _ = status.tick() => {
-                    self.totals.publish();
-                    self.observer.status(self.clock.now(), &supervisor.status());
+                    let (now, status) = (self.clock.now(), supervisor.status());
+                    self.totals.publish(now, &status, &self.membership);
+                    self.observer.status(now, &status);
                     let mut reports = self.wished();
                     if self.options.interrupted.load(Ordering::Relaxed) {
                         if self.journal.is_kept() {
@@ -317,6 +320,7 @@ impl<P: Places> Host<'_, P> {
                     for (at, report) in reports {
                         match &report {
                             Report::Stated { process, life, fact, .. } => {
+                                self.totals.stated(at, *process, *life, fact);
                                 self.observer.stated(at, *process, *life, fact);
                             }
                             Report::LinksMeasured => {
@@ -374,6 +378,7 @@ impl<P: Places> Host<'_, P> {
                     Some((at, recorded)) if recorded == fact => {
                         self.stated = at;
                         self.effects.stated(&fact, |no| supervisor.due(no));
+                        self.totals.stated(at, ProcessId::SUPERVISOR, Life(0), &fact);
                         self.observer.stated(at, ProcessId::SUPERVISOR, Life(0), &fact);
                     }
                     Some(_) => return Err(RunError::Journal),
@@ -537,10 +542,11 @@ impl<P: Places> Host<'_, P> {
                 vec![]
             }
             ToSupervisor::Heartbeat(gauges, counts, delays) => {
-                self.totals.heard(process, life, gauges, counts, delays);
+                self.totals.heard(at, process, life, gauges, counts, delays);
                 vec![Report::Heartbeat { process, life, gauges }]
             }
             ToSupervisor::Stated { fact, halted } => {
+                self.totals.stated(at, process, life, &fact);
                 self.observer.stated(at, process, life, &fact);
                 vec![Report::Stated { process, life, fact, halted }]
             }
@@ -756,6 +762,7 @@ impl<P: Places> Host<'_, P> {
         self.effects.stated(fact, |no| supervisor.due(no));
         let now = at.max(self.stated);
         self.stated = now;
+        self.totals.stated(now, ProcessId::SUPERVISOR, Life(0), fact);
         self.facts.write(now, fact).and_then(|()| self.facts.flush()).map_err(RunError::Record)?;
         self.observer.stated(now, ProcessId::SUPERVISOR, Life(0), fact);
         Ok(())

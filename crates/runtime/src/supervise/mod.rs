@@ -7,6 +7,7 @@
 
 mod effects;
 mod host;
+mod incidents;
 mod journal;
 mod measuring;
 pub(crate) mod places;
@@ -30,7 +31,7 @@ use thiserror::Error;
 use tokio::runtime::{Builder, LocalOptions};
 
 use crate::links::Links;
-use crate::metrics::ClusterNames;
+use crate::metrics::{ClusterNames, RunInfo};
 use crate::storage::StorageOptions;
 pub(crate) use host::{Ground, Memory, host};
 pub use journal::Past;
@@ -48,6 +49,8 @@ pub struct RunOptions {
     pub membership: Membership,
     /// Names for directories and for display.
     pub names: Names,
+    /// What metrics say about the run, if anything.
+    pub info: Option<RunInfo>,
     /// Seed of all random choices of processes and links.
     pub seed: u64,
     /// Requested properties of the links.

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use faultline_core::fault::LinkProperties;
-use faultline_core::{ClusterId, Gauges, Life, ProcessId};
+use faultline_core::fault::{Change, LinkProperties};
+use faultline_core::{ClusterId, Fact, Gauges, Life, Membership, ProcessId, Span, Time};
+use faultline_supervisor::Status;
 use faultline_trace::manifest::EffectEntry;
 
+use super::incidents::Incidents;
 use crate::RunOptions;
 use crate::metrics::exposition::Exposition;
+use crate::metrics::page::{FaultEntry, RunPhase, Uptime, Values};
 use crate::metrics::{Counts, Delays, Sum};
 
 /// Last values of each life, and the page that shows their sum.
@@ -18,18 +21,39 @@ pub(super) struct Totals {
     lives: BTreeMap<(ProcessId, Life), (Counts, Delays)>,
     /// Gauges of each process's newest life.
     gauges: BTreeMap<ProcessId, Gauges>,
+    /// Cluster of each process.
+    clusters: Vec<ClusterId>,
+    incidents: Incidents,
+    /// When the time during which processes are up was last added up.
+    published: Time,
 }
 
 impl Totals {
     /// Creates the sum, which is shown through `sum`.
     pub(super) fn new(options: &RunOptions, Sum(exposition): Sum) -> Totals {
+        let clusters: Vec<ClusterId> = options.membership.members.iter().map(|it| it.cluster).collect();
         // There may be no process outside the clusters.
-        let is_there = |cluster| options.membership.members.iter().any(|it| it.cluster == cluster);
+        let is_there = |cluster| clusters.contains(&cluster);
         let requested = options.links.requested.iter().map(|(&pair, &link)| (pair, link));
         let requested = requested.filter(|&((from, to), _)| is_there(from) && is_there(to)).collect();
-        let clusters = options.names.clusters.clone();
-        exposition.update(|page| (page.clusters, page.requested) = (clusters, requested));
-        Totals { exposition, lives: BTreeMap::new(), gauges: BTreeMap::new() }
+        exposition.update(|page| {
+            page.clusters = options.names.clusters.clone();
+            page.requested = requested;
+            page.values = clusters.iter().map(|&it| (it, Values::default())).collect();
+            let faults = options.supervisor.plan.iter().map(|it| (it.no, FaultEntry::new(&it.fault)));
+            page.run().faults = faults.collect();
+            if let Some(info) = options.info.clone() {
+                page.run().info = Some(info);
+            }
+        });
+        Totals {
+            exposition,
+            lives: BTreeMap::new(),
+            gauges: BTreeMap::new(),
+            clusters,
+            incidents: Incidents::default(),
+            published: Time::ZERO,
+        }
     }
 
     /// Changes the requested properties of a link.
@@ -41,7 +65,7 @@ impl Totals {
     pub(super) fn took_effect(&self, effect: &EffectEntry) {
         let (skew, latency) = (effect.skew(), effect.latency());
         self.exposition.update(|page| {
-            page.effects.insert(effect.no, (skew, latency));
+            page.run().effects.insert(effect.no, (skew, latency));
         });
     }
 
@@ -50,32 +74,60 @@ impl Totals {
         self.exposition.clone()
     }
 
+    /// Notes a fact of the supervisor, or one of a process.
+    pub(super) fn stated(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact) {
+        self.incidents.stated(at, process, life, fact);
+        match fact {
+            Fact::Injecting { no, .. } => self.exposition.update(|page| {
+                if let Some(fault) = page.run().faults.get_mut(no) {
+                    fault.is_injected = true;
+                }
+            }),
+            // The last heartbeat before it may be older.
+            Fact::Finished(_) => {
+                if let Some(gauges) = self.gauges.get_mut(&process) {
+                    gauges.progress.done = gauges.progress.total;
+                }
+            }
+            Fact::Changed(change) => {
+                if let Change::Fault(it) = &**change {
+                    self.exposition.update(|page| {
+                        page.run().faults.insert(it.no, FaultEntry::new(&it.fault));
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Records the current values of a life.
     pub(super) fn heard(
         &mut self,
+        at: Time,
         process: ProcessId,
         life: Life,
         gauges: Gauges,
         counts: Counts,
         delays: Delays,
     ) {
+        self.incidents.heard(at, process, life);
         self.lives.insert((process, life), (counts, delays));
         self.gauges.insert(process, gauges);
     }
 
-    /// Updates the page with the current sum.
-    pub(super) fn publish(&self) {
-        let mut counts = Counts::default();
+    /// Updates the page with the current sums.
+    pub(super) fn publish(&mut self, now: Time, status: &Status, membership: &Membership) {
+        let mut values: BTreeMap<ClusterId, Values> = BTreeMap::new();
         let mut delays = Delays::new();
-        for (of_life, seen) in self.lives.values() {
-            counts.add(of_life);
+        for (&(process, _), (counts, seen)) in &self.lives {
+            values.entry(self.clusters[process.index()]).or_default().counts.add(counts);
             for (&link, &(packets, sum)) in seen {
                 let total = delays.entry(link).or_default();
                 *total = (total.0 + packets, total.1 + sum);
             }
         }
-        let mut sum = Gauges::default();
-        for gauges in self.gauges.values() {
+        for (process, gauges) in &self.gauges {
+            let sum = &mut values.entry(self.clusters[process.index()]).or_default().gauges;
             sum.progress.done += gauges.progress.done;
             sum.progress.total += gauges.progress.total;
             sum.log_messages += gauges.log_messages;
@@ -83,10 +135,43 @@ impl Totals {
             sum.log_bytes_spilled += gauges.log_bytes_spilled;
             sum.checkpoints += gauges.checkpoints;
         }
+        let passed = now.since(self.published);
+        self.published = now;
+        let counts = status.begun.is_some() && !status.paused && status.outcome.is_none();
+        let passed = if counts { passed } else { Span::ZERO };
         self.exposition.update(|page| {
-            page.counts = counts;
-            page.gauges = sum;
+            page.values.extend(values);
             page.delays = delays;
+            let run = page.run();
+            run.phase = match (status.begun, status.paused) {
+                (None, _) => RunPhase::Starting,
+                (Some(_), true) => RunPhase::Paused,
+                (Some(_), false) => RunPhase::Running,
+            };
+            for (index, of) in status.clusters.iter().enumerate() {
+                let cluster = ClusterId(index as u16);
+                if !membership.presence(cluster).is_there() {
+                    run.clusters.remove(&cluster);
+                    continue;
+                }
+                let Uptime { time_up, time_down, .. } =
+                    run.clusters.get(&cluster).copied().unwrap_or_default();
+                let down = of.processes.saturating_sub(of.up);
+                let uptime = Uptime {
+                    processes: of.processes,
+                    up: of.up,
+                    time_up: time_up + Span(passed.0 * u64::from(of.up)),
+                    time_down: time_down + Span(passed.0 * u64::from(down)),
+                };
+                run.clusters.insert(cluster, uptime);
+            }
+            for (no, state) in &status.faults {
+                if let Some(fault) = run.faults.get_mut(no) {
+                    fault.state.clone_from(state);
+                }
+            }
+            run.detections.clone_from(&self.incidents.detections);
+            run.recoveries.clone_from(&self.incidents.recoveries);
         });
     }
 }

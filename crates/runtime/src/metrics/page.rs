@@ -1,0 +1,184 @@
+//! The values that a page of metrics shows.
+
+use std::collections::BTreeMap;
+
+use faultline_core::fault::{FaultState, LinkProperties};
+use faultline_core::{ClusterId, Fault, FaultNo, Gauges, Span};
+use faultline_trace::Manifest;
+use faultline_trace::manifest::Backend;
+
+use super::{ClusterNames, Counts, Delays};
+
+/// Current values of a page.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) clusters: ClusterNames,
+    /// Values of each cluster. A node shows its own cluster only.
+    pub(crate) values: BTreeMap<ClusterId, Values>,
+    /// Requested properties of the links.
+    pub(crate) requested: Vec<((ClusterId, ClusterId), LinkProperties)>,
+    /// Observed delays of the links.
+    pub(crate) delays: Delays,
+    /// Values of the whole run, on the supervisor's page.
+    pub(crate) run: Option<RunValues>,
+    /// Whether the run is over. Requested and observed properties of links are then omitted.
+    pub(crate) over: bool,
+}
+
+/// Values of the processes of a cluster, added up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Values {
+    pub(crate) counts: Counts,
+    pub(crate) gauges: Gauges,
+}
+
+/// Values of a run that no process has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunValues {
+    pub(crate) info: Option<RunInfo>,
+    pub(crate) phase: RunPhase,
+    pub(crate) verdict: Option<RunVerdict>,
+    /// Clusters that are part of the federation at present.
+    pub(crate) clusters: BTreeMap<ClusterId, Uptime>,
+    pub(crate) faults: BTreeMap<FaultNo, FaultEntry>,
+    /// Skew and latency of faults, as far as they are known.
+    pub(crate) effects: BTreeMap<FaultNo, (Option<Span>, Option<Span>)>,
+    /// How long it took to detect each failure.
+    pub(crate) detections: Vec<Span>,
+    /// How long it took each failed process to return.
+    pub(crate) recoveries: Vec<Span>,
+}
+
+/// How many processes of a cluster are up, and how long they were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Uptime {
+    pub(crate) processes: u32,
+    pub(crate) up: u32,
+    /// Time since the application began during which processes were up, summed over processes. Pauses of the
+    /// federation do not count.
+    pub(crate) time_up: Span,
+    /// The same for the time during which processes were not up.
+    pub(crate) time_down: Span,
+}
+
+/// A fault of the plan, and what became of it.
+#[derive(Clone, Debug)]
+pub(crate) struct FaultEntry {
+    /// Kind of the fault, as the federation's file names it.
+    pub(crate) kind: &'static str,
+    pub(crate) is_injected: bool,
+    pub(crate) state: FaultState,
+}
+
+/// What identifies a run in its metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunInfo {
+    /// Name of the federation.
+    pub federation: String,
+    /// Name of the protocol.
+    pub protocol: String,
+    /// Where the run is carried out.
+    pub backend: &'static str,
+    /// Seed of the run.
+    pub seed: u64,
+}
+
+impl RunInfo {
+    /// Returns what a manifest says about its run.
+    pub fn of(manifest: &Manifest) -> RunInfo {
+        RunInfo {
+            federation: manifest.name.clone(),
+            protocol: manifest.protocol.clone(),
+            backend: match manifest.backend {
+                Backend::Simulate => "simulate",
+                Backend::Local => "local",
+                Backend::Kubernetes => "kubernetes",
+            },
+            seed: manifest.seed,
+        }
+    }
+}
+
+/// Phase of a run in its metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunPhase {
+    /// Processes are being started, or links measured.
+    #[default]
+    Starting,
+    /// The application is running.
+    Running,
+    /// The user has paused the federation.
+    Paused,
+    /// The run has ended, and its record is being judged.
+    Judging,
+    /// The run has been judged.
+    Completed,
+    /// The run could not be carried out.
+    Failed,
+}
+
+impl RunPhase {
+    /// All phases, in their order.
+    pub const ALL: [RunPhase; 6] = [
+        RunPhase::Starting,
+        RunPhase::Running,
+        RunPhase::Paused,
+        RunPhase::Judging,
+        RunPhase::Completed,
+        RunPhase::Failed,
+    ];
+}
+
+/// Verdict of a run in its metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunVerdict {
+    /// All required properties hold.
+    Pass,
+    /// Something required could not be judged.
+    Unknown,
+    /// A property is violated.
+    Fail,
+}
+
+impl RunVerdict {
+    /// All verdicts, from the best to the worst.
+    pub const ALL: [RunVerdict; 3] = [RunVerdict::Pass, RunVerdict::Unknown, RunVerdict::Fail];
+
+    /// Returns the name of the verdict in labels.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            RunVerdict::Pass => "pass",
+            RunVerdict::Unknown => "unknown",
+            RunVerdict::Fail => "fail",
+        }
+    }
+}
+
+impl FaultEntry {
+    /// Creates a fault that has not been injected.
+    pub(crate) fn new(fault: &Fault) -> FaultEntry {
+        let kind = match fault {
+            Fault::Crash { .. } => "crash",
+            Fault::Pause { .. } => "pause",
+            Fault::LoseCluster { .. } => "loseCluster",
+            Fault::Link { .. } => "link",
+            Fault::Partition { .. } => "partition",
+            Fault::Storage { .. } => "storage",
+        };
+        FaultEntry { kind, is_injected: false, state: FaultState::Pending }
+    }
+}
+
+impl Page {
+    /// Changes the requested properties of a link.
+    pub(crate) fn ask(&mut self, from: ClusterId, to: ClusterId, properties: LinkProperties) {
+        self.requested.retain(|(pair, _)| *pair != (from, to));
+        self.requested.push(((from, to), properties));
+        self.requested.sort_by_key(|&(pair, _)| pair);
+    }
+
+    /// Changes the values of the whole run.
+    pub(crate) fn run(&mut self) -> &mut RunValues {
+        self.run.get_or_insert_default()
+    }
+}

@@ -1,0 +1,327 @@
+//! Names of the metrics: what each series of a page is called, and what it means.
+
+use std::fmt;
+
+use faultline_core::fault::FaultState;
+use faultline_core::{ClusterId, FactKind, Span};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Unit;
+
+use super::exposition::Exposition;
+use super::page::{FaultEntry, Page, RunPhase, RunValues, RunVerdict, Uptime, Values};
+
+/// Bounds of the buckets for skew and latency of faults, in seconds. The text format of Prometheus has no native
+/// histograms.
+const EFFECT_BUCKETS: [f64; 10] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 1.0];
+/// Bounds of the buckets for detection and recovery, in seconds.
+const RECOVERY_BUCKETS: [f64; 12] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
+
+type Labels = Vec<(&'static str, String)>;
+
+/// Encodes metrics of one page.
+struct Series<'a, 'e> {
+    encoder: &'a mut DescriptorEncoder<'e>,
+    page: &'a Page,
+}
+
+impl Collector for Exposition {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let page = self.page();
+        let mut series = Series { encoder: &mut encoder, page: &page };
+        series.messages()?;
+        series.checkpoints()?;
+        series.recovery()?;
+        series.application()?;
+        series.links()?;
+        match &page.run {
+            Some(run) => series.run(run),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Series<'_, '_> {
+    fn messages(&mut self) -> fmt::Result {
+        let events = [
+            ("sent", FactKind::Sent),
+            ("transmitted", FactKind::Transmitted),
+            ("suppressed", FactKind::Suppressed),
+            ("delivered", FactKind::Delivered),
+            ("dropped", FactKind::DroppedStale),
+            ("resent", FactKind::Resent),
+        ];
+        let values = self.by_cluster().flat_map(|(cluster, values)| {
+            events.map(|(event, kind)| {
+                let event = ("event", event.to_owned());
+                (vec![("cluster", cluster.clone()), event], number(values.counts.of(kind)))
+            })
+        });
+        let values: Vec<_> = values.collect();
+        self.family("messages", "Application messages by event", None, values)
+    }
+
+    fn checkpoints(&mut self) -> fmt::Result {
+        let values = self.by_cluster().flat_map(|(cluster, Values { counts, .. })| {
+            let committed = counts.of(FactKind::CheckpointCommitted);
+            [("forced", counts.forced), ("timer", committed.saturating_sub(counts.forced))].map(
+                |(kind, count)| {
+                    (vec![("cluster", cluster.clone()), ("kind", kind.to_owned())], number(count))
+                },
+            )
+        });
+        let values: Vec<_> = values.collect();
+        let help = "Committed checkpoints by kind: forced by a message, or taken by the timer";
+        self.family("checkpoints", help, None, values)?;
+        self.facts("checkpoints_aborted", "Discarded checkpoints", FactKind::CheckpointAborted)?;
+        self.facts("collections", "Garbage collections", FactKind::Collected)?;
+        self.facts("images_saved", "Parts of checkpoints passed to the storage", FactKind::Saved)?;
+        let durable = "Parts of checkpoints that the storage reported durable";
+        self.facts("images_durable", durable, FactKind::Durable)?;
+        let frozen = "Time during which applications were frozen for checkpoints";
+        self.time("checkpoint_frozen", frozen, |it| it.counts.frozen)?;
+        self.gauge("log_messages", "Messages in the sender logs", None, |it| it.gauges.log_messages)?;
+        self.gauge("log", "Payload in the sender logs", Some(Unit::Bytes), |it| it.gauges.log_bytes)?;
+        let spilled = "Payload of the sender logs that is only on stable storage";
+        self.gauge("log_spilled", spilled, Some(Unit::Bytes), |it| it.gauges.log_bytes_spilled)?;
+        let kept = "Checkpoints that can be restored";
+        self.gauge("checkpoints_kept", kept, None, |it| it.gauges.checkpoints.into())
+    }
+
+    fn recovery(&mut self) -> fmt::Result {
+        self.facts("rollbacks", "Rollbacks", FactKind::RolledBack)?;
+        let rounds = "Recovery rounds in which the processes took part";
+        self.facts("recoveries", rounds, FactKind::RecoveryStarted)?;
+        self.facts("alerts", "Rollback alerts received from other clusters", FactKind::Alerted)?;
+        let lost = "Time between a checkpoint and the rollback to it, if the same life took the checkpoint";
+        self.time("lost_work", lost, |it| it.counts.lost)
+    }
+
+    fn application(&mut self) -> fmt::Result {
+        self.gauge("steps_done", "Completed steps of the application", None, |it| it.gauges.progress.done)?;
+        self.gauge("steps_wanted", "Total steps of the application", None, |it| it.gauges.progress.total)
+    }
+
+    fn links(&mut self) -> fmt::Result {
+        let Page { clusters, requested, delays, over, .. } = self.page;
+        let labels = |(from, to): (ClusterId, ClusterId)| -> Labels {
+            vec![("from", clusters.of(from)), ("to", clusters.of(to))]
+        };
+        let seconds = Some(Unit::Seconds);
+        let asked =
+            requested.iter().filter(|_| !over).map(|&(pair, link)| (labels(pair), span(link.latency)));
+        self.family("link_delay_requested", "Requested latency of a link", seconds.as_ref(), asked)?;
+        let seen = delays.iter().filter(|_| !over).map(|(&pair, &(packets, sum))| {
+            (labels(pair), span(Span(sum.0.checked_div(packets).unwrap_or(0))))
+        });
+        self.family("link_delay_seen", "Mean delay of packets over a link", seconds.as_ref(), seen)?;
+        let packets = delays.iter().map(|(&pair, &(packets, _))| (labels(pair), number(packets)));
+        self.family("link_packets", "Packets that arrived over a link", None, packets)
+    }
+
+    /// Encodes the metrics of the whole run.
+    fn run(&mut self, run: &RunValues) -> fmt::Result {
+        let about = run.info.iter().map(|it| {
+            (vec![("backend", it.backend.to_owned()), ("seed", it.seed.to_string())], ConstGauge::new(1_u64))
+        });
+        self.family("run_info", "The run, with what identifies it", None, about)?;
+        let phases = RunPhase::ALL
+            .map(|it| (vec![("phase", format!("{it:?}"))], ConstGauge::new(u64::from(it == run.phase))));
+        self.family("run_phase", "Phase of the run: 1 for the current one", None, phases)?;
+        let verdicts = RunVerdict::ALL.map(|it| {
+            let value = u64::from(Some(it) == run.verdict);
+            (vec![("verdict", it.name().to_owned())], ConstGauge::new(value))
+        });
+        self.family("run_verdict", "Verdict: 1 for that of the run, once it is known", None, verdicts)?;
+        self.clusters(run)?;
+        self.faults(run)?;
+        let detection = "From a fault, or the last heartbeat, to the announcement of the failure";
+        self.histogram("detection", detection, &RECOVERY_BUCKETS, run.detections.iter().copied())?;
+        let recovery = "From a fault, or the last heartbeat, until the failed process had restored its state";
+        self.histogram("recovery", recovery, &RECOVERY_BUCKETS, run.recoveries.iter().copied())
+    }
+
+    fn clusters(&mut self, run: &RunValues) -> fmt::Result {
+        let clusters = &self.page.clusters;
+        let of = |value: fn(&Uptime) -> u32| {
+            let value = move |(&cluster, it): (&ClusterId, &Uptime)| {
+                (vec![("cluster", clusters.of(cluster))], ConstGauge::new(u64::from(value(it))))
+            };
+            run.clusters.iter().map(value).collect::<Vec<_>>()
+        };
+        let (all, up) = (of(|it| it.processes), of(|it| it.up));
+        let times = run.clusters.iter().flat_map(|(&cluster, it)| {
+            [("up", it.time_up), ("down", it.time_down)].map(|(state, time)| {
+                let labels = vec![("cluster", clusters.of(cluster)), ("state", state.to_owned())];
+                (labels, ConstCounter::new(time.as_secs_f64()))
+            })
+        });
+        let times: Vec<_> = times.collect();
+        self.family("processes", "Processes of a cluster", None, all)?;
+        self.family("processes_up", "Processes of a cluster that are up", None, up)?;
+        let help = "Time since the application began, summed over processes that were up, or were not";
+        self.family("process_time", help, Some(&Unit::Seconds), times)
+    }
+
+    fn faults(&mut self, run: &RunValues) -> fmt::Result {
+        let kinds: std::collections::BTreeSet<_> = run.faults.values().map(|it| it.kind).collect();
+        let count = |is: fn(&FaultEntry) -> bool| {
+            let count =
+                |kind: &str| run.faults.values().filter(|it| it.kind == kind && is(it)).count() as u64;
+            kinds.iter().map(|&kind| (vec![("kind", kind.to_owned())], count(kind))).collect::<Vec<_>>()
+        };
+        let planned = count(|_| true).into_iter().map(|(labels, count)| (labels, ConstGauge::new(count)));
+        self.family("faults_planned", "Faults of the plan by kind", None, planned)?;
+        let counters = [
+            ("faults_injected", "Injected faults by kind", count(|it| it.is_injected)),
+            (
+                "faults_effective",
+                "Faults that had an effect, by kind",
+                count(|it| it.state == FaultState::Effective),
+            ),
+            (
+                "faults_ineffective",
+                "Faults that had no effect, by kind",
+                count(|it| matches!(it.state, FaultState::Ineffective(_))),
+            ),
+        ];
+        for (name, help, counts) in counters {
+            self.family(name, help, None, counts.into_iter().map(|(labels, it)| (labels, number(it))))?;
+        }
+        let skew = "From the first to the last effect of a fault with several targets";
+        self.histogram("fault_skew", skew, &EFFECT_BUCKETS, run.effects.values().filter_map(|it| it.0))?;
+        let latency = "From when a fault was due to its last effect";
+        self.histogram("fault_latency", latency, &EFFECT_BUCKETS, run.effects.values().filter_map(|it| it.1))
+    }
+
+    /// Iterates over the names and the values of the clusters.
+    fn by_cluster(&self) -> impl Iterator<Item = (String, &Values)> {
+        self.page.values.iter().map(|(&cluster, values)| (self.page.clusters.of(cluster), values))
+    }
+
+    /// Encodes how many facts of a kind were stated in each cluster.
+    fn facts(&mut self, name: &str, help: &str, kind: FactKind) -> fmt::Result {
+        let values = self.by_cluster();
+        let values: Vec<_> =
+            values.map(|(name, it)| (vec![("cluster", name)], number(it.counts.of(kind)))).collect();
+        self.family(name, help, None, values)
+    }
+
+    /// Encodes a duration that only grows, for each cluster.
+    fn time(&mut self, name: &str, help: &str, time: impl Fn(&Values) -> Span) -> fmt::Result {
+        let value = |(name, it): (String, &Values)| {
+            (vec![("cluster", name)], ConstCounter::new(time(it).as_secs_f64()))
+        };
+        let values: Vec<_> = self.by_cluster().map(value).collect();
+        self.family(name, help, Some(&Unit::Seconds), values)
+    }
+
+    /// Encodes a value that grows and shrinks, for each cluster.
+    fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        of: impl Fn(&Values) -> u64,
+    ) -> fmt::Result {
+        let value = |(name, it): (String, &Values)| (vec![("cluster", name)], ConstGauge::new(of(it)));
+        let values: Vec<_> = self.by_cluster().map(value).collect();
+        self.family(name, help, unit.as_ref(), values)
+    }
+
+    /// Encodes durations; the histogram exists from the start, so that its rate is known from the first observation.
+    fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        buckets: &[f64],
+        spans: impl Iterator<Item = Span>,
+    ) -> fmt::Result {
+        let histogram = Histogram::new(buckets.iter().copied());
+        spans.for_each(|it| histogram.observe(it.as_secs_f64()));
+        self.family(name, help, Some(&Unit::Seconds), [(vec![], histogram)])
+    }
+
+    /// Encodes one metric with its labelled values; nothing if there are none.
+    fn family<M: EncodeMetric>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        values: impl IntoIterator<Item = (Labels, M)>,
+    ) -> fmt::Result {
+        let mut values = values.into_iter().peekable();
+        let Some((_, first)) = values.peek() else { return Ok(()) };
+        let mut family = self.encoder.encode_descriptor(name, help, unit, first.metric_type())?;
+        for (labels, value) in values {
+            if labels.is_empty() {
+                return value.encode(family);
+            }
+            value.encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn number(value: u64) -> ConstCounter<u64> {
+    ConstCounter::new(value)
+}
+
+fn span(span: Span) -> ConstGauge<f64> {
+    ConstGauge::new(span.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Fault, FaultNo, ProcessId};
+
+    use super::super::Sum;
+    use super::super::page::RunInfo;
+    use super::*;
+
+    #[test]
+    fn a_run_shows_its_phase_its_verdict_and_its_faults() {
+        let sum = Sum::default();
+        sum.0.update(|page| {
+            page.values.entry(ClusterId(0)).or_default().counts.lost = Span::from_secs(2);
+            let run = page.run();
+            run.info = Some(RunInfo {
+                federation: "pair".to_owned(),
+                protocol: "p".to_owned(),
+                backend: "local",
+                seed: 7,
+            });
+            run.phase = RunPhase::Running;
+            let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(1) };
+            run.faults.insert(FaultNo(0), FaultEntry::new(&fault));
+            let injected =
+                FaultEntry { is_injected: true, state: FaultState::Effective, ..FaultEntry::new(&fault) };
+            run.faults.insert(FaultNo(1), injected);
+            run.detections.push(Span::from_millis(200));
+        });
+        let text = sum.text();
+        let of_run = "federation=\"pair\",protocol=\"p\"";
+        for line in [
+            format!("faultline_run_info{{{of_run},backend=\"local\",seed=\"7\"}} 1"),
+            format!("faultline_run_phase{{{of_run},phase=\"Running\"}} 1"),
+            format!("faultline_run_phase{{{of_run},phase=\"Starting\"}} 0"),
+            format!("faultline_run_verdict{{{of_run},verdict=\"pass\"}} 0"),
+            format!("faultline_faults_planned{{{of_run},kind=\"pause\"}} 2"),
+            format!("faultline_faults_injected_total{{{of_run},kind=\"pause\"}} 1"),
+            format!("faultline_faults_effective_total{{{of_run},kind=\"pause\"}} 1"),
+            format!("faultline_faults_ineffective_total{{{of_run},kind=\"pause\"}} 0"),
+            format!("faultline_detection_seconds_bucket{{{of_run},le=\"0.1\"}} 0"),
+            format!("faultline_detection_seconds_bucket{{{of_run},le=\"0.3\"}} 1"),
+            format!("faultline_lost_work_seconds_total{{{of_run},cluster=\"c0\"}} 2.0"),
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+        }
+        sum.judged(RunVerdict::Fail);
+        let text = sum.text();
+        assert!(text.contains(&format!("faultline_run_verdict{{{of_run},verdict=\"fail\"}} 1")), "{text}");
+        assert!(text.contains(&format!("faultline_run_phase{{{of_run},phase=\"Completed\"}} 1")), "{text}");
+    }
+}

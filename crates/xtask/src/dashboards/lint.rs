@@ -1,0 +1,131 @@
+//! Rules for the tables of the dashboards, after Grafana's dashboard-linter.
+
+use super::table::{Dashboard, INTERVAL, Kind, PLACEHOLDERS, fill};
+
+/// Names of metrics that grow only: their values are counted since the start of one run, so that a panel may show them
+/// as they are only if it aggregates them.
+const COUNTER: &str = "_total";
+
+/// Returns what is wrong with a dashboard.
+pub(super) fn problems(dashboard: &Dashboard) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut titles = std::collections::BTreeSet::new();
+    for panel in dashboard.panels() {
+        let mut problem = |what: &str| problems.push(format!("{}, {}: {what}", dashboard.title, panel.title));
+        if !titles.insert(panel.title) {
+            problem("another panel has this title");
+        }
+        if panel.description.is_empty() || !panel.description.ends_with('.') {
+            problem("a description is a sentence");
+        }
+        if panel.queries.is_empty() {
+            problem("a panel shows something");
+        }
+        if let Kind::Number(steps) | Kind::Bars(steps) = panel.kind
+            && !steps.is_sorted_by(|one, other| one.0 < other.0)
+        {
+            problem("thresholds ascend");
+        }
+        for (query, legend) in panel.queries {
+            if legend.is_empty() {
+                problem("a query has a legend");
+            }
+            let absent = labels_of(legend).find(|label| !query.contains(label));
+            if let Some(label) = absent {
+                problem(&format!("the query has no label `{label}` for the legend"));
+            }
+        }
+    }
+    let of_panels =
+        dashboard.panels().flat_map(|it| it.queries.iter().map(move |(query, _)| (it.title, *query)));
+    let of_annotations = dashboard.annotations.iter().map(|it| (it.name, it.query));
+    for (title, query) in of_panels.chain(of_annotations) {
+        let mut problem =
+            |what: &str| problems.push(format!("{}, {title}: {what}: {query}", dashboard.title));
+        if query.contains("instance") {
+            problem("federations and clusters are selected, not instances");
+        }
+        let selects = PLACEHOLDERS.iter().any(|(name, _)| query.contains(name));
+        if !selects && !query.contains("faultline_operator_") {
+            problem("a query selects what the user selected");
+        }
+        let plain = fill(query, None);
+        if PLACEHOLDERS.iter().chain([&INTERVAL]).any(|(name, _)| plain.contains(name)) {
+            problem("a placeholder is left");
+        }
+        for variable in variables_in(&plain) {
+            if !dashboard.variables.iter().any(|it| it.name == variable) {
+                problem(&format!("the dashboard has no variable `{variable}`"));
+            }
+        }
+        let is_aggregated =
+            ["sum", "max", "rate(", "changes(", "histogram_quantile("].iter().any(|it| plain.contains(it));
+        if plain.contains(COUNTER) && !is_aggregated {
+            problem("a counter is aggregated");
+        }
+        if plain.matches('(').count() != plain.matches(')').count() {
+            problem("parentheses do not match");
+        }
+    }
+    problems
+}
+
+/// Iterates over the labels that a legend shows.
+fn labels_of(legend: &str) -> impl Iterator<Item = &str> {
+    legend.split("{{").skip(1).filter_map(|it| it.split("}}").next())
+}
+
+/// Iterates over Grafana's variables in a query, except those that Grafana provides.
+fn variables_in(query: &str) -> impl Iterator<Item = &str> {
+    let names = query.split('$').skip(1);
+    let names =
+        names.map(|it| it.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or(""));
+    names.filter(|it| !it.starts_with("__"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::DASHBOARDS;
+    use super::super::table::{Panel, Variable};
+    use super::*;
+
+    #[test]
+    fn the_dashboards_have_no_problem() {
+        for dashboard in DASHBOARDS {
+            assert_eq!(problems(dashboard), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn each_rule_finds_its_mistake() {
+        const NAMESPACE: Variable = Variable { name: "namespace", label: "", query: "" };
+        fn found(panels: Vec<Panel>) -> String {
+            let panels: &'static [Panel] = panels.leak();
+            let rows: &'static [(&str, &[Panel])] = vec![("row", panels)].leak();
+            let variables = &[NAMESPACE];
+            let dashboard = Dashboard { file: "", uid: "", title: "", variables, annotations: &[], rows };
+            problems(&dashboard).join("\n")
+        }
+        const GOOD: Panel = Panel::graph("Good", "s").about("It is.").of(&[("sum(a{NAMESPACES})", "a")]);
+        assert_eq!(found(vec![GOOD]), "");
+        for (panels, what) in [
+            (vec![GOOD, GOOD], "another panel has this title"),
+            (vec![GOOD.about("None")], "a description is a sentence"),
+            (vec![GOOD.of(&[])], "a panel shows something"),
+            (vec![GOOD.of(&[("sum(a{NAMESPACES})", "")])], "a query has a legend"),
+            (vec![GOOD.of(&[("sum(a{NAMESPACES})", "{{kind}}")])], "no label `kind`"),
+            (vec![GOOD.of(&[("sum by (instance) (a{NAMESPACES})", "a")])], "not instances"),
+            (vec![GOOD.of(&[("sum(a)", "a")])], "selects what the user selected"),
+            (vec![GOOD.of(&[("sum(a{RUNS})", "a")])], "no variable `federation`"),
+            (vec![GOOD.of(&[("a_total{NAMESPACES}", "a")])], "a counter is aggregated"),
+            (vec![GOOD.of(&[("sum(a{NAMESPACES}", "a")])], "parentheses do not match"),
+            (
+                vec![Panel::number("Number", "s", &[(1.0, ""), (0.0, "")]).about("It is.").of(GOOD.queries)],
+                "thresholds ascend",
+            ),
+        ] {
+            let found = found(panels);
+            assert!(found.contains(what), "{what}: {found}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Generates the Grafana dashboards from tables, tries their queries on a real Prometheus, and draws their panels.
+
+mod compare;
+mod draw;
+mod grafana;
+mod lint;
+mod operator;
+mod prometheus;
+mod rehearsal;
+mod run;
+mod table;
+
+use std::error::Error;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::{Problems, Repository};
+use prometheus::Prometheus;
+use table::Dashboard;
+
+const DASHBOARDS: [&Dashboard; 3] = [&run::RUN, &operator::OPERATOR, &compare::COMPARE];
+/// Interval between scrapes while the queries are tried.
+const SCRAPE_SECONDS: u64 = 1;
+/// Value for Grafana's variable of the same name: here, enough scrapes for a rate in a run that takes seconds.
+const RATE_INTERVAL: &str = "5s";
+/// Additional time for the last scrapes after the runs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Returns the dashboards as JSON for Grafana, with the names of their files.
+pub(crate) fn files() -> impl Iterator<Item = (String, String)> {
+    DASHBOARDS.iter().map(|it| (format!("{}.json", it.file), grafana::json(it)))
+}
+
+/// Checks the tables.
+pub(crate) fn check(_: &Repository) -> Result<Problems, Box<dyn Error>> {
+    Ok(DASHBOARDS.iter().flat_map(|it| lint::problems(it)).collect())
+}
+
+/// Carries out runs with faults under several protocols, together with a Prometheus that scrapes them, and checks that
+/// every query of every dashboard has an answer. Then draws the dashboards into docs/, if `draws`.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a Prometheus scrapes in real time, and nothing says that it has"
+)]
+pub(crate) fn try_queries(repository: &Repository, draws: bool) -> Result<(), Box<dyn Error>> {
+    let dir = repository.metadata.target_directory.join("dashboards").into_std_path_buf();
+    if dir.exists() {
+        fs::remove_dir_all(&dir)?;
+    }
+    fs::create_dir_all(&dir)?;
+    rehearsal::build(repository)?;
+    let prometheus = Prometheus::start(repository, &dir)?;
+    let begun = prometheus::now()?;
+    let _programs = rehearsal::perform(repository, &dir, &prometheus)?;
+    let ended = Instant::now();
+    let mut unanswered: Vec<(&str, String)> =
+        queries().filter(|(_, it)| !prometheus.has_answered(it, begun)).collect();
+    while !unanswered.is_empty() && ended.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_secs(SCRAPE_SECONDS));
+        unanswered.retain(|(_, it)| !prometheus.has_answered(it, begun));
+    }
+    if !unanswered.is_empty() {
+        let left: Vec<_> = unanswered.iter().map(|(of, query)| format!("{of}: {query}")).collect();
+        return Err(format!("no data for:\n{}\nlogs are in {}", left.join("\n"), dir.display()).into());
+    }
+    println!("Prometheus has data for all {} queries of {} dashboards", queries().count(), DASHBOARDS.len());
+    for (dashboard, panel) in DASHBOARDS.iter().flat_map(|it| it.panels().map(move |panel| (it, panel))) {
+        if panel.needs_traffic_control {
+            println!("not asked, because no link uses traffic control: {}, {}", dashboard.title, panel.title);
+        }
+    }
+    if draws {
+        for dashboard in DASHBOARDS {
+            let file = format!("docs/dashboard-{}.svg", dashboard.file);
+            let picture = draw::draw(dashboard, &prometheus, begun, prometheus::now()?)?;
+            fs::write(repository.root.join(&file), picture)?;
+            println!("{file}");
+        }
+    }
+    Ok(())
+}
+
+/// Iterates over all queries of panels and annotations, in the form that Grafana sends if everything is selected, with
+/// the title of what contains them.
+fn queries() -> impl Iterator<Item = (&'static str, String)> {
+    DASHBOARDS.into_iter().flat_map(|dashboard| {
+        let panels = dashboard.panels().filter(|it| !it.needs_traffic_control);
+        let of_panels = panels.flat_map(|it| it.queries.iter().map(move |(query, _)| (it.title, *query)));
+        let annotations = dashboard.annotations.iter().map(|it| (it.name, it.query));
+        of_panels.chain(annotations).map(|(title, query)| (title, table::fill(query, Some(RATE_INTERVAL))))
+    })
+}

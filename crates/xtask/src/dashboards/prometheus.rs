@@ -1,0 +1,148 @@
+//! A Prometheus that scrapes the programs of a rehearsal, and answers queries.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::SCRAPE_SECONDS;
+use crate::Repository;
+
+const ADDRESS: &str = "127.0.0.1:19466";
+
+/// A Prometheus whose targets are read from a file.
+pub(super) struct Prometheus {
+    targets: PathBuf,
+    _program: Background,
+}
+
+/// A scraped page, with the labels that Prometheus adds, as a PodMonitor does.
+pub(super) struct Target {
+    pub(super) address: String,
+    pub(super) labels: Vec<(&'static str, String)>,
+}
+
+/// One series of an answer.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Series {
+    pub(super) metric: BTreeMap<String, String>,
+    /// Times in seconds since the Unix epoch, and values as text.
+    values: Vec<(f64, String)>,
+}
+
+/// A child process that is killed together with this program.
+pub(super) struct Background(pub(super) Child);
+
+impl Prometheus {
+    /// Starts a Prometheus that keeps its data in `dir`, and evaluates the alerts.
+    pub(super) fn start(repository: &Repository, dir: &Path) -> Result<Prometheus, Box<dyn Error>> {
+        let targets = dir.join("targets.json");
+        fs::write(&targets, "[]")?;
+        let config = json!({
+            "global": { "scrape_interval": format!("{SCRAPE_SECONDS}s"), "evaluation_interval": "1s" },
+            "rule_files": [repository.root.join("dashboards/alerts.yaml")],
+            "scrape_configs": [{
+                "job_name": "faultline",
+                // As in the chart: the operator says to which namespace a federation belongs.
+                "honor_labels": true,
+                "file_sd_configs": [{ "files": [targets], "refresh_interval": "1s" }],
+            }],
+        });
+        let config_file = dir.join("prometheus.json");
+        fs::write(&config_file, config.to_string())?;
+        let mut command = Command::new("prometheus");
+        command
+            .arg(format!("--config.file={}", config_file.display()))
+            .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+            .arg(format!("--web.listen-address={ADDRESS}"));
+        let program = Background::start(&mut command, &dir.join("prometheus.log"))?;
+        Ok(Prometheus { targets, _program: program })
+    }
+
+    /// Scrapes these pages from now on.
+    pub(super) fn scrape(&self, targets: &[Target]) -> Result<(), Box<dyn Error>> {
+        let targets = targets.iter().map(|it| {
+            let labels: BTreeMap<_, _> = it.labels.iter().cloned().collect();
+            json!({ "targets": [it.address], "labels": labels })
+        });
+        let new = self.targets.with_extension("new");
+        fs::write(&new, serde_json::to_vec(&targets.collect::<Vec<_>>())?)?;
+        // A file that is half written would be read.
+        Ok(fs::rename(new, &self.targets)?)
+    }
+
+    /// Returns whether a query has an answer at any time since `begun`.
+    pub(super) fn has_answered(&self, query: &str, begun: f64) -> bool {
+        let now = now().unwrap_or(begun);
+        self.query(query, begun, now, SCRAPE_SECONDS as f64)
+            .is_ok_and(|series| series.iter().any(|it| it.points().next().is_some()))
+    }
+
+    /// Returns the values of a query at regular instants. Times and the step are in seconds.
+    pub(super) fn query(
+        &self,
+        query: &str,
+        from: f64,
+        upto: f64,
+        step: f64,
+    ) -> Result<Vec<Series>, Box<dyn Error>> {
+        let mut promtool = Command::new("promtool");
+        promtool.args(["query", "range", "--format=json"]);
+        promtool.args([format!("--start={from:.3}"), format!("--end={upto:.3}"), format!("--step={step}s")]);
+        let output = promtool.args([&format!("http://{ADDRESS}"), query]).output()?;
+        if !output.status.success() {
+            return Err(format!("{query}: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+}
+
+impl Series {
+    /// Iterates over times and values that are numbers.
+    pub(super) fn points(&self) -> impl Iterator<Item = (f64, f64)> {
+        let parsed = self.values.iter().filter_map(|(at, value)| Some((*at, value.parse().ok()?)));
+        parsed.filter(|(_, value): &(f64, f64)| value.is_finite())
+    }
+
+    /// Returns a legend with the values of this series' labels.
+    pub(super) fn named(&self, legend: &str) -> String {
+        let named = self.metric.iter();
+        named.fold(legend.to_owned(), |it, (name, value)| it.replace(&format!("{{{{{name}}}}}"), value))
+    }
+}
+
+/// Returns the time in seconds since the Unix epoch.
+#[expect(clippy::disallowed_methods, reason = "Prometheus dates what it scrapes")]
+pub(super) fn now() -> Result<f64, Box<dyn Error>> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64())
+}
+
+impl Background {
+    pub(super) fn start(command: &mut Command, log: &Path) -> Result<Background, Box<dyn Error>> {
+        let log = fs::File::create(log)?;
+        command.stdout(log.try_clone()?);
+        Background::start_with(command, log)
+    }
+
+    /// Starts a program whose standard output has been set by the caller.
+    pub(super) fn start_with(command: &mut Command, log: fs::File) -> Result<Background, Box<dyn Error>> {
+        let program = PathBuf::from(command.get_program());
+        command.stdin(Stdio::null()).stderr(log);
+        let child =
+            command.spawn().map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+        Ok(Background(child))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.kill().and_then(|()| self.0.wait()) {
+            eprintln!("a program is left running: {error}");
+        }
+    }
+}
