@@ -37,8 +37,7 @@ impl ClusterNames {
 pub struct Sum(pub(crate) Arc<Exposition>);
 
 impl Sum {
-    /// Marks the run as over, with its judgement still to come: counts and steps remain, and nothing is in transit any
-    /// more.
+    /// Marks the run as over and not judged yet: counts and steps remain, and no message is in transit.
     pub fn over(&self) {
         self.0.update(|page| {
             for Values { gauges, .. } in page.values.values_mut() {

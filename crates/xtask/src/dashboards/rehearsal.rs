@@ -17,7 +17,7 @@ use super::SCRAPE_SECONDS;
 use super::prometheus::{Background, Prometheus, Target};
 use crate::Repository;
 
-/// Key of all rehearsed federations, which nobody else can reach.
+/// Key of all rehearsed federations, which listen on this machine only.
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 /// Namespace in which the rehearsed federations are said to be.
 const NAMESPACE: &str = "experiments";
