@@ -5,6 +5,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::fact::Witness;
+use crate::footprint::Footprint;
 use crate::id::{Attempt, Incarnation, Position, ProcessId, Sn};
 
 /// Name of one process's part of one attempt at a checkpoint, or of something [else](ImageName::is_part). Never
@@ -109,4 +110,23 @@ pub struct Image<H, V> {
     pub saved: Arc<V>,
     /// The application's state with its evidence.
     pub snapshot: Snapshot,
+}
+
+impl<H, V> Image<H, V> {
+    /// Adds an image to a footprint. `add` adds what its head and its saved state refer to.
+    pub fn add_to(self: &Arc<Self>, footprint: &mut Footprint, add: impl FnOnce(&H, &V, &mut Footprint)) {
+        if !footprint.add_arc(self) {
+            return;
+        }
+        footprint.add_arc(&self.head);
+        footprint.add_arc(&self.saved);
+        add(&self.head, &self.saved, footprint);
+        footprint.add_arc(&self.snapshot.channels);
+        footprint.add_arc(&self.snapshot.application);
+        for chunk in self.snapshot.application.iter() {
+            if let Chunk::Bytes(bytes) = chunk {
+                footprint.add_arc(bytes);
+            }
+        }
+    }
 }

@@ -14,6 +14,7 @@
 //! | [`promises`] | what a protocol promises beyond what every protocol owes |
 //! | [`node`] | the composition of a protocol and an application |
 //! | [`counters`] | one number per process, sparse or dense |
+//! | [`footprint`] | memory of values that share parts of themselves |
 //! | [`fact`] | the only observation channel |
 //! | [`fault`] | what can be done to a federation, and when |
 #![no_std]
@@ -25,6 +26,7 @@ pub mod counters;
 mod defects;
 pub mod fact;
 pub mod fault;
+pub mod footprint;
 pub mod id;
 pub mod image;
 pub mod membership;
@@ -39,6 +41,7 @@ pub use application::{Application, Digest, Job, Outbox, Progress};
 pub use counters::Counters;
 pub use fact::{Cause, Claim, Fact, FactKind, FactKinds, TheftStep, Vectors, Witness};
 pub use fault::{EndedBy, Fault, PlannedFault, StorageFate, Trigger};
+pub use footprint::Footprint;
 pub use id::{
     Attempt, ClusterId, DataId, FactNo, FaultNo, Incarnation, JobNo, Life, MembershipVersion, NodeId,
     Position, ProcessId, Role, Sn, TaskId, Theft, Version,

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use crate::application::{Application, Outbox};
 use crate::counters::Counters;
 use crate::fact::{Claim, Fact, FactKind, FactKinds, Witness};
+use crate::footprint::Footprint;
 use crate::id::{FactNo, Incarnation, JobNo, Life, ProcessId, Role};
 use crate::image::{Image, ImageName, Snapshot};
 use crate::membership::Birth;
@@ -190,6 +191,10 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
 
     fn control_kind(message: &P::Control) -> &'static str {
         P::control_kind(message)
+    }
+
+    fn add_to(head: &P::Head, saved: &P::Saved, footprint: &mut Footprint) {
+        P::add_to(head, saved, footprint);
     }
 }
 

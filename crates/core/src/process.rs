@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::application::{Job, Progress, Wire};
 use crate::fact::Fact;
+use crate::footprint::Footprint;
 use crate::id::{ClusterId, JobNo, ProcessId};
 use crate::image::{Image, ImageName};
 use crate::membership::{Birth, Membership};
@@ -184,6 +185,8 @@ pub trait Process: Sized {
     fn control_kind(_message: &Self::Control) -> &'static str {
         "control"
     }
+    /// Adds what the head and the saved state of an image refer to. Both have themselves been added.
+    fn add_to(_head: &Self::Head, _saved: &Self::Saved, _footprint: &mut Footprint) {}
 }
 
 /// The queue that a process appends its actions to. Owned by the caller.

@@ -6,6 +6,7 @@ use core::fmt::Debug;
 
 use crate::application::Wire;
 use crate::fact::Claim;
+use crate::footprint::Footprint;
 use crate::id::{Incarnation, Position, ProcessId, Role};
 use crate::image::{Image, ImageName, Snapshot};
 use crate::membership::{Birth, Membership};
@@ -28,6 +29,9 @@ pub trait Speaks: Sized + Clone + Debug {
     type Head: Wire;
     /// The protocol's part of a saved state.
     type Saved: Wire;
+
+    /// Adds what the head and the saved state of an image refer to. Both have themselves been added.
+    fn add_to(_head: &Self::Head, _saved: &Self::Saved, _footprint: &mut Footprint) {}
 }
 
 /// A rollback-recovery protocol for programs that send messages. Each process has one instance, which acts on its

@@ -9,4 +9,5 @@ pub mod hydee;
 pub mod none;
 pub mod placement;
 pub mod satin;
+mod shared_list;
 pub mod theft;

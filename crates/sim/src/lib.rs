@@ -9,12 +9,14 @@
 //! | `supervising` | reports to the supervisor, and its orders |
 //! | `network`, `storage` | costs of packets and images, and what a crash leaves of them |
 //! | `handling` | time that packets occupy their senders and receivers |
+//! | `contents` | what takes the memory of a simulation |
 //! | `queue` | events in the order of their time |
 //! | `defect` | known defects of a driver, which tests can enable |
 //! | `parallel` | many runs on many cores |
 
 mod chance;
 mod config;
+mod contents;
 mod defect;
 mod handling;
 mod network;
@@ -27,6 +29,7 @@ mod storage;
 mod supervising;
 
 pub use config::{Chance, Config, Control, Effort, Handling, InFlight, Links, StorageCosts};
+pub use contents::Contents;
 pub use defect::{Defect, Defects};
 pub use parallel::in_order;
 pub use simulation::{Run, Simulation, run};

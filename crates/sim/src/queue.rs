@@ -115,6 +115,16 @@ impl<T> Queue<T> {
         Some((time(key), self.slab[slot as usize].take().expect("a slot of a key is filled")))
     }
 
+    /// Returns the number of events.
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len() - self.free.len()
+    }
+
+    /// Returns the memory of all events, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.slab.capacity() * size_of::<Option<T>>()) as u64
+    }
+
     pub(crate) fn next_time(&self) -> Option<Time> {
         let first = || {
             let (level, digit) = self.first_bucket()?;

@@ -5,12 +5,12 @@ mod common;
 use faultline_checker::{Context, Verdict, judge};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, FactKind, Fault, ProcessId, Promises, Span, StorageFate, Time, Trigger};
-use faultline_protocols::hc3i::Hc3i;
-use faultline_sim::{Config, InFlight, Links, Run, Simulation, run};
+use faultline_protocols::hc3i::{self, Hc3i};
+use faultline_sim::{Config, Contents, InFlight, Links, Run, Simulation, run};
 use faultline_supervisor::{FaultState, Outcome, process_seed};
 use faultline_trace::manifest::Expected;
 use faultline_trace::{Manifest, Trace};
-use faultline_workloads::{Config as Application, heat, reference};
+use faultline_workloads::{Config as Application, heat, pingpong, reference};
 
 use common::Process;
 
@@ -127,4 +127,28 @@ fn the_packets_of_the_dead_are_lost_or_kept_or_drawn() {
     assert!(lost(InFlight::Lost, 1) > 0);
     let drawn: Vec<u64> = (1..8).map(|seed| lost(InFlight::Sampled, seed)).collect();
     assert!(drawn.contains(&0) && drawn.iter().any(|&it| it > 0), "{drawn:?}");
+}
+
+/// Plays ping-pong between two clusters for `rounds` rounds, each of which forces checkpoints, and collects none.
+fn play(rounds: u32) -> Contents {
+    let protocol =
+        hc3i::Config { collect_every: None, replicas: 0, ..common::hc3i(2, Span::from_secs(36_000)) };
+    let application = Application::PingPong(pingpong::Config { sizes: vec![8], rounds });
+    let config = common::config(&[10, 10], protocol, application, Vec::new(), 1);
+    let mut facts = ();
+    let mut simulation = Simulation::<Process, _>::new(config, &mut facts);
+    while simulation.step() {}
+    assert_eq!(simulation.outcome(), Some(&Outcome::Completed));
+    simulation.contents()
+}
+
+#[test]
+fn checkpoints_share_the_log_and_the_tables_that_they_have_in_common() {
+    let (few, many) = (play(150), play(300));
+    let each = |it: Contents| it.image_bytes / it.images;
+    assert!(many.images > 20 * 300, "{many:?}");
+    assert!(many.logged > 20 * 250, "{many:?}");
+    // A copy of the log and of the table of deliveries takes 100 bytes per round in each of them.
+    assert!(each(many) < 2500, "{} bytes per part of a checkpoint", each(many));
+    assert!(each(many) < each(few) + 200, "a part grows from {} to {} bytes", each(few), each(many));
 }

@@ -5,7 +5,6 @@
 //! acknowledged.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use faultline_core::{
     Attempt, Claim, ClusterId, Incarnation, MessageId, Payload, Position, ProcessId, Sn, Time, To,
@@ -249,8 +248,7 @@ impl Hc3i {
     /// Re-sends the logged messages for which `wanted` returns `true`, with their original identity and stamp.
     pub(super) fn resend(&mut self, wanted: impl Fn(&Hc3i, &Entry) -> bool, host: &mut Desk) {
         let mut log = core::mem::take(&mut self.log);
-        let chosen: Vec<Entry> =
-            Arc::make_mut(&mut log).iter_mut().filter(|entry| wanted(self, entry)).map(forget).collect();
+        let chosen = Arc::make_mut(&mut log).take_back(|entry| wanted(self, entry));
         self.log = log;
         for Entry { id, stamp, payload, .. } in chosen {
             host.claim(Claim::Resent { id });
@@ -270,12 +268,6 @@ impl Hc3i {
             }
         })
     }
-}
-
-/// Clears the acknowledgement of an entry that is re-sent.
-fn forget(entry: &mut Entry) -> Entry {
-    entry.acknowledged = None;
-    entry.clone()
 }
 
 /// Raises the greatest delivered position of `cluster` in the incarnation of `position`.

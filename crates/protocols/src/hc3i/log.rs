@@ -1,10 +1,13 @@
 //! The sender's log of messages between clusters (section 3.3). Part of every checkpoint (errata, B3).
 
 use alloc::collections::BTreeMap;
-use faultline_core::{MessageId, Payload, Position, ProcessId};
-use serde::{Deserialize, Serialize};
+use alloc::vec::Vec;
+
+use faultline_core::{Footprint, MessageId, Payload, Position, ProcessId};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::message::Stamp;
+use crate::shared_list::{Keyed, Place, SharedList};
 
 /// One logged message to another cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,10 +22,19 @@ pub struct Entry {
     pub acknowledged: Option<Position>,
 }
 
+impl Keyed for Entry {
+    type Key = (ProcessId, u32);
+    fn key(&self) -> (ProcessId, u32) {
+        (self.id.to, self.id.number)
+    }
+}
+
 /// All messages that may have to be re-sent, by receiver and number. This key is unique within one branch of history.
+/// Logs of successive checkpoints share the entries that they have in common.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Log {
-    entries: BTreeMap<(ProcessId, u32), Entry>,
+    #[serde(serialize_with = "as_map", deserialize_with = "from_map")]
+    entries: SharedList<Entry>,
     bytes: u64,
 }
 
@@ -30,28 +42,43 @@ impl Log {
     /// Adds a message to the log.
     pub fn push(&mut self, entry: Entry) {
         self.bytes += entry.payload.len() as u64;
-        self.entries.insert((entry.id.to, entry.id.number), entry);
+        let key = entry.key();
+        match self.entries.last_up_to(key) {
+            Some(place) if self.entries.at(place).key() == key => *self.entries.at_mut(place) = entry,
+            place => self.entries.insert_after(place, entry),
+        }
     }
 
     /// Records the position of the receiver's cluster at which a message was delivered. Ignores messages that are not
     /// in the log.
     pub fn acknowledge(&mut self, id: MessageId, position: Position) {
-        if let Some(entry) = self.entries.get_mut(&(id.to, id.number)).filter(|entry| entry.id == id) {
-            entry.acknowledged = Some(position);
+        if let Some(place) = self.entries.last_up_to((id.to, id.number))
+            && self.entries.at(place).id == id
+        {
+            self.entries.at_mut(place).acknowledged = Some(position);
         }
     }
 
-    /// Iterates over all entries.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.entries.values_mut()
+    /// Clears the acknowledgements of the entries for which `is_wanted` returns `true`, and returns these entries.
+    pub fn take_back(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        let wanted: Vec<Place> =
+            self.entries.places().filter(|(_, entry)| is_wanted(entry)).map(|(place, _)| place).collect();
+        let forget = |place| {
+            if self.entries.at(place).acknowledged.is_some() {
+                self.entries.at_mut(place).acknowledged = None;
+            }
+            self.entries.at(place).clone()
+        };
+        wanted.into_iter().map(forget).collect()
     }
 
     /// Iterates over the receivers, ascending.
     pub fn receivers(&self) -> impl Iterator<Item = ProcessId> + '_ {
-        let mut next = self.entries.keys().next().copied();
+        let mut next = self.entries.iter().next();
         core::iter::from_fn(move || {
-            let (receiver, _) = next?;
-            next = self.entries.range((ProcessId(receiver.0 + 1), 0)..).next().map(|(&key, _)| key);
+            let receiver = next?.id.to;
+            let last = self.entries.last_up_to((receiver, u32::MAX))?;
+            next = self.entries.after(last);
             Some(receiver)
         })
     }
@@ -59,14 +86,15 @@ impl Log {
     /// Removes the entries for which `needed` returns `false`. Returns the number of entries removed.
     pub fn retain(&mut self, needed: impl Fn(&Entry) -> bool) -> u32 {
         let before = self.entries.len();
-        let bytes = &mut self.bytes;
-        self.entries.retain(|_, entry| {
+        let mut removed = 0;
+        self.entries.retain(|entry| {
             let keep = needed(entry);
             if !keep {
-                *bytes -= entry.payload.len() as u64;
+                removed += entry.payload.len() as u64;
             }
             keep
         });
+        self.bytes -= removed;
         (before - self.entries.len()) as u32
     }
 
@@ -79,4 +107,24 @@ impl Log {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// Adds the log to a footprint, without contents that are too long to be stored in place.
+    pub(super) fn add_to(&self, footprint: &mut Footprint) {
+        self.entries.add_to(footprint);
+    }
+}
+
+/// Serializes entries as a map, as a `BTreeMap` would be.
+fn as_map<S: Serializer>(entries: &SharedList<Entry>, serializer: S) -> Result<S::Ok, S::Error> {
+    use serde::ser::SerializeMap;
+    let mut map = serializer.serialize_map(Some(entries.len()))?;
+    for entry in entries.iter() {
+        map.serialize_entry(&entry.key(), entry)?;
+    }
+    map.end()
+}
+
+fn from_map<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SharedList<Entry>, D::Error> {
+    let entries = BTreeMap::<(ProcessId, u32), Entry>::deserialize(deserializer)?;
+    Ok(entries.into_values().collect())
 }

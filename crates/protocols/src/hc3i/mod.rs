@@ -46,9 +46,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Boot, ClusterId, Counters, Gauges, Host, ImageName, Incarnation, Input, Life, Membership,
-    MembershipVersion, MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, Role, Sn,
-    Speaks, Time, To, Vectors,
+    Birth, Boot, ClusterId, Counters, Footprint, Gauges, Host, ImageName, Incarnation, Input, Life,
+    Membership, MembershipVersion, MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol,
+    Role, Sn, Speaks, Time, To, Vectors,
 };
 
 pub use crate::placement::ReplicateTo;
@@ -187,6 +187,19 @@ impl Speaks for Hc3i {
     type Control = Control;
     type Head = Head;
     type Saved = Saved;
+
+    fn add_to(head: &Head, saved: &Saved, footprint: &mut Footprint) {
+        footprint.add_arc(&head.vectors.ddv);
+        footprint.add_arc(&head.vectors.delivered);
+        footprint.add_arc(&head.past);
+        if footprint.add_arc(&saved.log) {
+            saved.log.add_to(footprint);
+        }
+        if footprint.add_arc(&saved.received) {
+            saved.received.add_to(footprint);
+        }
+        footprint.add_vec(&saved.late);
+    }
 }
 
 impl Protocol for Hc3i {

@@ -3,56 +3,123 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use faultline_core::{Incarnation, MessageId, Position, ProcessId};
-use serde::{Deserialize, Serialize};
+
+use faultline_core::{Footprint, Incarnation, MessageId, Position, ProcessId};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::shared_list::{Keyed, SharedList};
 
 /// Consecutive numbers of one channel, delivered at the same position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
+    from: ProcessId,
+    incarnation: Incarnation,
+    first: u32,
+    last: u32,
+    position: Position,
+    /// No message of this or an earlier run of the channel has this number or a greater one.
+    end: u32,
+}
+
+impl Keyed for Run {
+    type Key = ProcessId;
+    fn key(&self) -> ProcessId {
+        self.from
+    }
+}
+
+/// The delivered messages, as runs by sender, in the order of their delivery. Messages arrive mostly in order, so there are
+/// about as many runs as checkpoints. The tables of successive checkpoints share the runs that they have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    runs: SharedList<Run>,
+}
+
+impl Received {
+    /// Returns the position of the cluster when it delivered the message; `None` if it has not.
+    pub fn position(&self, id: MessageId) -> Option<Position> {
+        let last = self.runs.last_up_to(id.from)?;
+        let newest = self.runs.at(last);
+        if newest.from != id.from || id.number >= newest.end {
+            return None;
+        }
+        let holds =
+            |run: &&Run| (run.first..=run.last).contains(&id.number) && run.incarnation == id.incarnation;
+        let mut runs = self.runs.up_to(last).rev().take_while(|run| run.from == id.from);
+        runs.find(holds).map(|run| run.position)
+    }
+
+    /// Records a delivery.
+    pub fn insert(&mut self, id: MessageId, position: Position) {
+        let MessageId { from, incarnation, number, .. } = id;
+        let last = self.runs.last_up_to(from).map(|place| (place, *self.runs.at(place)));
+        let newest = last.filter(|(_, run)| run.from == from);
+        let end = newest.map_or(0, |(_, run)| run.end).max(number + 1);
+        match newest {
+            Some((place, run))
+                if run.incarnation == incarnation && run.position == position && run.last + 1 == number =>
+            {
+                *self.runs.at_mut(place) = Run { last: number, end, ..run };
+            }
+            _ => {
+                let run = Run { from, incarnation, first: number, last: number, position, end };
+                self.runs.insert_after(last.map(|(place, _)| place), run);
+            }
+        }
+    }
+
+    /// Adds the table to a footprint.
+    pub(super) fn add_to(&self, footprint: &mut Footprint) {
+        self.runs.add_to(footprint);
+    }
+}
+
+/// A run as it is written, within its channel.
+#[derive(Serialize, Deserialize)]
+struct RunForm {
     incarnation: Incarnation,
     first: u32,
     last: u32,
     position: Position,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Channel {
-    runs: Vec<Run>,
-    /// No message with this number or a greater one has been delivered.
+/// A channel as it is written.
+#[derive(Default, Serialize, Deserialize)]
+struct ChannelForm {
+    runs: Vec<RunForm>,
     end: u32,
 }
 
-/// The delivered messages, as runs per sender. Messages arrive mostly in order, so there are about as many runs as
-/// checkpoints.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Received {
-    channels: BTreeMap<ProcessId, Channel>,
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Received")]
+struct ReceivedForm {
+    channels: BTreeMap<ProcessId, ChannelForm>,
 }
 
-impl Received {
-    /// Returns the position of the cluster when it delivered the message; `None` if it has not.
-    pub fn position(&self, id: MessageId) -> Option<Position> {
-        let channel = self.channels.get(&id.from)?;
-        if id.number >= channel.end {
-            return None;
+impl Serialize for Received {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut channels = BTreeMap::<ProcessId, ChannelForm>::new();
+        for &Run { from, incarnation, first, last, position, end } in self.runs.iter() {
+            let channel = channels.entry(from).or_default();
+            channel.runs.push(RunForm { incarnation, first, last, position });
+            channel.end = end;
         }
-        let holds =
-            |run: &&Run| (run.first..=run.last).contains(&id.number) && run.incarnation == id.incarnation;
-        channel.runs.iter().rev().find(holds).map(|run| run.position)
+        ReceivedForm { channels }.serialize(serializer)
     }
+}
 
-    /// Records a delivery.
-    pub fn insert(&mut self, id: MessageId, position: Position) {
-        let channel = self.channels.entry(id.from).or_default();
-        channel.end = channel.end.max(id.number + 1);
-        let MessageId { incarnation, number, .. } = id;
-        let fits = |run: &&mut Run| {
-            run.incarnation == incarnation && run.position == position && run.last + 1 == number
-        };
-        match channel.runs.last_mut().filter(fits) {
-            Some(run) => run.last = number,
-            None => channel.runs.push(Run { incarnation, first: number, last: number, position }),
+impl<'de> Deserialize<'de> for Received {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Received, D::Error> {
+        let ReceivedForm { channels } = ReceivedForm::deserialize(deserializer)?;
+        let mut runs = SharedList::default();
+        for (from, channel) in channels {
+            let mut end = 0;
+            for RunForm { incarnation, first, last, position } in channel.runs {
+                end = last.saturating_add(1).max(end);
+                runs.insert(Run { from, incarnation, first, last, position, end });
+            }
         }
+        Ok(Received { runs })
     }
 }
 

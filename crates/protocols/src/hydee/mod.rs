@@ -43,8 +43,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, ClusterId, Gauges, Host, Input, Membership, Position, ProcessId, Promise, Promises, Protocol,
-    Role, Scope, Speaks, Time, To,
+    Birth, ClusterId, Footprint, Gauges, Host, Input, Membership, Position, ProcessId, Promise, Promises,
+    Protocol, Role, Scope, Speaks, Time, To,
 };
 
 pub use channel::{Channel, Content, LogSize, Logged};
@@ -158,6 +158,15 @@ impl Speaks for Hydee {
     type Control = Control;
     type Head = Head;
     type Saved = Saved;
+
+    fn add_to(head: &Head, saved: &Saved, footprint: &mut Footprint) {
+        footprint.add_arc(&head.segments);
+        footprint.add_map(&saved.channels);
+        for channel in saved.channels.values() {
+            footprint.add_map(&channel.log);
+        }
+        footprint.add_vec(&saved.late);
+    }
 }
 
 impl Protocol for Hydee {
