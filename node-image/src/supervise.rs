@@ -21,7 +21,7 @@ use faultline_runtime::metrics::{RunInfo, RunVerdict, Sum};
 use faultline_runtime::remote::{self, Desk, RemoteOptions};
 use faultline_runtime::supervise::{Past, RunError, Wishes};
 use faultline_runtime::{Keys, RunOptions, interrupt};
-use faultline_session::{Backend, Begun, Ended, Recording, RunError as SessionError, Session};
+use faultline_session::{Backend, Begun, Ended, Recording, RunError as SessionError, Session, bound_memory};
 use faultline_trace::manifest::Backend as Kind;
 use faultline_trace::{Bundle, Trace};
 
@@ -64,6 +64,7 @@ pub(crate) struct SuperviseArguments {
 
 /// Runs until a termination signal arrives.
 pub(crate) fn run(arguments: &SuperviseArguments) -> Result<(), Trouble> {
+    bound_memory(faultline_launch::bound(None));
     let path = &arguments.federation;
     let bytes =
         fs::read(path).map_err(|error| Trouble::input(format!("cannot read {}: {error}", path.display())))?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use faultline_api::quantity::Duration;
+use faultline_api::quantity::{Duration, Size};
 use faultline_api::resource::{Family, Protocol as Compared};
 use faultline_catalog::Defect;
 pub(crate) use faultline_console::arguments::{FetchArguments, Format, KubernetesArguments, OutputArguments};
@@ -27,6 +27,10 @@ pub(crate) struct Arguments {
     /// Subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// End a run before this program uses more memory than SIZE, such as 2GiB: with what was recorded, and with the
+    /// verdict `unknown`. Runs in parallel share it. Default: half of the machine's memory
+    #[arg(long, value_name = "SIZE", global = true, allow_hyphen_values = true, help_heading = "Limits")]
+    pub(crate) memory: Option<Size>,
 }
 
 const FIRST_STEPS: &str = "\

@@ -2,7 +2,7 @@
 //! `faultline run` refuses what does not fit. Reads limits; changes nothing.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -10,6 +10,7 @@ use faultline_api::resource::{Application, FederationSpec};
 pub(crate) use faultline_console::examination::{Finding, State};
 use faultline_core::Span;
 use faultline_report::explain::count;
+use faultline_runtime::memory::control_groups;
 use miette::miette;
 use nix::sys::resource::{Resource, getrlimit};
 
@@ -29,8 +30,6 @@ const SLOW_WRITE: Duration = Duration::from_millis(100);
 /// Writes that are tried, and their length: a page.
 const WRITES: usize = 16;
 const PAGE: [u8; 4096] = [1; 4096];
-/// Where the control groups of version 2 are.
-const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
 /// How large a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,15 +261,6 @@ fn threads_running(loadavg: &str) -> Option<u64> {
     loadavg.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
 
-/// The control group of version 2 that `/proc/self/cgroup` names, and all around it.
-fn control_groups(own: &str) -> Vec<PathBuf> {
-    let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
-    let root = Path::new(CONTROL_GROUPS);
-    path.map_or_else(Vec::new, |path| {
-        root.join(path).ancestors().take_while(|it| it.starts_with(root)).map(Path::to_owned).collect()
-    })
-}
-
 fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
@@ -297,12 +287,6 @@ mod tests {
         assert_eq!(available_memory(""), None);
         assert_eq!(load_average("0.10 0.20 0.30 2/345 6789\n"), Some(0.1));
         assert_eq!(threads_running("0.10 0.20 0.30 2/345 6789\n"), Some(345));
-        let groups = control_groups("4:memory:/x\n0::/user/me\n");
-        assert_eq!(
-            groups,
-            ["/sys/fs/cgroup/user/me", "/sys/fs/cgroup/user", "/sys/fs/cgroup"].map(PathBuf::from)
-        );
-        assert_eq!(control_groups("4:memory:/x\n"), [] as [PathBuf; 0]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod live;
 mod local;
 mod log;
 mod machine;
+mod memory;
 mod paper;
 mod plugin;
 mod processes;
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     trouble::explain();
     let arguments = Arguments::parse();
     log::begin(&arguments.command);
-    match perform(arguments.command) {
+    match memory::bound(arguments.memory).and_then(|()| perform(arguments.command)) {
         Ok(exit) => exit.into(),
         Err(Trouble { exit, report }) => {
             anstream::eprintln!("{report:?}");

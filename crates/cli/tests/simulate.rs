@@ -198,3 +198,47 @@ fn samples_and_schema_can_be_printed_and_every_sample_is_valid() {
     assert!(serde_json::from_slice::<Value>(&schema).unwrap()["properties"]["spec"].is_object());
     place.faultline(["completions", "bash"]).assert().code(0).stdout(contains("faultline"));
 }
+
+/// Two clusters that play ping-pong, force a checkpoint in each round, and collect none of them.
+const PING_PONG: &str = "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: pingpong }
+spec:
+  clusters: [{ name: lyon, nodes: 20 }, { name: nancy, nodes: 20 }]
+  links: { between: { latency: 3ms } }
+  protocol: { hc3i: { checkpointEvery: never, replicas: 0 } }
+  application: { pingPong: { sizes: [8B], rounds: 5000 } }
+  deadline: 1h
+";
+
+#[test]
+fn a_run_ends_before_it_takes_more_memory_than_it_may() {
+    let place = Place::new();
+    place.write("pingpong.yaml", PING_PONG);
+    let run = ["run", "pingpong.yaml", "--backend", "simulate", "--out", "record", "--memory", "48MiB"];
+    place.faultline(run).assert().code(3).stdout(
+        contains("UNKNOWN")
+            .and(contains("the program reached the bound of its memory, 48 MiB, with "))
+            .and(contains("parts of checkpoints"))
+            .and(contains("`collectEvery`")),
+    );
+    place.faultline(["check", "record"]).assert().code(3).stdout(contains("bound of its memory"));
+    place.faultline(["explain", "record"]).assert().stdout(contains("reached the bound of its memory"));
+    place.faultline(["report", "record"]).assert().code(0).stdout(contains("report.html"));
+    let summary = object(&place, &["check", "record", "--format", "json"], 3);
+    assert_eq!(summary["outcome"], "outOfMemory");
+}
+
+#[test]
+fn a_bound_that_no_run_can_keep_is_refused() {
+    let place = Place::new();
+    for (bound, error) in [
+        ("64", "has no unit"),
+        ("much", "is not a size"),
+        ("1kB", "`--memory` must exceed"),
+        ("1000GiB", "`--memory` must not exceed"),
+    ] {
+        place.faultline(["run", "--memory", bound]).assert().code(2).stderr(contains(error));
+    }
+}

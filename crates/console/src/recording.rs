@@ -81,6 +81,7 @@ pub fn open(dir: &Path) -> Result<Unjudged, Trouble> {
     let wrong = |error: BundleError| {
         let help = match error {
             BundleError::Format { .. } => "use the version of Faultline that recorded it",
+            BundleError::TooManyFacts { .. } => "use a larger `--memory`, or a machine with more memory",
             _ => HELP,
         };
         Trouble::path("use", dir, error, help)

@@ -236,4 +236,43 @@ pub enum Outcome {
         /// The message that a re-execution sent differently.
         id: MessageId,
     },
+    /// The program that carried out the run had no more memory to use.
+    OutOfMemory(Arc<MemoryUse>),
+}
+
+/// What took the memory of a program when it ended a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// The bound of the program, in bytes.
+    pub bound: u64,
+    /// Memory of the program at the end of the run, in bytes.
+    pub used: u64,
+    /// Parts of it that are known. What several runs take at the same time is not part of them.
+    pub parts: Vec<MemoryPart>,
+}
+
+/// A part of a program's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryPart {
+    /// What takes it.
+    pub content: MemoryContent,
+    /// How many of them there are.
+    pub count: u64,
+    /// Memory that they take, in bytes.
+    pub bytes: u64,
+}
+
+/// What takes the memory of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum MemoryContent {
+    /// Facts, which are kept until they are judged.
+    Facts,
+    /// Facts, with the memory that their judgement would take. Instead of [`MemoryContent::Facts`] if this ended the run.
+    JudgedFacts,
+    /// Parts of checkpoints in simulated storage, with their logs, and replicas.
+    Checkpoints,
+    /// Messages in the logs of processes. A message in a stored checkpoint counts there, too.
+    Logs,
+    /// Events in the queue of the simulator, including packets in transit.
+    Queue,
 }

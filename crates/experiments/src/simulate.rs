@@ -47,6 +47,7 @@ pub fn simulate(
             Some(Outcome::Interrupted) | None => "interrupted",
             Some(Outcome::Unrecoverable { .. }) => "unrecoverable",
             Some(Outcome::NotRepeated { .. }) => "notRepeated",
+            Some(Outcome::OutOfMemory(_)) => "outOfMemory",
         },
         verdict: recording.judgement.verdict,
         instances: recording.judgement.findings.iter().map(|it| it.instances).sum(),

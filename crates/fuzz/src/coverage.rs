@@ -122,6 +122,7 @@ impl Observed {
                 Some(Outcome::Interrupted) | None => "interrupted",
                 Some(Outcome::Unrecoverable { .. }) => "unrecoverable",
                 Some(Outcome::NotRepeated { .. }) => "not repeated",
+                Some(Outcome::OutOfMemory(_)) => "out of memory",
             },
             protocol: trial.scenario.federation.spec.protocol.name(),
             events: trial.stats.events,

@@ -8,10 +8,11 @@ use faultline_api::quantity::Bandwidth;
 use faultline_api::resource::StorageKind as Asked;
 use faultline_catalog::{Hosted, Setup};
 use faultline_core::{ClusterId, Span};
+use faultline_runtime::memory;
 use faultline_runtime::metrics::ClusterNames;
 use faultline_runtime::supervise::{Collapse, Names, Wishes};
 use faultline_runtime::{Links, RunOptions, RunOutcome, StorageKind, StorageOptions};
-use faultline_session::Ended;
+use faultline_session::{Ended, MemoryBound, memory_bound};
 
 /// For this long, links are measured again if they differ from the request, because a machine may be busy for a
 /// moment.
@@ -45,8 +46,21 @@ pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
         measure_again_for: MEASURE_AGAIN_FOR,
         metrics: None,
         interrupted: Arc::default(),
+        memory: memory_bound().map(|it| MemoryBound { used: memory_of_all, ..it }),
         wishes: Wishes::default(),
     }
+}
+
+/// Returns a bound on the memory of this program: `bytes`, or half of what the machine or the control group has.
+pub fn bound(bytes: Option<u64>) -> MemoryBound {
+    // Without figures, nothing can be compared with a bound.
+    let half = || memory::available().map_or(u64::MAX, |it| it / 2);
+    MemoryBound { bytes: bytes.unwrap_or_else(half), used: || memory::used().unwrap_or(0) }
+}
+
+/// Returns the memory that this program and the processes below it use, in bytes; 0 if it is unknown.
+fn memory_of_all() -> u64 {
+    memory::used_by_all().unwrap_or(0)
 }
 
 /// Returns how a run of the runtime ended, and the processes that ended by themselves during it.

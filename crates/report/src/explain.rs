@@ -132,6 +132,9 @@ fn ended_early(history: &History, manifest: &Manifest) -> Option<String> {
         None => Some(format!("The run was cut short: the record ends at {end:.2} s.")),
         Some(Outcome::Interrupted) => Some(format!("The run was interrupted at {end:.2} s.")),
         Some(Outcome::Deadline) => Some(format!("The run exceeded its deadline at {end:.2} s.")),
+        Some(Outcome::OutOfMemory(_)) => Some(format!(
+            "The run was ended at {end:.2} s, because the program reached the bound of its memory."
+        )),
         _ => None,
     }
 }

@@ -371,6 +371,7 @@ fn outcome(outcome: Option<&Outcome>) -> &'static str {
         Some(Outcome::Interrupted) => "interrupted",
         Some(Outcome::Unrecoverable { .. }) => "unrecoverable",
         Some(Outcome::NotRepeated { .. }) => "notRepeated",
+        Some(Outcome::OutOfMemory(_)) => "outOfMemory",
         None => "cutShort",
     }
 }

@@ -345,6 +345,7 @@ pub(crate) fn ended(outcome: &str) -> &'static str {
         "completed" => "completed",
         "deadline" => "deadline exceeded",
         "interrupted" => "interrupted",
+        "outOfMemory" => "out of memory",
         "unrecoverable" => "unrecoverable",
         _ => "cut short",
     }

@@ -50,6 +50,7 @@ pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
         measure_again_for: Span::ZERO,
         metrics: None,
         interrupted: Arc::default(),
+        memory: None,
         wishes: Wishes::default(),
     }
 }
@@ -84,6 +85,7 @@ pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptio
         measure_again_for: Span::ZERO,
         metrics: None,
         interrupted: Arc::default(),
+        memory: None,
         wishes: Wishes::default(),
     }
 }

@@ -10,6 +10,7 @@
 //! | [`agent`] | the program that starts and ends the process at such a place |
 //! | [`links`] | requested properties of the links of a federation |
 //! | [`frame`] | the wire format between two nodes |
+//! | [`memory`] | memory of this program, and of the machine |
 //! | [`interrupt`] | handling of Ctrl-C |
 //! | [`shaper`] | the only program that configures the kernel's links for such a process |
 //! | [`secret`] | the keys of a run, which protect every connection |
@@ -27,6 +28,7 @@ pub mod frame;
 pub mod interrupt;
 pub mod links;
 pub mod local;
+pub mod memory;
 pub mod metrics;
 pub mod node;
 pub mod remote;

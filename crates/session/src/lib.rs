@@ -13,11 +13,13 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `backend` | the interface of programs that carry out a run |
+//! | `memory` | the bound on the memory of simulated runs |
 //! | `recording` | the record of a run, before and after its judgement |
 //! | `simulator` | the backend in virtual time, and its observers |
 //! | `tapes` | recording the inputs of simulated processes |
 
 mod backend;
+mod memory;
 mod recording;
 mod simulator;
 mod tapes;
@@ -29,7 +31,11 @@ use faultline_catalog::{Defect, Hosted, Setup, SetupError, Visitor, manifest, wi
 use faultline_trace::manifest::{Backend as BackendKind, Expected};
 use faultline_trace::{Bundle, BundleError, Manifest};
 
+pub use faultline_supervisor::MemoryBound;
+
 pub use backend::{Backend, Begun, Ended};
+use memory::most_facts;
+pub use memory::{bound_memory, memory_bound};
 pub use recording::{Recording, Unjudged};
 pub use simulator::{Moment, Observer, Simulator};
 
@@ -211,7 +217,7 @@ impl<'a> Session<'a> {
         let is_read = trace.is_none();
         let trace = match trace {
             Some(trace) => trace,
-            None => bundle.read_trace().map_err(RunError::Record)?,
+            None => bundle.read_trace_of(most_facts()).map_err(RunError::Record)?,
         };
         Ok(Unjudged { manifest, trace, is_read })
     }

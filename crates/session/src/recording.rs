@@ -4,6 +4,8 @@ use faultline_catalog::{Rederived, rederive};
 use faultline_checker::{Account, Context, History, Judgement, judge_history};
 use faultline_trace::{Bundle, BundleError, Flaw, FlawKind, Manifest, Trace};
 
+use crate::memory::most_facts;
+
 /// The record of a run that has not been judged yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unjudged {
@@ -35,10 +37,11 @@ impl Unjudged {
     ///
     /// # Errors
     ///
-    /// Fails if the bundle cannot be read.
+    /// Fails if the bundle cannot be read, or if judging it would need more than the [memory](crate::bound_memory) of this
+    /// program.
     pub fn read(bundle: &Bundle) -> Result<Unjudged, BundleError> {
         let recorded = bundle.read_manifest()?;
-        let mut trace = bundle.read_trace()?;
+        let mut trace = bundle.read_trace_of(most_facts())?;
         let Rederived { mut manifest, doubts } = rederive(recorded, &trace);
         trace.flaws.extend(contradicted(doubts));
         manifest.fill_in(&trace);

@@ -1,15 +1,16 @@
 //! The backend in virtual time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use faultline_catalog::{Hosted, Setup};
 use faultline_core::Time;
 use faultline_sim::{Simulation, Stats};
-use faultline_supervisor::Status;
+use faultline_supervisor::{MemoryBound, Status};
 use faultline_trace::manifest::Backend as Kind;
 use faultline_trace::{BundleError, Manifest, Record, Recorder, Sink, Trace};
 
 use crate::backend::{Backend, Begun, Ended};
+use crate::memory::{Watch, memory_bound};
 use crate::tapes::Tapes;
 
 /// Number of events between two calls of [`Observer::goes_on`].
@@ -55,19 +56,28 @@ impl Moment<'_> {
 pub struct Simulator<'a> {
     observer: &'a mut dyn Observer,
     most_events: u64,
+    memory: Option<MemoryBound>,
     stats: Stats,
 }
 
 impl<'a> Simulator<'a> {
-    /// Creates a simulator whose runs `observer` observes.
+    /// Creates a simulator whose runs `observer` observes. They are bounded by the [memory](crate::bound_memory) of the
+    /// program.
     pub fn new(observer: &'a mut dyn Observer) -> Simulator<'a> {
-        Simulator { observer, most_events: u64::MAX, stats: Stats::default() }
+        Simulator { observer, most_events: u64::MAX, memory: memory_bound(), stats: Stats::default() }
     }
 
     /// Interrupts a run after this many events, rounded up to a multiple of 1000.
     #[must_use]
     pub fn at_most(self, events: u64) -> Simulator<'a> {
         Simulator { most_events: events, ..self }
+    }
+
+    /// Ends a run as [out of memory](faultline_core::fault::Outcome::OutOfMemory) once this bound is reached, instead of
+    /// the bound of the program.
+    #[must_use]
+    pub fn within(self, memory: MemoryBound) -> Simulator<'a> {
+        Simulator { memory: Some(memory), ..self }
     }
 
     /// Returns the counts of the last run, which are not part of the facts.
@@ -84,7 +94,9 @@ impl<'a> Simulator<'a> {
     ) -> (Ended, Trace) {
         self.observer.begins(manifest);
         let observer: RefCell<&mut dyn Observer> = RefCell::new(&mut *self.observer);
-        let mut sink = Watched { facts: Recorder::default(), observer: &observer };
+        let facts = Cell::new(0);
+        let memory = Watch::new(self.memory);
+        let mut sink = Watched { facts: Recorder::default(), count: &facts, observer: &observer };
         let mut simulation = Simulation::<N, _>::new(setup.simulation(), &mut sink);
         if let Some(tapes) = tapes {
             simulation.record(tapes);
@@ -95,6 +107,8 @@ impl<'a> Simulator<'a> {
             let goes_on = observer.borrow_mut().goes_on(moment);
             if !goes_on || simulation.stats().events >= self.most_events {
                 simulation.interrupt();
+            } else if let Some(used) = memory.reached(facts.get(), || simulation.contents()) {
+                simulation.exhaust(used);
             }
         }
         let run = simulation.run();
@@ -130,12 +144,15 @@ impl Backend for Simulator<'_> {
 /// Keeps all facts, and passes them to the observer.
 struct Watched<'a, 'o> {
     facts: Recorder,
+    /// Number of facts.
+    count: &'a Cell<u64>,
     observer: &'a RefCell<&'o mut dyn Observer>,
 }
 
 impl Sink for Watched<'_, '_> {
     fn record(&mut self, record: Record) {
         self.observer.borrow_mut().stated(&record);
+        self.count.update(|it| it + 1);
         self.facts.record(record);
     }
 }

@@ -1,13 +1,14 @@
 //! Properties of a session that hold for every backend and every command.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use faultline_api::Federation;
 use faultline_catalog::Hosted;
 use faultline_checker::{Judgement, Property, Verdict};
-use faultline_core::fault::Outcome;
+use faultline_core::fault::{MemoryContent, Outcome};
 use faultline_session::{
-    Backend, Begun, Ended, Moment, Observer, Recording, RunError, Session, Simulator, Unjudged,
+    Backend, Begun, Ended, MemoryBound, Moment, Observer, Recording, RunError, Session, Simulator, Unjudged,
 };
 use faultline_trace::manifest::Backend as Kind;
 use faultline_trace::{Bundle, Manifest, Record, Trace};
@@ -119,6 +120,50 @@ fn an_observer_sees_every_fact_and_can_interrupt() {
     let mut simulator = Simulator::new(&mut nobody).at_most(2000);
     let limited = session.simulate(&mut simulator).unwrap();
     assert_eq!((limited.manifest.outcome, simulator.stats().events), (Some(Outcome::Interrupted), 2000));
+}
+
+#[test]
+fn a_run_without_memory_is_unknown_and_keeps_what_it_recorded() {
+    let text = TEXT.replace("steps: 60", "steps: 600");
+    let federation = federation(&text);
+    let session = Session::new(&federation).seed(3).of_text(&text, UNIX_EPOCH);
+    let whole = simulated(session);
+
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = Bundle::create(dir.path().join("run")).unwrap();
+    let mut nobody = ();
+    // At every look, the program uses 300 MiB more.
+    static USED: AtomicU64 = AtomicU64::new(0);
+    let bound = MemoryBound { bytes: 1 << 30, used: || USED.fetch_add(300 << 20, Ordering::Relaxed) };
+    let mut simulator = Simulator::new(&mut nobody).within(bound);
+    let run = session.record(&bundle, &mut simulator).unwrap().judge();
+    assert_eq!(simulator.stats().events, 4000, "it was looked at four times");
+    let Some(Outcome::OutOfMemory(used)) = &run.manifest.outcome else {
+        panic!("{:?}", run.manifest.outcome)
+    };
+    assert_eq!((used.bound, used.used), (1 << 30, 3 * (300 << 20)));
+    let part = |content| used.parts.iter().find(|it| it.content == content).unwrap();
+    assert_eq!(part(MemoryContent::Facts).count as usize, run.trace.len());
+    assert!(part(MemoryContent::Checkpoints).count > 4, "parts of four processes, and replicas");
+    assert!(part(MemoryContent::Checkpoints).bytes > 4 << 20, "with a mebibyte of state in each");
+    assert_eq!(run.judgement.verdict, Verdict::Unknown);
+    assert!(run.judgement.reasons[0].contains("bound of its memory"), "{:?}", run.judgement.reasons);
+    let begins = |(life, stream): (_, &Vec<_>)| whole.trace.streams[life].starts_with(stream);
+    assert!(run.trace.streams.iter().skip(1).all(begins), "what happened until then is the same");
+
+    let read = Recording::read(&bundle).unwrap();
+    assert_eq!((read.judgement, read.manifest.outcome), (run.judgement, run.manifest.outcome));
+}
+
+#[test]
+fn a_run_ends_before_its_facts_cannot_be_judged() {
+    let federation = federation(&TEXT.replace("steps: 60", "steps: 6000"));
+    let session = Session::new(&federation).seed(3);
+    let bound = MemoryBound { bytes: 1 << 20, used: || 0 };
+    let run = session.simulate(&mut Simulator::new(&mut ()).within(bound)).unwrap();
+    assert!(matches!(run.manifest.outcome, Some(Outcome::OutOfMemory(_))), "{:?}", run.manifest.outcome);
+    // Other runs of this test program may share the bound.
+    assert!(run.trace.len() > 100 && run.trace.len() < 6000, "{} facts", run.trace.len());
 }
 
 /// Fails every run, or reports that it took no time.

@@ -7,6 +7,7 @@ use std::mem;
 use std::sync::Arc;
 
 use faultline_core::application::{Job, Wire};
+use faultline_core::fault::MemoryUse;
 use faultline_core::process::{ActionOf, In, PacketOf};
 use faultline_core::{
     Action, Birth, ClusterId, Event, Fact, FactKind, FactKinds, FactNo, Image, Life, Membership,
@@ -232,6 +233,11 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Ends the run as interrupted.
     pub fn interrupt(&mut self) {
         self.report(Report::Interrupted);
+    }
+
+    /// Ends the run because the program has no more memory to use.
+    pub fn exhaust(&mut self, used: MemoryUse) {
+        self.report(Report::OutOfMemory(Arc::new(used)));
     }
 
     /// Returns the current virtual time.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_core::fault::{Change, LinkProperties, StorageFault};
+use faultline_core::fault::{Change, LinkProperties, MemoryUse, StorageFault};
 use faultline_core::{
     Boot, ClusterId, EndedBy, Fact, Gauges, Life, Membership, PlannedFault, Position, ProcessId, Progress,
     Scope, Span, StorageFate, Time, Trigger,
@@ -149,6 +149,8 @@ pub enum Report {
     /// Time may have passed. Changes of the membership are announced at the next timeout, so that changes of one
     /// instant share a version.
     Timeout,
+    /// The program that carries out the run reached the bound of its memory.
+    OutOfMemory(Arc<MemoryUse>),
 }
 
 /// An order of the supervisor to its driver. Orders are performed in sequence.

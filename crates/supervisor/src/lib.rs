@@ -8,6 +8,7 @@ mod changes;
 mod completion;
 mod faults;
 mod interface;
+mod memory;
 mod presence;
 mod silence;
 mod supervisor;
@@ -15,6 +16,7 @@ mod supervisor;
 pub use interface::{
     ClusterStatus, Config, Defect, Defects, FaultAccount, FaultState, Order, Outcome, Report, Status,
 };
+pub use memory::MemoryBound;
 pub use supervisor::Supervisor;
 
 /// Returns the seed of one process's own random choices: the same for all its lives and on every backend.

@@ -1,7 +1,9 @@
 //! The run came to its end.
 
+use std::cmp::Reverse;
+
 use faultline_core::Claim;
-use faultline_core::fault::Outcome;
+use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse, Outcome};
 
 use crate::history::History;
 use crate::judgement::{Finding, Property};
@@ -57,9 +59,43 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 None => finding.unjudged(text),
             }
         }
+        Some(Outcome::OutOfMemory(used)) => finding.unjudged(|| out_of_memory(used)),
         None => finding.unjudged(|| "the run was cut short".into()),
     }
     finding
+}
+
+/// Says what took the memory, and what would help against the largest part of it.
+fn out_of_memory(used: &MemoryUse) -> String {
+    let mut parts = used.parts.clone();
+    parts.retain(|part| part.bytes > 0);
+    parts.sort_by_key(|part| Reverse(part.bytes));
+    let (words, remedies): (Vec<String>, Vec<&str>) = parts.iter().map(in_words).unzip();
+    let contents = if words.is_empty() { String::new() } else { format!(", with {}", words.join(", ")) };
+    let remedy = remedies.first().map(|it| format!("{it}, or ")).unwrap_or_default();
+    let bound = mebibytes(used.bound);
+    format!("the program reached the bound of its memory, {bound}{contents}; {remedy}raise `--memory`")
+}
+
+/// Returns a part of the memory in words, and what would make it smaller.
+fn in_words(part: &MemoryPart) -> (String, &'static str) {
+    let (what, remedy) = match part.content {
+        MemoryContent::Facts => ("facts", "make the program shorter"),
+        MemoryContent::JudgedFacts => ("facts and their judgement", "make the program shorter"),
+        MemoryContent::Checkpoints => (
+            "parts of checkpoints",
+            "collect checkpoints more often (`collectEvery`), take fewer (`checkpointEvery`)",
+        ),
+        MemoryContent::Logs => {
+            ("logged messages", "take and collect checkpoints more often (`checkpointEvery`, `collectEvery`)")
+        }
+        MemoryContent::Queue => ("events in the queue", "send less at a time, or use faster links"),
+    };
+    (format!("{} for {} {what}", mebibytes(part.bytes), part.count), remedy)
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
 #[cfg(test)]
@@ -98,6 +134,27 @@ mod tests {
         assert!(why(&run).contains("before all processes were up"));
         run.supervisor(faultline_core::Fact::Begun);
         assert!(why(&run).contains("before all ranks had finished"));
+    }
+
+    #[test]
+    fn a_run_without_memory_says_what_took_it_and_what_would_help() {
+        let mut run = Run::new(&[&[0]]);
+        let part = |content, count, mebibytes| MemoryPart { content, count, bytes: mebibytes << 20 };
+        let parts = vec![
+            part(MemoryContent::JudgedFacts, 7, 3),
+            part(MemoryContent::Checkpoints, 12, 40),
+            part(MemoryContent::Queue, 0, 0),
+        ];
+        let used = MemoryUse { bound: 64 << 20, used: 65 << 20, parts };
+        run.context.outcome = Some(Outcome::OutOfMemory(used.into()));
+        let finding = check_alone(check, &run);
+        assert_eq!(finding.violation_count(), 0);
+        assert_eq!(
+            finding.unknown.unwrap(),
+            "the program reached the bound of its memory, 64 MiB, with 40 MiB for 12 parts of checkpoints, 3 MiB for 7 \
+             facts and their judgement; collect checkpoints more often (`collectEvery`), take fewer (`checkpointEvery`), or raise \
+             `--memory`"
+        );
     }
 
     #[test]

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use faultline_core::fault::{LinkProperties, Outcome, StorageFault};
+use faultline_core::fault::{LinkProperties, MemoryUse, Outcome, StorageFault};
 use faultline_core::{
     Boot, ClusterId, EndedBy, Fact, FactKind, FaultNo, Life, Membership, Presence, ProcessId, Span,
     StorageFate, Time, Trigger,
 };
-use faultline_supervisor::{Order, Report, Supervisor};
+use faultline_supervisor::{MemoryBound, Order, Report, Supervisor};
 use faultline_trace::manifest::{Effect, LinkMeasured};
 use faultline_trace::{Bundle, FactsWriter, Stream};
 use nix::errno::Errno;
@@ -265,6 +265,9 @@ impl<P: Places> Host<'_, P> {
                         }
                         reports.push((self.clock.now(), Report::Interrupted));
                     }
+                    if let Some(used) = self.out_of_memory() {
+                        reports.push((self.clock.now(), Report::OutOfMemory(Arc::new(used))));
+                    }
                     reports
                 }
             };
@@ -273,6 +276,13 @@ impl<P: Places> Host<'_, P> {
             }
             self.hear(supervisor, reports, &mut orders);
         }
+    }
+
+    /// Returns what takes the memory once its bound is reached.
+    fn out_of_memory(&self) -> Option<MemoryUse> {
+        let MemoryBound { bytes: bound, used } = self.options.memory?;
+        let used = used();
+        (used >= bound).then(|| MemoryUse { bound, used, parts: vec![self.totals.logs()] })
     }
 
     /// Passes reports to the state machine, and writes them to the journal. Resulting orders may be carried out only

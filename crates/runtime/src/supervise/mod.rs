@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{Fact, Life, Membership, PlannedFault, ProcessId, Span, Time};
-use faultline_supervisor::{Config, Status};
+use faultline_supervisor::{Config, MemoryBound, Status};
 use faultline_tc::namespace::NamespaceError;
 use faultline_trace::BundleError;
 use faultline_trace::manifest::{EffectEntry, LinkEntry};
@@ -64,6 +64,8 @@ pub struct RunOptions {
     pub metrics: Option<Arc<TcpListener>>,
     /// Ends the run normally once it is set ([`crate::interrupt::flag`]).
     pub interrupted: Arc<AtomicBool>,
+    /// Ends the run as out of memory once it is reached, if it is set.
+    pub memory: Option<MemoryBound>,
     /// Changes requested during the run.
     pub wishes: Wishes,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use faultline_core::fault::{Change, LinkProperties};
+use faultline_core::fault::{Change, LinkProperties, MemoryContent, MemoryPart};
 use faultline_core::{ClusterId, Fact, Gauges, Life, Membership, ProcessId, Span, Time};
 use faultline_supervisor::Status;
 use faultline_trace::manifest::EffectEntry;
@@ -67,6 +67,16 @@ impl Totals {
         self.exposition.update(|page| {
             page.run().effects.insert(effect.no, (skew, latency));
         });
+    }
+
+    /// Returns the part of the memory that the logs of all processes take.
+    pub(super) fn logs(&self) -> MemoryPart {
+        let mut logs = MemoryPart { content: MemoryContent::Logs, count: 0, bytes: 0 };
+        for gauges in self.gauges.values() {
+            logs.count += gauges.log_messages;
+            logs.bytes += gauges.log_bytes.saturating_sub(gauges.log_bytes_spilled);
+        }
+        logs
     }
 
     /// Returns the page.

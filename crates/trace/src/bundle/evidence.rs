@@ -23,7 +23,17 @@ impl Bundle {
     ///
     /// Fails if the directory of facts, or a file in it, cannot be read. A file with the wrong content is a flaw.
     pub fn read_trace(&self) -> Result<Trace, BundleError> {
+        self.read_trace_of(u64::MAX)
+    }
+
+    /// Same as [`Bundle::read_trace`], for at most `most` facts.
+    ///
+    /// # Errors
+    ///
+    /// Also fails if there are more facts.
+    pub fn read_trace_of(&self, most: u64) -> Result<Trace, BundleError> {
         let mut trace = Trace::default();
+        let mut facts = 0;
         let manifest = self.read_manifest().ok();
         if manifest.is_some() {
             match self.check_digest()? {
@@ -54,6 +64,10 @@ impl Bundle {
                     continue;
                 }
             };
+            facts += file.stream.len() as u64;
+            if facts > most {
+                return Err(BundleError::TooManyFacts { path: self.dir().to_owned(), most });
+            }
             let stream = (file.process, file.life);
             if stream != named {
                 flaw(named, FlawKind::Absent);
@@ -140,6 +154,15 @@ mod tests {
         bundle.write_manifest(&example()).unwrap();
         assert_eq!(bundle.read_trace().unwrap(), trace());
         (dir, bundle)
+    }
+
+    #[test]
+    fn facts_that_do_not_fit_into_memory_are_not_read() {
+        let (_dir, bundle) = record();
+        let all = trace().len() as u64;
+        assert_eq!(bundle.read_trace_of(all).unwrap(), trace());
+        let refused = bundle.read_trace_of(all - 1).unwrap_err().to_string();
+        assert!(refused.contains("do not fit into the memory"), "{refused}");
     }
 
     fn path(bundle: &Bundle, (process, life): (ProcessId, Life)) -> PathBuf {

@@ -59,6 +59,17 @@ pub enum BundleError {
         /// Cause of the failure.
         source: io::Error,
     },
+    /// There are more facts than can be kept in memory.
+    #[error(
+        "{} has more than {most} facts, which do not fit into the memory that this program may use",
+        path.display()
+    )]
+    TooManyFacts {
+        /// Directory of the bundle.
+        path: PathBuf,
+        /// Largest number of facts that fit.
+        most: u64,
+    },
     /// The manifest is invalid.
     #[error("{} is not a manifest: {source}", path.display())]
     Manifest {

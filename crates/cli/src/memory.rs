@@ -1,0 +1,58 @@
+//! `--memory`: the bound on the memory of this program.
+
+use faultline_api::quantity::Size;
+use faultline_runtime::memory;
+use faultline_session::bound_memory;
+use miette::miette;
+
+use crate::trouble::Trouble;
+
+/// Bounds the memory of every run of this program: by what was requested, or by half of what the machine has.
+pub(crate) fn bound(requested: Option<Size>) -> Result<(), Trouble> {
+    let checked = |requested| checked(requested, memory::available(), memory::used());
+    bound_memory(faultline_launch::bound(requested.map(checked).transpose()?));
+    Ok(())
+}
+
+/// Returns the requested bound in bytes, if a run can keep it.
+fn checked(requested: Size, available: Option<u64>, used: Option<u64>) -> Result<u64, Trouble> {
+    let (Some(available), Some(used)) = (available, used) else {
+        const HELP: &str = "omit `--memory`, or use a system with /proc";
+        return Err(Trouble::input(miette!(
+            help = HELP,
+            "this system does not report the memory of programs"
+        )));
+    };
+    let mebibytes = |bytes: u64| format!("{}MiB", bytes >> 20);
+    if requested.0 > available {
+        return Err(Trouble::input(miette!(
+            help = format!("use at most `--memory {}`", mebibytes(available)),
+            "`--memory` must not exceed the memory of this machine, or of its control group (found {requested})"
+        )));
+    }
+    if requested.0 <= used {
+        return Err(Trouble::input(miette!(
+            help = format!("use at least `--memory {}`", mebibytes(2 * used + (8 << 20))),
+            "`--memory` must exceed what the program uses before a run (found {requested})"
+        )));
+    }
+    Ok(requested.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_that_no_run_can_keep_is_refused_with_a_remedy() {
+        let checked = |bytes| checked(Size(bytes), Some(1 << 30), Some(4 << 20));
+        assert_eq!(checked(64 << 20).unwrap(), 64 << 20);
+        for (bytes, help) in
+            [(0, "`--memory 16MiB`"), (4 << 20, "`--memory 16MiB`"), (2 << 30, "`--memory 1024MiB`")]
+        {
+            let refused = format!("{:?}", checked(bytes).unwrap_err().report);
+            assert!(refused.contains("--memory") && refused.contains(help), "{refused}");
+        }
+        assert!(super::checked(Size(1 << 20), None, None).is_err());
+    }
+}
