@@ -47,6 +47,8 @@ pub const SAMPLES: &[Sample] = samples![
     "paper-2x100",
     "tasks",
     "tic",
+    "sel",
+    "satin",
 ];
 
 /// Returns the sample with this name.

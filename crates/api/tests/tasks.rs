@@ -194,6 +194,42 @@ fn some_process_is_left() {
 }
 
 #[test]
+fn clusters_join_a_program_of_tasks_and_do_not_leave() {
+    let late = ("nodes: 2, speed: 50", "nodes: 2, joinsAfter: 2s, speed: 50");
+    for protocol in [TIC, "sel: {}", "satin: {}", NONE] {
+        let text = with([late, (TIC, protocol)]);
+        assert!(parse("federation.yaml", text.as_bytes()).is_ok(), "{protocol}");
+    }
+    rejects(
+        [late, ("nodes: 3", "nodes: 3, joinsAfter: 1s")],
+        5,
+        "no cluster stays from start to end",
+        "remove `joinsAfter` and `leavesAfter` from one cluster: it directs garbage collection",
+    );
+    rejects(
+        [("nodes: 2, speed: 50", "nodes: 2, leavesAfter: 2s, speed: 50")],
+        5,
+        "`fibonacci` does not support clusters that leave",
+        "omit `leavesAfter`, or add a fault `loseCluster` with `returns: false`",
+    );
+    rejects(
+        [("nodes: 2, speed: 50", "nodes: 2, joinsAfter: 0s, speed: 50")],
+        5,
+        "cluster `rennes` would join at the start",
+        "omit `joinsAfter`: a cluster takes part from the start by default",
+    );
+    // Replicas are kept where processes are from the start.
+    rejects(
+        [late, ("tau: 2s", "tau: 2s, replicateTo: otherCluster")],
+        6,
+        "for checkpoints of `paris`, `replicas: 1` needs as many other clusters that stay from start to end (found 0)",
+        "reduce `replicas`, change `replicateTo`, or let more clusters stay",
+    );
+    let lost = with([late]) + "  faults: [{ at: 3s, loseCluster: { cluster: paris, returns: false } }]\n";
+    assert_eq!(complaint(&lost).1, "with this fault, no process is left to take over the work");
+}
+
+#[test]
 fn messages_need_every_process_to_the_end() {
     let fault = "{ at: 1s, crash: { cluster: paris, node: 1, returns: false } }";
     let text = faulty(fault).replace(TIC, "hc3i: {}").replace(FIBONACCI, "heat: {}");

@@ -225,12 +225,13 @@ Examples:
   faultline reproduce hc3i
   faultline reproduce hc3i --quick --out /tmp/hc3i
   faultline reproduce hydee --quick
-  faultline reproduce hydee-table1      compute the clusters of table I")]
+  faultline reproduce hydee-table1      compute the clusters of table I
+  faultline reproduce tic --seeds 5")]
 pub(crate) struct ReproduceArguments {
     /// Choose the evaluation
     #[arg(value_enum)]
     pub(crate) paper: Paper,
-    /// Use fewer settings and seeds (HC3I: 5; HydEE: 1, on 64 processes). Shows the shape of every figure in about a
+    /// Use fewer settings and seeds (HC3I and TIC: 5; HydEE: 1, on 64 processes). Shows the shape of every figure in about a
     /// minute
     #[arg(long)]
     pub(crate) quick: bool,
@@ -238,7 +239,7 @@ pub(crate) struct ReproduceArguments {
     /// compare it with the simulator
     #[arg(long)]
     pub(crate) with_processes: bool,
-    /// Run each setting with N seeds. Default: 30 for HC3I, 3 for HydEE; fewer with `--quick`
+    /// Run each setting with N seeds. Default: 30 for HC3I and TIC, 3 for HydEE; fewer with `--quick`
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) seeds: Option<u32>,
     /// Run J simulations in parallel; does not affect the output. Default: number of cores
@@ -348,6 +349,9 @@ pub(crate) enum Paper {
     Hydee,
     /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012, table I: clusters of the NAS kernels. Runs nothing.
     HydeeTable1,
+    /// Jafar, Krings, Gautier: Flexible Rollback Recovery in Dynamic Heterogeneous Grid Computing, 2009: TIC, SEL, and
+    /// Satin.
+    Tic,
 }
 
 /// Run one federation under several protocols, and compare their costs and benefits.
@@ -848,7 +852,8 @@ fn overtakings(text: &str) -> Result<Overtakings, String> {
 #[command(after_help = "\
 Examples (require a build with the feature `defects`):
   cargo run --release --features defects -- errata hc3i --out errata
-  cargo run --release --features defects -- errata hydee --out errata-hydee")]
+  cargo run --release --features defects -- errata hydee --out errata-hydee
+  cargo run --release --features defects -- errata tic --out errata-tic")]
 pub(crate) struct ErrataArguments {
     /// Protocol: hc3i or hydee
     pub(crate) protocol: String,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use faultline_experiments::reproduce::hydee::ping_pong::{CROWD, PAIR};
-use faultline_experiments::reproduce::{Reproduction, Settings, hydee, page, reality, reproduce as repeat};
+use faultline_experiments::reproduce::{Reproduction, Settings, hydee, page, reality, reproduce as repeat, tic};
 use faultline_experiments::table1;
 
 use crate::arguments::{Paper, ReproduceArguments};
@@ -44,6 +44,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble>
         Paper::Hc3i => hc3i(arguments),
         Paper::Hydee => hydee(arguments),
         Paper::HydeeTable1 => hydee_table1(arguments),
+        Paper::Tic => tic(arguments),
     }
 }
 
@@ -122,6 +123,25 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
         return Err(Trouble::machine(
             "interrupted before the page was written; the records of completed runs are kept",
         ));
+    };
+    leave(&done, &out)
+}
+
+fn tic(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
+    let ReproduceArguments { quick, .. } = arguments;
+    let out = place(arguments, "faultline-tic")?;
+    let seeds = arguments.seeds.unwrap_or(if *quick { QUICK_SEEDS } else { SEEDS });
+    let settings = Settings { seeds, quick: *quick, jobs: jobs(arguments.jobs) };
+    let interrupted = interrupt::flag();
+    let mut progress = Progress::new();
+    let all = tic::runs(settings);
+    let done = tic::reproduce(settings, &interrupted, &mut |what, runs| {
+        progress.show(|| format!("{what} ({runs} of {all} runs done)"));
+    });
+    drop(progress);
+    let Ok(done) = done else {
+        debug_assert!(interrupted.load(Ordering::Relaxed));
+        return Err(Trouble::machine("interrupted before anything was written"));
     };
     leave(&done, &out)
 }

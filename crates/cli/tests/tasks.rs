@@ -70,6 +70,24 @@ fn tic_outlives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
 }
 
 #[test]
+fn a_cluster_that_joins_late_takes_tasks_on_both_backends() {
+    for backend in ["simulate", "local"] {
+        let place = Place::new();
+        let late = "{ name: lille, nodes: 1, joinsAfter: 400ms, speed: 200 }";
+        let text = program(TIC, CRASH).replace("{ name: lille, nodes: 1, speed: 200 }", late);
+        assert!(text.contains(late));
+        let (json, _) = run(&place, backend, &text);
+        assert_eq!(json["run"]["outcome"], "completed", "{json:#}");
+        assert_eq!(json["result"]["equal"], true, "{json:#}");
+        let facts = ["export", "run", "--format", "jsonl"];
+        let output = place.faultline(facts).output().unwrap();
+        let facts = String::from_utf8(output.stdout).unwrap();
+        let ran = |it: &&str| it.contains("\"ran\"") && it.contains("lille-0");
+        assert!(facts.lines().any(|it| ran(&it)), "{backend}: it ran nothing");
+    }
+}
+
+#[test]
 fn without_protection_the_loss_of_a_cluster_ends_the_run_on_both_backends() {
     for backend in ["simulate", "local"] {
         let place = Place::new();
@@ -79,6 +97,29 @@ fn without_protection_the_loss_of_a_cluster_ends_the_run_on_both_backends() {
         let (json, _) = run(&place, backend, &program("none: {}", LOST));
         assert_eq!(json["run"]["outcome"], "unrecoverable", "{json:#}");
     }
+}
+
+#[test]
+fn a_program_whose_every_copy_is_lost_is_unrecoverable_and_justified() {
+    let place = Place::new();
+    let lost = "{ at: 600ms, loseCluster: { cluster: lyon, storage: lost } }";
+    let (json, code) = run(&place, "simulate", &program("tic: { tau: 300ms }", lost));
+    assert_eq!((json["run"]["outcome"].as_str(), code), (Some("unrecoverable"), Some(3)), "{json:#}");
+    assert!(instances(&json, "unrecoverableJustified") > 0, "{json:#}");
+    place.faultline(["explain", "run"]).assert().stdout(contains("unrecoverable"));
+}
+
+#[test]
+fn a_text_with_a_hole_is_refused_with_its_line() {
+    let place = Place::new();
+    place.write("hole.dat", "3\n0 1 2\n1 0 3\n2 3 0\n\n0 5 2\n5 0\n2 3 0\n");
+    let text = program(TIC, "").replace(
+        "fibonacci: { n: 19, threshold: 6, taskTime: 20ms }",
+        "qap: { file: hole.dat, depth: 1 }",
+    );
+    place.write("program.yaml", text);
+    let expected = contains("the text ends after 17 of 18 entries").and(contains("add the missing entries"));
+    place.faultline(["validate", "program.yaml"]).assert().code(2).stderr(expected);
 }
 
 #[test]

@@ -43,6 +43,9 @@ pub enum Promise {
     CheckpointedFirst,
     /// In a program of tasks, only thefts and recoveries force checkpoints: one at the victim, one at the thief.
     ForcedByThefts,
+    /// In a program of tasks, a process logs every event of its tasks as soon as earlier writes are complete. A failure
+    /// loses no event that is durable.
+    EventsLogged,
     /// What a group restores is durable at every holder before one of its processes resumes.
     DurableRestore,
     /// After the last fault, every recovery and every checkpoint ends, no group rolls back any more, and the
@@ -52,7 +55,7 @@ pub enum Promise {
 
 impl Promise {
     /// Every promise, in the order of declaration.
-    pub const ALL: [Promise; 14] = [
+    pub const ALL: [Promise; 15] = [
         Promise::Checkpoints,
         Promise::DenseNumbering,
         Promise::MaximalLine,
@@ -65,6 +68,7 @@ impl Promise {
         Promise::LogKept,
         Promise::CheckpointedFirst,
         Promise::ForcedByThefts,
+        Promise::EventsLogged,
         Promise::DurableRestore,
         Promise::Progress,
     ];

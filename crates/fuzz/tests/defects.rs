@@ -98,6 +98,21 @@ fn each_defect_of_the_hierarchical_baseline_is_found_within_the_bound() {
 }
 
 #[test]
+fn each_defect_of_tic_is_found_within_the_bound() {
+    found_within_the_bound("tic");
+}
+
+#[test]
+fn each_defect_of_sel_is_found_within_the_bound() {
+    found_within_the_bound("sel");
+}
+
+#[test]
+fn each_defect_of_satin_is_found_within_the_bound() {
+    found_within_the_bound("satin");
+}
+
+#[test]
 fn what_is_found_is_made_small_and_the_same_way_each_time() {
     let defect = Defect::Hc3i(hc3i::Defect::ResendGreater);
     let (seed, property) = first_violation(defect).expect("it is found");

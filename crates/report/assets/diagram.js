@@ -9,9 +9,9 @@ const DELIVERED = 0, UNDONE = 1, RESENT = 2, STALE = 3, LOST = 4;
 const TOP = 54, AXIS = 30, GAP = 28, OVERVIEW = 40, RIGHT = 12;
 const FONT = "system-ui,-apple-system,'Segoe UI',Roboto,sans-serif";
 
-// Messages arrive as [from, to, sent, arrived or -1, fate, between, number, incarnation].
-const messages = data.messages.map(([from, to, sent, arrived, fate, between, number, incarnation]) =>
-  ({ from, to, sent, arrived: arrived < 0 ? null : arrived, fate, between: between === 1, number, incarnation }));
+// Messages arrive as [from, to, sent, arrived or -1, fate, between, number, incarnation, content].
+const messages = data.messages.map(([from, to, sent, arrived, fate, between, number, incarnation, content]) =>
+  ({ from, to, sent, arrived: arrived < 0 ? null : arrived, fate, between: between === 1, number, incarnation, content }));
 const slowest = messages.reduce((most, m) => Math.max(most, m.arrived === null ? 0 : m.arrived - m.sent), 0);
 
 const lanes = data.lanes.length;
@@ -449,11 +449,12 @@ const known = [
   ...data.rollbacks.flatMap(it => it.members.map(([lane, restored]) => ({ at: restored, lane, layer: "rollbacks",
     text: `${data.lanes[lane]} restored at ${seconds(restored, 4)} s\n${it.text}` }))),
 ].sort((a, b) => a.at - b.at || a.lane - b.lane);
+const contents = ["", "stolen task, theft ", "result, theft "];
 const fates = ["delivered", "delivered, then undone", "re-sent from a log, delivered", "dropped as stale: its send was undone", "never arrived"];
 
 function textOf(m) {
   const upto = m.arrived === null ? "" : `, arrived ${span(m.arrived - m.sent)} later`;
-  return `${data.lanes[m.from]} -> ${data.lanes[m.to]} #${m.number}` + (m.incarnation ? ` (incarnation ${m.incarnation})` : "")
+  return `${data.lanes[m.from]} -> ${data.lanes[m.to]} ${contents[m.content]}#${m.number}` + (m.incarnation ? ` (incarnation ${m.incarnation})` : "")
     + `\nsent at ${seconds(m.sent, 4)} s${upto}\n${m.arrived === null && m.fate === UNDONE ? "undone in transit" : fates[m.fate]}`;
 }
 

@@ -19,9 +19,11 @@ const BENCHES: &[(&str, &str)] = &[
     ("faultline-sim", "peers"),
     ("faultline-sim", "growth"),
     ("faultline-sim", "memory"),
+    ("faultline-sim", "tasks"),
     ("faultline-runtime-tests", "latency"),
     ("faultline-runtime-tests", "commit"),
     ("faultline-runtime-tests", "checkpoints"),
+    ("faultline-runtime-tests", "places"),
 ];
 
 /// One row of the table.

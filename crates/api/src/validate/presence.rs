@@ -4,7 +4,7 @@ use faultline_core::Span;
 
 use super::Check;
 use crate::quantity::Duration;
-use crate::resource::{Application, Protocol, Traffic};
+use crate::resource::{Application, Family, Protocol, Traffic};
 
 impl Check<'_> {
     pub(super) fn presence(&mut self) {
@@ -21,6 +21,9 @@ impl Check<'_> {
                 "no cluster stays from start to end",
                 "remove `joinsAfter` and `leavesAfter` from one cluster: it directs garbage collection",
             );
+        }
+        if spec.application.family() == Family::Tasks {
+            return self.presence_at_tasks();
         }
         if !matches!(self.spec.protocol, Protocol::Hc3i(_)) {
             self.problem(
@@ -43,6 +46,44 @@ impl Check<'_> {
         }
     }
 
+    /// Checks that clusters join a program of tasks late, under a protocol that lends them tasks, and do not leave.
+    fn presence_at_tasks(&mut self) {
+        let spec = self.spec;
+        let lends = matches!(
+            spec.protocol,
+            Protocol::Tic(_) | Protocol::Sel(_) | Protocol::Satin(_) | Protocol::None(_)
+        );
+        for (index, cluster) in spec.clusters.iter().enumerate() {
+            let path = format!("spec.clusters[{index}]");
+            if cluster.leaves_after.is_some() {
+                self.problem(
+                    format!("{path}.leavesAfter"),
+                    format!("`{}` does not support clusters that leave", spec.application.name()),
+                    "omit `leavesAfter`, or add a fault `loseCluster` with `returns: false`",
+                );
+            }
+            let Some(joins) = cluster.joins_after else { continue };
+            if !lends {
+                self.problem(
+                    format!("{path}.joinsAfter"),
+                    format!("{} does not support clusters that join or leave", spec.protocol.name()),
+                    "choose the protocol `tic`, `sel`, `satin` or `none`, or omit `joinsAfter`",
+                );
+            }
+            if joins.0 == Span::ZERO {
+                self.joins_at_the_start(&path, &cluster.name);
+            }
+        }
+    }
+
+    fn joins_at_the_start(&mut self, path: &str, cluster: &str) {
+        self.problem(
+            format!("{path}.joinsAfter"),
+            format!("cluster `{cluster}` would join at the start"),
+            "omit `joinsAfter`: a cluster takes part from the start by default",
+        );
+    }
+
     fn what_runs(&self) -> String {
         match self.spec.application {
             Application::Synthetic(_) => "`burst` traffic".into(),
@@ -58,11 +99,7 @@ impl Check<'_> {
             let joins = cluster.joins_after.map(|it| it.0);
             let leaves = cluster.leaves_after.map(|it| it.0);
             if joins == Some(Span::ZERO) {
-                self.problem(
-                    format!("{path}.joinsAfter"),
-                    format!("cluster `{}` would join at the start", cluster.name),
-                    "omit `joinsAfter`: a cluster takes part from the start by default",
-                );
+                self.joins_at_the_start(&path, &cluster.name);
             }
             if let Some(leaves) = leaves.filter(|&it| it <= joins.unwrap_or_default()) {
                 self.problem(

@@ -108,7 +108,10 @@ impl Check<'_> {
             return;
         }
         let names = Names::of(spec);
-        let mut stay: BTreeSet<u32> = (0..names.ranks()).collect();
+        // A process that joins late may not be there yet when work has to be taken over.
+        let permanent = (0u16..).zip(&spec.clusters).filter(|(_, it)| it.is_permanent());
+        let mut stay: BTreeSet<u32> =
+            permanent.flat_map(|(id, _)| names.processes_of(faultline_core::ClusterId(id))).collect();
         for (entry, planned) in plan_by_entry(spec, &names, spec.seed()) {
             match planned.fault {
                 faultline_core::Fault::Crash { process, returns: false, .. } => {

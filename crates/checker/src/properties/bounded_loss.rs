@@ -6,7 +6,7 @@
 //! bounded. Runs in which a fault holds messages, writes or processes back are not judged, and neither is the time for which
 //! a coordinator was halted at a fact of its own so that a fault could strike.
 
-use faultline_core::{Cause, Claim, Fault, Incarnation, Position, ProcessId, Span, Time};
+use faultline_core::{Cause, Claim, Fault, Incarnation, Position, ProcessId, Promise, Span, Time};
 
 use crate::history::{Group, History, LifeEnd, Point, Rollback};
 use crate::judgement::{Finding, Property};
@@ -16,7 +16,10 @@ const SLACK: Span = Span::from_millis(500);
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::BoundedLoss);
-    let Some(bounds) = &history.context.bounds else { return finding };
+    let logs_events = history.context.promises.include(Promise::EventsLogged) && history.tasks.is_some();
+    if history.context.bounds.is_none() && !logs_events {
+        return finding;
+    }
     let is_disturbed = history
         .supervision
         .injected
@@ -25,6 +28,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     if is_disturbed {
         return finding;
     }
+    if logs_events {
+        return super::lost_events::check(history, finding);
+    }
+    let Some(bounds) = &history.context.bounds else { return finding };
     if history.tasks.is_some() {
         return super::lost_tasks::check(history, bounds, finding);
     }

@@ -16,6 +16,7 @@ mod forced_before_delivery;
 mod forced_per_theft;
 mod links_as_asked;
 mod log_kept;
+mod lost_events;
 mod lost_tasks;
 mod maximal_line;
 mod members_agree;

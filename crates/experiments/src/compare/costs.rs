@@ -38,13 +38,15 @@ pub struct Costs {
 }
 
 /// What a run of a program of tasks cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskCosts {
     /// Different tasks that were run.
     pub tasks: u64,
     /// Runs of tasks beyond the first of each.
     pub again: u64,
+    /// What these took, in seconds.
+    pub again_seconds: f64,
     /// Stolen tasks whose result was used.
     pub thefts: u64,
 }
@@ -171,10 +173,15 @@ impl<'a> Bookkeeper<'a> {
                 let cluster = |it: ProcessId| self.cluster_of[it.index()];
                 self.costs.between_bytes += if cluster(id.from) == cluster(id.to) { 0 } else { bytes };
             }
-            Fact::Ran { task, .. } => {
+            Fact::Ran { task, cost_us, .. } => {
                 let is_new = self.ran.insert(*task);
                 let tasks = self.costs.tasks.get_or_insert_default();
-                if is_new { tasks.tasks += 1 } else { tasks.again += 1 }
+                if is_new {
+                    tasks.tasks += 1;
+                } else {
+                    tasks.again += 1;
+                    tasks.again_seconds += f64::from(*cost_us) / 1e6;
+                }
             }
             Fact::Theft { step: TheftStep::Merged, .. } => {
                 self.costs.tasks.get_or_insert_default().thefts += 1;
@@ -388,10 +395,10 @@ mod tests {
     fn tasks_that_run_again_are_told_from_others() {
         let mut story = Story::new();
         for task in [1, 2, 1] {
-            let ran = Fact::Ran { task: TaskId(task), spawned: 0, cost_us: 0 };
+            let ran = Fact::Ran { task: TaskId(task), spawned: 0, cost_us: 250_000 };
             story.state(ProcessId(0), 101, ran);
         }
-        let expected = TaskCosts { tasks: 2, again: 1, thefts: 0 };
+        let expected = TaskCosts { tasks: 2, again: 1, again_seconds: 0.25, thefts: 0 };
         assert_eq!(story.0.close().tasks, Some(expected));
     }
 

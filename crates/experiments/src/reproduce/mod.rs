@@ -8,6 +8,7 @@
 //! | `paper` | the experiments of the HC3I paper (sections 5.2 to 5.4) |
 //! | `options` | what that paper leaves to future work |
 //! | [`hydee`] | the experiments of the HydEE paper |
+//! | [`tic`] | the experiments of the paper on TIC and SEL |
 //! | `section` | what an experiment leaves: text, tables, figures, findings |
 //! | [`chart`] | figures |
 //! | [`reality`] | the simulator beside real processes |
@@ -22,6 +23,7 @@ pub mod page;
 mod paper;
 pub mod reality;
 mod section;
+pub mod tic;
 
 use std::num::NonZero;
 use std::ops::ControlFlow;

@@ -81,7 +81,21 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
         last.crash.iter_mut().for_each(|it| it.returns = None);
         last.lose_cluster.iter_mut().for_each(|it| it.returns = None);
     }
+    joins_late(chance, &mut federation, length);
     federation
+}
+
+/// The last cluster may join late, if copies and heirs can do without it.
+fn joins_late(chance: &mut Chance, federation: &mut Federation, length: Span) {
+    let at = chance.duration(Span::from_millis(1), length);
+    if !chance.percent(20) {
+        return;
+    }
+    let mut late = federation.clone();
+    late.spec.clusters.iter_mut().skip(1).last().into_iter().for_each(|it| it.joins_after = Some(at));
+    if validate(&late).is_empty() {
+        *federation = late;
+    }
 }
 
 fn clusters(chance: &mut Chance) -> Vec<Cluster> {

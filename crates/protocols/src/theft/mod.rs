@@ -93,8 +93,11 @@ impl Recovery for TaskRecovery {
     fn promises(config: &Config) -> Promises {
         let promises = [Promise::Containment, Promise::CheckpointedFirst];
         let all = Promises::of_scope(Scope::Process).with(&promises);
-        let is_by_thefts = config.record == Record::Graph && !config.before_asking;
-        if is_by_thefts { all.with(&[Promise::ForcedByThefts]) } else { all }
+        match config.record {
+            Record::Events => all.with(&[Promise::EventsLogged]),
+            Record::Graph if !config.before_asking => all.with(&[Promise::ForcedByThefts]),
+            Record::Graph => all,
+        }
     }
 
     fn extra_processes(config: &Config) -> Vec<Role> {

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::cast::{Cast, checkpoint};
 use crate::fault::describe_fault;
-use crate::history::{History, Message};
+use crate::history::{Carried, Crossing, History, Message};
 
 /// How much a diagram shows before it leaves things out (and says so in its notes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Diagram {
     pub clusters: Vec<Group>,
     /// The processes, from top to bottom.
     pub lanes: Vec<String>,
-    /// Messages, by the instant of sending.
+    /// Messages, stolen tasks and their results, by the instant of sending.
     pub messages: Vec<Line>,
     /// Saved states of committed checkpoints.
     pub checkpoints: Vec<Mark>,
@@ -86,10 +86,21 @@ pub enum Fate {
     Lost,
 }
 
+/// What a line carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Content {
+    /// A message of the application.
+    Message,
+    /// A stolen task.
+    Task,
+    /// The result of a stolen task.
+    Result,
+}
+
 /// A message on one way to its receiver. Serialises as an array of numbers, for size:
-/// `[from, to, sent, arrived or -1, fate, between clusters, number, incarnation]`.
+/// `[from, to, sent, arrived or -1, fate, between clusters, number, incarnation, content]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(into = "[i64; 8]")]
+#[serde(into = "[i64; 9]")]
 pub struct Line {
     /// Sender's lane.
     pub from: usize,
@@ -103,13 +114,15 @@ pub struct Line {
     pub fate: Fate,
     /// It crosses from one cluster to another.
     pub between: bool,
-    /// Its number in its channel.
+    /// Its number in its channel; of a theft, its number in the life of its thief.
     pub number: u32,
-    /// Its sender's incarnation at the first send.
+    /// Its sender's incarnation at the first send; of a theft, the incarnation of its thief.
     pub incarnation: u32,
+    /// What it carries.
+    pub content: Content,
 }
 
-impl From<Line> for [i64; 8] {
+impl From<Line> for [i64; 9] {
     fn from(line: Line) -> Self {
         [
             line.from as i64,
@@ -120,6 +133,7 @@ impl From<Line> for [i64; 8] {
             i64::from(line.between),
             i64::from(line.number),
             i64::from(line.incarnation),
+            line.content as i64,
         ]
     }
 }
@@ -333,6 +347,36 @@ fn lines(
                 between: crosses,
                 number: id.number,
                 incarnation: id.incarnation.0,
+                content: Content::Message,
+            });
+        }
+    }
+    for (&(theft, carried), Crossing { from, to, way }) in &history.thefts {
+        let (from, to) = match carried {
+            Carried::Task => (from.unwrap_or(theft.victim), to.unwrap_or(theft.thief)),
+            Carried::Result => (from.unwrap_or(theft.thief), to.unwrap_or(theft.victim)),
+        };
+        let crosses = cast.cluster_of(from) != cast.cluster_of(to);
+        let (Some(&from), Some(&to)) = (lane_of.get(&from), lane_of.get(&to)) else { continue };
+        // A process that took over the work of another one may have both sides of a theft.
+        if from == to {
+            continue;
+        }
+        let lines = if crosses { &mut between } else { &mut within };
+        for (sent, arrived, fate) in ways(way) {
+            lines.push(Line {
+                from,
+                to,
+                sent: micros(sent),
+                arrived: arrived.map(&micros),
+                fate,
+                between: crosses,
+                number: theft.number,
+                incarnation: theft.life.incarnation().0,
+                content: match carried {
+                    Carried::Task => Content::Task,
+                    Carried::Result => Content::Result,
+                },
             });
         }
     }

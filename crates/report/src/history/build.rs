@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_checker::lost::{Place, Return, Returns, instant};
 use faultline_core::{
     Attempt, Cause, Claim, ClusterId, Fact, ImageName, Incarnation, Life, Position, ProcessId, Span,
-    StorageFate, TaskId, TheftStep, Time,
+    StorageFate, TaskId, Theft, TheftStep, Time,
 };
 use faultline_trace::Trace;
 
-use super::{Checkpoint, Failure, History, Injection, Message, Rollback, TakenOver, Undone};
+use super::{Carried, Checkpoint, Crossing, Failure, History, Injection, Message, Rollback, TakenOver, Undone};
 use crate::cast::Cast;
 
 /// Puts together what `trace` holds about `cast`.
@@ -72,6 +72,27 @@ impl History {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// A process has sent or received a stolen task or its result.
+    fn cross(&mut self, theft: Theft, step: TheftStep, process: ProcessId, at: Time, place: Place) {
+        let (carried, is_sent) = match step {
+            TheftStep::Shipped => (Carried::Task, true),
+            TheftStep::Taken => (Carried::Task, false),
+            TheftStep::Returned => (Carried::Result, true),
+            TheftStep::Merged => (Carried::Result, false),
+            _ => return,
+        };
+        let Crossing { from, to, way } = self.thefts.entry((theft, carried)).or_default();
+        if is_sent {
+            *from = Some(process);
+            way.sent_place = Some(place);
+            way.transmit(at, false);
+        } else {
+            *to = Some(process);
+            way.delivered.push((at, None));
+            way.delivered_places.push(place);
         }
     }
 
@@ -154,8 +175,11 @@ impl Builder {
                             false => tasks.again += 1,
                         }
                     }
-                    Fact::Theft { step: TheftStep::Merged, .. } => {
-                        history.tasks.get_or_insert_default().stolen += 1;
+                    Fact::Theft { theft, step, .. } => {
+                        history.cross(*theft, *step, process, at, place);
+                        if *step == TheftStep::Merged {
+                            history.tasks.get_or_insert_default().stolen += 1;
+                        }
                     }
                     Fact::Absorbed(absorbed) => {
                         let (of, image, witness) = **absorbed;
@@ -303,6 +327,13 @@ impl Builder {
                 .find(|it| (it.stretch.from..it.stretch.upto).contains(&place))
                 .map(|it| it.by)
         };
+        for Crossing { from, to, way } in history.thefts.values_mut() {
+            way.send_undone = from.zip(way.sent_place).and_then(|(from, place)| undoer(from, place));
+            let Some(to) = *to else { continue };
+            for (place, (_, undone)) in way.delivered_places.iter().zip(&mut way.delivered) {
+                *undone = undoer(to, *place);
+            }
+        }
         for (id, message) in &mut history.messages {
             message.send_undone = message.sent_place.and_then(|place| undoer(id.from, place));
             for (place, (_, undone)) in message.delivered_places.iter().zip(&mut message.delivered) {

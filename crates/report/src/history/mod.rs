@@ -13,7 +13,7 @@ use faultline_checker::lost::{self, Place};
 use faultline_core::fault::Change;
 use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, Position, ProcessId,
-    Sn, Span, StorageFate, Time,
+    Sn, Span, StorageFate, Theft, Time,
 };
 use faultline_trace::Trace;
 
@@ -42,6 +42,8 @@ pub struct History {
     pub rollbacks: Vec<Rollback>,
     /// Every message with its way, by identity.
     pub messages: BTreeMap<MessageId, Message>,
+    /// Every stolen task on its way to its thief, and every result on its way back.
+    pub thefts: BTreeMap<(Theft, Carried), Crossing>,
     /// Every stretch of a process's life that a rollback undid.
     pub undone: Vec<Undone>,
     /// When the user had everybody stand still.
@@ -222,6 +224,26 @@ pub struct Message {
     pub stale: Vec<Time>,
     sent_place: Option<Place>,
     delivered_places: Vec<Place>,
+}
+
+/// What a theft sends from one process to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Carried {
+    /// A stolen task, to its thief.
+    Task,
+    /// What came of it, to its victim.
+    Result,
+}
+
+/// The way of a stolen task, or of its result. After a process is gone for good, others send and receive in its place.
+#[derive(Clone, Debug, Default)]
+pub struct Crossing {
+    /// The last process that sent it.
+    pub from: Option<ProcessId>,
+    /// The last process that received it.
+    pub to: Option<ProcessId>,
+    /// Its way.
+    pub way: Message,
 }
 
 impl History {

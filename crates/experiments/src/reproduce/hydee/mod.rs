@@ -96,7 +96,7 @@ fn furthest(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// What stands in a file of this evaluation.
-fn parse(text: &str) -> Federation {
+pub(super) fn parse(text: &str) -> Federation {
     let parsed = faultline_api::parse("experiment", text.as_bytes());
     parsed.unwrap_or_else(|it| panic!("the experiment's federation fits: {it}: {:?}", it.complaints()))
 }

@@ -1,0 +1,188 @@
+//! Lost work is bounded in programs of tasks whose processes log every event: a failure loses at most the tasks that were
+//! being run, and those whose events were not yet durable.
+//!
+//! What the protocol decides of that bound is judged: an event is handed to stable storage at once, or as soon as earlier
+//! writes are complete; and a process whose storage was kept restores all of the log there that has no hole. How long a
+//! write takes is the business of the storage and of the network, and is taken from the run itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::{Fact, FactNo, ImageName, Life, ProcessId, Span, Time};
+use faultline_trace::Stream;
+
+use crate::history::History;
+use crate::judgement::{Finding, Source};
+
+/// What timers of real processes may be late.
+const SLACK: Span = Span::from_millis(500);
+
+pub(super) fn check(history: &History<'_>, mut finding: Finding) -> Finding {
+    let durable = durable(history);
+    for restored in history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores()) {
+        let at = history.source(restored.at);
+        let (process, life) = (at.process, Life(at.life.0.saturating_sub(1)));
+        let Some(stream) = history.trace.streams.get(&(process, life)) else { continue };
+        finding.instances += 1;
+        let images = images(history, &durable, process, life, stream);
+        let end = history.supervision.end_of_life(process, at.life);
+        let is_kept = !history.context.volatile_storage && !history.supervision.may_have_lost(process, life, end);
+        if let Some(newest) = newest(&images).filter(|it| is_kept && restored_name(history, at) < Some(*it)) {
+            finding.violated([at], || {
+                let (who, position) = (history.context.process(process), newest.position());
+                format!("{who} did not restore all of its log since checkpoint {position}, which was durable")
+            });
+        }
+        if let Some((number, waited)) = too_late(history, stream, &images) {
+            finding.violated([Source { process, life, number: FactNo(number) }], || {
+                let who = history.context.process(process);
+                format!("{who} had run a task, and did not write the event for {waited}, longer than its writes took")
+            });
+        }
+    }
+    finding
+}
+
+/// An image that a process has written in one life: a checkpoint, or a part of the log.
+struct Written {
+    name: ImageName,
+    /// It contains the facts of the life before this number.
+    upto: u64,
+    at: Time,
+    /// In the process's own storage.
+    is_durable: bool,
+    /// When the process knows that it is durable there and at all holders; `None` if it may never have been.
+    complete: Option<Time>,
+}
+
+/// Where each image became durable, and when.
+fn durable(history: &History<'_>) -> BTreeMap<ImageName, Vec<(ProcessId, Time)>> {
+    let mut all: BTreeMap<ImageName, Vec<_>> = BTreeMap::new();
+    for (&(process, _), stream) in &history.trace.streams {
+        for (at, fact) in stream {
+            if let Fact::Durable(name) = fact {
+                all.entry(*name).or_default().push((process, *at));
+            }
+        }
+    }
+    all
+}
+
+fn images(
+    history: &History<'_>,
+    durable: &BTreeMap<ImageName, Vec<(ProcessId, Time)>>,
+    process: ProcessId,
+    life: Life,
+    stream: &Stream,
+) -> Vec<Written> {
+    let context = history.context;
+    let replicas = context.copies.map_or(0, |it| it.replicas as usize);
+    let slowest = context.links.iter().map(|it| it.requested.latency + it.requested.jitter).max();
+    let written = |(at, fact): &(Time, Fact)| {
+        let Fact::Saved(saved) = fact else { return None };
+        let (name, witness, _) = **saved;
+        if name.owner != process {
+            return None;
+        }
+        let stored = durable.get(&name).map_or(&[][..], Vec::as_slice);
+        let others: BTreeSet<ProcessId> = stored.iter().map(|it| it.0).filter(|it| *it != process).collect();
+        let is_durable = stored.iter().any(|it| it.0 == process);
+        // The last holder's answer travels back.
+        let answered = stored.iter().map(|it| it.1).max().map(|it| it + slowest.unwrap_or_default() * 2);
+        Some(Written {
+            name,
+            upto: if witness.life == life { witness.upto.0 } else { 0 },
+            at: *at,
+            is_durable,
+            complete: answered.filter(|_| is_durable && others.len() >= replicas),
+        })
+    };
+    stream.iter().filter_map(written).collect()
+}
+
+/// The last image of the newest log without a hole: a checkpoint, and what follows it.
+fn newest(images: &[Written]) -> Option<ImageName> {
+    let mut logs: BTreeMap<_, BTreeMap<ImageName, bool>> = BTreeMap::new();
+    for it in images {
+        *logs.entry(it.name.position()).or_default().entry(it.name).or_default() |= it.is_durable;
+    }
+    let end = |log: &BTreeMap<ImageName, bool>| log.iter().take_while(|it| *it.1).last().map(|it| *it.0);
+    logs.values().filter_map(end).next_back()
+}
+
+fn restored_name(history: &History<'_>, at: Source) -> Option<ImageName> {
+    match &history.trace.streams[&(at.process, at.life)][at.number.0 as usize].1 {
+        Fact::Restored(restored) => restored.0,
+        _ => None,
+    }
+}
+
+/// A task that ran, and whose event was not written for longer than any write took, and how long that was.
+fn too_late(history: &History<'_>, stream: &Stream, images: &[Written]) -> Option<(u64, Span)> {
+    let slack = if history.context.common_clock { Span(1) } else { SLACK };
+    let end = stream.last()?.0;
+    let longest = images.iter().filter_map(|it| Some(it.complete?.since(it.at))).max().unwrap_or_default();
+    let ran = (0..).zip(stream).filter(|(_, (_, fact))| matches!(fact, Fact::Ran { .. }));
+    for (number, (at, _)) in ran {
+        let written = images.iter().find(|it| it.upto > number).map_or(end, |it| it.at);
+        // A write that may never have been complete can have kept others back for any time.
+        let is_held_back = images.iter().any(|it| it.at <= written && it.complete.is_none());
+        let waited = written.since(*at);
+        if waited > longest + slack && !is_held_back {
+            return Some((number, waited));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Attempt, Promise, TaskId, Witness};
+
+    use super::*;
+    use crate::testing::check_alone;
+    use crate::testing::tasks::Places;
+
+    /// A process writes a checkpoint and two parts of a log, with `durable` of these, runs a task `wait` before it fails, and
+    /// restores the image with the number `restored`.
+    fn found(durable: [bool; 3], wait: Span, restored: usize) -> Vec<String> {
+        let mut run = Places::promising(1, &[Promise::EventsLogged]);
+        run.0.context.common_clock = true;
+        run.begin(0, 4);
+        let mut images: Vec<(ImageName, Witness)> = Vec::new();
+        for (attempt, is_durable) in (1..).zip(durable) {
+            let name = ImageName { attempt: Attempt(attempt), ..run.0.image(0, 0, 1) };
+            let witness = run.0.witness(0);
+            run.state(0, Fact::Saved(Box::new((name, witness, 0))));
+            if is_durable {
+                run.0.wait(Span::from_millis(5));
+                run.0.durable(0, name);
+            }
+            images.push((name, witness));
+            run.ran(0, TaskId::MAIN.child(attempt), 0);
+        }
+        run.0.wait(wait);
+        run.ran(0, TaskId::MAIN.child(0), 0);
+        run.0.kill(0, false);
+        run.restore(0, Some(images[restored]));
+        let finding = check_alone(super::super::bounded_loss::check, &run.0);
+        assert_eq!(finding.instances, 1);
+        finding.violations.into_iter().map(|it| it.text).collect()
+    }
+
+    #[test]
+    fn all_that_is_durable_is_restored() {
+        assert_eq!(found([true; 3], Span::ZERO, 2), [""; 0]);
+        let texts = found([true; 3], Span::ZERO, 1);
+        assert!(texts[0].contains("did not restore all of its log"), "{texts:?}");
+        // Nothing is restored across a hole.
+        assert_eq!(found([true, false, true], Span::ZERO, 0), [""; 0]);
+    }
+
+    #[test]
+    fn events_are_written_at_once() {
+        let texts = found([true; 3], Span::from_millis(50), 2);
+        assert!(texts[0].contains("did not write the event for"), "{texts:?}");
+        // Earlier writes were not complete.
+        assert_eq!(found([true, true, false], Span::from_millis(50), 1), [""; 0]);
+    }
+}

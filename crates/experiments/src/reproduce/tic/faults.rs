@@ -1,0 +1,180 @@
+//! Runs with more and more crashes: figures 10 and 11 of the paper.
+
+use super::{OUTAGE_SECONDS, Program, UNPROTECTED, again, fit, longer, of, sel, tic};
+use crate::measures::{Spread, short};
+use crate::reproduce::chart::{Chart, Series};
+use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::{Interrupted, Lab};
+
+/// Places of the program. The paper does not say how many it used.
+const PLACES: u32 = 30;
+
+/// What crashes cost under one protocol.
+struct Way {
+    name: &'static str,
+    /// Of runs with so many crashes over its own runs without any, in percent.
+    over_own: Vec<(f64, Spread)>,
+    /// The same over runs without protection.
+    over_unprotected: Vec<(f64, Spread)>,
+    /// Time of tasks that ran again, in seconds.
+    again: Vec<(f64, Spread)>,
+}
+
+impl Way {
+    /// The line through the origin that fits the overhead over its own runs.
+    fn law(&self) -> (f64, f64) {
+        fit(&self.over_own.iter().map(|(crashes, it)| (*crashes, it.mean)).collect::<Vec<_>>())
+    }
+
+    /// Seconds that run again for one crash.
+    fn again_per_crash(&self) -> f64 {
+        fit(&self.again.iter().map(|(crashes, it)| (*crashes, it.mean)).collect::<Vec<_>>()).0
+    }
+}
+
+/// Numbers of crashes.
+fn counts(quick: bool) -> &'static [u32] {
+    if quick { &[0, 4, 8] } else { &[0, 4, 8, 16, 32] }
+}
+
+/// Returns the number of settings: unprotected, and both protocols with all numbers of crashes.
+pub(super) fn settings(quick: bool) -> usize {
+    1 + 2 * counts(quick).len()
+}
+
+pub(super) fn faults(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+    let counts = counts(lab.is_quick());
+    let program = Program::new(lab, PLACES);
+    let unprotected = lab.costs("crashes, unprotected without any", &program.federation(UNPROTECTED, &[]))?;
+    let mut ways = Vec::new();
+    for (name, protocol) in [("TIC", tic(1)), ("SEL", sel())] {
+        let mut way =
+            Way { name, over_own: Vec::new(), over_unprotected: Vec::new(), again: Vec::new() };
+        let mut calm = Vec::new();
+        for &count in counts {
+            let crash = |number: u32| {
+                let at = program.ideal_seconds() * f64::from(number) / f64::from(count + 1);
+                format!("{{ at: {at:.3}s, crash: {{}} }}")
+            };
+            let crashes: Vec<String> = (1..=count).map(crash).collect();
+            let runs =
+                lab.costs(&format!("{count} crashes under {name}"), &program.federation(&protocol, &crashes))?;
+            if count == 0 {
+                calm.clone_from(&runs);
+            }
+            way.over_own.push((count.into(), longer(&runs, &calm)));
+            way.over_unprotected.push((count.into(), longer(&runs, &unprotected)));
+            way.again.push((count.into(), of(&runs, again)));
+        }
+        ways.push(way);
+    }
+    let [tic, sel] = &ways[..] else { unreachable!("there are two") };
+    let ((tic_slope, tic_share), (sel_slope, sel_share)) = (tic.law(), sel.law());
+    let last = counts.len() - 1;
+    let expected = 100.0 * OUTAGE_SECONDS / f64::from(PLACES) / program.ideal_seconds();
+    let rows = counts.iter().enumerate().map(|(index, &count)| {
+        let mut row = vec![Cell::from(f64::from(count))];
+        for way in &ways {
+            row.extend([way.over_own[index].1, way.over_unprotected[index].1, way.again[index].1].map(Cell::from));
+        }
+        row
+    });
+    let series = |of: fn(&Way) -> &Vec<(f64, Spread)>| {
+        ways.iter().map(|it| Series { name: it.name.into(), points: of(it).clone() }).collect()
+    };
+    let chart = |title: &str, series| Chart {
+        title: title.into(),
+        x: "crashes".into(),
+        y: "longer, %".into(),
+        series,
+        stated: Vec::new(),
+    };
+    Ok(vec![Section {
+        id: "faults",
+        title: "Runs with crashes".into(),
+        place: "VII-C, figures 10 and 11",
+        text: vec![format!(
+            "Crashes at equal intervals, each of a process drawn from the seed, on {PLACES} places; TIC takes a \
+             checkpoint every second, and leaf tasks take 0.23 s, as in the paper. A failure is detected after 1 s, \
+             and the process runs again 0.2 s later. Figure 10 compares with runs under the same protocol without \
+             crashes, figure 11 with unprotected runs without crashes."
+        )],
+        findings: vec![
+            Finding {
+                what: "the run time grows linearly with the number of crashes".into(),
+                published: "grows linearly".into(),
+                ours: format!(
+                    "TIC {} % and SEL {} % for each crash; a line explains {} % and {} % of the variation",
+                    short(tic_slope),
+                    short(sel_slope),
+                    short(100.0 * tic_share),
+                    short(100.0 * sel_share)
+                ),
+                agreement: Agreement::of(tic_share >= 0.8 && sel_share >= 0.8),
+                sentence: format!(
+                    "The fitted law is a line through the origin. The outage of one place of {PLACES} alone costs \
+                     {} % of the run time; the rest is work that runs again, and waiting for it.",
+                    short(expected)
+                ),
+            },
+            Finding {
+                what: "computation that is lost".into(),
+                published: "lower under SEL: only the computation of failed tasks is lost".into(),
+                ours: format!(
+                    "{} s of finished tasks run again for each crash under TIC, {} s under SEL",
+                    short(tic.again_per_crash()),
+                    short(sel.again_per_crash())
+                ),
+                agreement: Agreement::of(sel.again_per_crash() < tic.again_per_crash()),
+                sentence: "The task that a process was running when it failed is lost under both, and not included."
+                    .into(),
+            },
+            Finding {
+                what: "total overhead with crashes".into(),
+                published: "the overhead of SEL overshadows its advantage".into(),
+                ours: format!(
+                    "{} % under TIC and {} % under SEL with {} crashes",
+                    short(tic.over_unprotected[last].1.mean),
+                    short(sel.over_unprotected[last].1.mean),
+                    counts[last]
+                ),
+                agreement: Agreement::of(
+                    tic.over_unprotected[last].1.mean < sel.over_unprotected[last].1.mean,
+                ),
+                sentence: "Here, a log is written in segments while tasks run, and a leg waits for one write as a \
+                    checkpoint does, so that a log costs volume rather than time. In the paper, events are \
+                    logged one by one."
+                    .into(),
+            },
+        ],
+        figures: vec![
+            Figure {
+                name: "faults-own",
+                caption: "Figure 10: compared with the same protocol without crashes".into(),
+                chart: chart(
+                    "overhead by number of crashes, without that of the protocol",
+                    series(|it| &it.over_own),
+                ),
+            },
+            Figure {
+                name: "faults-total",
+                caption: "Figure 11: compared with unprotected runs without crashes".into(),
+                chart: chart("total overhead by number of crashes", series(|it| &it.over_unprotected)),
+            },
+        ],
+        tables: vec![Table {
+            name: "faults",
+            caption: "TIC, then SEL".into(),
+            columns: vec![
+                "crashes",
+                "TIC over its own runs, %",
+                "over unprotected, %",
+                "ran again, s",
+                "SEL over its own runs, %",
+                "over unprotected, %",
+                "ran again, s",
+            ],
+            rows: rows.collect(),
+        }],
+    }])
+}

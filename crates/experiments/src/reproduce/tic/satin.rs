@@ -1,0 +1,162 @@
+//! TIC beside Satin: figure 13 of the paper.
+
+use super::{Program, SATIN, TASK_SECONDS, again, longer, of, tic};
+use crate::measures::{Spread, short};
+use crate::reproduce::chart::{Chart, Series};
+use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::{Interrupted, Lab};
+
+/// Places of the program, as in the paper.
+const PLACES: u32 = 32;
+/// When the process fails, in percent of the run time.
+const MOMENTS: [u32; 3] = [25, 50, 75];
+/// Seconds between two checkpoints, as in the paper.
+const TAU: u32 = 1;
+/// Seconds that a checkpoint may take until it is durable.
+const WRITE_SECONDS: f64 = 0.1;
+/// Which process fails: one that began without work, and the one that began with the program.
+const VICTIMS: [(&str, u32); 2] = [("a process", 17), ("the first process", 0)];
+
+/// Number of settings: each of two protocols without a failure, and with each process that fails at each moment.
+pub(super) const SETTINGS: usize = 2 * (1 + VICTIMS.len() * MOMENTS.len());
+
+/// One protocol with one process that fails.
+struct Way {
+    name: String,
+    is_tic: bool,
+    /// By moment: time of tasks that ran again, in seconds.
+    again: Vec<(f64, Spread)>,
+    /// By moment, in percent.
+    longer: Vec<Spread>,
+}
+
+pub(super) fn satin(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+    let program = Program::new(lab, PLACES);
+    let mut ways = Vec::new();
+    let mut calm_seconds = Vec::new();
+    for (name, protocol) in [("TIC", tic(TAU)), ("Satin", SATIN.to_owned())] {
+        let calm = lab.costs(&format!("{name} without a failure"), &program.federation(&protocol, &[]))?;
+        let seconds = of(&calm, |it| it.seconds);
+        for (victim, node) in VICTIMS {
+            let mut way = Way {
+                name: format!("{name}, {victim} fails"),
+                is_tic: name == "TIC",
+                again: Vec::new(),
+                longer: Vec::new(),
+            };
+            for moment in MOMENTS {
+                let at = seconds.mean * f64::from(moment) / 100.0;
+                let fault = format!("{{ at: {at:.3}s, crash: {{ cluster: c0, node: {node} }} }}");
+                let what = format!("{} after {moment} %", way.name);
+                let runs = lab.costs(&what, &program.federation(&protocol, &[fault]))?;
+                way.again.push((moment.into(), of(&runs, again)));
+                way.longer.push(longer(&runs, &calm));
+            }
+            ways.push(way);
+        }
+        calm_seconds.push(seconds);
+    }
+    let bound = f64::from(TAU) + TASK_SECONDS + WRITE_SECONDS;
+    let of_tic = || ways.iter().filter(|it| it.is_tic);
+    let of_satin = || ways.iter().filter(|it| !it.is_tic);
+    let most = of_tic().flat_map(|it| &it.again).map(|(_, it)| it.most).fold(0.0, f64::max);
+    let grows = of_satin().all(|it| it.again[0].1.mean < it.again[MOMENTS.len() - 1].1.mean);
+    let means = |way: &Way| {
+        way.again.iter().map(|(_, it)| short(it.mean)).collect::<Vec<_>>().join(", ")
+    };
+    let satins: Vec<&Way> = of_satin().collect();
+    let costlier = MOMENTS.iter().enumerate().all(|(index, _)| {
+        let mean = |ways: &mut dyn Iterator<Item = &Way>| {
+            Spread::of(ways.map(|it| it.longer[index].mean)).mean
+        };
+        mean(&mut of_satin()) > mean(&mut of_tic())
+    });
+    let rows = ways.iter().map(|way| {
+        let mut row = vec![Cell::from(way.name.as_str())];
+        for ((_, again), longer) in way.again.iter().zip(&way.longer) {
+            row.extend([Cell::from(*again), Cell::from(*longer)]);
+        }
+        row
+    });
+    Ok(vec![Section {
+        id: "satin",
+        title: "Beside Satin".into(),
+        place: "VII-E, figure 13",
+        text: vec![format!(
+            "The Fibonacci recursion on {PLACES} places of one cluster. One process fails after 25 %, 50 % or 75 % \
+             of the run time, and returns 1.2 s later. The paper does not say which process fails, nor whether \
+             it returns. Here, it is either a process that began without work, or the process that began with the \
+             program."
+        )],
+        findings: vec![
+            Finding {
+                what: "Satin's loss grows with the time of the failure".into(),
+                published: "the loss is higher the later the fault occurs".into(),
+                ours: format!(
+                    "{} s of tasks run again after 25, 50 and 75 %; {} s if the first process fails",
+                    means(satins[0]),
+                    means(satins[1])
+                ),
+                agreement: Agreement::of(grows),
+                sentence: "What a process computed for itself is lost with it. Results that it had returned, and \
+                    results of orphaned tasks, are not."
+                    .into(),
+            },
+            Finding {
+                what: "TIC's loss is bounded".into(),
+                published: "at most the period and the longest task".into(),
+                ours: format!("at most {} s of tasks ran again in any run", short(most)),
+                agreement: Agreement::of(most <= bound),
+                sentence: format!(
+                    "The bound is {} s: the period, one task, and {WRITE_SECONDS} s for the write of a checkpoint.",
+                    short(bound)
+                ),
+            },
+            Finding {
+                what: "a failure costs more time under Satin".into(),
+                published: "significantly higher than under TIC (relative to runs without failures)".into(),
+                ours: format!(
+                    "after 75 %: {} % and {} % longer under Satin, {} % and {} % under TIC",
+                    short(satins[0].longer[2].mean),
+                    short(satins[1].longer[2].mean),
+                    short(ways[0].longer[2].mean),
+                    short(ways[1].longer[2].mean)
+                ),
+                agreement: Agreement::of(costlier),
+                sentence: "For a process that began without work, and for the first process.".into(),
+            },
+            Finding {
+                what: "without failures, Satin costs less than TIC".into(),
+                published: "lower overhead than TIC, whose overhead is very small".into(),
+                ours: format!("{} s and {} s", calm_seconds[1].text(), calm_seconds[0].text()),
+                agreement: Agreement::of(calm_seconds[1].mean <= calm_seconds[0].mean),
+                sentence: "Mean run times without failures: Satin, then TIC.".into(),
+            },
+        ],
+        figures: vec![Figure {
+            name: "satin",
+            caption: "Time of tasks that ran again after one failure".into(),
+            chart: Chart {
+                title: "work that runs again, by the time of the failure".into(),
+                x: "time of the failure, % of the run time".into(),
+                y: "ran again, s".into(),
+                series: ways.iter().map(|it| Series { name: it.name.clone(), points: it.again.clone() }).collect(),
+                stated: Vec::new(),
+            },
+        }],
+        tables: vec![Table {
+            name: "satin",
+            caption: "After 25 %, 50 % and 75 % of the run time: tasks that ran again, and the longer run time".into(),
+            columns: vec![
+                "setting",
+                "25 %: ran again, s",
+                "longer, %",
+                "50 %: ran again, s",
+                "longer, %",
+                "75 %: ran again, s",
+                "longer, %",
+            ],
+            rows: rows.collect(),
+        }],
+    }])
+}
