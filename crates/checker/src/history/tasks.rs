@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{Fact, ImageName, Life, ProcessId, TaskId, Theft, TheftStep, Witness};
+use faultline_core::{Fact, ImageName, Life, ProcessId, Promise, TaskId, Theft, TheftStep, Witness};
 use faultline_trace::Stream;
 
 use super::{History, Point, SegmentNo, Sums};
@@ -93,6 +93,9 @@ struct State {
     loans: BTreeMap<Theft, (Theft, TaskId)>,
     /// Facts are missing, so that it may have anything.
     is_unknown: bool,
+    /// Two parts had the same task when it was run or lent. No fact says whose it was, so that from then on one part may seem to
+    /// lack what the other one has.
+    is_mixed: bool,
 }
 
 /// What came of one theft, or of the program itself.
@@ -127,9 +130,12 @@ impl State {
         is_known.then(|| self.parts.values().fold(Sums::default(), add))
     }
 
-    /// The part in which a task may run.
+    /// The part in which a task may run; the first, if there are several.
     fn part_with(&mut self, task: TaskId) -> Option<(Theft, &mut Part)> {
-        self.parts.iter_mut().find(|(_, part)| part.open.contains(&task)).map(|(theft, part)| (*theft, part))
+        let mut with = self.parts.iter_mut().filter(|(_, part)| part.open.contains(&task));
+        let first = with.next();
+        self.is_mixed |= with.next().is_some();
+        first.map(|(theft, part)| (*theft, part))
     }
 }
 
@@ -306,6 +312,7 @@ impl<'a> Pass<'_, 'a> {
                         let found = (!part.is_vague).then_some(part.sums);
                         self.tasks.ends.push(End { at, stated, found });
                     }
+                    Some(_) if self.is_mixed(state) => self.tasks.ends.push(End { at, stated, found: None }),
                     Some(part) => {
                         let left = part.open.len() as u64 + u64::from(part.lent);
                         self.impossible(state, at, || {
@@ -351,22 +358,7 @@ impl<'a> Pass<'_, 'a> {
                     self.impossible(state, at, || format!("got task {task} twice for one theft ({theft})"));
                 }
             }
-            TheftStep::Done | TheftStep::Returned => match state.parts.get(&theft) {
-                Some(part) if part.is_done() => {
-                    let found = self.results.entry(theft).or_default();
-                    if !part.is_vague && !found.contains(&part.sums) {
-                        found.push(part.sums);
-                    }
-                }
-                Some(part) => {
-                    let left = part.open.len() as u64 + u64::from(part.lent);
-                    let what = if step == TheftStep::Done { "completed" } else { "returned" };
-                    self.impossible(state, at, || {
-                        format!("{what} stolen task {task}, of which {left} tasks were left ({theft})")
-                    });
-                }
-                None => self.impossible(state, at, || format!("owed nothing for task {task} ({theft})")),
-            },
+            TheftStep::Done | TheftStep::Returned => self.ended(state, at, theft, task, step),
             TheftStep::Merged => {
                 let Some((of, _)) = state.loans.get(&theft).copied() else {
                     self.impossible(state, at, || {
@@ -410,12 +402,42 @@ impl<'a> Pass<'_, 'a> {
         true
     }
 
+    /// A stolen task is said to be complete, or is returned.
+    fn ended(&mut self, state: &State, at: Point, theft: Theft, task: TaskId, step: TheftStep) {
+        let Some(part) = state.parts.get(&theft) else {
+            return self.impossible(state, at, || format!("owed nothing for task {task} ({theft})"));
+        };
+        let (is_done, is_mixed) = (part.is_done(), self.is_mixed(state));
+        if is_done || is_mixed {
+            let is_vague = part.is_vague || !is_done;
+            let found = self.results.entry(theft).or_default();
+            if is_vague {
+                self.differing.insert(theft);
+            }
+            if found.is_empty() || !is_vague && !found.contains(&part.sums) {
+                found.push(part.sums);
+            }
+            return;
+        }
+        let left = part.open.len() as u64 + u64::from(part.lent);
+        let what = if step == TheftStep::Done { "completed" } else { "returned" };
+        self.impossible(state, at, || {
+            format!("{what} stolen task {task}, of which {left} tasks were left ({theft})")
+        });
+    }
+
+    /// Whether the parts of a state cannot be told apart. Where nothing is stored, what a failed process had stolen runs again,
+    /// perhaps beside the first execution. Where tasks are lent only after they are durable, no process has a task twice.
+    fn is_mixed(&self, state: &State) -> bool {
+        state.is_mixed && !self.history.context.promises.include(Promise::CheckpointedFirst)
+    }
+
     fn state_of(&self, owner: ProcessId, witness: &Witness) -> Option<State> {
         self.states.get(&(owner, witness.life, witness.upto.0)).cloned()
     }
 
     fn impossible(&mut self, state: &State, at: Point, text: impl FnOnce() -> String) {
-        if !state.is_unknown {
+        if !state.is_unknown && !self.is_mixed(state) {
             let who = self.history.context.process(self.history.process_of(at));
             self.tasks.impossible.push((at, format!("{who} {}", text())));
         }

@@ -61,10 +61,11 @@ fn check_owner(history: &History<'_>, number: usize, group: &Group<'_>, place: u
     }
 }
 
-/// Whether `holder` held this part or an older one, and this one or a newer one.
+/// Whether `holder` held an older part than this one, and this one or a newer one. A process that takes the place of one that is
+/// gone first gets the newest part, which was committed before.
 fn holds_around(group: &Group<'_>, place: usize, holder: ProcessId, name: CheckpointName) -> bool {
     let holds = |it: &Checkpoint<'_>| it.parts[place].copies.iter().any(|copy| copy.holder == holder);
-    let mut older = group.checkpoints.range(..=name).map(|(_, it)| it);
+    let mut older = group.checkpoints.range(..name).map(|(_, it)| it);
     let mut newer = group.checkpoints.range(name..).map(|(_, it)| it);
     older.any(holds) && newer.any(holds)
 }
@@ -106,9 +107,35 @@ fn check_number(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::tasks::Places;
     use crate::testing::{Run, check_alone, p};
-    use faultline_core::Span;
+    use faultline_core::{Attempt, Claim, Span};
     use faultline_trace::manifest::{Copies, Keepers};
+
+    #[test]
+    fn a_process_that_takes_the_place_of_a_holder_gets_what_was_committed_before() {
+        let mut run = Places::new(3);
+        run.0.context.common_clock = true;
+        let commit = |run: &mut Places, sn, holders: &[u32]| {
+            let (name, _) = run.save(0, sn);
+            holders.iter().for_each(|it| run.0.durable(*it, name));
+            let (attempt, frozen, vectors) = (Attempt(1), Span::ZERO, Default::default());
+            let position = name.position();
+            run.0.claim(0, Claim::Committed { position, attempt, forced: false, frozen, vectors });
+            run.0.wait(Span::from_millis(1));
+            name
+        };
+        let first = commit(&mut run, 1, &[1]);
+        run.lose_for_good(1);
+        run.0.durable(2, first);
+        let second = commit(&mut run, 2, &[2]);
+        let finding = check_alone(check, &run.0);
+        assert!(finding.instances > 2 && finding.violation_count() == 0, "{finding:?}");
+        // From then on it has to hold every part.
+        let third = commit(&mut run, 3, &[]);
+        run.0.durable(2, third);
+        assert!(second < third && check_alone(check, &run.0).violation_count() == 1);
+    }
 
     /// p0's first checkpoint has a copy at p1; the second one has it `after` its commit, or never.
     fn run(after: Option<Span>) -> Run {

@@ -45,7 +45,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use faultline_core::{Digest, Fact, TaskId, TheftStep, Witness};
+    use faultline_core::{Digest, Fact, Promise, TaskId, TheftStep, Witness};
 
     use super::*;
     use crate::testing::tasks::{Places, theft};
@@ -86,6 +86,40 @@ mod tests {
         let mut run = run();
         run.ran(0, TaskId::MAIN.child(0), 0);
         assert!(ended(run).violations[0].text.contains("which it did not have"));
+    }
+
+    /// A process has stolen the same task from two others, and completes the second theft first. `lends`: it completes the
+    /// first one, and has lent a task of the second.
+    fn stolen_twice(promises: &[Promise], lends: bool) -> Finding {
+        let mut run = Places::promising(3, promises);
+        let task = run.begin(0, 1)[0];
+        let [first, second] = [theft(0, 1), theft(2, 1)];
+        run.lend(0, first, task);
+        run.step(1, first, task, TheftStep::Taken);
+        run.step(1, second, task, TheftStep::Taken);
+        run.ran(1, task, 1);
+        if lends {
+            run.ran(1, task, 1);
+            run.lend(1, theft(1, 2), task.child(0));
+        }
+        run.ran(1, task.child(0), 0);
+        run.step(1, if lends { first } else { second }, task, TheftStep::Done);
+        if !lends {
+            run.ran(1, task, 1);
+            run.ran(1, task.child(0), 0);
+            run.step(1, first, task, TheftStep::Done);
+        }
+        check_alone(check, &run.0)
+    }
+
+    #[test]
+    fn executions_of_a_task_that_two_parts_have_may_be_of_either() {
+        for lends in [false, true] {
+            let finding = stolen_twice(&[], lends);
+            assert_eq!(finding.violation_count(), 0, "{lends}: {finding:?}");
+            // No process has a task twice where tasks are lent only after they are durable.
+            assert!(stolen_twice(&[Promise::CheckpointedFirst], lends).violation_count() > 0, "{lends}");
+        }
     }
 
     #[test]

@@ -44,14 +44,18 @@ impl<'a> GivingUp<'a> {
         let (history, context) = (self.history, self.history.context);
         let at = history.source(self.claimed.at);
         let mut is_explained = false;
+        // What a process stored that never returns is out of reach.
+        let gone = history.supervision.gone(&context.clusters);
         for (name, _) in missing {
             if history.member(name.owner).is_none() {
                 return self.judge_log(name.owner, finding);
             }
             let part = self.part(name);
             let copies = part.map_or(&[][..], |part| &part.copies);
-            let lost =
-                |copy: &&StoredCopy| history.supervision.may_have_lost(copy.holder, copy.life, self.before);
+            let lost = |copy: &&StoredCopy| {
+                gone.contains(&copy.holder)
+                    || history.supervision.may_have_lost(copy.holder, copy.life, self.before)
+            };
             if let Some(copy) = copies.iter().find(|copy| !lost(copy))
                 && !self.is_superfluous(name)
                 && !self.is_broken(name)
@@ -223,9 +227,27 @@ impl<'a> GivingUp<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::tasks::Places;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::{ClusterId, Sn, Span};
     use faultline_trace::manifest::{Copies, Keepers};
+
+    #[test]
+    fn what_a_process_stored_that_never_returns_is_out_of_reach() {
+        for is_gone in [true, false] {
+            let mut run = Places::new(2);
+            let (name, _) = run.commit(0, 1, false);
+            if is_gone {
+                run.lose_for_good(0);
+            } else {
+                run.0.kill(0, false);
+            }
+            let missing = [(name, vec![p(1)])].into();
+            run.0.claim(1, Claim::Unrecoverable { cluster: ClusterId(0), missing });
+            let violations = check_alone(check, &run.0).violation_count();
+            assert_eq!(violations, u64::from(!is_gone), "{is_gone}");
+        }
+    }
 
     fn give_up(run: &mut Run) {
         let missing = [(run.image(0, 0, 1), vec![p(0), p(1)])].into();
