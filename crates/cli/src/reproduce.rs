@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use faultline_experiments::reproduce::hydee::ping_pong::{CROWD, PAIR};
-use faultline_experiments::reproduce::{Reproduction, Settings, hydee, page, reality, reproduce as repeat, tic};
+use faultline_experiments::reproduce::{
+    Reproduction, Settings, hydee, page, reality, reproduce as repeat, tic,
+};
 use faultline_experiments::table1;
 
 use crate::arguments::{Paper, ReproduceArguments};

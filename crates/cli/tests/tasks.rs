@@ -113,10 +113,8 @@ fn a_program_whose_every_copy_is_lost_is_unrecoverable_and_justified() {
 fn a_text_with_a_hole_is_refused_with_its_line() {
     let place = Place::new();
     place.write("hole.dat", "3\n0 1 2\n1 0 3\n2 3 0\n\n0 5 2\n5 0\n2 3 0\n");
-    let text = program(TIC, "").replace(
-        "fibonacci: { n: 19, threshold: 6, taskTime: 20ms }",
-        "qap: { file: hole.dat, depth: 1 }",
-    );
+    let text = program(TIC, "")
+        .replace("fibonacci: { n: 19, threshold: 6, taskTime: 20ms }", "qap: { file: hole.dat, depth: 1 }");
     place.write("program.yaml", text);
     let expected = contains("the text ends after 17 of 18 entries").and(contains("add the missing entries"));
     place.faultline(["validate", "program.yaml"]).assert().code(2).stderr(expected);

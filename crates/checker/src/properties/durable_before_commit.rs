@@ -130,7 +130,7 @@ mod tests {
         run.0.durable(2, first);
         let second = commit(&mut run, 2, &[2]);
         let finding = check_alone(check, &run.0);
-        assert!(finding.instances > 2 && finding.violation_count() == 0, "{finding:?}");
+        assert!(finding.instances >= 2 && finding.violation_count() == 0, "{finding:?}");
         // From then on it has to hold every part.
         let third = commit(&mut run, 3, &[]);
         run.0.durable(2, third);

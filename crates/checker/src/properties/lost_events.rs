@@ -26,7 +26,8 @@ pub(super) fn check(history: &History<'_>, mut finding: Finding) -> Finding {
         finding.instances += 1;
         let images = images(history, &durable, process, life, stream);
         let end = history.supervision.end_of_life(process, at.life);
-        let is_kept = !history.context.volatile_storage && !history.supervision.may_have_lost(process, life, end);
+        let is_kept =
+            !history.context.volatile_storage && !history.supervision.may_have_lost(process, life, end);
         if let Some(newest) = newest(&images).filter(|it| is_kept && restored_name(history, at) < Some(*it)) {
             finding.violated([at], || {
                 let (who, position) = (history.context.process(process), newest.position());

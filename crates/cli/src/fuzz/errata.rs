@@ -155,9 +155,8 @@ fn entries(paper: &Paper) -> Vec<Entry> {
             _ => {}
         }
         // A document may describe protocols that share rules: a rule of another protocol only.
-        let is_of_another = |it: &Entry, cell: &str| {
-            cell.contains('`') && it.defects.is_empty() && it.tests.is_empty()
-        };
+        let is_of_another =
+            |it: &Entry, cell: &str| cell.contains('`') && it.defects.is_empty() && it.tests.is_empty();
         if printed.is_some() && entries.last().is_some_and(|it| is_of_another(it, cells[cells.len() - 1])) {
             entries.pop();
         }
@@ -370,8 +369,11 @@ mod tests {
                 .collect();
             let is_of = |protocol: &str, word: &str| Defect::of(protocol).any(|it| it.switch() == word);
             // One document may describe two protocols.
-            let is_of_another = |word: &str| PAPERS.iter().any(|it| it.document == paper.document && is_of(it.protocol, word));
-            let is_known = |word: &&&str| is_of_another(word) || paper.directed.contains(&format!("fn {word}()"));
+            let is_of_another = |word: &str| {
+                PAPERS.iter().any(|it| it.document == paper.document && is_of(it.protocol, word))
+            };
+            let is_known =
+                |word: &&&str| is_of_another(word) || paper.directed.contains(&format!("fn {word}()"));
             assert_eq!(switches.iter().find(|it| !is_known(it)), None, "of {}", paper.protocol);
             let own = switches.iter().filter(|it| is_of(paper.protocol, it)).count();
             assert_eq!(named.len(), own, "{named:?}");
@@ -396,6 +398,10 @@ mod tests {
         let entries = entries(&PAPERS[2]);
         let shown = entries.iter().find(|it| !it.tests.is_empty()).expect("the bound has a test");
         let text = section(&PAPERS[2], 1, shown, &[]).into_string();
-        assert!(text.contains("prunes_equal") && text.contains("cargo test -p faultline-sim --test tasks a_search"), "{text}");
+        assert!(
+            text.contains("prunes_equal")
+                && text.contains("cargo test -p faultline-sim --test tasks a_search"),
+            "{text}"
+        );
     }
 }

@@ -9,7 +9,9 @@ use faultline_core::{
 };
 use faultline_trace::Trace;
 
-use super::{Carried, Checkpoint, Crossing, Failure, History, Injection, Message, Rollback, TakenOver, Undone};
+use super::{
+    Carried, Checkpoint, Crossing, Failure, History, Injection, Message, Rollback, TakenOver, Undone,
+};
 use crate::cast::Cast;
 
 /// Puts together what `trace` holds about `cast`.

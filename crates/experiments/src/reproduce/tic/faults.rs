@@ -48,8 +48,7 @@ pub(super) fn faults(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
     let unprotected = lab.costs("crashes, unprotected without any", &program.federation(UNPROTECTED, &[]))?;
     let mut ways = Vec::new();
     for (name, protocol) in [("TIC", tic(1)), ("SEL", sel())] {
-        let mut way =
-            Way { name, over_own: Vec::new(), over_unprotected: Vec::new(), again: Vec::new() };
+        let mut way = Way { name, over_own: Vec::new(), over_unprotected: Vec::new(), again: Vec::new() };
         let mut calm = Vec::new();
         for &count in counts {
             let crash = |number: u32| {
@@ -57,8 +56,8 @@ pub(super) fn faults(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                 format!("{{ at: {at:.3}s, crash: {{}} }}")
             };
             let crashes: Vec<String> = (1..=count).map(crash).collect();
-            let runs =
-                lab.costs(&format!("{count} crashes under {name}"), &program.federation(&protocol, &crashes))?;
+            let runs = lab
+                .costs(&format!("{count} crashes under {name}"), &program.federation(&protocol, &crashes))?;
             if count == 0 {
                 calm.clone_from(&runs);
             }
@@ -75,7 +74,9 @@ pub(super) fn faults(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
     let rows = counts.iter().enumerate().map(|(index, &count)| {
         let mut row = vec![Cell::from(f64::from(count))];
         for way in &ways {
-            row.extend([way.over_own[index].1, way.over_unprotected[index].1, way.again[index].1].map(Cell::from));
+            row.extend(
+                [way.over_own[index].1, way.over_unprotected[index].1, way.again[index].1].map(Cell::from),
+            );
         }
         row
     });
@@ -126,8 +127,9 @@ pub(super) fn faults(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                     short(sel.again_per_crash())
                 ),
                 agreement: Agreement::of(sel.again_per_crash() < tic.again_per_crash()),
-                sentence: "The task that a process was running when it failed is lost under both, and not included."
-                    .into(),
+                sentence:
+                    "The task that a process was running when it failed is lost under both, and not included."
+                        .into(),
             },
             Finding {
                 what: "total overhead with crashes".into(),
@@ -141,10 +143,11 @@ pub(super) fn faults(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                 agreement: Agreement::of(
                     tic.over_unprotected[last].1.mean < sel.over_unprotected[last].1.mean,
                 ),
-                sentence: "Here, a log is written in segments while tasks run, and a leg waits for one write as a \
+                sentence:
+                    "Here, a log is written in segments while tasks run, and a leg waits for one write as a \
                     checkpoint does, so that a log costs volume rather than time. In the paper, events are \
                     logged one by one."
-                    .into(),
+                        .into(),
             },
         ],
         figures: vec![

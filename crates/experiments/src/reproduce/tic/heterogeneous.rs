@@ -46,8 +46,7 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupt
     let tic = lab.costs("three clusters under TIC", &together.federation(TIC, &[]))?;
     // After half of the work, in a run without failures.
     let at = of(&tic, |it| it.seconds).mean / 2.0;
-    let fault =
-        format!("{{ at: {at:.3}s, loseCluster: {{ cluster: c2, storage: lost, returns: false }} }}");
+    let fault = format!("{{ at: {at:.3}s, loseCluster: {{ cluster: c2, storage: lost, returns: false }} }}");
     let lost = lab.costs("three clusters under TIC, one is lost", &together.federation(TIC, &[fault]))?;
     let seconds = [&unprotected, &tic, &lost].map(|runs| of(runs, |it| it.seconds));
     let longer = super::longer(&lost, &tic);
@@ -57,7 +56,8 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupt
             .zip(&tic)
             .map(|(lost, calm)| 100.0 * (lost.seconds / calm.seconds - 1.0) - ideal_percent(calm, at)),
     );
-    let names = ["unprotected", "TIC every 5 s", "TIC every 5 s, the slowest cluster is lost for good at half-time"];
+    let names =
+        ["unprotected", "TIC every 5 s", "TIC every 5 s, the slowest cluster is lost for good at half-time"];
     for ((name, seconds), published) in names.iter().zip(&seconds).zip(PUBLISHED_SECONDS) {
         rows.push(vec![
             Cell::Word(format!("10 nodes of each, {name}")),
@@ -88,11 +88,17 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupt
             Finding {
                 what: "overhead of TIC with replicas in other clusters".into(),
                 published: "5.7 % (175 s and 185 s), entirely due to TIC and its remote checkpoints".into(),
-                ours: format!("{} % ({} s and {} s)", short(overhead.mean), short(seconds[0].mean), short(seconds[1].mean)),
+                ours: format!(
+                    "{} % ({} s and {} s)",
+                    short(overhead.mean),
+                    short(seconds[0].mean),
+                    short(seconds[1].mean)
+                ),
                 agreement: Agreement::of(overhead.mean <= 100.0 * (185.0 / 175.0 - 1.0)),
-                sentence: "Agrees if it is not larger: places run tasks while checkpoints are written, and a graph \
+                sentence:
+                    "Agrees if it is not larger: places run tasks while checkpoints are written, and a graph \
                     here has less data."
-                    .into(),
+                        .into(),
             },
             Finding {
                 what: "a cluster is lost for good at half-time".into(),

@@ -61,14 +61,11 @@ pub(super) fn satin(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
     let of_satin = || ways.iter().filter(|it| !it.is_tic);
     let most = of_tic().flat_map(|it| &it.again).map(|(_, it)| it.most).fold(0.0, f64::max);
     let grows = of_satin().all(|it| it.again[0].1.mean < it.again[MOMENTS.len() - 1].1.mean);
-    let means = |way: &Way| {
-        way.again.iter().map(|(_, it)| short(it.mean)).collect::<Vec<_>>().join(", ")
-    };
+    let means = |way: &Way| way.again.iter().map(|(_, it)| short(it.mean)).collect::<Vec<_>>().join(", ");
     let satins: Vec<&Way> = of_satin().collect();
     let costlier = MOMENTS.iter().enumerate().all(|(index, _)| {
-        let mean = |ways: &mut dyn Iterator<Item = &Way>| {
-            Spread::of(ways.map(|it| it.longer[index].mean)).mean
-        };
+        let mean =
+            |ways: &mut dyn Iterator<Item = &Way>| Spread::of(ways.map(|it| it.longer[index].mean)).mean;
         mean(&mut of_satin()) > mean(&mut of_tic())
     });
     let rows = ways.iter().map(|way| {
@@ -98,9 +95,10 @@ pub(super) fn satin(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                     means(satins[1])
                 ),
                 agreement: Agreement::of(grows),
-                sentence: "What a process computed for itself is lost with it. Results that it had returned, and \
+                sentence:
+                    "What a process computed for itself is lost with it. Results that it had returned, and \
                     results of orphaned tasks, are not."
-                    .into(),
+                        .into(),
             },
             Finding {
                 what: "TIC's loss is bounded".into(),
@@ -140,13 +138,18 @@ pub(super) fn satin(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
                 title: "work that runs again, by the time of the failure".into(),
                 x: "time of the failure, % of the run time".into(),
                 y: "ran again, s".into(),
-                series: ways.iter().map(|it| Series { name: it.name.clone(), points: it.again.clone() }).collect(),
+                series: ways
+                    .iter()
+                    .map(|it| Series { name: it.name.clone(), points: it.again.clone() })
+                    .collect(),
                 stated: Vec::new(),
             },
         }],
         tables: vec![Table {
             name: "satin",
-            caption: "After 25 %, 50 % and 75 % of the run time: tasks that ran again, and the longer run time".into(),
+            caption:
+                "After 25 %, 50 % and 75 % of the run time: tasks that ran again, and the longer run time"
+                    .into(),
             columns: vec![
                 "setting",
                 "25 %: ran again, s",
