@@ -17,9 +17,23 @@ const slowest = messages.reduce((most, m) => Math.max(most, m.arrived === null ?
 const lanes = data.lanes.length;
 const group = new Array(lanes);
 data.clusters.forEach((c, index) => { for (let i = 0; i < c.lanes; i++) group[c.first + i] = index; });
-const laneHeight = lanes <= 16 ? 30 : lanes <= 40 ? 22 : lanes <= 90 ? 14 : 9;
+const LONG = 1000e6, isLong = data.end >= LONG;
+
+// Where too many messages are in view, shades show how many there are, and the lanes of large clusters are narrow.
+const MOST_LINES = 2500, MOST_EXPANDED = 24, COLLAPSED = 150;
+const expanded = lanes <= 16 ? 30 : lanes <= 40 ? 22 : lanes <= 90 ? 14 : 9;
+let dense = false, laneHeight = expanded, bottom = TOP;
 const y = lane => TOP + (lane + .5) * laneHeight + group[lane] * GAP;
-const bottom = lanes ? y(lanes - 1) + laneHeight / 2 : TOP;
+
+// Chooses the heights of the lanes; whether that changed anything.
+function lay() {
+  const most = Math.max(1, ...data.clusters.map(c => c.lanes));
+  const before = laneHeight;
+  laneHeight = dense && lanes > MOST_EXPANDED ? Math.min(expanded, Math.max(1.5, COLLAPSED / most)) : expanded;
+  bottom = lanes ? y(lanes - 1) + laneHeight / 2 : TOP;
+  return laneHeight !== before;
+}
+lay();
 
 const margin = (data.end - data.begin) * .01;
 const whole = { from: data.begin - margin, upto: data.end + margin };
@@ -27,7 +41,7 @@ const view = { ...whole };
 const shown = {};
 for (const box of document.querySelectorAll("[data-layer]")) {
   shown[box.dataset.layer] = box.checked;
-  box.addEventListener("change", () => { shown[box.dataset.layer] = box.checked; redraw(); });
+  box.addEventListener("change", () => { shown[box.dataset.layer] = box.checked; tell(); redraw(); });
 }
 
 let width = 0, left = 90, colors = {};
@@ -42,10 +56,19 @@ function readColors() {
 }
 
 function seconds(at, digits) {
+  if (isLong) return clock(at, digits);
   return (at / 1e6).toFixed(digits).replace(/^-(0\.?0*)$/, "$1");
 }
+// h:mm:ss
+function clock(at, digits) {
+  const whole = Math.abs(at) / 1e6, minutes = Math.floor(whole / 60), rest = (whole - minutes * 60).toFixed(digits);
+  if (+rest >= 60) return clock(Math.sign(at) * (minutes + 1) * 60e6, digits);
+  const pad = text => (/^\d(\.|$)/.test(text) ? "0" : "") + text;
+  return (at < 0 && whole > 0 ? "-" : "") + Math.floor(minutes / 60) + ":" + pad(String(minutes % 60)) + ":" + pad(rest);
+}
+const moment = (at, digits) => isLong ? clock(at, digits) : seconds(at, digits) + " s";
 function span(us) {
-  return us >= 1e6 ? (us / 1e6).toFixed(2) + " s" : us >= 1e3 ? (us / 1e3).toFixed(us < 1e4 ? 2 : 1) + " ms" : us + " us";
+  return us >= LONG ? clock(us, 0) : us >= 1e6 ? (us / 1e6).toFixed(2) + " s" : us >= 1e3 ? (us / 1e3).toFixed(us < 1e4 ? 2 : 1) + " ms" : us + " us";
 }
 
 function size(canvas, height) {
@@ -64,6 +87,113 @@ function resize() {
   size(overview, OVERVIEW);
   redraw();
 }
+
+// --- filters
+
+const filter = { lanes: null, fate: null, link: null };
+const passes = new Uint8Array(messages.length).fill(1);
+let past = null, missing = null;
+
+function matches(m) {
+  return (!filter.lanes || filter.lanes.has(m.from) || filter.lanes.has(m.to))
+    && (filter.fate === null || m.fate === filter.fate)
+    && (!filter.link || (group[m.from] === filter.link[0] && group[m.to] === filter.link[1]));
+}
+
+function applyFilters() {
+  messages.forEach((m, i) => { passes[i] = matches(m) ? 1 : 0; });
+  tell();
+  redraw();
+}
+
+// How many messages are drawn or counted, for everybody, and for those who cannot see them.
+function tell() {
+  let some = 0;
+  messages.forEach((m, i) => { if (passes[i] && shown[layerOf(m)] && (!past || past.has(i))) some++; });
+  const number = n => n.toLocaleString("en-GB");
+  const what = past ? `; the causal past of ${nameOf(messages[past.of])} has ${number(past.size - 1)}, of ${past.lanes} processes, since ${moment(past.since, 4)}`
+    : missing ? `; no message is called ${missing}` : "";
+  document.getElementById("count").textContent = `${number(some)} of ${number(messages.length)} messages${what}`;
+  document.getElementById("forget").hidden = !past;
+}
+
+// What could have influenced a message: every delivery before its send at its sender, before the sends of those, and so on.
+// A delivery that a rollback had undone by then counts no longer.
+function pastOf(index) {
+  const m = messages[index], upto = new Array(lanes).fill(-Infinity), found = new Set([index]);
+  upto[m.from] = m.sent;
+  const order = messages.map((_, i) => i).filter(i => messages[i].arrived !== null && messages[i].fate !== STALE)
+    .sort((a, b) => messages[b].arrived - messages[a].arrived);
+  const undoneBy = (lane, at, then) => (returns[lane] || []).some(([restored, saved]) => saved < at && at <= restored && restored <= then);
+  let since = m.sent;
+  for (const i of order) {
+    const k = messages[i];
+    if (i === index || k.arrived > upto[k.to] || undoneBy(k.to, k.arrived, upto[k.to])) continue;
+    found.add(i);
+    upto[k.from] = Math.max(upto[k.from], k.sent);
+    since = Math.min(since, k.sent);
+  }
+  found.of = index;
+  found.since = since;
+  found.lanes = upto.filter(it => it > -Infinity).length;
+  return found;
+}
+const returns = {};
+for (const it of data.rollbacks) for (const [lane, restored, saved] of it.members) (returns[lane] ||= []).push([restored, saved]);
+
+function choose(index) {
+  past = index === null ? null : pastOf(index);
+  missing = null;
+  tell();
+  redraw();
+}
+document.getElementById("forget").addEventListener("click", () => choose(null));
+
+const contents = ["", "stolen task, theft ", "result, theft "];
+const nameOf = m => `${data.lanes[m.from]}->${data.lanes[m.to]} ${contents[m.content]}#${m.number}` + (m.incarnation ? ` (incarnation ${m.incarnation})` : "");
+const clusterOf = name => data.clusters.findIndex(c => c.name === name);
+const FATES = ["delivered", "undone", "resent", "stale", "lost"];
+const setters = {
+  process: value => {
+    const cluster = data.clusters[clusterOf(value)], lane = data.lanes.indexOf(value);
+    filter.lanes = cluster ? new Set(Array.from({ length: cluster.lanes }, (_, i) => cluster.first + i)) : lane >= 0 ? new Set([lane]) : null;
+  },
+  kind: value => { filter.fate = FATES.includes(value) ? FATES.indexOf(value) : null; },
+  link: value => {
+    const ends = value.split(">").map(clusterOf);
+    filter.link = ends.length === 2 && ends.every(it => it >= 0) ? ends : null;
+    // Of a cluster's own messages, one asks to see them.
+    if (filter.link && ends[0] === ends[1]) setLayer("within", true);
+  },
+  // The first message of this name, such as `paris-0->rennes-0 #13`.
+  past: value => {
+    const index = messages.findIndex(m => nameOf(m) === value);
+    past = index >= 0 ? pastOf(index) : null;
+    missing = past ? null : value;
+    if (past && !messages[index].between) setLayer("within", true);
+  },
+};
+function setLayer(layer, on) {
+  shown[layer] = on;
+  document.querySelector(`[data-layer="${layer}"]`).checked = on;
+}
+for (const select of document.querySelectorAll("select[data-filter]")) {
+  select.addEventListener("change", () => { setters[select.dataset.filter](select.value); applyFilters(); });
+}
+// A link to the page can name filters: `report.html#process=paris-0&kind=resent`.
+function readAddress() {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  for (const [name, set] of Object.entries(setters)) {
+    if (!asked.has(name)) continue;
+    const select = document.querySelector(`select[data-filter="${name}"]`);
+    if (select) select.value = asked.get(name);
+    set(asked.get(name));
+  }
+  const [from, upto] = ["from", "upto"].map(it => asked.has(it) ? +asked.get(it) * 1e6 : NaN);
+  if (from < upto) look(from, upto);
+  applyFilters();
+}
+addEventListener("hashchange", readAddress);
 
 let pending = false;
 function redraw() {
@@ -100,9 +230,10 @@ function layerOf(m) {
 function* visibleMessages() {
   for (let i = firstVisible(view.from); i < messages.length && messages[i].sent <= view.upto; i++) {
     const m = messages[i];
-    if ((m.arrived === null ? m.sent : m.arrived) >= view.from && shown[layerOf(m)]) yield m;
+    if ((m.arrived === null ? m.sent : m.arrived) >= view.from && shows(i)) yield m;
   }
 }
+const shows = i => passes[i] && shown[layerOf(messages[i])] && (!past || past.has(i));
 
 // Where a message ends on the screen: one that never arrived ends after a stub.
 function tipOf(m) {
@@ -112,6 +243,10 @@ function tipOf(m) {
 }
 
 function draw() {
+  const inView = [...visibleMessages()];
+  dense = inView.length > MOST_LINES;
+  plot.dataset.drawn = dense ? "density" : "messages";
+  if (lay()) size(plot, bottom + AXIS);
   const height = bottom + AXIS;
   g.clearRect(0, 0, width, height);
   g.fillStyle = colors.paper;
@@ -123,10 +258,12 @@ function draw() {
   g.rect(left, 0, width - left - RIGHT, height);
   g.clip();
   drawLanes();
-  drawMessages();
+  if (dense) drawDensity(inView); else drawMessages(inView);
+  drawBars();
+  if (past) drawChosen();
   if (shown.rollbacks) data.rollbacks.forEach(drawReturn);
   if (shown.lines) data.recovery_lines.forEach(drawRecoveryLine);
-  if (shown.checkpoints) data.checkpoints.forEach(drawCheckpoint);
+  if (shown.checkpoints) drawCheckpoints();
   for (const it of data.outages) if (visible(it.from, it.from)) cross(g, x(it.from), y(it.lane), markSize() * 1.15);
   g.restore();
   drawFaults();
@@ -147,16 +284,16 @@ function drawAxis() {
     g.fillStyle = colors.faint;
     g.fillText(seconds(t, digits), x(t), bottom + 19);
   }
-  g.textAlign = "right";
-  g.fillText("seconds", left - 8, bottom + 19);
+  g.textAlign = "left";
+  g.fillText(isLong ? "h:mm:ss" : "seconds", 10, bottom + 19);
 }
 
 function drawLabels() {
   g.textAlign = "right";
   const every = Math.ceil(12 / laneHeight);
   data.lanes.forEach((name, lane) => {
-    if ((lane - data.clusters[group[lane]].first) % every === 0) {
-      g.font = Math.min(12, laneHeight + 2) + "px " + FONT;
+    if (laneHeight >= 5 && (lane - data.clusters[group[lane]].first) % every === 0) {
+      g.font = Math.min(12, Math.max(9, laneHeight + 2)) + "px " + FONT;
       g.fillStyle = colors.ink;
       g.fillText(name, left - 8, y(lane) + 4);
     }
@@ -172,7 +309,6 @@ function drawLabels() {
 }
 
 function drawLanes() {
-  const height = Math.max(3, laneHeight * .46);
   g.lineWidth = 1;
   for (let lane = 0; lane < lanes; lane++) {
     g.globalAlpha = .55;
@@ -180,6 +316,11 @@ function drawLanes() {
     line(left, y(lane), width - RIGHT, y(lane));
   }
   g.globalAlpha = 1;
+}
+
+// What became of processes lies above messages.
+function drawBars() {
+  const height = Math.max(Math.min(3, laneHeight), laneHeight * .46);
   const bars = (list, color) => {
     g.fillStyle = color;
     for (const it of list) {
@@ -188,33 +329,73 @@ function drawLanes() {
       }
     }
   };
-  bars(data.undone, colors.undone);
   bars(data.recoveries, colors.recovering);
+  bars(data.undone, colors.undone);
   bars(data.outages, colors.down);
 }
 
-const MOST_LINES = 24000;
-function drawMessages() {
+// How many messages each process sends and receives, by the strength of its colour; by columns of a few pixels.
+const COLUMN = 3;
+function drawDensity(inView) {
+  const columns = Math.ceil((width - left - RIGHT) / COLUMN);
+  const bins = new Map();
+  const add = (key, at) => {
+    const column = Math.floor((x(at) - left) / COLUMN);
+    if (column < 0 || column >= columns) return;
+    if (!bins.has(key)) bins.set(key, new Uint32Array(columns));
+    bins.get(key)[column]++;
+  };
+  // Lanes first, then what went from each cluster to others, in the room above its lanes.
+  for (const m of inView) {
+    const kind = m.fate === DELIVERED ? 0 : m.fate === RESENT ? 2 : 1;
+    add(m.from * 3 + kind, m.sent);
+    if (m.arrived !== null) add(m.to * 3 + kind, m.arrived);
+    if (m.between) add(-1 - group[m.from], m.sent);
+  }
+  const most = own => Math.max(1, ...[...bins].filter(([key]) => key >= 0 === own).map(([, bin]) => bin.reduce((a, b) => Math.max(a, b), 0)));
+  const scale = [most(false), most(true)].map(it => Math.log1p(it));
+  for (const [key, bin] of bins) {
+    const own = key >= 0, lane = Math.floor(key / 3), kind = key % 3;
+    g.fillStyle = !own ? colors["c" + (-1 - key) % 6] : kind === 0 ? clusterColor(lane) : kind === 1 ? colors.bad : colors.resent;
+    const top = own ? y(lane) - laneHeight * .42 : y(data.clusters[-1 - key].first) - laneHeight / 2 - 13;
+    const height = own ? laneHeight * .84 : 9;
+    for (let column = 0; column < columns; column++) {
+      if (!bin[column]) continue;
+      g.globalAlpha = .08 + .62 * Math.log1p(bin[column]) / scale[own ? 1 : 0];
+      g.fillRect(left + column * COLUMN, kind && own ? top + height * .7 : top, COLUMN, kind && own ? height * .3 : height);
+    }
+  }
+  g.globalAlpha = 1;
+}
+
+function drawChosen() {
+  const m = messages[past.of], [x2, y2] = tipOf(m);
+  g.strokeStyle = colors.ink;
+  g.lineWidth = 3;
+  line(x(m.sent), y(m.from), x2, y2);
+}
+
+function drawMessages(inView) {
   const batches = new Map();
   let plain = 0;
-  for (const m of visibleMessages()) {
+  for (const m of inView) {
     const key = m.fate === DELIVERED ? (m.between ? "b" : "w") + group[m.from] % 6 : "f" + m.fate;
     if (m.fate === DELIVERED) plain++;
     if (!batches.has(key)) batches.set(key, []);
     batches.get(key).push(m);
   }
-  const step = Math.ceil(plain / MOST_LINES) || 1, heads = plain < 500;
+  const heads = plain < 500;
   for (const [key, batch] of [...batches].sort(([a], [b]) => (b[0] === "w") - (a[0] === "w") || (a < b ? -1 : 1))) {
     const fate = batch[0].fate;
     g.setLineDash(fate === UNDONE ? [4, 3] : fate === STALE ? [1, 3] : fate === LOST ? [2, 2] : []);
-    g.globalAlpha = fate !== DELIVERED ? .95 : key[0] === "w" ? .3 : plain > 3000 ? .4 : .65;
+    g.globalAlpha = fate !== DELIVERED ? .95 : key[0] === "w" ? .3 : plain > 1000 ? .4 : .65;
     g.lineWidth = fate === RESENT ? 1.6 : 1;
     g.strokeStyle = fate === UNDONE ? colors.bad : fate === RESENT ? colors.resent
       : fate === DELIVERED ? colors["c" + key.slice(1)] : colors.faint;
     g.beginPath();
-    for (let i = 0; i < batch.length; i += fate === DELIVERED ? step : 1) {
-      const [x2, y2] = tipOf(batch[i]);
-      g.moveTo(x(batch[i].sent), y(batch[i].from));
+    for (const m of batch) {
+      const [x2, y2] = tipOf(m);
+      g.moveTo(x(m.sent), y(m.from));
       g.lineTo(x2, y2);
     }
     g.stroke();
@@ -244,6 +425,11 @@ function drawReturn(it) {
   for (const [lane, restored, saved] of it.members) {
     if (!visible(saved, restored)) continue;
     const x1 = x(restored), x2 = x(saved), at = y(lane);
+    // Between narrow lanes an arch would hide what became of the processes.
+    if (laneHeight < 12) {
+      line(x1, at - laneHeight / 2, x2, at - laneHeight / 2);
+      continue;
+    }
     g.beginPath();
     g.moveTo(x1, at);
     g.bezierCurveTo(x1, at - lift, x2, at - lift, x2, at - 5);
@@ -267,8 +453,21 @@ function drawRecoveryLine(points) {
   g.setLineDash([]);
 }
 
-function drawCheckpoint(it) {
-  if (visible(it.at, it.at)) checkpointSign(g, it.kind, it.undone, x(it.at), y(it.lane), markSize(), clusterColor(it.lane));
+// Signs where there is room for them; otherwise ticks at the upper edge of the lane, so that they hide nothing.
+function drawCheckpoints() {
+  const seen = data.checkpoints.filter(it => visible(it.at, it.at)), room = new Array(lanes).fill(0);
+  for (const it of seen) room[it.lane]++;
+  const most = (width - left - RIGHT) / (markSize() * 5);
+  for (const it of seen) {
+    if (room[it.lane] <= most && laneHeight >= 9) {
+      checkpointSign(g, it.kind, it.undone, x(it.at), y(it.lane), markSize(), clusterColor(it.lane));
+      continue;
+    }
+    g.fillStyle = it.undone ? colors.faint : clusterColor(it.lane);
+    g.globalAlpha = it.kind === "forced" ? .55 : .9;
+    g.fillRect(x(it.at) - .5, y(it.lane) - laneHeight / 2, 1, Math.max(1, laneHeight * .22));
+  }
+  g.globalAlpha = 1;
 }
 
 function checkpointSign(g, kind, undone, cx, cy, size, color) {
@@ -334,9 +533,9 @@ function drawOverview() {
   const at = t => left + (t - whole.from) / (whole.upto - whole.from) * inner;
   o.clearRect(0, 0, width, OVERVIEW);
   const bins = new Array(Math.max(1, Math.floor(inner / 3))).fill(0);
-  for (const m of messages) {
-    if (m.between) bins[Math.max(0, Math.min(bins.length - 1, Math.floor((m.sent - whole.from) / (whole.upto - whole.from) * bins.length)))]++;
-  }
+  messages.forEach((m, i) => {
+    if (shows(i)) bins[Math.max(0, Math.min(bins.length - 1, Math.floor((m.sent - whole.from) / (whole.upto - whole.from) * bins.length)))]++;
+  });
   const most = Math.max(1, ...bins);
   o.fillStyle = colors.faint;
   o.globalAlpha = .45;
@@ -423,8 +622,14 @@ plot.addEventListener("pointermove", event => {
     zoom(Math.abs(before[0] - before[1]) / Math.abs(after[0] - after[1]), instant((after[0] + after[1]) / 2));
   }
 });
+let pressed = 0;
+plot.addEventListener("pointerdown", event => { pressed = event.offsetX; });
 for (const end of ["pointerup", "pointercancel"]) {
   plot.addEventListener(end, event => {
+    if (end === "pointerup" && fingers.size === 1 && Math.abs(event.offsetX - pressed) < 3) {
+      const index = dense ? -1 : nearestMessage(event.offsetX, event.offsetY);
+      if (index >= 0) choose(index);
+    }
     fingers.delete(event.pointerId);
     if (!fingers.size) plot.classList.remove("dragging");
   });
@@ -443,25 +648,47 @@ overview.addEventListener("pointermove", event => { if (event.buttons) moveTo(ev
 
 const known = [
   ...data.checkpoints.map(it => ({ at: it.at, lane: it.lane, layer: "checkpoints",
-    text: `${data.lanes[it.lane]}: ${it.kind} checkpoint ${it.name}\nsaved at ${seconds(it.at, 4)} s, committed ${span(it.committed - it.at)} later`
+    text: `${data.lanes[it.lane]}: ${it.kind} checkpoint ${it.name}\nsaved at ${moment(it.at, 4)}, committed ${span(it.committed - it.at)} later`
       + (it.undone ? "\nundone by a rollback" : "") })),
-  ...data.outages.map(it => ({ at: it.from, lane: it.lane, text: `${it.text}\nat ${seconds(it.from, 4)} s, next life after ${span(it.upto - it.from)}` })),
+  ...data.outages.map(it => ({ at: it.from, lane: it.lane, text: `${it.text}\nat ${moment(it.from, 4)}, next life after ${span(it.upto - it.from)}` })),
   ...data.rollbacks.flatMap(it => it.members.map(([lane, restored]) => ({ at: restored, lane, layer: "rollbacks",
-    text: `${data.lanes[lane]} restored at ${seconds(restored, 4)} s\n${it.text}` }))),
+    text: `${data.lanes[lane]} restored at ${moment(restored, 4)}\n${it.text}` }))),
 ].sort((a, b) => a.at - b.at || a.lane - b.lane);
-const contents = ["", "stolen task, theft ", "result, theft "];
 const fates = ["delivered", "delivered, then undone", "re-sent from a log, delivered", "dropped as stale: its send was undone", "never arrived"];
 
 function textOf(m) {
   const upto = m.arrived === null ? "" : `, arrived ${span(m.arrived - m.sent)} later`;
-  return `${data.lanes[m.from]} -> ${data.lanes[m.to]} ${contents[m.content]}#${m.number}` + (m.incarnation ? ` (incarnation ${m.incarnation})` : "")
-    + `\nsent at ${seconds(m.sent, 4)} s${upto}\n${m.arrived === null && m.fate === UNDONE ? "undone in transit" : fates[m.fate]}`;
+  return nameOf(m) + `\nsent at ${moment(m.sent, 4)}${upto}\n${m.arrived === null && m.fate === UNDONE ? "undone in transit" : fates[m.fate]}`;
 }
 
 function distance(px, py, x1, y1, x2, y2) {
   const dx = x2 - x1, dy = y2 - y1;
   const share = Math.max(0, Math.min(1, ((px - x1) * dx + (py - y1) * dy) / (dx * dx + dy * dy || 1)));
   return Math.hypot(px - x1 - share * dx, py - y1 - share * dy);
+}
+
+// The message under the pointer, or -1.
+function nearestMessage(px, py) {
+  let best = -1, nearest = 5;
+  for (let i = firstVisible(view.from); i < messages.length && messages[i].sent <= view.upto; i++) {
+    if (!shows(i)) continue;
+    const [x2, y2] = tipOf(messages[i]), d = distance(px, py, x(messages[i].sent), y(messages[i].from), x2, y2);
+    if (d < nearest) { nearest = d; best = i; }
+  }
+  return best;
+}
+
+// How many messages a process exchanges in the column under the pointer.
+function countAt(px, py) {
+  const lane = data.lanes.findIndex((_, lane) => Math.abs(y(lane) - py) <= laneHeight / 2);
+  if (!dense || lane < 0) return null;
+  const from = instant(px - COLUMN), upto = instant(px + COLUMN);
+  let sent = 0, received = 0;
+  for (const m of visibleMessages()) {
+    if (m.from === lane && m.sent >= from && m.sent < upto) sent++;
+    if (m.to === lane && m.arrived !== null && m.arrived >= from && m.arrived < upto) received++;
+  }
+  return `${data.lanes[lane]}: ${sent} messages sent, ${received} received\nwithin ${span(upto - from)} around ${moment((from + upto) / 2, 2)}`;
 }
 
 function find(px, py) {
@@ -472,15 +699,11 @@ function find(px, py) {
     if (d < nearest) { nearest = d; best = it.text; }
   }
   if (best) return best;
-  nearest = 5;
-  for (const m of visibleMessages()) {
-    const [x2, y2] = tipOf(m), d = distance(px, py, x(m.sent), y(m.from), x2, y2);
-    if (d < nearest) { nearest = d; best = textOf(m); }
-  }
-  if (best) return best;
+  const near = dense ? -1 : nearestMessage(px, py);
+  if (near >= 0) return textOf(messages[near]) + "\nclick for its causal past";
   const at = instant(px), on = it => Math.abs(y(it.lane) - py) <= laneHeight / 3 && it.from <= at && at <= it.upto;
   const part = (list, text) => { const it = list.find(on); return it && `${data.lanes[it.lane]}: ${text} (${span(it.upto - it.from)})`; };
-  return part(data.outages, "down") || part(data.recoveries, "recovering") || part(data.undone, "work undone by a rollback") || null;
+  return part(data.outages, "down") || part(data.undone, "work undone by a rollback") || part(data.recoveries, "recovering") || countAt(px, py);
 }
 
 function hover(px, py) {
@@ -512,7 +735,7 @@ plot.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const act = { "+": () => zoom(.6), "=": () => zoom(.6), "-": () => zoom(1 / .6), "0": () => look(whole.from, whole.upto),
     Home: () => look(whole.from, whole.upto), ArrowLeft: () => pan(-.15), ArrowRight: () => pan(.15),
-    n: () => step(1), p: () => step(-1), Escape: hide }[event.key];
+    n: () => step(1), p: () => step(-1), Escape: () => { hide(); choose(null); } }[event.key];
   if (act) { event.preventDefault(); act(); }
 });
 
@@ -547,4 +770,5 @@ function refresh() { readColors(); drawLegend(); resize(); }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
 new ResizeObserver(resize).observe(plot.parentElement);
 refresh();
+readAddress();
 })();

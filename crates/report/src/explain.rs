@@ -12,7 +12,8 @@ use serde::Serialize;
 
 use crate::cast::{Cast, checkpoint};
 use crate::fault::{describe_change, describe_fault, for_good};
-use crate::history::{Failure, History, Rollback, TakenOver, Tasks};
+use crate::history::{Failure, History, Returned, Rollback, TakenOver, Tasks};
+use crate::text::{instant, lasted};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -127,13 +128,13 @@ pub fn unrecoverable(
 
 /// That the run did not come to an end of its own.
 fn ended_early(history: &History, manifest: &Manifest) -> Option<String> {
-    let end = history.seconds(history.end);
+    let end = instant(history.seconds(history.end));
     match manifest.outcome {
-        None => Some(format!("The run was cut short: the record ends at {end:.2} s.")),
-        Some(Outcome::Interrupted) => Some(format!("The run was interrupted at {end:.2} s.")),
-        Some(Outcome::Deadline) => Some(format!("The run exceeded its deadline at {end:.2} s.")),
+        None => Some(format!("The run was cut short: the record ends at {end}.")),
+        Some(Outcome::Interrupted) => Some(format!("The run was interrupted at {end}.")),
+        Some(Outcome::Deadline) => Some(format!("The run exceeded its deadline at {end}.")),
         Some(Outcome::OutOfMemory(_)) => Some(format!(
-            "The run was ended at {end:.2} s, because the program reached the bound of its memory."
+            "The run was ended at {end}, because the program reached the bound of its memory."
         )),
         _ => None,
     }
@@ -177,7 +178,7 @@ struct Narrator<'a> {
 
 impl Narrator<'_> {
     fn time(&self, at: Time) -> String {
-        format!("{:.2} s", self.history.seconds(at))
+        instant(self.history.seconds(at))
     }
 
     fn killed_by(&self, no: FaultNo) -> impl Iterator<Item = &Failure> {
@@ -219,7 +220,11 @@ impl Narrator<'_> {
                     }
                     None => " and then resumed: a delay, not a failure".to_owned(),
                 };
-                format!("At {at}, {} was paused for {span} ({name}, pause){end}.", self.cast.process(process))
+                format!(
+                    "At {at}, {} was paused for {} ({name}, pause){end}.",
+                    self.cast.process(process),
+                    lasted(span)
+                )
             }
             Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => {
                 format!("At {at}, {} ({name}).", describe_fault(fault, self.cast))
@@ -247,7 +252,7 @@ impl Narrator<'_> {
             ),
             Some(EndedBy::Silence | EndedBy::Fault(_)) => {
                 let silent = self.manifest.bounds.as_ref();
-                let silent = silent.map(|it| format!(": no heartbeat for {}", it.detect_after));
+                let silent = silent.map(|it| format!(": no heartbeat for {}", lasted(it.detect_after)));
                 format!(
                     "At {at}, {names} {was} declared failed and killed, without a planned fault{}.",
                     silent.unwrap_or_default()
@@ -269,21 +274,26 @@ impl Narrator<'_> {
                 format!("{cluster}{noticed} rolled back to {}", target(rollback))
             }
         };
+        // Members work on until they learn of the failure, so that more can be lost than what was done before it.
+        let moment = match rollback.cause {
+            Some(Cause::Alert { .. }) => "the alert",
+            _ => "the failure",
+        };
         let saved = rollback.members.values().map(|it| it.saved).min().unwrap_or(rollback.began);
         let age = match rollback.checkpoint {
             Some(_) if rollback.given_up => {
                 format!(
-                    "saved {} before and then discarded, but all of it was durable; ",
-                    rollback.began.since(saved)
+                    "saved {} before {moment} and then discarded, but all of it was durable; ",
+                    lasted(rollback.began.since(saved))
                 )
             }
-            Some(_) => format!("saved {} before; ", rollback.began.since(saved)),
+            Some(_) => format!("saved {} before {moment}; ", lasted(rollback.began.since(saved))),
             None => String::new(),
         };
         text.push_str(&format!(
             " ({age}{}). It resumed after {}.",
-            self.lost(rollback),
-            self.history.lasted(rollback.began, rollback.ended),
+            self.lost(rollback, moment),
+            lasted(self.history.lasted(rollback.began, rollback.ended)),
         ));
         let (tasks, cost) = rollback
             .members
@@ -291,7 +301,10 @@ impl Narrator<'_> {
             .fold((0, Span::ZERO), |sum, it| (sum.0 + it.tasks.0, sum.1 + it.tasks.1));
         if tasks > 0 {
             let since = count(tasks, "task");
-            text.push_str(&format!(" {since} that had run since then had to run again, {cost} of work."));
+            text.push_str(&format!(
+                " {since} that had run since then had to run again, {} of work.",
+                lasted(cost)
+            ));
         }
         if rollback.resent > 0 {
             text.push_str(&format!(" {} re-sent to it from logs.", was(rollback.resent, "message")));
@@ -332,7 +345,7 @@ impl Narrator<'_> {
         let is_killed = |no| self.history.injections.iter().any(|it| it.no == no && kills(&it.fault));
         let was_killed = first.fault().is_some_and(is_killed);
         let Some(noticed) = first.detected.filter(|_| was_killed) else { return String::new() };
-        let mut text = format!(", whose failure was detected after {}", noticed.since(first.at));
+        let mut text = format!(", whose failure was detected after {}", lasted(noticed.since(first.at)));
         let later: Vec<_> = failures.iter().filter(|it| it.at > noticed).collect();
         if let Some(next) = later.first() {
             let processes: BTreeSet<_> = later.iter().map(|it| it.process).collect();
@@ -352,7 +365,7 @@ impl Narrator<'_> {
             Some((position, saved)) => format!(
                 "At {at}, {by} took over the work of {of}, from its checkpoint {} (saved {} before).",
                 checkpoint(position),
-                it.at.since(saved)
+                lasted(it.at.since(saved))
             ),
             None => format!("At {at}, {by} took over the work of {of}, of which no checkpoint was left."),
         }
@@ -376,16 +389,21 @@ impl Narrator<'_> {
         format!("{had}, so it rolled back at {} to {}", self.time(rollback.began), target(rollback))
     }
 
-    fn lost(&self, rollback: &Rollback) -> String {
-        let members = rollback.members.values().filter(|it| it.lost > Span::ZERO).count();
-        if members == 0 {
-            return "no work lost".to_owned();
-        }
-        let most = rollback.members.values().map(|it| it.lost).max().unwrap_or_default();
-        let all = rollback.lost();
-        match members {
+    fn lost(&self, rollback: &Rollback, moment: &str) -> String {
+        let members = || rollback.members.values().filter(|it| it.lost > Span::ZERO);
+        let Some(most) = members().map(|it| it.lost).max() else { return "no work lost".to_owned() };
+        let all = lasted(rollback.lost());
+        let text = match members().count() {
             1 => format!("{all} of work of 1 process lost"),
-            _ => format!("{all} of work of {members} processes lost, at most {most} each"),
+            count => format!("{all} of work of {count} processes lost, at most {} each", lasted(most)),
+        };
+        let later = |it: &Returned| it.lost.0.saturating_sub(rollback.began.since(it.saved).0);
+        let later = Span(members().map(later).max().unwrap_or(0));
+        // Not worth a word if it does not show in the other figures.
+        if later.0 < most.0 / 100 {
+            text
+        } else {
+            format!("{text}, of which up to {} after {moment}", lasted(later))
         }
     }
 

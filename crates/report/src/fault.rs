@@ -4,6 +4,7 @@ use faultline_core::fault::{Change, LinkProperties, StorageFault};
 use faultline_core::{ClusterId, FactKind, Fault, StorageFate, Trigger};
 
 use crate::cast::Cast;
+use crate::text::{instant, lasted};
 
 /// What a fault does.
 pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
@@ -15,7 +16,9 @@ pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
         Fault::Crash { process, storage, returns } => {
             format!("{} is killed{}{}", cast.process(*process), for_good(*returns), lost(storage))
         }
-        Fault::Pause { process, span } => format!("{} is paused for {span}", cast.process(*process)),
+        Fault::Pause { process, span } => {
+            format!("{} is paused for {}", cast.process(*process), lasted(*span))
+        }
         Fault::LoseCluster { cluster, storage, returns } => {
             let name = cast.cluster(*cluster);
             format!("all of {name} is killed at once{}{}", for_good(*returns), lost(storage))
@@ -26,13 +29,13 @@ pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
                 .as_ref()
                 .map_or_else(|| "is restored".to_owned(), |it| format!("becomes {}", describe_link(it)));
             match span {
-                Some(span) => format!("{which} {how} for {span}"),
+                Some(span) => format!("{which} {how} for {}", lasted(*span)),
                 None => format!("{which} {how}"),
             }
         }
         Fault::Partition { from, to, both, span } => {
             let arrow = if *both { "<->" } else { "->" };
-            format!("{}{arrow}{} is cut for {span}", cast.cluster(*from), cast.cluster(*to))
+            format!("{}{arrow}{} is cut for {}", cast.cluster(*from), cast.cluster(*to), lasted(*span))
         }
         Fault::Storage { process, how, span } => {
             let how = match how {
@@ -40,7 +43,7 @@ pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
                 StorageFault::Full => "is full".to_owned(),
                 StorageFault::Corrupt => "returns corrupt data".to_owned(),
             };
-            let span = span.map_or_else(|| "until the end".to_owned(), |it| format!("for {it}"));
+            let span = span.map_or_else(|| "until the end".to_owned(), |it| format!("for {}", lasted(it)));
             format!("the storage of {} {how} {span}", cast.process(*process))
         }
     }
@@ -69,7 +72,7 @@ pub fn describe_change(change: &Change, cast: &Cast) -> String {
 /// When a fault is due.
 pub fn describe_trigger(trigger: &Trigger, cast: &Cast) -> String {
     match trigger {
-        Trigger::At(at) => format!("at {:.2} s", at.as_secs_f64()),
+        Trigger::At(at) => format!("at {}", instant(at.as_secs_f64())),
         Trigger::When { fact, cluster, process, occurrence } => {
             let by = match (process, cluster) {
                 (Some(process), _) => format!(" of {}", cast.process(*process)),

@@ -1,5 +1,7 @@
 //! The report: one HTML file that needs nothing else, neither a network nor a server.
 
+use std::collections::BTreeSet;
+
 use faultline_checker::Verdict;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -7,9 +9,10 @@ use crate::cast::Cast;
 use crate::diagram::{Diagram, Limits};
 use crate::explain::{Chapter, count};
 use crate::history::History;
+use crate::spent::Spent;
 use crate::style;
 use crate::summary::{Found, Recorded, Summary, target};
-use crate::text::{backend, because, ended, percent, protocol, span, verdict};
+use crate::text::{backend, because, ended, instant, lost, percent, protocol, span, verdict};
 
 const SCRIPT: &str = include_str!("../assets/diagram.js");
 /// With more messages than this inside clusters, they are not drawn until asked for.
@@ -127,7 +130,7 @@ fn head(summary: &Summary) -> Markup {
         div.numbers {
             div { b { (unforced + forced) } span { "checkpoints, " (forced) " forced" } }
             div { b { (rollbacks) } span { "rollbacks of clusters" } }
-            div { b { (if rollbacks > 0.0 { span(all(|it| it.lost_work_seconds)) } else { "none".to_owned() }) } span { "work lost, all processes" } }
+            div { b { (if rollbacks > 0.0 { span(all(|it| it.lost_work_seconds)) } else { "none".to_owned() }) } span { "work lost, all processes" @if rollbacks > 0.0 { ": " (percent(all(|it| it.lost_work_seconds), all(|it| it.time.total_seconds()))) " of their time" } } }
             div { b { (if rollbacks > 0.0 { span(slowest) } else { "none".to_owned() }) } span { "longest recovery" } }
             div { b { (all(|it| it.resent as f64)) } span { "messages re-sent" } }
         }
@@ -181,6 +184,7 @@ fn stage(diagram: &Diagram) -> Markup {
             button #all { "whole run" }
             button #png { "save PNG" }
         }
+        (filters(diagram))
         div.stage {
             canvas #plot tabindex="0" role="img"
                 aria-label="Space-time diagram: one lane per process, time to the right. The section below describes its content in sentences." {}
@@ -196,12 +200,53 @@ fn stage(diagram: &Diagram) -> Markup {
             (sign("lost", "work undone"))
         }
         p.hint {
-            "Drag to move, double-click or " kbd { "Ctrl" } "+wheel to zoom, hover over an item for details. Keys: "
+            "Drag to move, double-click or " kbd { "Ctrl" } "+wheel to zoom, hover over an item for details, click a message for its causal past. "
+            "Where too many messages are in view, shades show how many there are. Keys: "
             kbd { "+" } " " kbd { "\u{2212}" } " " kbd { "\u{2190}" } " " kbd { "\u{2192}" } " " kbd { "0" } " whole run, "
-            kbd { "n" } " " kbd { "p" } " next and previous event."
+            kbd { "n" } " " kbd { "p" } " next and previous event. Filters can be part of the address: " code { "#process=NAME&kind=resent" } "."
             @for note in &diagram.notes { " " (note) }
         }
         noscript { p.hint { "The interactive diagram requires JavaScript. A static picture is next to this page: " code { "diagram.svg" } "." } }
+    }
+}
+
+/// What the diagram's messages can be narrowed down to.
+fn filters(diagram: &Diagram) -> Markup {
+    let kinds = [
+        ("delivered", "delivered"),
+        ("undone", "undone"),
+        ("resent", "re-sent"),
+        ("stale", "dropped as stale"),
+        ("lost", "never arrived"),
+    ];
+    let group = |lane| diagram.clusters.iter().rposition(|it| it.first <= lane).unwrap_or(0);
+    // Only those that carried something: of many clusters there are many pairs.
+    let links: BTreeSet<_> = diagram.messages.iter().map(|it| (group(it.from), group(it.to))).collect();
+    html! {
+        div.bar role="group" aria-label="Filters" {
+            label { "process " select data-filter="process" {
+                option value="" { "all" }
+                @for cluster in diagram.clusters.iter().filter(|it| it.lanes > 0) {
+                    optgroup label=(cluster.name) {
+                        option value=(cluster.name) { "all of " (cluster.name) }
+                        @for lane in &diagram.lanes[cluster.first..cluster.first + cluster.lanes] { option { (lane) } }
+                    }
+                }
+            } }
+            label { "kind " select data-filter="kind" {
+                option value="" { "all" }
+                @for (value, text) in kinds { option value=(value) { (text) } }
+            } }
+            label { "link " select data-filter="link" {
+                option value="" { "all" }
+                @for (from, to) in links {
+                    @let (from, to) = (&diagram.clusters[from].name, &diagram.clusters[to].name);
+                    option value={ (from) ">" (to) } { @if from == to { "within " (from) } @else { (from) " to " (to) } }
+                }
+            } }
+            output #count .hint {}
+            button #forget hidden { "all messages again" }
+        }
     }
 }
 
@@ -210,7 +255,7 @@ fn story(chapters: &[Chapter]) -> Markup {
         ol.story {
             @for it in chapters {
                 li {
-                    time { @if let Some(at) = it.from_seconds { (format!("{at:.2} s")) } }
+                    time { @if let Some(at) = it.from_seconds { (instant(at)) } }
                     span { (it.text) }
                     @if let (Some(from), Some(upto)) = (it.from_seconds, it.upto_seconds) {
                         button data-from=((from * 1e6) as i64) data-upto=((upto * 1e6) as i64) { "show" }
@@ -233,7 +278,7 @@ fn clusters(summary: &Summary) -> Markup {
                 td { span class={ "dot c" (index % 6) } {} (it.name) }
                 td.num { (it.processes) } td.num { (it.unforced) } td.num { (it.forced) }
                 td.num { (span(it.longest_freeze_seconds)) } td.num { (it.failures) } td.num { (it.rollbacks.len()) }
-                td.num { (span(it.lost_work_seconds)) } td.num { (it.sent_within) } td.num { (it.sent_between) } td.num { (it.resent) }
+                td.num { (lost(it)) } td.num { (it.sent_within) } td.num { (it.sent_between) } td.num { (it.resent) }
             } } }
         } }
     }
@@ -245,24 +290,28 @@ fn time(summary: &Summary) -> Markup {
         h2 { "Where the time went" }
         div.spent {
             @for it in summary.clusters.iter().filter(|it| it.time.total_seconds() > 0.0) {
-                @let whole = it.time.total_seconds();
                 b { (it.name) }
-                div.bar role="img" aria-label={ "Time of " (it.name) ", in shares" } {
-                    @for (kind, seconds) in it.time.parts() {
-                        @if seconds > 0.0 {
-                            i class=(kind) style={ "width:" (format!("{:.3}", 100.0 * seconds / whole)) "%" }
-                                title={ (kind) ": " (span(seconds)) ", " (percent(seconds, whole)) } {}
-                        }
-                    }
-                }
-                span.hint {
-                    @for (kind, seconds) in it.time.parts() {
-                        @if seconds > 0.0 { span { i class=(kind) {} " " (kind) " " (percent(seconds, whole)) } " " }
-                    }
-                }
+                div { (shares(&it.name, &it.time)) }
             }
         }
         p.hint { "The time of all processes, each moment counted once. Working includes waiting for messages." }
+    }
+}
+
+/// An account of time as a bar with its legend, in a page with the style of all pages.
+pub fn shares(name: &str, spent: &Spent) -> Markup {
+    let whole = spent.total_seconds();
+    let parts: Vec<_> = spent.parts().into_iter().filter(|it| it.1 > 0.0).collect();
+    html! {
+        div.shares role="img" aria-label={ "Time of " (name) ", in shares" } {
+            @for (kind, seconds) in &parts {
+                i class=(kind) style={ "width:" (format!("{:.3}", 100.0 * seconds / whole)) "%" }
+                    title={ (kind) ": " (span(*seconds)) ", " (percent(*seconds, whole)) } {}
+            }
+        }
+        span.hint {
+            @for (kind, seconds) in &parts { span { i class=(kind) {} " " (kind) " " (percent(*seconds, whole)) } " " }
+        }
     }
 }
 
@@ -284,7 +333,7 @@ fn rollbacks(summary: &Summary) -> Markup {
                 } }
                 tbody { @for (index, name, it) in all { tr {
                     td { span class={ "dot c" (index % 6) } {} (name) }
-                    td.num { (format!("{:.2} s", it.at_seconds)) } td { (because(it)) } td { (target(it)) } td.num { (it.depth) }
+                    td.num { (instant(it.at_seconds)) } td { (because(it)) } td { (target(it)) } td.num { (it.depth) }
                     td.num { (span(it.lost_work_seconds)) } td.num { (span(it.recovery_seconds)) } td.num { (it.resent) }
                 } } }
             } }
@@ -303,7 +352,7 @@ fn faults(summary: &Summary) -> Markup {
                         @match it.state {
                             "effective" => {
                                 (chip(Verdict::Pass, "took effect"))
-                                @if let Some(at) = it.injected_seconds { " at " (format!("{at:.2} s")) (it.measured()) }
+                                @if let Some(at) = it.injected_seconds { " at " (instant(at)) (it.measured()) }
                             }
                             "pending" => (chip(Verdict::Unknown, "not due before the end")),
                             _ => { (chip(Verdict::Unknown, "none")) @if let Some(reason) = &it.reason { " " (reason) } }

@@ -1,18 +1,20 @@
 //! Where the time of the processes went: every moment of every process counted once, so that the parts add up to the whole.
 //!
-//! A moment belongs to the first of these that applies: paused, down, recovering, undone by a later rollback, frozen for a
-//! checkpoint, finished. Everything else is work that the run kept, including the time in which an application waits for
+//! A moment belongs to the first of these that applies: paused, down, undone by a later rollback, recovering, frozen for a
+//! checkpoint, finished. A surviving process works until it learns of the failure: such work is undone, not recovery. Everything else is work that the run kept, including the time in which an application waits for
 //! messages: the facts do not tell waiting from computing.
+
+use std::ops::Add;
 
 use faultline_core::{Claim, ClusterId, Fact, ProcessId, Span, Time};
 use faultline_trace::Trace;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cast::Cast;
 use crate::history::History;
 
 /// Seconds of processes, by what they were spent on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spent {
     /// Work that no rollback undid, waiting for messages included.
@@ -32,11 +34,11 @@ pub struct Spent {
 }
 
 /// The kinds in the order in which they are asked, and how tables call them.
-const KINDS: [&str; 6] = ["paused", "down", "recovering", "undone", "frozen", "finished"];
+const KINDS: [&str; 6] = ["paused", "down", "undone", "recovering", "frozen", "finished"];
 const PAUSED: usize = 0;
 const DOWN: usize = 1;
-const RECOVERING: usize = 2;
-const UNDONE: usize = 3;
+const UNDONE: usize = 2;
+const RECOVERING: usize = 3;
 const FROZEN: usize = 4;
 const FINISHED: usize = 5;
 
@@ -47,7 +49,7 @@ impl Spent {
         let mut spent = Spent::default();
         for &process in cast.processes(cluster) {
             let window = window(cluster, history);
-            let [paused, down, recovering, undone, frozen, finished, working] =
+            let [paused, down, undone, recovering, frozen, finished, working] =
                 shares(window, &stretches(process, history, trace, window));
             spent.paused_seconds += paused;
             spent.down_seconds += down;
@@ -76,6 +78,22 @@ impl Spent {
             (KINDS[PAUSED], self.paused_seconds),
             (KINDS[FINISHED], self.finished_seconds),
         ]
+    }
+}
+
+impl Add for Spent {
+    type Output = Spent;
+
+    fn add(self, other: Spent) -> Spent {
+        Spent {
+            working_seconds: self.working_seconds + other.working_seconds,
+            undone_seconds: self.undone_seconds + other.undone_seconds,
+            frozen_seconds: self.frozen_seconds + other.frozen_seconds,
+            recovering_seconds: self.recovering_seconds + other.recovering_seconds,
+            down_seconds: self.down_seconds + other.down_seconds,
+            paused_seconds: self.paused_seconds + other.paused_seconds,
+            finished_seconds: self.finished_seconds + other.finished_seconds,
+        }
     }
 }
 
@@ -165,6 +183,8 @@ mod tests {
             // Frozen in part while the work was undone anyway.
             (at(4), at(6), FROZEN),
             (at(5), at(7), DOWN),
+            // From the failure on, until it was undone, a survivor worked.
+            (at(2), at(3), RECOVERING),
             // Two stretches of one kind that overlap.
             (at(7), at(9), RECOVERING),
             (at(8), at(10), RECOVERING),
@@ -172,7 +192,7 @@ mod tests {
             (at(18), at(99), DOWN),
             (at(16), at(20), FINISHED),
         ];
-        let [paused, down, recovering, undone, frozen, finished, working] =
+        let [paused, down, undone, recovering, frozen, finished, working] =
             shares((at(1), at(20)), &stretches);
         assert_eq!([paused, down, recovering, undone, frozen], [0.0, 4.0, 3.0, 3.0, 0.0]);
         assert_eq!((finished, working), (2.0, 7.0));

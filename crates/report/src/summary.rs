@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 
 use faultline_checker::{Finding, Judgement, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
-use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, ProcessId, Span};
+use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, Position, ProcessId, Span};
 use faultline_trace::manifest::{Backend, EffectEntry, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
 use crate::cast::{Cast, checkpoint};
-use crate::explain::{Chapter, explain};
+use crate::explain::{Chapter, count, explain};
 use crate::fault::{describe_fault, describe_link, describe_trigger, link};
-use crate::history::{History, Rollback};
+use crate::history::{Checkpoint, History, Rollback};
 use crate::spent::Spent;
-use crate::text::{span, word};
+use crate::text::{instant, lasted, span, word};
 
 /// Everything that is said of a run. Instants are in seconds since the application began; spans in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -214,7 +214,7 @@ impl LinkSummary {
     /// What was asked for, and since when.
     pub(crate) fn asked(&self) -> String {
         match self.since_seconds {
-            Some(since) => format!("{} since {since:.2} s", self.requested),
+            Some(since) => format!("{} since {}", self.requested, instant(since)),
             None => self.requested.clone(),
         }
     }
@@ -318,7 +318,10 @@ impl Summary {
         Summary {
             verdict: judgement.verdict,
             reasons: judgement.reasons.clone(),
-            notes: notes(history, judgement),
+            notes: notes(history, judgement)
+                .into_iter()
+                .chain(cast.clusters().filter_map(|it| idle_timer(it, manifest, cast, history)))
+                .collect(),
             run: Run {
                 name: manifest.name.clone(),
                 backend: manifest.backend,
@@ -362,6 +365,27 @@ fn notes(history: &History, judgement: &Judgement) -> Vec<String> {
     let mut notes: Vec<String> = told.map(|(count, what)| format!("{} {what}", lives_were(count))).collect();
     notes.extend(judgement.findings.iter().flat_map(|it| &it.remarks).cloned());
     notes
+}
+
+/// That the checkpoint timer of a cluster decided nothing, although the run was long enough.
+fn idle_timer(id: ClusterId, manifest: &Manifest, cast: &Cast, history: &History) -> Option<String> {
+    let every = (*manifest.bounds.as_ref()?.checkpoint_every.get(id.index())?)?;
+    let of_it = || {
+        let own =
+            |((group, _), _): &(&(ClusterId, Position), &Checkpoint)| cast.cluster_of_group(*group) == id;
+        // The first checkpoint is taken before the application begins.
+        history.checkpoints.iter().filter(own).filter(|((_, position), _)| position.sn.0 > 1)
+    };
+    let forced = of_it().filter(|(_, it)| it.forced).count() as u64;
+    let is_idle = forced > 0 && of_it().all(|(_, it)| it.forced) && history.end.since(history.origin) > every;
+    is_idle.then(|| {
+        format!(
+            "the checkpoint timer of {} (every {}) never fired: {} came first and restarted it",
+            cast.cluster(id),
+            lasted(every),
+            count(forced, "forced checkpoint")
+        )
+    })
 }
 
 fn outcome(outcome: Option<&Outcome>) -> &'static str {

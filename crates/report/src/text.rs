@@ -7,7 +7,7 @@ use faultline_core::Span;
 
 use crate::explain::count;
 use crate::spent::Spent;
-use crate::summary::{Found, Summary, target};
+use crate::summary::{ClusterSummary, Found, Summary, target};
 
 /// How text is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +40,38 @@ pub fn summary(summary: &Summary, layout: Layout) -> String {
 }
 
 /// A share, in percent; `-` of nothing.
-pub(crate) fn percent(part: f64, whole: f64) -> String {
+pub fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.1} %", 100.0 * part / whole) } else { "-".to_owned() }
 }
 
+/// From this many seconds on, times are shown as hours, minutes and seconds.
+pub(crate) const LONG: f64 = 1000.0;
+
 /// A span in seconds, for people.
 pub fn span(seconds: f64) -> String {
-    Span((seconds * 1e9) as u64).to_string()
+    if seconds >= LONG { clock(seconds.round()) } else { Span((seconds * 1e9) as u64).to_string() }
+}
+
+/// A span, for people.
+pub(crate) fn lasted(span: Span) -> String {
+    self::span(span.as_secs_f64())
+}
+
+/// An instant in seconds since the application began, for people; negative before.
+pub fn instant(seconds: f64) -> String {
+    let hundredths = (seconds * 100.0).round() / 100.0;
+    if hundredths >= LONG { clock(hundredths) } else { format!("{hundredths:.2} s") }
+}
+
+/// `h:mm:ss`, with two decimals where there are some.
+fn clock(seconds: f64) -> String {
+    let whole = seconds.floor() as u64;
+    let (hours, minutes, rest) = (whole / 3600, whole / 60 % 60, seconds - (whole - whole % 60) as f64);
+    if seconds.fract() == 0.0 {
+        format!("{hours}:{minutes:02}:{rest:02.0}")
+    } else {
+        format!("{hours}:{minutes:02}:{rest:05.2}")
+    }
 }
 
 /// How a verdict is said.
@@ -116,7 +141,7 @@ impl Writer<'_> {
                 it.processes.to_string(),
                 format!("{} unforced, {} forced", it.unforced, it.forced),
                 it.rollbacks.len().to_string(),
-                if it.rollbacks.is_empty() { "-".to_owned() } else { span(it.lost_work_seconds) },
+                if it.rollbacks.is_empty() { "-".to_owned() } else { lost(it) },
                 format!("{} within, {} to others", it.sent_within, it.sent_between),
                 it.resent.to_string(),
             ]);
@@ -164,7 +189,7 @@ impl Writer<'_> {
         for (cluster, it) in &all {
             table.add_row([
                 cluster.name.clone(),
-                format!("{:.2} s", it.at_seconds),
+                instant(it.at_seconds),
                 because(it),
                 target(it),
                 count(it.depth, "checkpoint"),
@@ -183,7 +208,9 @@ impl Writer<'_> {
         let mut table = self.titled(["fault", "due", "action", "effect"]);
         for it in &self.summary.faults {
             let (effect, colour) = match (it.state, &it.reason, it.injected_seconds) {
-                ("effective", _, Some(at)) => (format!("took effect at {at:.2} s{}", it.measured()), GOOD),
+                ("effective", _, Some(at)) => {
+                    (format!("took effect at {}{}", instant(at), it.measured()), GOOD)
+                }
                 ("effective", _, None) => ("took effect".to_owned(), GOOD),
                 ("pending", ..) => ("not due before the end".to_owned(), OPEN),
                 (_, Some(reason), _) => (format!("none: {reason}"), OPEN),
@@ -329,6 +356,12 @@ impl Writer<'_> {
     }
 }
 
+/// The lost work of a cluster, with its share of the time of all processes.
+pub(crate) fn lost(it: &ClusterSummary) -> String {
+    let (lost, whole) = (it.lost_work_seconds, it.time.total_seconds());
+    if whole > 0.0 { format!("{} ({})", span(lost), percent(lost, whole)) } else { span(lost) }
+}
+
 /// What a rollback answers, in few words.
 pub(crate) fn because(it: &crate::summary::RollbackSummary) -> String {
     match &it.because_of {
@@ -391,4 +424,17 @@ fn listed(beginning: &str, names: &[String]) -> String {
 
 fn lines(table: &Table) -> String {
     table.lines().map(|it| it.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_times_are_told_in_hours_minutes_and_seconds() {
+        assert_eq!([0.012, 12.345, 999.4].map(span), ["12.0 ms", "12.3 s", "999 s"]);
+        assert_eq!([1109.82, 3600.0, 36_061.2].map(span), ["0:18:30", "1:00:00", "10:01:01"]);
+        assert_eq!([-0.5, 0.0, 999.99, 999.999].map(instant), ["-0.50 s", "0.00 s", "999.99 s", "0:16:40"]);
+        assert_eq!([1109.82, 3605.5, 7200.0].map(instant), ["0:18:29.82", "1:00:05.50", "2:00:00"]);
+    }
 }

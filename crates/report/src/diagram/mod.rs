@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::cast::{Cast, checkpoint};
 use crate::fault::describe_fault;
 use crate::history::{Carried, Crossing, History, Message};
+use crate::text::lasted;
 
 /// How much a diagram shows before it leaves things out (and says so in its notes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,7 +230,7 @@ impl Diagram {
             let upto = failure.restarted.map_or(micros(history.end), micros);
             let noticed = failure.detected.map_or_else(
                 || "never announced".to_owned(),
-                |at| format!("announced after {}", at.since(failure.at)),
+                |at| format!("announced after {}", lasted(at.since(failure.at))),
             );
             let storage = if failure.storage == StorageFate::Lost { ", storage lost" } else { "" };
             let text = format!("{} killed ({}{storage}), {noticed}", lanes[lane], failure.life);
@@ -257,7 +258,7 @@ impl Diagram {
                     || "its initial state".to_owned(),
                     |it| format!("checkpoint {}", checkpoint(it))
                 ),
-                rollback.lost(),
+                lasted(rollback.lost()),
             ),
             members: rollback
                 .members

@@ -1,9 +1,12 @@
 //! The diagram as one static SVG picture that follows the reader's light or dark preference. For documents; exploring
 //! is the page's business.
 
+use std::collections::BTreeMap;
+
 use maud::{Markup, PreEscaped, html};
 
-use super::{Diagram, Fate, Kind, Line};
+use super::{Diagram, Fate, Kind, Line, Mark};
+use crate::text::{LONG, instant};
 
 /// Stylesheet of the picture; the page's colours are the same ones.
 const STYLE: &str =
@@ -28,6 +31,13 @@ impl Default for Options {
     }
 }
 
+/// With more messages than this, shades show how many there are.
+const MOST_LINES: usize = 4000;
+/// Width of a shaded column, in pixels.
+const COLUMN: f64 = 3.0;
+/// Different shades.
+const SHADES: usize = 6;
+
 const LEFT: f64 = 92.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 46.0;
@@ -51,8 +61,11 @@ pub fn render(diagram: &Diagram, options: Options) -> String {
             (scene.labels())
             g clip-path="url(#plot)" {
                 (scene.lanes())
+                @match scene.is_dense() {
+                    true => (scene.density()),
+                    false => (scene.messages()),
+                }
                 (scene.stretches())
-                (scene.messages())
                 (scene.returns())
                 (scene.recovery_lines())
                 (scene.marks())
@@ -111,13 +124,14 @@ impl<'a> Scene<'a> {
     fn axis(&self) -> Markup {
         let bottom = self.bottom() + 4.0;
         let right = self.options.width - RIGHT;
+        let is_long = self.diagram.end as f64 / 1e6 >= LONG;
         html! {
             @for at in ticks(self.begin, self.begin + (right - LEFT) / self.scale) {
                 @let x = n(self.x(at));
                 line.grid x1=(x) x2=(x) y1=(n(TOP - 8.0)) y2=(n(bottom)) {}
-                text.tick x=(x) y=(n(bottom + 15.0)) { (seconds(at)) }
+                text.tick x=(x) y=(n(bottom + 15.0)) { @if is_long { (instant(at as f64 / 1e6)) } @else { (seconds(at)) } }
             }
-            text.unit x=(n(LEFT - 8.0)) y=(n(bottom + 15.0)) { "seconds" }
+            text.unit x=(n(LEFT - 8.0)) y=(n(bottom + 15.0)) { @if is_long { "h:mm:ss" } @else { "seconds" } }
         }
     }
 
@@ -154,14 +168,51 @@ impl<'a> Scene<'a> {
             }
         };
         html! {
-            @for it in &self.diagram.undone { (bar("undone", it.lane, it.from, it.upto, "undone by a rollback")) }
             @for it in &self.diagram.recoveries { (bar("recovering", it.lane, it.from, it.upto, "recovering")) }
+            @for it in &self.diagram.undone { (bar("undone", it.lane, it.from, it.upto, "undone by a rollback")) }
             @for it in &self.diagram.outages { (bar("down", it.lane, it.from, it.upto, &it.text)) }
         }
     }
 
-    fn messages(&self) -> Markup {
+    /// The messages in the picture.
+    fn drawn(&self) -> impl Iterator<Item = &Line> {
         let drawn = |it: &&Line| it.between || self.options.within;
+        let shown = |it: &&Line| self.shown(it.sent, it.arrived.unwrap_or(it.sent));
+        self.diagram.messages.iter().filter(drawn).filter(shown)
+    }
+
+    /// Whether there are too many messages to draw each of them.
+    fn is_dense(&self) -> bool {
+        self.drawn().nth(MOST_LINES).is_some()
+    }
+
+    /// How many messages each process sends and receives, in shades: columns of equal width, each in one of a few shades.
+    fn density(&self) -> Markup {
+        let mut bins: BTreeMap<(usize, usize), u32> = BTreeMap::new();
+        for it in self.drawn() {
+            for (lane, at) in [(it.from, Some(it.sent)), (it.to, it.arrived)] {
+                if let Some(at) = at.map(|at| self.x(at)).filter(|it| *it >= LEFT) {
+                    *bins.entry((lane, ((at - LEFT) / COLUMN) as usize)).or_default() += 1;
+                }
+            }
+        }
+        let most = f64::from(bins.values().copied().max().unwrap_or(1)).ln_1p();
+        let mut paths: BTreeMap<(usize, usize), String> = BTreeMap::new();
+        let height = self.options.lane * 0.84;
+        for ((lane, column), count) in bins {
+            let shade = (f64::from(count).ln_1p() / most * SHADES as f64).ceil() as usize;
+            let (x, y) = (LEFT + column as f64 * COLUMN, self.y(lane) - height / 2.0);
+            let path = paths.entry((self.group(lane) % 6, shade.clamp(1, SHADES))).or_default();
+            path.push_str(&format!("M{} {}h{COLUMN}v{}h-{COLUMN}z", n(x), n(y), n(height)));
+        }
+        html! {
+            @for ((cluster, shade), d) in &paths {
+                path class={ "density c" (cluster) } fill-opacity=(format!("{:.2}", 0.7 * *shade as f64 / SHADES as f64)) d=(d) {}
+            }
+        }
+    }
+
+    fn messages(&self) -> Markup {
         let d = |line: &Line| {
             let upto = line.arrived.unwrap_or(line.sent + (9.0 / self.scale) as i64);
             let (x1, y1) = (self.x(line.sent), self.y(line.from));
@@ -171,13 +222,11 @@ impl<'a> Scene<'a> {
             }
             format!("M{} {}L{} {}", n(x1), n(y1), n(x2), n(y2))
         };
-        let mut paths: std::collections::BTreeMap<(Fate, usize), String> = std::collections::BTreeMap::new();
-        for line in self.diagram.messages.iter().filter(drawn) {
-            if self.shown(line.sent, line.arrived.unwrap_or(line.sent)) {
-                let plain = line.fate == Fate::Delivered;
-                let class = if plain { self.group(line.from) % 6 } else { 0 };
-                paths.entry((line.fate, class)).or_default().push_str(&d(line));
-            }
+        let mut paths: BTreeMap<(Fate, usize), String> = BTreeMap::new();
+        for line in self.drawn() {
+            let plain = line.fate == Fate::Delivered;
+            let class = if plain { self.group(line.from) % 6 } else { 0 };
+            paths.entry((line.fate, class)).or_default().push_str(&d(line));
         }
         html! {
             @for ((fate, cluster), d) in &paths {
@@ -222,9 +271,21 @@ impl<'a> Scene<'a> {
 
     fn marks(&self) -> Markup {
         let size = (self.options.lane * 0.2).clamp(1.8, 4.6);
+        // Signs where there is room for them; otherwise ticks at the upper edge of the lane, so that they hide nothing.
+        let mut seen = vec![0.0; self.diagram.lanes.len()];
+        for it in self.diagram.checkpoints.iter().filter(|it| self.shown(it.at, it.at)) {
+            seen[it.lane] += 1.0;
+        }
+        let most = (self.options.width - LEFT - RIGHT) / (size * 5.0);
+        let tick = |it: &Mark| {
+            let y = self.y(it.lane) - self.options.lane / 2.0;
+            format!("M{} {}v{}", n(self.x(it.at)), n(y), n(self.options.lane * 0.22))
+        };
         html! {
             @for it in &self.diagram.checkpoints {
-                @if self.shown(it.at, it.at) {
+                @if self.shown(it.at, it.at) && seen[it.lane] > most {
+                    path class={ "tick c" (self.group(it.lane) % 6) } d=(tick(it)) {}
+                } @else if self.shown(it.at, it.at) {
                     (mark(it.kind, it.undone, self.group(it.lane) % 6, self.x(it.at), self.y(it.lane), size,
                         Some(&format!("{}: checkpoint {}", self.diagram.lanes[it.lane], it.name))))
                 }
