@@ -30,10 +30,11 @@ pub struct Series {
 }
 
 const WIDTH: f64 = 620.0;
-const HEIGHT: f64 = 330.0;
+const HEIGHT: f64 = 346.0;
 const LEFT: f64 = 48.0;
 const RIGHT: f64 = 16.0;
-const TOP: f64 = 14.0;
+/// With a line for what runs upwards.
+const TOP: f64 = 30.0;
 const BOTTOM: f64 = 44.0;
 /// Between two entries of the legend, beside their text.
 const CHARACTER: f64 = 6.4;
@@ -43,6 +44,7 @@ pub const STYLE: &str = ".chart text{font:12px system-ui,-apple-system,\"Segoe U
 .chart .grid{stroke:var(--grid)}.chart .middle{text-anchor:middle}.chart .end{text-anchor:end}\
 .chart .band{fill:var(--c);fill-opacity:.16}.chart .mean{fill:none;stroke:var(--c);stroke-width:2}\
 .chart .dot{fill:var(--c);stroke:var(--paper);stroke-width:1.5}\
+.chart .sign{fill:none;stroke:var(--c);stroke-width:2.2;stroke-linecap:round}\
 .chart .stated{stroke:var(--bad);stroke-width:1.6;stroke-dasharray:6 4}.chart .key{fill:var(--ink)}";
 
 impl Chart {
@@ -124,7 +126,7 @@ impl<'a> Scene<'a> {
                 text.middle x=(n(self.x(value))) y=(HEIGHT - BOTTOM + 17.0) { (short(value)) }
             }
             text.middle x=(n((LEFT + WIDTH - RIGHT) / 2.0)) y=(HEIGHT - 8.0) { (self.chart.x) }
-            text x=(LEFT + 4.0) y=(TOP + 4.0) { (self.chart.y) }
+            text x="4" y="14" { (self.chart.y) }
         }
     }
 
@@ -140,9 +142,8 @@ impl<'a> Scene<'a> {
                 polygon.band points=(band) {}
                 polyline.mean points=(mean) {}
                 @for (x, it) in &series.points {
-                    circle.dot cx=(n(self.x(*x))) cy=(n(self.y(it.mean))) r="3.4" {
-                        title { (series.name) " at " (short(*x)) ": " (it.text()) }
-                    }
+                    @let title = html! { title { (series.name) " at " (short(*x)) ": " (it.text()) } };
+                    (self.chart.sign(index, (self.x(*x), self.y(it.mean)), title))
                 }
             }
         }
@@ -156,8 +157,10 @@ impl<'a> Scene<'a> {
                     @let (name, y) = (&names[entry], HEIGHT + 10.0 + row as f64 * 20.0);
                     @if entry < self.chart.series.len() {
                         g class={ "c" (entry % 6) } {
-                            line.mean x1=(n(x)) x2=(n(x + 20.0)) y1=(y) y2=(y) {}
-                            circle.dot cx=(n(x + 10.0)) cy=(y) r="3.4" {}
+                            @if self.chart.series[entry].points.len() > 1 {
+                                line.mean x1=(n(x)) x2=(n(x + 20.0)) y1=(y) y2=(y) {}
+                            }
+                            (self.chart.sign(entry, (x + 10.0, y), html! {}))
                         }
                     } @else {
                         line.stated x1=(n(x)) x2=(n(x + 20.0)) y1=(y) y2=(y) {}
@@ -170,6 +173,23 @@ impl<'a> Scene<'a> {
 }
 
 impl Chart {
+    /// The sign of a point: a dot, or, of a series of one point, a sign of its own, so that several at one place can be told
+    /// apart without colours.
+    fn sign(&self, index: usize, (x, y): (f64, f64), title: Markup) -> Markup {
+        let alone = |it: &Series| it.points.len() == 1;
+        let place = self.series[..index].iter().filter(|it| alone(it)).count();
+        if !alone(&self.series[index]) {
+            return html! { circle.dot cx=(n(x)) cy=(n(y)) r="3.4" { (title) } };
+        }
+        let path = match place % 3 {
+            // A ring, a cross in it, and a diamond around it.
+            0 => format!("M{} {}a7 7 0 1 0 14 0a7 7 0 1 0 -14 0z", n(x - 7.0), n(y)),
+            1 => format!("M{} {}l8 8m0 -8l-8 8", n(x - 4.0), n(y - 4.0)),
+            _ => format!("M{} {}l11 11l-11 11l-11 -11z", n(x), n(y - 11.0)),
+        };
+        html! { path.sign d=(path) { (title) } }
+    }
+
     fn names(&self) -> Vec<String> {
         let series = self.series.iter().map(|it| it.name.clone());
         series.chain(self.stated.iter().map(|it| it.0.clone())).collect()
@@ -232,5 +252,22 @@ mod tests {
             assert!((LEFT..=WIDTH - RIGHT).contains(&scene.x(x)) && (TOP..=HEIGHT).contains(&scene.y(y)));
         }
         assert!(chart.file().starts_with("<svg"));
+        assert!(!chart.file().contains("class=\"sign\""), "lines have dots");
+    }
+
+    #[test]
+    fn points_at_one_place_have_different_signs_and_no_label_lies_on_a_point() {
+        let series = |name: &str, points: Vec<(f64, Spread)>| Series { name: name.into(), points };
+        let one = || vec![(0.0, Spread::of([60.0]))];
+        let front = series("front", vec![(0.0, Spread::of([60.0])), (40.0, Spread::of([10.0]))]);
+        let series = vec![front, series("chosen", one()), series("the paper", one())];
+        let chart = Chart { title: "t".into(), x: "x".into(), y: "y".into(), series, stated: Vec::new() };
+        let file = chart.file();
+        let shapes: Vec<&str> = file.split("class=\"sign\" d=\"").skip(1).collect();
+        let shapes: Vec<&str> = shapes.iter().map(|it| it.split('"').next().unwrap_or_default()).collect();
+        assert_eq!(shapes.len(), 4, "two points, and both in the legend");
+        assert!(shapes[0].contains('a') && shapes[1].contains('m'), "{shapes:?}");
+        let scene = Scene::new(&chart);
+        assert!(scene.y(scene.top) - 14.0 > 12.0, "the label is above the highest point");
     }
 }
