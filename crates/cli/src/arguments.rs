@@ -104,7 +104,7 @@ Examples:
   faultline run my.yaml --backend kubernetes   run in pods (docs/kubernetes.md)
   faultline run my.yaml --format json > summary.json")]
 pub(crate) struct RunArguments {
-    /// Federation file [default: the sample `quickstart`]
+    /// Federation file, or `-` for the standard input [default: the sample `quickstart`]
     pub(crate) file: Option<PathBuf>,
     /// Choose what executes the run
     #[arg(long, value_enum, default_value_t = BackendName::Local)]
@@ -219,6 +219,8 @@ pub(crate) struct ImportArguments {
 /// Runs every experiment with many seeds on the simulator and judges it; HydEE's ping-pong runs on real processes.
 /// Writes one page (index.html), tables as CSV and figures as SVG, and prints the findings: agrees, differs, or
 /// under-specified in the paper.
+///
+/// If interrupted, shows the completed experiments; the same command with `--resume` continues.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -248,6 +250,9 @@ pub(crate) struct ReproduceArguments {
     /// Write the page, the tables and the figures to DIR. Default: `faultline-` and the name of the evaluation
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Continue an interrupted reproduction in the same directory
+    #[arg(long)]
+    pub(crate) resume: bool,
 }
 
 /// Choose clusters from a communication graph.
@@ -276,7 +281,7 @@ Examples:
   faultline cluster /tmp/run --intervals 4     should clusters change?
   faultline cluster assemble.edges solve.edges --change-cost 5")]
 pub(crate) struct ClusterArguments {
-    /// Communication graph, or directory of a recorded run. Several graphs in order of time
+    /// Communication graph (`-` for the standard input), or directory of a recorded run. Several graphs in order of time
     #[arg(required = true, value_name = "GRAPH")]
     pub(crate) graphs: Vec<PathBuf>,
     /// Limit the average share of processes that one failure rolls back, in percent
@@ -362,8 +367,10 @@ pub(crate) enum Paper {
 /// collectEvery, replicas, replicateTo). Writes one page with a picture (index.html), the picture alone (picture.svg)
 /// and the numbers (comparison.json), and prints a table.
 ///
-/// Exits with 1 if a run violates a property. A protocol that does not survive a fault gets a row in the table; this is
-/// not a failure.
+/// If interrupted, shows the completed runs; the same command with `--resume` continues.
+///
+/// Exits with 1 if a run violates a property, with 3 if it was interrupted. A protocol that does not survive a fault
+/// gets a row in the table; this is not a failure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -372,7 +379,7 @@ Examples:
   faultline compare my.yaml --backend local      real processes
   faultline compare my.yaml --format json > compared.json")]
 pub(crate) struct CompareArguments {
-    /// Federation file
+    /// Federation file, or `-` for the standard input
     pub(crate) file: PathBuf,
     /// Compare these protocols, in the order of the table. Default: all that can protect the application
     #[arg(long, value_name = "P,…", value_delimiter = ',',
@@ -395,6 +402,9 @@ pub(crate) struct CompareArguments {
     /// Write the page, the picture and the numbers to DIR
     #[arg(long, value_name = "DIR", default_value = "faultline-compare")]
     pub(crate) out: PathBuf,
+    /// Continue an interrupted comparison in the same directory
+    #[arg(long)]
+    pub(crate) resume: bool,
     /// Choose the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -418,7 +428,7 @@ Examples:
                           --set links.between.latency=1ms..100ms/5 --seeds 30
   faultline sweep my.yaml --set clusters.paris.nodes=2..32/5 --sample 3")]
 pub(crate) struct SweepArguments {
-    /// Federation file
+    /// Federation file, or `-` for the standard input
     pub(crate) file: PathBuf,
     /// Vary the field at PATH below `spec`. VALUES are separated by commas; `1ms..100ms/5` means five values with equal
     /// ratios (with equal distances if the range starts at 0)
@@ -665,6 +675,8 @@ pub(crate) enum ExportFormat {
 /// is judged, and runs a second time to confirm that it is deterministic. The search ends at the first violation. It
 /// shrinks the federation as long as the same property is violated, records and draws the run, and writes it as a file
 /// for `faultline run`.
+///
+/// If interrupted, shows what was covered, and keeps it; the same command with `--resume` continues.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -705,12 +717,15 @@ pub(crate) struct FuzzArguments {
     /// `defects`)
     #[arg(long, conflicts_with_all = ["file", "span"])]
     pub(crate) table: bool,
-    /// Instead of searching, run the federation in FILE and print the run line by line
+    /// Instead of searching, run the federation in FILE (`-` for the standard input) and print the run line by line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["span", "protocol"])]
     pub(crate) file: Option<PathBuf>,
     /// Do not shrink the federation that is found
     #[arg(long)]
     pub(crate) no_shrink: bool,
+    /// Continue an interrupted search: the one with the same first seed, protocol and defect in this directory
+    #[arg(long, conflicts_with_all = ["table", "file"])]
+    pub(crate) resume: bool,
     /// Write the record of the violation to DIR instead of a new directory in `faultline-runs`
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -736,6 +751,7 @@ impl FuzzArguments {
             table: false,
             file: None,
             no_shrink: false,
+            resume: false,
             out: None,
             format,
             quiet: true,
@@ -848,6 +864,8 @@ fn overtakings(text: &str) -> Result<Overtakings, String> {
 /// counterexample that the fuzzer finds, as a transcript and a picture, the share of random schedules that it breaks,
 /// and the corrected rule. Every counterexample is recorded, with the command that runs it again. Takes several
 /// minutes.
+///
+/// If interrupted, writes the page about the rules that were completed; the same command with `--resume` continues.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples (require a build with the feature `defects`):
@@ -866,6 +884,9 @@ pub(crate) struct ErrataArguments {
     /// Run J schedules in parallel. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
+    /// Continue an interrupted page in the same directory
+    #[arg(long)]
+    pub(crate) resume: bool,
     /// Print no progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -880,7 +901,7 @@ Examples:
   faultline plan my.yaml
   faultline plan my.yaml --seed 42 --format json")]
 pub(crate) struct PlanArguments {
-    /// Federation file
+    /// Federation file, or `-` for the standard input
     pub(crate) file: PathBuf,
     /// Use this seed instead of the one in the file
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
@@ -898,7 +919,7 @@ Examples:
   faultline validate my.yaml --orders 8
   faultline validate new.yaml --running my.yaml   check a change")]
 pub(crate) struct ValidateArguments {
-    /// Federation file
+    /// Federation file, or `-` for the standard input
     pub(crate) file: PathBuf,
     /// Print what would change if a federation that runs on Kubernetes with FILE were changed to the given file: links,
     /// added faults, a pause. Changes of other fields are errors, as they are for an API server

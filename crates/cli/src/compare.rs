@@ -3,28 +3,37 @@
 use faultline_api::Federation;
 use faultline_api::resource::Protocol;
 use faultline_experiments::compare::{Runs, Settings, compare as run, page, tell};
-use faultline_experiments::reproduce::Interrupted;
+use faultline_experiments::kept::{Kept, Step, Store};
 use faultline_trace::manifest::Backend;
 use miette::miette;
+use serde::{Deserialize, Serialize};
 
 use crate::arguments::{CompareArguments, ComparedOn, Format};
+use crate::journal::{Head, Journal, RUNS, say_missing};
 use crate::paper::jobs;
-use crate::processes::{Compared, Evaluation};
+use crate::processes::{self, Evaluation};
 use crate::progress::Progress;
 use crate::trouble::{Exit, Trouble};
 use crate::{files, interrupt, output};
 
+/// What is compared, with any protocols and seeds.
+#[derive(PartialEq, Serialize, Deserialize)]
+struct Compared {
+    federation: Federation,
+}
+
 /// `faultline compare`
 pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
-    let CompareArguments { file, protocols, seeds, seed, out, format, backend, .. } = arguments;
+    let CompareArguments { file, protocols, seeds, seed, out, format, backend, resume, .. } = arguments;
     if *backend == ComparedOn::Local && arguments.jobs.is_some() {
         return Err(Trouble::input(miette!(
             help = "omit `--jobs`, or add `--backend simulate`",
             "`--jobs` has no effect on real processes, whose runs are sequential"
         )));
     }
-    let federation = files::read(file)?.parse()?;
-    files::refuse_pause(&file.display().to_string(), &federation)?;
+    let source = files::read(file)?;
+    let federation = source.parse()?;
+    files::refuse_pause(&source.label, &federation)?;
     output::directory(out)?;
     let of_family =
         || Protocol::compared(federation.spec.application.family()).into_iter().map(str::to_owned);
@@ -38,21 +47,29 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
         jobs: jobs(arguments.jobs),
     };
     let interrupted = interrupt::flag();
-    let mut progress = Progress::new();
-    let mut processes = Compared::new(Evaluation { out, interrupted: &interrupted });
+    let head = Head::of(Compared { federation: federation.clone() });
+    // Real runs have records of their own.
+    let journal = (*backend == ComparedOn::Simulate)
+        .then(|| Journal::open(&out.join(RUNS), "comparison", &head, *resume))
+        .transpose()?;
+    let (mut journal, known) = journal.unzip();
+    let mut processes =
+        processes::Compared::new(Evaluation { out, interrupted: &interrupted, resume: *resume });
     let mut maker = |federation: &Federation, seed| processes.run(federation, seed);
     let runs = match backend {
         ComparedOn::Simulate => Runs::Simulated,
         ComparedOn::Local => Runs::Elsewhere(Backend::Local, &mut maker),
     };
-    let done = run(&federation, &settings, runs, &interrupted, &mut |what, runs| {
-        progress.show(|| format!("{what} ({runs} runs done)"));
-    });
+    let mut progress = Progress::counting(0, 0);
+    let mut keep = |it: &Kept| journal.iter_mut().for_each(|journal| journal.add(it));
+    let mut tell = |step: Step<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
+    let mut store = Store::new(known.unwrap_or_default(), &mut keep, &mut tell, &interrupted);
+    let done = run(&federation, &settings, runs, &mut store);
     drop(progress);
-    let done = done.map_err(|Interrupted| {
-        let trouble = processes.trouble.take();
-        trouble.unwrap_or_else(|| Trouble::machine("interrupted before the page was written"))
-    })?;
+    journal.map(|it| it.finish(done.missing == 0)).transpose()?;
+    if let Some(trouble) = processes.trouble.take() {
+        return Err(trouble);
+    }
     let json = tell::json(&done);
     let files = [
         ("index.html", page::render(&done)),
@@ -66,5 +83,10 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
         Format::Json => json,
         Format::Text => format!("{}\n{}\n", tell::text(&done), out.join("index.html").display()),
     })?;
-    Ok(if done.has_failed() { Exit::Fail } else { Exit::Pass })
+    say_missing(done.missing);
+    Ok(match (done.has_failed(), done.missing) {
+        (true, _) => Exit::Fail,
+        (false, 0) => Exit::Pass,
+        (false, _) => Exit::Unknown,
+    })
 }

@@ -46,7 +46,7 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Trouble> {
     let nodes = manifest.processes.len() as u64;
     output::print(&format!(
         "{} is valid: {}, {}, {}, {}\n",
-        arguments.file.display(),
+        source.label,
         federation.spec.protocol.name(),
         count(manifest.clusters.len() as u64, "cluster"),
         count(nodes, "process"),

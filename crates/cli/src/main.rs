@@ -7,6 +7,7 @@ mod doctor;
 mod explore;
 mod files;
 mod fuzz;
+mod journal;
 mod live;
 mod local;
 mod log;
@@ -15,7 +16,6 @@ mod memory;
 mod paper;
 mod plugin;
 mod processes;
-mod progress;
 mod recording;
 mod replay;
 mod reproduce;
@@ -27,7 +27,7 @@ mod sweep;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use faultline_console::{interrupt, output, screen, trouble};
+use faultline_console::{interrupt, output, progress, screen, trouble};
 
 use arguments::{Arguments, Command};
 use trouble::{Exit, Trouble};

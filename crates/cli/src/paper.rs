@@ -40,11 +40,8 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Trouble> {
     let several = arguments.seeds > 1 && arguments.trace == TraceLevel::Statistics;
     let runs = if several {
         let seeds = (arguments.seed..).take(arguments.seeds as usize);
-        let (mut progress, mut done) = (Progress::new(), 0);
-        simulate_all(&federation, seeds, jobs(arguments.jobs), &interrupted, |_| {
-            done += 1;
-            progress.show(|| format!("{done} of {} runs", arguments.seeds));
-        })
+        let mut progress = Progress::counting(0, arguments.seeds.into());
+        simulate_all(&federation, seeds, jobs(arguments.jobs), &interrupted, |_| progress.advance())
     } else {
         watched(arguments, &federation, hours, interrupted)
     };

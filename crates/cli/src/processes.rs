@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use faultline_api::Federation;
 use faultline_api::resource::{Forcing, Protocol};
 use faultline_core::Time;
+use faultline_core::fault::Outcome;
 use faultline_experiments::compare::Made;
 use faultline_experiments::reproduce::Interrupted;
-use faultline_experiments::reproduce::hydee::ping_pong::{Played, Setting, progress};
+use faultline_experiments::reproduce::hydee::ping_pong::{Played, Setting};
 use faultline_experiments::reproduce::hydee::real::{self, Real};
 use faultline_experiments::reproduce::reality::{FEDERATION, Pair, Told};
+use faultline_trace::Bundle;
 
 use crate::arguments::OutputArguments;
 use crate::live::View;
@@ -31,26 +33,29 @@ pub(crate) struct Evaluation<'a> {
     /// The directory of `--out`.
     pub(crate) out: &'a Path,
     pub(crate) interrupted: &'a Arc<AtomicBool>,
+    /// Whether runs that were recorded before are not made again.
+    pub(crate) resume: bool,
 }
 
 /// A run that was made.
 struct Kept {
     recording: Recording,
     dir: PathBuf,
+    /// Its record was there already.
+    is_known: bool,
 }
 
 impl Evaluation<'_> {
     /// A small federation, with the first `seeds` seeds on both backends.
     pub(crate) fn beside_the_simulator(self, seeds: u64) -> Result<Vec<Pair>, Trouble> {
-        let mut progress = Progress::new();
+        let mut progress = Progress::counting(0, seeds);
         let mut pairs = Vec::new();
         for seed in 1..=seeds {
-            progress.show(|| {
-                format!("comparing real processes with the simulator ({} of {seeds} seeds done)", seed - 1)
-            });
-            let run = |here, on| self.run(here, on, FEDERATION, seed).map(|it| told(&it.recording));
-            let real = run(&PROCESSES, "real")?;
-            pairs.push(Pair { seed, real, simulated: run(&Here::Simulator, "simulated")? });
+            let run = |here, on| self.run(here, on, FEDERATION, seed);
+            let Kept { recording, is_known, .. } = run(&PROCESSES, "real")?;
+            let simulated = told(&run(&Here::Simulator, "simulated")?.recording);
+            pairs.push(Pair { seed, real: told(&recording), simulated });
+            progress.step("real processes beside the simulator", (seed, seeds), is_known);
         }
         Ok(pairs)
     }
@@ -63,15 +68,17 @@ impl Evaluation<'_> {
         (runs, rounds): (u32, u32),
     ) -> Result<Vec<Played>, Trouble> {
         let mut shown = Progress::new();
+        let what = format!("ping-pong of {processes} processes");
+        let total = u64::from(runs) * Setting::ALL.len() as u64;
         let mut all = Vec::new();
         for (run, setting) in (1..=runs).flat_map(|run| Setting::ALL.map(|it| (run, it))) {
-            shown.show(|| progress(processes, all.len(), runs as usize * Setting::ALL.len()));
             let name = format!("ping-pong-{processes}-{setting:?}").to_lowercase();
             let kept = self.run(&PROCESSES, &name, &setting.text(processes, rounds), run.into())?;
             let played = Played::of(setting, processes, rounds, &kept.recording.run.trace);
             all.push(played.ok_or_else(|| {
                 Trouble::machine(format!("ping-pong did not finish; see {}", kept.dir.display()))
             })?);
+            shown.step(&what, (all.len() as u64, total), kept.is_known);
         }
         Ok(all)
     }
@@ -80,11 +87,11 @@ impl Evaluation<'_> {
     pub(crate) fn wanted(self, turns: u32) -> Result<Real, Trouble> {
         let mut shown = Progress::new();
         let runs = real::runs();
+        let (mut done, total) = (0, u64::from(turns) * runs.len() as u64);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let mut real = Real { cores, made: vec![Vec::new(); runs.len()] };
         for turn in 1..=turns {
             for (wanted, made) in runs.iter().zip(&mut real.made) {
-                shown.show(|| format!("{} on real processes (round {turn} of {turns})", wanted.name));
                 let kept = self.run(&PROCESSES, &wanted.name, &wanted.text, turn.into())?;
                 let run = Made::of(&kept.recording.run);
                 if !run.is_good() {
@@ -92,6 +99,8 @@ impl Evaluation<'_> {
                     return Err(Trouble::machine(format!("a run did not pass; see {dir}")));
                 }
                 made.push(run);
+                done += 1;
+                shown.step(&format!("{} on real processes", wanted.name), (done, total), kept.is_known);
             }
         }
         Ok(real)
@@ -102,26 +111,37 @@ impl Evaluation<'_> {
         let view = View { federation: &federation, output: OutputArguments::SILENT, of_many: true };
         let (interrupted, records_inputs) = (self.interrupted, false);
         let runner = Runner { federation: &federation, text, here, records_inputs, view, interrupted };
-        let dir = self.place(&format!("{name}-{seed}"))?;
+        let dir = self.out.join("processes").join(format!("{name}-{seed}"));
+        if let Some(recording) = self.resume.then(|| known(&dir, text, seed)).flatten() {
+            return Ok(Kept { recording, dir, is_known: true });
+        }
+        vacate(&dir)?;
         let recording = runner.once(seed, &dir)?;
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Trouble::machine(
-                "interrupted before the page was written; the records of completed runs are kept",
+                "interrupted while runs on real processes were made; the same command with `--resume` continues",
             ));
         }
-        Ok(Kept { recording, dir })
+        Ok(Kept { recording, dir, is_known: false })
     }
+}
 
-    /// Where the record of a run goes; one of an evaluation that was made here before is removed.
-    fn place(self, name: &str) -> Result<PathBuf, Trouble> {
-        let dir = self.out.join("processes").join(name);
-        if dir.join("manifest.json").exists() {
-            std::fs::remove_dir_all(&dir).map_err(|error| {
-                Trouble::path("replace", &dir, error, "name another directory with `--out`")
-            })?;
-        }
-        Ok(dir)
+/// The record of this very run, if it was made before and came to an end of its own.
+fn known(dir: &Path, text: &str, seed: u64) -> Option<Recording> {
+    let manifest = Bundle::open(dir).read_manifest().ok()?;
+    let is_over = !matches!(manifest.outcome, None | Some(Outcome::Interrupted));
+    let is_this = manifest.federation == text && manifest.seed == seed;
+    let recording = (is_over && is_this).then(|| Recording::read(dir))?;
+    recording.ok()
+}
+
+/// Removes the record of an earlier evaluation.
+fn vacate(dir: &Path) -> Result<(), Trouble> {
+    if !dir.join("manifest.json").exists() {
+        return Ok(());
     }
+    std::fs::remove_dir_all(dir)
+        .map_err(|error| Trouble::path("replace", dir, error, "name another directory with `--out`"))
 }
 
 /// Makes the runs of a comparison on real processes.
@@ -137,15 +157,18 @@ impl<'a> Compared<'a> {
     }
 
     /// One run, judged like any other.
-    pub(crate) fn run(&mut self, federation: &Federation, seed: u64) -> Result<Made, Interrupted> {
+    pub(crate) fn run(&mut self, federation: &Federation, seed: u64) -> Result<(Made, bool), Interrupted> {
         let faults = if federation.spec.faults.is_empty() { "calm" } else { "faults" };
         // Two protocols of a comparison can be the same one with other options.
         let forces_always = matches!(&federation.spec.protocol, Protocol::Hc3i(it) if it.forcing == Some(Forcing::EveryMessage));
         let every = if forces_always { "-every-message" } else { "" };
         let name = format!("{}{every}-{faults}", federation.spec.protocol.name());
         let kept = self.evaluation.run(&PROCESSES, &name, &faultline_api::to_yaml(federation), seed);
-        kept.map(|it| Made::of(&it.recording.run)).map_err(|trouble| {
-            self.trouble = Some(trouble);
+        kept.map(|it| (Made::of(&it.recording.run), it.is_known)).map_err(|trouble| {
+            // After an interruption, the comparison shows the runs that were made.
+            if !self.evaluation.interrupted.load(Ordering::Relaxed) {
+                self.trouble = Some(trouble);
+            }
             Interrupted
         })
     }

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use faultline_clustering::Graph;
 pub(crate) use faultline_console::recording::Recording;
 use faultline_console::recording::{HELP, open};
+use faultline_core::fault::Outcome;
 use faultline_core::{Life, ProcessId};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::explain;
-use faultline_report::{Cast, History, page};
+use faultline_report::{Cast, History, page, text};
 use faultline_session::Unjudged;
 use faultline_trace::{Manifest, Trace, export};
 
@@ -62,6 +63,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
         let flaw = flaw.describe(|process| named(process).unwrap_or_else(|| process.to_string()));
         anstream::eprintln!("the record is incomplete: {flaw}");
     }
+    say_if_early(&manifest);
     let out = io::BufWriter::new(io::stdout().lock());
     let printed = match arguments.format {
         ExportFormat::Jsonl => export::json_lines(&trace, &manifest, out),
@@ -82,6 +84,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
 /// Who sent how much to whom in the run recorded in `dir`, in so many intervals of the same length.
 pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, Trouble> {
     let Unjudged { manifest, trace, .. } = open(dir)?;
+    say_if_early(&manifest);
     say_if_some_failed(&trace);
     let (processes, names): (Vec<_>, Vec<_>) = application(&manifest).into_iter().unzip();
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
@@ -99,6 +102,21 @@ pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, Trouble
         graph
     };
     Ok(export::channels(&trace, intervals).into_iter().map(graph).collect())
+}
+
+/// Warns about a run that did not come to its end.
+fn say_if_early(manifest: &Manifest) {
+    let how = match &manifest.outcome {
+        Some(Outcome::Completed) => return,
+        Some(Outcome::Interrupted) => "was interrupted",
+        Some(Outcome::Deadline) => "exceeded its deadline",
+        Some(_) => "ended before its application finished",
+        None => "was cut short",
+    };
+    anstream::eprintln!(
+        "this run {how}, after {}: facts and messages of the rest are missing",
+        text::span(manifest.duration.as_secs_f64())
+    );
 }
 
 /// That a graph counts more than the application has to say.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use faultline_console::repetition::Repetition;
 use faultline_shaper::{Kernel, Place};
+use faultline_trace::manifest::Backend;
 use miette::miette;
 
 use crate::arguments::{BackendName, LinksName, RunArguments};
@@ -38,6 +39,12 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
     };
     let repetition = Repetition {
         name: federation.metadata.name.as_deref().unwrap_or("federation"),
+        federation: &federation,
+        backend: match arguments.backend {
+            BackendName::Simulate => Backend::Simulate,
+            BackendName::Local => Backend::Local,
+            BackendName::Kubernetes => Backend::Kubernetes,
+        },
         repeat: arguments.repeat,
         keeps_all: arguments.keep || arguments.backend != BackendName::Simulate,
         out: arguments.out.as_deref(),

@@ -92,7 +92,7 @@ fn several_runs_are_summed_up_and_only_what_a_seed_repeats_is_removed() {
     place.write("small.yaml", small(CRASH));
     let run = ["run", "small.yaml", "--backend", "simulate", "--repeat", "3", "--out", "many"];
     place.faultline(run).assert().code(0).stdout(
-        contains("seed  verdict  rollbacks  lost work")
+        contains("seed  verdict   rollbacks  lost work")
             .and(contains("         3  PASS"))
             .and(contains("3 runs: 3 pass, 0 unknown, 0 fail")),
     );
@@ -241,4 +241,80 @@ fn a_bound_that_no_run_can_keep_is_refused() {
     ] {
         place.faultline(["run", "--memory", bound]).assert().code(2).stderr(contains(error));
     }
+}
+
+#[test]
+fn a_seed_without_a_random_fault_does_not_speak_against_the_set() {
+    let place = Place::new();
+    let faults = |mean: &str| {
+        format!("  faults: [{{ mtbf: {{ exponential: {mean} }}, crash: {{ cluster: any }} }}]\n")
+    };
+    place.write("some.yaml", small(&faults("4s")));
+    let run = ["run", "some.yaml", "--backend", "simulate", "--repeat", "12", "--format", "json"];
+    let said = object(&place, &run, 0);
+    let number = |key: &str| said[key].as_u64().unwrap();
+    assert!(number("passed") > 0 && number("withoutFault") > 0, "{said}");
+    assert_eq!((number("passed") + number("withoutFault"), &said["verdict"]), (12, &"pass".into()), "{said}");
+    let idle = said["runs"].as_array().unwrap().iter().find(|it| it["withoutFault"] == true).unwrap();
+    assert_eq!((&idle["verdict"], &idle["bundle"]), (&"unknown".into(), &Value::Null), "{idle}");
+    // With none at all, nothing is shown about faults.
+    place.write("none.yaml", small(&faults("60s")));
+    let run = ["run", "none.yaml", "--backend", "simulate", "--repeat", "2"];
+    let all = contains("NO FAULT").and(contains("0 pass, 0 unknown, 0 fail, 2 without a fault"));
+    place.faultline(run).assert().code(3).stdout(all);
+    // A fault at a fixed time that is never due is another matter.
+    place.write("late.yaml", small("  faults: [{ at: 300s, crash: { cluster: lyon, node: 0 } }]\n"));
+    let run = ["run", "late.yaml", "--backend", "simulate", "--repeat", "2"];
+    place.faultline(run).assert().code(3).stdout(contains("0 pass, 2 unknown, 0 fail\n"));
+}
+
+#[test]
+fn the_standard_input_is_a_file_called_minus() {
+    let place = Place::new();
+    let fed = |arguments: &[&'static str]| {
+        let mut command = place.faultline(arguments.iter().copied());
+        command.write_stdin(small(""));
+        command.assert()
+    };
+    fed(&["validate", "-"]).code(0).stdout(contains("standard input is valid"));
+    fed(&["plan", "-"]).code(0).stdout(contains("no faults"));
+    fed(&["run", "-", "--backend", "simulate", "--out", "run"]).code(0);
+    fed(&["compare", "-", "--protocols", "hc3i", "--seeds", "1"]).code(0);
+    fed(&["sweep", "-", "--set", "seed=1,2", "--seeds", "1"]).code(0);
+    fed(&["fuzz", "--file", "-"]).code(0);
+    fed(&["validate", "-", "--running", "-"]).code(2).stderr(contains("can be read only once"));
+    let graph = place.faultline(["export", "run", "--format", "graph"]).assert().code(0);
+    let mut command = place.faultline(["cluster", "-"]);
+    command.write_stdin(graph.get_output().stdout.clone());
+    command.assert().code(0).stdout(contains("4 processes"));
+}
+
+#[test]
+fn a_record_is_named_after_what_differs() {
+    let place = Place::new();
+    let run = |change: [&str; 2], backend: &str| {
+        place.write("my.yaml", small("").replace(change[0], change[1]));
+        let said = object(&place, &["run", "my.yaml", "--backend", backend, "--format", "json"], 0);
+        said["run"]["bundle"].as_str().unwrap().to_owned()
+    };
+    let same = ["300ms", "300ms"];
+    assert_eq!(run(same, "simulate"), "faultline-runs/small-3");
+    assert_eq!(run(same, "simulate"), "faultline-runs/small-3.2", "an identical run");
+    assert_eq!(run(["300ms", "200ms"], "simulate"), "faultline-runs/small-3-checkpointEvery=200ms");
+    assert_eq!(run(["300ms", "200ms"], "simulate"), "faultline-runs/small-3-checkpointEvery=200ms.2");
+    assert_eq!(run(["seed: 3", "seed: 4"], "simulate"), "faultline-runs/small-4");
+}
+
+#[test]
+fn an_export_says_that_its_run_did_not_come_to_its_end() {
+    let place = Place::new();
+    place.write("short.yaml", small(CUT_OFF));
+    place.faultline(["run", "short.yaml", "--backend", "simulate", "--out", "short"]).assert().code(3);
+    let early = contains("this run exceeded its deadline");
+    place.faultline(["export", "short"]).assert().code(0).stderr(early.clone());
+    place.faultline(["export", "short", "--format", "graph"]).assert().code(0).stderr(early.clone());
+    place.faultline(["cluster", "short"]).assert().code(0).stderr(early);
+    place.write("whole.yaml", small(""));
+    place.faultline(["run", "whole.yaml", "--backend", "simulate", "--out", "whole"]).assert().code(0);
+    place.faultline(["export", "whole"]).assert().code(0).stderr("");
 }

@@ -8,6 +8,8 @@
 //! | [`source`] | a federation's file |
 //! | [`recording`] | a recorded run with its judgement |
 //! | [`repetition`] | runs with consecutive seeds |
+//! | [`place`] | names of the directories in which runs are recorded |
+//! | [`progress`] | how far long work is |
 //! | [`examination`] | findings of `doctor` |
 //! | [`screen`] | the live view |
 //! | [`output`] | the standard output |
@@ -17,6 +19,8 @@ pub mod arguments;
 pub mod examination;
 pub mod interrupt;
 pub mod output;
+pub mod place;
+pub mod progress;
 pub mod recording;
 pub mod repetition;
 pub mod screen;

@@ -1,27 +1,34 @@
 //! Runs one federation with consecutive seeds: once, with its summary, or several times, with a row for each run.
 
 use std::fs;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultline_checker::Verdict;
+use faultline_api::Federation;
+use faultline_checker::{Property, Verdict};
+use faultline_core::fault::FaultState;
 use faultline_report::{Summary, explain, text};
 use faultline_trace::Bundle;
+use faultline_trace::manifest::Backend;
 use serde::Serialize;
 
 use crate::arguments::{Format, OutputArguments};
 use crate::output;
+use crate::place::free_place;
+use crate::progress::Progress;
 use crate::recording::Recording;
 use crate::trouble::{Exit, Trouble};
-
-/// Directory for records, unless the user names another one.
-pub const RUNS: &str = "faultline-runs";
 
 /// Runs with consecutive seeds, on any backend.
 #[derive(Clone, Copy, Debug)]
 pub struct Repetition<'a> {
     /// Name of the federation.
     pub name: &'a str,
+    /// The federation.
+    pub federation: &'a Federation,
+    /// What executes the runs.
+    pub backend: Backend,
     /// Number of runs.
     pub repeat: u32,
     /// Whether the records of passing runs are kept, too.
@@ -40,6 +47,9 @@ pub struct Repetition<'a> {
 struct Outcome {
     seed: u64,
     verdict: Verdict,
+    /// Everything holds, but no random fault of the file was due before the end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    without_fault: bool,
     reasons: Vec<String>,
     rollbacks: usize,
     lost_work_seconds: f64,
@@ -54,11 +64,13 @@ struct Outcome {
 struct Outcomes<'a> {
     /// Name of the federation.
     name: &'a str,
-    /// The worst verdict of all runs.
+    /// The worst verdict of all runs. Runs without a fault count only if there are no others.
     verdict: Verdict,
     passed: usize,
     failed: usize,
     unknown: usize,
+    /// Runs that would have passed, but in which no random fault was due.
+    without_fault: usize,
     runs: Vec<Outcome>,
 }
 
@@ -101,13 +113,16 @@ impl Repetition<'_> {
         if output.format == Format::Text && !output.quiet {
             output::print(&row(["seed", "verdict", "rollbacks", "lost work", "took", "record"]))?;
         }
+        let mut progress = self.shows_progress().then(|| Progress::counting(0, self.repeat.into()));
         for seed in (first..).take(self.repeat as usize) {
             if self.interrupted.load(Ordering::Relaxed) {
                 break;
             }
             let dir = self.place(seed);
-            let summary = Summary::new(once(seed, &dir)?.recorded());
-            let passed = summary.verdict == Verdict::Pass;
+            let recording = once(seed, &dir)?;
+            let without_fault = self.is_without_fault(&recording);
+            let summary = Summary::new(recording.recorded());
+            let passed = summary.verdict == Verdict::Pass || without_fault;
             let is_kept = self.keeps_all || !passed;
             if !is_kept {
                 fs::remove_dir_all(&dir)
@@ -116,32 +131,44 @@ impl Repetition<'_> {
             let run = Outcome {
                 seed,
                 verdict: summary.verdict,
+                without_fault,
                 rollbacks: summary.clusters.iter().map(|it| it.rollbacks.len()).sum(),
                 lost_work_seconds: summary.clusters.iter().map(|it| it.lost_work_seconds).sum(),
                 duration_seconds: summary.run.duration_seconds,
                 bundle: is_kept.then(|| dir.display().to_string()),
-                reasons: summary.reasons,
+                reasons: if without_fault { Vec::new() } else { summary.reasons },
             };
+            progress.iter_mut().for_each(Progress::advance);
             if output.format == Format::Text && !(output.quiet && passed) {
+                progress.iter_mut().for_each(Progress::hide);
                 output::print(&rows(&run))?;
             }
             runs.push(run);
         }
-        let count = |verdict| runs.iter().filter(|it| it.verdict == verdict).count();
+        drop(progress);
+        let judged = || runs.iter().filter(|it| !it.without_fault);
+        let count = |verdict| judged().filter(|it| it.verdict == verdict).count();
         let (passed, unknown, failed) = (count(Verdict::Pass), count(Verdict::Unknown), count(Verdict::Fail));
+        let without_fault = runs.len() - judged().count();
         let missing = self.repeat as usize - runs.len();
-        let worst = runs.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Unknown);
+        let worst = judged().map(|it| it.verdict).max().unwrap_or(Verdict::Unknown);
         let verdict = if missing > 0 { worst.max(Verdict::Unknown) } else { worst };
         match output.format {
             Format::Json => {
                 let name = self.name;
-                output::print(&output::json(&Outcomes { name, verdict, passed, failed, unknown, runs }))?;
+                let outcomes = Outcomes { name, verdict, passed, failed, unknown, without_fault, runs };
+                output::print(&output::json(&outcomes))?;
             }
             Format::Text => {
-                let not_run = if missing > 0 { format!(", {missing} not run") } else { String::new() };
+                let some = |number: usize, what| match number {
+                    0 => String::new(),
+                    number => format!(", {number} {what}"),
+                };
+                let idle = some(without_fault, "without a fault");
+                let not_run = some(missing, "not run");
                 let total = runs.len() as u64;
                 output::print(&format!(
-                    "{}: {passed} pass, {unknown} unknown, {failed} fail{not_run}\n",
+                    "{}: {passed} pass, {unknown} unknown, {failed} fail{idle}{not_run}\n",
                     explain::count(total, "run")
                 ))?;
             }
@@ -149,32 +176,47 @@ impl Repetition<'_> {
         Ok(verdict.into())
     }
 
+    /// Returns whether progress is shown: only where no live view is, and to a quiet user only on a terminal.
+    fn shows_progress(&self) -> bool {
+        let on_screen = match (self.output.quiet, self.output.format) {
+            (true, _) => return io::stderr().is_terminal(),
+            (false, Format::Text) => io::stdout().is_terminal(),
+            (false, Format::Json) => io::stderr().is_terminal(),
+        };
+        !on_screen
+    }
+
+    /// Returns whether a run is unknown only because no random fault of the file was due before the end. Its seed shows
+    /// nothing about faults, and nothing against the set.
+    fn is_without_fault(&self, recording: &Recording) -> bool {
+        let faults = &self.federation.spec.faults;
+        let run = &recording.run;
+        let never_due = run.manifest.faults.iter().all(|(_, state)| *state == FaultState::Pending);
+        let is_open = |property| run.judgement.of(property).unknown.is_some();
+        let others = run.judgement.findings.iter().filter(|it| it.property != Property::FaultsTookEffect);
+        run.judgement.verdict == Verdict::Unknown
+            && !faults.is_empty()
+            && faults.iter().all(|it| it.mtbf.is_some())
+            && never_due
+            && is_open(Property::FaultsTookEffect)
+            && others.into_iter().all(|it| it.unknown.is_none())
+    }
+
     /// Returns the directory for the record of a run: a new one, unless the user named it.
     fn place(&self, seed: u64) -> PathBuf {
         match (self.out, self.repeat) {
             (Some(out), 1) => out.to_owned(),
             (Some(out), _) => out.join(format!("seed-{seed}")),
-            (None, _) => free_place(self.name, seed),
+            (None, _) => free_place(self.name, seed, self.federation, self.backend),
         }
     }
-}
-
-/// Returns a directory for the record of a run that does not exist yet.
-pub fn free_place(name: &str, seed: u64) -> PathBuf {
-    let base = format!("{name}-{seed}");
-    let free = (1..).map(|number| match number {
-        1 => base.clone(),
-        number => format!("{base}.{number}"),
-    });
-    let mut places = free.map(|it| Path::new(RUNS).join(it)).filter(|it| !it.exists());
-    places.next().expect("there are as many names as numbers")
 }
 
 /// Returns the row of a run in the table, followed by the reasons if the run did not pass.
 fn rows(run: &Outcome) -> String {
     let mut rows = row([
         &run.seed.to_string(),
-        &text::verdict(run.verdict).to_uppercase(),
+        &if run.without_fault { "NO FAULT".to_owned() } else { text::verdict(run.verdict).to_uppercase() },
         &run.rollbacks.to_string(),
         &if run.rollbacks == 0 { "-".to_owned() } else { text::span(run.lost_work_seconds) },
         &text::span(run.duration_seconds),
@@ -188,5 +230,5 @@ fn rows(run: &Outcome) -> String {
 
 /// Rows are printed while other runs are pending, so their columns have fixed widths.
 fn row([seed, verdict, rollbacks, lost, took, record]: [&str; 6]) -> String {
-    format!("{seed:>10}  {verdict:<7}  {rollbacks:>9}  {lost:>9}  {took:>9}  {record}\n")
+    format!("{seed:>10}  {verdict:<8}  {rollbacks:>9}  {lost:>9}  {took:>9}  {record}\n")
 }

@@ -1,7 +1,9 @@
 //! Files that contain federations.
 
 use std::fs;
+use std::io::{self, Read};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
 use faultline_api::flow::with_file;
@@ -74,14 +76,32 @@ pub fn read(path: &Path) -> Result<Source, Trouble> {
         .with_files(path)
 }
 
-/// Reads a file of any kind. `help` says where to get one.
+/// Reads a file of any kind; `-` is the standard input. `help` says where to get one.
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be read.
+/// Fails if the file cannot be read, and if the standard input has been read before.
 pub fn read_with(path: &Path, help: &str) -> Result<Source, Trouble> {
+    if path == Path::new("-") {
+        return standard_input();
+    }
     let bytes = fs::read(path).map_err(|error| Trouble::path("read", path, error, help))?;
     Ok(Source { label: path.display().to_string(), bytes })
+}
+
+/// Reads the standard input, which ends with its first reader.
+fn standard_input() -> Result<Source, Trouble> {
+    static IS_READ: AtomicBool = AtomicBool::new(false);
+    if IS_READ.swap(true, Ordering::Relaxed) {
+        return Err(Trouble::input(miette!(
+            help = "write `-` once, and name a file in its other place",
+            "the standard input can be read only once"
+        )));
+    }
+    let mut bytes = Vec::new();
+    let read = io::stdin().lock().read_to_end(&mut bytes);
+    read.map_err(|error| Trouble::machine(format!("cannot read the standard input: {error}")))?;
+    Ok(Source { label: "standard input".to_owned(), bytes })
 }
 
 /// Returns the error for a well-formed federation that cannot be set up.

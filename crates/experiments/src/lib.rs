@@ -6,6 +6,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`compare`] | one federation under several protocols |
+//! | [`kept`] | results that outlive the program, so that interrupted work continues |
 //! | [`files`] | the three files of the paper's simulator, and the federation that they describe |
 //! | [`samples`] | the files of the paper's experiments |
 //! | [`mod@reproduce`] | the paper's evaluation, repeated, and its page |
@@ -18,6 +19,7 @@
 
 pub mod compare;
 pub mod files;
+pub mod kept;
 mod ledger;
 pub mod measures;
 pub mod reproduce;

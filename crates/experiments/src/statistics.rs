@@ -1,16 +1,18 @@
 //! What a simulated run is told in: numbers by cluster, pair of clusters, collection and kind of message.
 
 use faultline_checker::{Finding, Verdict};
-use serde::Serialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The numbers of one run. Times are in seconds since the application began, unless they say otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Statistics {
     /// Of the run.
     pub seed: u64,
     /// How it ended.
-    pub outcome: &'static str,
+    #[serde(deserialize_with = "outcome")]
+    pub outcome: Word,
     /// What the checkers say of it.
     pub verdict: Verdict,
     /// Why it is not `pass`.
@@ -38,7 +40,7 @@ pub struct Statistics {
 }
 
 /// What one cluster did.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatistics {
     /// Its name.
@@ -74,7 +76,7 @@ pub struct ClusterStatistics {
 }
 
 /// One rollback of one cluster.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollback {
     /// `failure`, or the cluster whose rollback made this one necessary.
@@ -90,7 +92,7 @@ pub struct Rollback {
 }
 
 /// One garbage collection.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Collection {
     /// Its number, from 1.
@@ -104,7 +106,7 @@ pub struct Collection {
 }
 
 /// What a collection did in one cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Collected {
     /// Checkpoints stored just before.
@@ -116,7 +118,7 @@ pub struct Collected {
 }
 
 /// Messages of one kind.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kind {
     /// `application`, `image` (a part of a checkpoint), or as the protocol calls it.
@@ -129,6 +131,17 @@ pub struct Kind {
     pub messages_between: u64,
     /// Between clusters, as charged on the links.
     pub bytes_between: u64,
+}
+
+/// A word from a known list. A type of its own, because serde takes every `&str` for a part of its input.
+pub type Word = &'static str;
+
+/// Reads how a run ended, which is one of a few words.
+fn outcome<'de, D: Deserializer<'de>>(source: D) -> Result<&'static str, D::Error> {
+    const OUTCOMES: [&str; 5] = ["completed", "deadline", "interrupted", "unrecoverable", "notRepeated"];
+    let word = String::deserialize(source)?;
+    let known = OUTCOMES.into_iter().find(|it| *it == word);
+    known.ok_or_else(|| D::Error::unknown_variant(&word, &OUTCOMES))
 }
 
 impl Statistics {

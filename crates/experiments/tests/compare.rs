@@ -1,15 +1,22 @@
 //! Protocols side by side: what the comparison says of a small federation.
 
 use std::num::NonZero;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use faultline_api::Federation;
 use faultline_api::resource::{Family, Protocol};
 use faultline_experiments::compare::{Comparison, Row, Runs, Settings, compare, page, tell};
+use faultline_experiments::kept::{Kept, Step, Store};
 use faultline_trace::manifest::Backend;
 
 const HEAT: &str = "heat: { steps: 60, stepTime: 20ms, feedbackEvery: 10, state: 64KiB }";
 
 fn compared(application: &str, faults: &str) -> Comparison {
+    let (federation, settings) = small(application, faults);
+    simulated(&federation, &settings)
+}
+
+fn small(application: &str, faults: &str) -> (Federation, Settings) {
     let text = format!(
         "apiVersion: faultline.dev/v1alpha1
 kind: Federation
@@ -25,9 +32,21 @@ spec:
     let federation = faultline_api::parse("small.yaml", text.as_bytes()).expect("can be run");
     let protocols = ["hc3i", "hydee", "coordinated", "every-message", "none", "fullLogging"];
     let protocols = protocols.map(str::to_owned).to_vec();
-    let settings = Settings { protocols, first_seed: 3, seeds: 2, jobs: NonZero::<usize>::MIN };
-    compare(&federation, &settings, Runs::Simulated, &AtomicBool::new(false), &mut |_, _| {})
-        .expect("nobody interrupts")
+    (federation, Settings { protocols, first_seed: 3, seeds: 2, jobs: NonZero::<usize>::MIN })
+}
+
+fn simulated(federation: &Federation, settings: &Settings) -> Comparison {
+    let (never, mut told) = (AtomicBool::new(false), (0, 0));
+    let mut tell = |step: Step<'_>| told = (step.done, step.total);
+    let mut keep = |_: &Kept| {};
+    let compared = compare(
+        federation,
+        settings,
+        Runs::Simulated,
+        &mut Store::new(Vec::new(), &mut keep, &mut tell, &never),
+    );
+    assert_eq!((told.0, compared.missing), (told.1, 0), "as many runs as were announced");
+    compared
 }
 
 fn mean(row: &Row, quantity: &str) -> f64 {
@@ -123,8 +142,7 @@ spec:
     assert_eq!((protocols[0], protocols.last()), ("tic", Some(&"none")));
     let protocols = ["tic", "none"].map(str::to_owned).to_vec();
     let settings = Settings { protocols, first_seed: 3, seeds: 2, jobs: NonZero::<usize>::MIN };
-    let compared = compare(&federation, &settings, Runs::Simulated, &AtomicBool::new(false), &mut |_, _| {})
-        .expect("nobody interrupts");
+    let compared = simulated(&federation, &settings);
     let [tic, none] = &compared.rows[..] else { panic!("two rows") };
     assert_eq!((tic.calm.pass, tic.faulty.pass, none.calm.pass), (2, 2, 2), "{compared:?}");
     assert!(mean(tic, "theftsPerProcess") > 0.0 && mean(none, "theftsPerProcess") > 0.0);
@@ -133,4 +151,69 @@ spec:
     assert!(!tic.values.contains_key("loggedBytes"));
     assert!(page::render(&compared).contains("tasks run again"));
     assert!(tell::text(&compared).contains("thefts per process"));
+}
+
+#[test]
+fn an_interrupted_comparison_shows_what_it_has_and_continues_to_the_same() {
+    let (federation, settings) =
+        small(HEAT, "  faults: [{ at: 600ms, crash: { cluster: lyon, node: 1 } }]\n");
+    let whole = simulated(&federation, &settings);
+    // Interrupted after the fifth run: two of the reference, two of HC3I without faults, one with them.
+    let (interrupted, mut kept) = (AtomicBool::new(false), Vec::new());
+    let mut keep = |it: &Kept| kept.push(it.clone());
+    let mut tell = |step: Step<'_>| interrupted.store(step.done >= 5, Ordering::Relaxed);
+    let mut store = Store::new(Vec::new(), &mut keep, &mut tell, &interrupted);
+    let cut = compare(&federation, &settings, Runs::Simulated, &mut store);
+    // The row of `none` has the runs of the reference.
+    let [hc3i, none] = &cut.rows[..] else { panic!("two protocols have runs: {cut:?}") };
+    assert_eq!((hc3i.calm.runs, hc3i.faulty.runs, none.calm.runs, kept.len()), (2, 1, 2, 5));
+    assert_eq!(cut.missing, 17);
+    let missing = format!("{} runs are missing", cut.missing);
+    assert!(tell::text(&cut).contains(&missing) && page::render(&cut).contains(&missing));
+    // The kept runs are not made again, as they are in the file.
+    let file: Vec<String> = kept.iter().map(|it| serde_json::to_string(it).unwrap()).collect();
+    let known: Vec<Kept> = file.iter().map(|it| serde_json::from_str(it).unwrap()).collect();
+    let (mut new, mut old) = (0, 0);
+    let mut keep = |it: &Kept| {
+        assert!(!known.iter().any(|known| (&known.setting, known.seed) == (&it.setting, it.seed)));
+        new += 1;
+    };
+    let mut tell = |step: Step<'_>| old += u64::from(step.is_known);
+    let never = AtomicBool::new(false);
+    let mut store = Store::new(known.clone(), &mut keep, &mut tell, &never);
+    let resumed = compare(&federation, &settings, Runs::Simulated, &mut store);
+    assert_eq!((tell::text(&resumed), resumed.missing), (tell::text(&whole), 0));
+    // The unprotected runs are also those of a row.
+    assert_eq!((new, old), (17, 5 + 2));
+}
+
+#[test]
+fn the_time_of_all_processes_is_accounted_for() {
+    let compared = compared(HEAT, "  faults: [{ at: 600ms, crash: { cluster: lyon, node: 1 } }]\n");
+    for row in compared.rows.iter().filter(|it| it.faulty.runs > 0) {
+        let shares: f64 = row.time.parts().iter().map(|it| it.1).sum();
+        assert_eq!(shares, row.time.total_seconds());
+        assert!(row.time.down_seconds > 0.0 && row.time.undone_seconds > 0.0, "{row:?}");
+    }
+    let text = tell::text(&compared);
+    assert!(text.contains("TIME, WITH FAULTS") && text.contains("\n recovering "), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&tell::json(&compared)).unwrap();
+    assert!(json["protocols"][0]["time"]["workingSeconds"].as_f64().unwrap() > 0.0);
+    assert!(page::render(&compared).contains("Where the time went, with faults"));
+}
+
+#[test]
+fn a_timer_that_never_fires_is_reported() {
+    let every = |application: &str, period: &str| {
+        let (mut federation, mut settings) = small(application, "");
+        let Protocol::Hc3i(options) = &mut federation.spec.protocol else { panic!("the file has HC3I") };
+        options.checkpoint_every = Some(serde_json::from_value(period.into()).expect("a duration"));
+        settings.protocols.truncate(1);
+        tell::text(&simulated(&federation, &settings))
+    };
+    // Each answer comes from a newer checkpoint, and forces another one.
+    let text = every("pingPong: { sizes: [8B], rounds: 200 }", "500ms");
+    let reason = "hc3i: the checkpoint timer (500 ms) never fired without faults, because forced checkpoints came first";
+    assert!(text.contains(reason), "{text}");
+    assert!(!every(HEAT, "50ms").contains("never fired"));
 }

@@ -9,12 +9,12 @@ use faultline_checker::{Judgement, Property, Verdict};
 use faultline_core::fault::{Outcome, StorageFault};
 use faultline_core::{Cause, Claim, ClusterId, Fact, FactKind, Fault, ProcessId, Scope, StorageFate, Time};
 use faultline_trace::Manifest;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::trial::Trial;
 
 /// What a cluster is doing, as far as its processes claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
     /// It has no checkpoint yet.
@@ -57,8 +57,9 @@ pub struct Observed {
     hits: Vec<(&'static str, State)>,
 }
 
-/// What many trials reached.
-#[derive(Clone, Debug, Default)]
+/// What many trials reached. Can be kept, so that an interrupted search continues with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Kept")]
 pub struct Coverage {
     runs: u64,
     repeated: u64,
@@ -71,6 +72,44 @@ pub struct Coverage {
     outcomes: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
     stated: BTreeMap<FactKind, (u64, u64)>,
     hits: BTreeMap<&'static str, BTreeMap<State, u64>>,
+}
+
+/// [`Coverage`] as it is read.
+#[derive(Deserialize)]
+struct Kept {
+    runs: u64,
+    repeated: u64,
+    events: Vec<u64>,
+    salted: u64,
+    cascading: u64,
+    failed_in_recovery: u64,
+    verdicts: BTreeMap<Verdict, BTreeMap<String, u64>>,
+    protocols: BTreeMap<String, u64>,
+    outcomes: BTreeMap<String, BTreeMap<String, u64>>,
+    stated: BTreeMap<FactKind, (u64, u64)>,
+    hits: BTreeMap<String, BTreeMap<State, u64>>,
+}
+
+impl From<Kept> for Coverage {
+    fn from(kept: Kept) -> Coverage {
+        // A few dozen words, once in a program.
+        fn words<V>(map: BTreeMap<String, V>) -> BTreeMap<&'static str, V> {
+            map.into_iter().map(|(word, value)| (&*word.leak(), value)).collect()
+        }
+        Coverage {
+            runs: kept.runs,
+            repeated: kept.repeated,
+            events: kept.events,
+            salted: kept.salted,
+            cascading: kept.cascading,
+            failed_in_recovery: kept.failed_in_recovery,
+            verdicts: kept.verdicts.into_iter().map(|(verdict, map)| (verdict, words(map))).collect(),
+            protocols: words(kept.protocols),
+            outcomes: words(kept.outcomes).into_iter().map(|(word, map)| (word, words(map))).collect(),
+            stated: kept.stated,
+            hits: words(kept.hits),
+        }
+    }
 }
 
 /// [`Coverage`] in figures. Shares are in percent of the runs.

@@ -7,8 +7,9 @@ use faultline_api::Federation;
 use faultline_api::resource::Phase;
 use faultline_client::naming;
 use faultline_console::output;
-use faultline_console::repetition::free_place;
+use faultline_console::place::free_place;
 use faultline_console::trouble::{Exit, Trouble};
+use faultline_trace::manifest::Backend;
 use faultline_trace::{Bundle, BundleError};
 use kube::ResourceExt;
 use miette::miette;
@@ -41,7 +42,8 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, Trouble> {
             )));
         }
         let seed = federation.spec.seed();
-        let dir = arguments.out.clone().unwrap_or_else(|| free_place(name, seed));
+        let free = || free_place(name, seed, &federation, Backend::Kubernetes);
+        let dir = arguments.out.clone().unwrap_or_else(free);
         let supervisor = cluster.supervisor(&federation).await?;
         unpack(&supervisor, &federation, &dir).await?;
         Ok(dir)

@@ -50,6 +50,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
     let interrupted = interrupt::flag();
     let repetition = Repetition {
         name: &name(&federation),
+        federation: &federation,
+        backend: Backend::Kubernetes,
         repeat: arguments.repeat,
         keeps_all: true,
         out: arguments.out.as_deref(),

@@ -133,9 +133,9 @@ fn ended_early(history: &History, manifest: &Manifest) -> Option<String> {
         None => Some(format!("The run was cut short: the record ends at {end}.")),
         Some(Outcome::Interrupted) => Some(format!("The run was interrupted at {end}.")),
         Some(Outcome::Deadline) => Some(format!("The run exceeded its deadline at {end}.")),
-        Some(Outcome::OutOfMemory(_)) => Some(format!(
-            "The run was ended at {end}, because the program reached the bound of its memory."
-        )),
+        Some(Outcome::OutOfMemory(_)) => {
+            Some(format!("The run was ended at {end}, because the program reached the bound of its memory."))
+        }
         _ => None,
     }
 }

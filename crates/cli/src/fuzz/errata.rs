@@ -6,20 +6,23 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_catalog::Defect;
 use faultline_catalog::defect::Rule;
 use faultline_checker::Property;
-use faultline_fuzz::{Scenario, Steps, Trial, shrink};
+use faultline_fuzz::{Scenario, Steps, Trial, run, shrink};
 use faultline_report::page::document;
+use faultline_trace::Bundle;
 use maud::{Markup, html};
 use miette::miette;
+use serde::{Deserialize, Serialize};
 
 use super::finding::{Shown, record, reproduce, violations};
 use super::table::{Detection, detect};
 use super::{available, name_the_seed_of_a_panic, say};
 use crate::arguments::{ErrataArguments, Format, FuzzArguments};
+use crate::journal::{Head, Journal, RUNS};
 use crate::trouble::{Exit, Trouble};
 use crate::{files, interrupt, output};
 
@@ -95,20 +98,44 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, Trouble> {
     available(&format!("errata {}", paper.protocol))?;
     output::directory(&arguments.out)?;
     let interrupted = interrupt::flag();
-    let mut body = Vec::new();
+    let head = Head::of(Searched { protocol: paper.protocol.to_owned(), runs: arguments.runs });
+    let (mut journal, known) = Journal::open(&arguments.out.join(RUNS), "page", &head, arguments.resume)?;
+    let known: Vec<Detection> = known;
+    let (mut body, mut missing) = (Vec::new(), 0);
     for (number, entry) in (1..).zip(&entries) {
         let mut shown = Vec::new();
         for &defect in &entry.defects {
             name_the_seed_of_a_panic(Some(defect));
-            shown.push(counterexample(arguments, defect, &interrupted)?);
+            let known = known.iter().find(|it| it.defect == defect.to_string());
+            shown.extend(counterexample(arguments, defect, known, &mut journal, &interrupted)?);
         }
-        body.push(section(paper, number, entry, &shown));
+        match shown.len() == entry.defects.len() {
+            true => body.push(section(paper, number, entry, &shown)),
+            false => missing += 1,
+        }
     }
+    journal.finish(missing == 0)?;
     let content =
         document(&format!("{}: errata", paper.title), &[], front(arguments, paper, &entries, &body));
     let page = output::write(&arguments.out, "errata.html", &content)?;
     output::print(&format!("{}\n", page.display()))?;
+    if missing > 0 {
+        anstream::eprintln!(
+            "interrupted: {missing} of {} entries are missing; the same command with `--resume` continues",
+            entries.len()
+        );
+        return Ok(Exit::Unknown);
+    }
     Ok(Exit::Pass)
+}
+
+/// What the page is about.
+#[derive(PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Searched {
+    protocol: String,
+    /// Schedules for each rule.
+    runs: u64,
 }
 
 /// A rule that fails, from the protocol's document.
@@ -189,11 +216,14 @@ struct Found {
     bundle: PathBuf,
 }
 
+/// Searches for a counterexample, unless it is known. `None` once the work is interrupted.
 fn counterexample(
     arguments: &ErrataArguments,
     defect: Defect,
+    known: Option<&Detection>,
+    journal: &mut Journal,
     interrupted: &AtomicBool,
-) -> Result<Counterexample, Trouble> {
+) -> Result<Option<Counterexample>, Trouble> {
     let search = FuzzArguments {
         runs: arguments.runs,
         jobs: arguments.jobs,
@@ -201,20 +231,49 @@ fn counterexample(
         quiet: arguments.quiet,
         ..FuzzArguments::silent(Format::Text)
     };
-    let detection = detect(&search, defect, interrupted)?;
+    let bundle = arguments.out.join(defect.to_string());
+    if let Some(detection) = known {
+        let found = match (detection.first, detection.property) {
+            (Some(_), Some(property)) => Some(Found { property, trial: recorded(&bundle, defect)?, bundle }),
+            _ => None,
+        };
+        return Ok(Some(Counterexample { defect, detection: detection.clone(), found }));
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let detection = match detect(&search, defect, interrupted) {
+        Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(None),
+        other => other?,
+    };
     let found = match (detection.first, detection.property) {
         (Some(seed), Some(property)) => {
             let scenario = Scenario::new(seed, None, Some(defect));
             let steps = Steps { seeds: 24, trials: 20_000, last: 2_000 };
             let shrunk = shrink(&scenario, property, steps, say::shrinking(&search)).map_err(files::unfit)?;
-            let bundle = arguments.out.join(defect.to_string());
             remove(&bundle)?;
             record(&shrunk.trial, &bundle)?;
             Some(Found { property, trial: shrunk.trial, bundle })
         }
         _ => None,
     };
-    Ok(Counterexample { defect, detection, found })
+    journal.add(&detection);
+    Ok(Some(Counterexample { defect, detection, found }))
+}
+
+/// Runs a recorded counterexample once more.
+fn recorded(bundle: &Path, defect: Defect) -> Result<Trial, Trouble> {
+    let manifest = Bundle::open(bundle).read_manifest().map_err(|error| {
+        Trouble::path(
+            "continue with",
+            bundle,
+            error,
+            "omit `--resume`, and name another directory with `--out`",
+        )
+    })?;
+    let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())
+        .map_err(|rejected| Trouble::input(*rejected))?;
+    run(Scenario { seed: manifest.seed, federation, defect: Some(defect) }).map_err(files::unfit)
 }
 
 /// The record of an earlier run of this command.

@@ -135,7 +135,7 @@ fn place(arguments: &FuzzArguments, seed: u64) -> PathBuf {
         number => format!("{base}.{number}"),
     });
     let mut places =
-        free.map(|it| Path::new(faultline_console::repetition::RUNS).join(it)).filter(|it| !it.exists());
+        free.map(|it| Path::new(faultline_console::place::RUNS).join(it)).filter(|it| !it.exists());
     places.next().expect("there are as many names as numbers")
 }
 

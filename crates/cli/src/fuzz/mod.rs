@@ -37,13 +37,18 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, Trouble> {
         return table::table(arguments, &interrupted);
     }
     let mut search = Search::new(arguments, arguments.defect, &interrupted);
+    if arguments.resume {
+        search.resume()?;
+    }
     let found = search.first()?;
+    let kept = search.keep()?;
     let finding = found.map(|trial| finding::shrink(&trial, arguments)).transpose()?;
     let report = Report::new(&search, finding.as_ref());
     output::print(&match arguments.format {
         Format::Json => output::json(&report),
         Format::Text => say::report(&report, arguments.quiet),
     })?;
+    kept.iter().for_each(|it| anstream::eprintln!("{it}"));
     Ok(report.verdict.into())
 }
 
@@ -112,7 +117,7 @@ impl<'a> Report<'a> {
             first_seed: search.first_seed,
             jobs: search.jobs.get(),
             seconds,
-            runs_per_second: search.coverage.runs() as f64 / seconds.max(1e-9),
+            runs_per_second: (search.coverage.runs() - search.before) as f64 / seconds.max(1e-9),
             coverage: search.coverage.shares(),
             finding,
             reason,

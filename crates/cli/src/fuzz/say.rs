@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::Instant;
+use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use faultline_catalog::Defect;
@@ -17,35 +17,32 @@ use crate::progress::Progress;
 pub(super) struct Ticker {
     /// `None` when nothing is to be said.
     progress: Option<Progress>,
-    total: Option<u64>,
     title: String,
-    begun: Instant,
 }
 
 impl Ticker {
-    pub(super) fn new(arguments: &FuzzArguments, total: Option<u64>, defect: Option<Defect>) -> Ticker {
+    /// Of a search that has run `done` schedules before.
+    pub(super) fn new(arguments: &FuzzArguments, done: u64, defect: Option<Defect>) -> Ticker {
+        let progress = || match arguments.span {
+            Some(span) => Progress::lasting(Duration::from_nanos(span.0.0)),
+            None => Progress::counting(done, arguments.runs),
+        };
         Ticker {
-            progress: progress(arguments),
-            total,
-            title: defect.map(|it| format!("{it}: ")).unwrap_or_default(),
-            begun: Instant::now(),
+            progress: (!arguments.quiet).then(progress),
+            title: defect.map(|it| it.to_string()).unwrap_or_default(),
         }
     }
 
     pub(super) fn tick(&mut self, coverage: &Coverage) {
-        let Some(progress) = &mut self.progress else { return };
-        progress.show(|| {
-            let runs = coverage.runs();
-            let rate = runs as f64 / self.begun.elapsed().as_secs_f64();
-            let of = self.total.map(|it| format!(" of {it}")).unwrap_or_default();
-            format!("{}{runs}{of} runs, {rate:.0} per second", self.title)
-        });
+        if let Some(progress) = &mut self.progress {
+            progress.reach(&self.title, coverage.runs());
+        }
     }
 }
 
 /// Says how small the scenario has become.
 pub(super) fn shrinking(arguments: &FuzzArguments) -> impl FnMut(u64, &Trial) + use<> {
-    let mut progress = progress(arguments);
+    let mut progress = (!arguments.quiet).then(Progress::new);
     move |trials, best| {
         let Some(progress) = &mut progress else { return };
         progress.show(|| {
@@ -55,10 +52,6 @@ pub(super) fn shrinking(arguments: &FuzzArguments) -> impl FnMut(u64, &Trial) + 
             format!("shrinking: {nodes} processes, {faults} faults, {facts} facts after {trials} trials")
         });
     }
-}
-
-fn progress(arguments: &FuzzArguments) -> Option<Progress> {
-    (!arguments.quiet).then(Progress::new)
 }
 
 /// The result of a search.

@@ -1,19 +1,25 @@
 //! Seed after seed, on as many threads as wanted.
 
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::num::NonZero;
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use faultline_catalog::{Defect, SetupError};
 use faultline_checker::Property;
+use faultline_console::place::RUNS;
 use faultline_fuzz::{Coverage, Observed, Scenario, repeats, run};
 use faultline_sim::in_order;
+use serde::{Deserialize, Serialize};
 
 use super::say::Ticker;
 use crate::arguments::FuzzArguments;
 use crate::files;
+use crate::journal::Head;
 use crate::trouble::Trouble;
 
 /// A search, before it and after it.
@@ -24,7 +30,19 @@ pub(super) struct Search<'a> {
     pub(super) first_seed: u64,
     pub(super) jobs: NonZero<usize>,
     pub(super) coverage: Coverage,
+    /// Schedules that were run before this search was resumed.
+    pub(super) before: u64,
     pub(super) took: Duration,
+}
+
+/// What is searched, for as many schedules as there are.
+#[derive(PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Searched {
+    protocol: Option<String>,
+    defect: Option<String>,
+    first_seed: u64,
+    twice: u8,
 }
 
 impl<'a> Search<'a> {
@@ -41,6 +59,7 @@ impl<'a> Search<'a> {
             first_seed: arguments.seed.unwrap_or(0),
             jobs: arguments.jobs.or_else(cores).unwrap_or(NonZero::<usize>::MIN),
             coverage: Coverage::default(),
+            before: 0,
             took: Duration::ZERO,
         }
     }
@@ -82,13 +101,74 @@ impl<'a> Search<'a> {
         Ok(found)
     }
 
+    /// Continues with what an interrupted search has kept.
+    pub(super) fn resume(&mut self) -> Result<(), Trouble> {
+        let path = self.kept();
+        let wrong = |why: String| Trouble::path("continue", &path, why, "omit `--resume` to begin again");
+        let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                wrong("no interrupted search with these arguments is kept here".to_owned())
+            }
+            _ => wrong(error.to_string()),
+        })?;
+        let (head, coverage): (Head<Searched>, Coverage) =
+            serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        if head != self.head() {
+            return Err(wrong("it contains another search: the arguments or the version differ".to_owned()));
+        }
+        self.coverage = coverage;
+        self.before = self.coverage.runs();
+        Ok(())
+    }
+
+    /// Keeps what an interrupted search has covered, or removes what an earlier one has. Returns how to continue.
+    pub(super) fn keep(&self) -> Result<Option<String>, Trouble> {
+        let path = self.kept();
+        let wrong =
+            |error: io::Error| Trouble::path("write", &path, error, "continue in a writable directory");
+        if !self.interrupted.load(Ordering::Relaxed) || self.ended_early().is_none() {
+            return match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(wrong(error)),
+                _ => Ok(None),
+            };
+        }
+        let text = serde_json::to_string(&(self.head(), &self.coverage)).expect("it has a JSON form");
+        fs::create_dir_all(RUNS).and_then(|()| fs::write(&path, text)).map_err(wrong)?;
+        Ok(Some(format!(
+            "interrupted: what was covered is kept in {}; the same command with `--resume` continues",
+            path.display()
+        )))
+    }
+
+    /// Where an interrupted search is kept.
+    fn kept(&self) -> PathBuf {
+        let Searched { protocol, defect, first_seed, .. } = self.searched();
+        let of = [protocol, defect].into_iter().flatten().map(|it| format!("{it}-")).collect::<String>();
+        Path::new(RUNS).join(format!("fuzz-{of}{first_seed}.interrupted"))
+    }
+
+    fn head(&self) -> Head<Searched> {
+        Head::of(self.searched())
+    }
+
+    fn searched(&self) -> Searched {
+        Searched {
+            protocol: self.arguments.protocol.map(|it| it.name().to_owned()),
+            defect: self.defect.map(|it| it.to_string()),
+            first_seed: self.first_seed,
+            twice: self.arguments.twice,
+        }
+    }
+
     /// Gives `take` what is kept of each run, in the order of the seeds.
     pub(super) fn each(&mut self, mut take: impl FnMut(Observed) -> ControlFlow<()>) -> Result<(), Trouble> {
         let (arguments, defect) = (self.arguments, self.defect);
         let begun = Instant::now();
         let runs = if arguments.span.is_some() { u64::MAX } else { arguments.runs };
-        let seeds = (self.first_seed..=u64::MAX).take(usize::try_from(runs).unwrap_or(usize::MAX));
-        let mut ticker = Ticker::new(arguments, arguments.span.is_none().then_some(runs), defect);
+        let begin = self.first_seed.saturating_add(self.before);
+        let left = runs.saturating_sub(self.before);
+        let seeds = (begin..=u64::MAX).take(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut ticker = Ticker::new(arguments, self.before, defect);
         let work = |seed| observe(Scenario::new(seed, arguments.protocol, defect), arguments.twice);
         let (coverage, interrupted) = (&mut self.coverage, self.interrupted);
         let flow = in_order(self.jobs, seeds, work, |observed: Result<Observed, SetupError>| {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::available;
 use super::search::{Search, convicting};
@@ -14,7 +14,7 @@ use crate::output;
 use crate::trouble::{Exit, Trouble};
 
 /// How often a defect shows.
-#[derive(Serialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Detection {
     pub(crate) defect: String,

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use faultline_core::{Claim, ClusterId, Fact, FaultNo, ImageName, ProcessId, Span, TaskId, TheftStep, Time};
 use faultline_session::{Moment, Observer};
 use faultline_trace::{Manifest, Record, Trace};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What one run cost.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Costs {
     /// From the beginning of the application to the end of the run.
@@ -38,7 +38,7 @@ pub struct Costs {
 }
 
 /// What a run of a program of tasks cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskCosts {
     /// Different tasks that were run.
@@ -52,7 +52,7 @@ pub struct TaskCosts {
 }
 
 /// From a failure until everybody has gone on, with all that fails meanwhile, and the rollbacks that follow from it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outage {
     /// Processes that died.

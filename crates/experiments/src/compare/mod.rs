@@ -23,19 +23,19 @@ pub mod tell;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use faultline_api::resource::{Family, Logs, Protocol};
 use faultline_api::{Federation, validate};
 use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Verdict};
 use faultline_core::fault::Outcome;
+use faultline_report::{Cast, History, Spent};
 use faultline_session::{Recording, Session, Simulator};
-use faultline_sim::in_order;
 use faultline_trace::manifest::Backend;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::kept::Store;
 use crate::reproduce::Interrupted;
 
 pub(crate) use costs::Bookkeeper;
@@ -57,8 +57,8 @@ pub enum Runs<'a> {
     Elsewhere(Backend, &'a mut Maker<'a>),
 }
 
-/// Makes one run, with its record and judgement.
-pub type Maker<'a> = dyn FnMut(&Federation, u64) -> Result<Made, Interrupted> + 'a;
+/// Makes one run, with its record and judgement. Also says whether the run had been made before.
+pub type Maker<'a> = dyn FnMut(&Federation, u64) -> Result<(Made, bool), Interrupted> + 'a;
 
 /// What came of one run, wherever it was made.
 #[derive(Clone, Debug)]
@@ -66,6 +66,33 @@ pub struct Made {
     completed: bool,
     judgement: Judgement,
     costs: Costs,
+    time: Spent,
+}
+
+/// What a comparison keeps of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Ended {
+    completed: bool,
+    verdict: Verdict,
+    reasons: Vec<String>,
+    costs: Costs,
+    time: Spent,
+}
+
+impl From<Made> for Ended {
+    fn from(made: Made) -> Ended {
+        let Made { completed, judgement: Judgement { verdict, reasons, .. }, costs, time } = made;
+        Ended { completed, verdict, reasons, costs, time }
+    }
+}
+
+/// Where the time of all processes went.
+fn spent(recording: &Recording) -> Spent {
+    let cast = Cast::new(&recording.manifest);
+    let history = History::new(&recording.trace, &cast);
+    let clusters = cast.clusters().map(|it| Spent::of(it, &history, &recording.trace, &cast));
+    clusters.fold(Spent::default(), |sum, it| sum + it)
 }
 
 impl Made {
@@ -75,6 +102,7 @@ impl Made {
             completed: recording.manifest.outcome == Some(Outcome::Completed),
             judgement: recording.judgement.clone(),
             costs: Costs::of(&recording.manifest, &recording.trace),
+            time: spent(recording),
         }
     }
 
@@ -86,9 +114,11 @@ impl Made {
     ) -> Result<Made, SetupError> {
         let mut books = Bookkeeper::new(interrupted);
         let unjudged = Session::new(federation).seed(seed).simulate(&mut Simulator::new(&mut books))?;
-        let Recording { manifest, judgement, .. } = unjudged.judge();
+        let recording = unjudged.judge();
+        let time = spent(&recording);
+        let Recording { manifest, judgement, .. } = recording;
         let completed = manifest.outcome == Some(Outcome::Completed);
-        Ok(Made { completed, judgement, costs: books.close() })
+        Ok(Made { completed, judgement, costs: books.close(), time })
     }
 
     /// Whether it came to its end and passed.
@@ -143,8 +173,10 @@ pub struct Comparison {
     pub seeds: u32,
     /// What the unprotected run takes without faults, in seconds; `None` when it cannot be run.
     pub unprotected: Option<Estimate>,
-    /// By protocol, in the order asked for.
+    /// By protocol, in the order asked for. An interrupted comparison lacks the protocols that it did not reach.
     pub rows: Vec<Row>,
+    /// Runs that were not made because the comparison was interrupted.
+    pub missing: u64,
 }
 
 /// What came of one protocol.
@@ -166,6 +198,10 @@ pub struct Row {
     pub faulty: Tally,
     /// By name of the quantity; one that no run has is missing.
     pub values: BTreeMap<&'static str, Estimate>,
+    /// Where the time of all processes went in all runs: those with faults, if there are any, or else those without.
+    pub time: Spent,
+    /// The period of the timer, if no run without faults took a checkpoint because of it, but some because of messages.
+    pub timer_never_fired: Option<String>,
 }
 
 /// What became of several runs.
@@ -196,14 +232,15 @@ pub(crate) struct Run {
     ranks: u32,
     logs: Logs,
     pub(crate) costs: Costs,
+    time: Spent,
 }
 
 impl Run {
     /// A run of `federation` that was made.
-    pub(crate) fn of(federation: &Federation, seed: u64, made: Made) -> Run {
-        let Made { completed, judgement: Judgement { verdict, reasons, .. }, costs } = made;
+    pub(crate) fn of(federation: &Federation, seed: u64, ended: Ended) -> Run {
+        let Ended { completed, verdict, reasons, costs, time } = ended;
         let ranks = federation.spec.clusters.iter().map(|it| it.nodes).sum();
-        Run { seed, completed, verdict, reasons, ranks, logs: federation.spec.protocol.logs(), costs }
+        Run { seed, completed, verdict, reasons, ranks, logs: federation.spec.protocol.logs(), costs, time }
     }
 }
 
@@ -214,37 +251,45 @@ impl Comparison {
     }
 }
 
-/// Compares protocols on a federation. `tell` is told what is run, and after how many runs of all.
+/// Compares protocols on a federation. What `store` knows is not simulated again. Once the work is interrupted, the
+/// comparison has the runs that were made.
 ///
 /// # Panics
 ///
-/// When one of the protocols is not among [`Protocol::compared`](faultline_api::resource::Protocol::compared).
+/// Panics if one of the protocols is not among
+/// [`Protocol::compared`](faultline_api::resource::Protocol::compared).
 pub fn compare(
     federation: &Federation,
     settings: &Settings,
     runs: Runs<'_>,
-    interrupted: &AtomicBool,
-    tell: &mut dyn FnMut(&str, u64),
-) -> Result<Comparison, Interrupted> {
+    store: &mut Store<'_>,
+) -> Comparison {
     let backend = match &runs {
         Runs::Simulated => Backend::Simulate,
         Runs::Elsewhere(backend, _) => *backend,
     };
-    let mut bench = Bench { settings, maker: runs, interrupted, tell, done: 0 };
-    let native = bench.runs(&without_faults(&under(federation, UNPROTECTED).expect("it is a protocol")));
-    let native = match native {
-        Err(Stop::Interrupted) => return Err(Interrupted),
-        other => other.unwrap_or_default(),
-    };
+    let under = |name: &str| under(federation, name).unwrap_or_else(|| panic!("`{name}` is no protocol"));
+    let kinds = |name: &String| Candidate::new(name, &under(name)).kinds();
+    store.expect(u64::from(settings.seeds) * (1 + settings.protocols.iter().map(kinds).sum::<u64>()));
+    let mut bench = Bench { settings, maker: runs, store, is_stopped: false };
+    let native = bench.runs(&without_faults(&under(UNPROTECTED)));
+    if native.is_err() {
+        bench.renounce(1);
+    }
+    let native = native.unwrap_or_default();
     let native: BTreeMap<u64, f64> =
         native.iter().filter(|it| it.completed).map(|it| (it.seed, it.costs.seconds)).collect();
     let mut rows = Vec::new();
     for name in &settings.protocols {
-        let it = under(federation, name).unwrap_or_else(|| panic!("`{name}` is no protocol"));
-        rows.push(bench.row(name, &it, &native)?);
+        rows.push(bench.row(name, Candidate::new(name, &under(name)), &native));
+    }
+    let (done, total) = store.progress();
+    let missing = total.saturating_sub(done);
+    if missing > 0 {
+        rows.retain(|it| it.cannot.is_some() || it.calm.runs + it.faulty.runs > 0);
     }
     let spec = &federation.spec;
-    Ok(Comparison {
+    Comparison {
         name: federation.metadata.name.clone().unwrap_or_else(|| "federation".to_owned()),
         backend,
         application: spec.application.name(),
@@ -256,117 +301,138 @@ pub fn compare(
         seeds: settings.seeds,
         unprotected: Estimate::of(native.into_values()),
         rows,
-    })
+        missing,
+    }
 }
 
-/// Why there are no runs.
-enum Stop {
-    /// Somebody interrupted the work.
-    Interrupted,
-    /// The federation cannot be set up.
-    Unfit(SetupError),
+/// A protocol before its runs.
+struct Candidate {
+    /// The federation under it, without the faults of processes that it does not have.
+    federation: Federation,
+    left_out: Vec<String>,
+    cannot: Option<String>,
+    cannot_with_faults: Option<String>,
+}
+
+impl Candidate {
+    fn new(name: &str, federation: &Federation) -> Candidate {
+        let (federation, left_out) = without_absent(federation);
+        let cannot = problem_of(&without_faults(&federation));
+        let cannot_with_faults = match (&cannot, name) {
+            (Some(_), _) => None,
+            (None, UNPROTECTED) => Some("without a protocol, the first failure ends the run".to_owned()),
+            (None, _) => problem_of(&federation),
+        };
+        Candidate { federation, left_out, cannot, cannot_with_faults }
+    }
+
+    /// Kinds of runs: without faults, and with those of the file.
+    fn kinds(&self) -> u64 {
+        if self.cannot.is_some() { 0 } else { 1 + u64::from(self.has_faulty_runs()) }
+    }
+
+    fn has_faulty_runs(&self) -> bool {
+        !self.federation.spec.faults.is_empty() && self.cannot_with_faults.is_none()
+    }
 }
 
 /// Where runs are made.
-struct Bench<'a, 'r> {
+struct Bench<'a, 'r, 's> {
     settings: &'a Settings,
     maker: Runs<'r>,
-    interrupted: &'a AtomicBool,
-    tell: &'a mut dyn FnMut(&str, u64),
-    done: u64,
+    store: &'a mut Store<'s>,
+    /// No more runs are made.
+    is_stopped: bool,
 }
 
-impl Bench<'_, '_> {
-    fn row(
-        &mut self,
-        name: &str,
-        federation: &Federation,
-        native: &BTreeMap<u64, f64>,
-    ) -> Result<Row, Interrupted> {
-        let (federation, left_out) = &without_absent(federation);
-        let protocol = &federation.spec.protocol;
+impl Bench<'_, '_, '_> {
+    /// The row of a protocol.
+    fn row(&mut self, name: &str, candidate: Candidate, native: &BTreeMap<u64, f64>) -> Row {
+        let kinds = candidate.kinds();
+        let has_runs = candidate.has_faulty_runs();
+        let Candidate { federation, left_out, cannot, cannot_with_faults } = candidate;
+        let federation = &federation;
         let mut row = Row {
             protocol: name.to_owned(),
-            options: options(protocol),
-            cannot: None,
+            options: options(&federation.spec.protocol),
+            cannot,
             // Without protection there are no runs with faults at all, which is said once.
-            left_out: if name == UNPROTECTED { Vec::new() } else { left_out.clone() },
-            cannot_with_faults: None,
+            left_out: if name == UNPROTECTED { Vec::new() } else { left_out },
+            cannot_with_faults,
             calm: Tally::default(),
             faulty: Tally::default(),
             values: BTreeMap::new(),
+            time: Spent::default(),
+            timer_never_fired: None,
         };
-        row.cannot = problem_of(&without_faults(federation));
         if row.cannot.is_some() {
-            return Ok(row);
+            return row;
         }
-        match self.measure(federation, native, &mut row) {
-            Ok(()) => Ok(row),
-            Err(Stop::Unfit(error)) => Ok(Row { cannot: Some(error.to_string()), ..row }),
-            Err(Stop::Interrupted) => Err(Interrupted),
-        }
-    }
-
-    fn measure(
-        &mut self,
-        federation: &Federation,
-        native: &BTreeMap<u64, f64>,
-        row: &mut Row,
-    ) -> Result<(), Stop> {
-        let calm = self.runs(&without_faults(federation))?;
-        row.cannot_with_faults = if row.protocol == UNPROTECTED {
-            Some("without a protocol, the first failure ends the run".to_owned())
-        } else {
-            problem_of(federation)
+        let calm = match self.runs(&without_faults(federation)) {
+            Ok(calm) => calm,
+            Err(error) => {
+                self.renounce(kinds);
+                return Row { cannot: Some(error.to_string()), ..row };
+            }
         };
-        let has_runs = !federation.spec.faults.is_empty() && row.cannot_with_faults.is_none();
-        let faulty = if has_runs { self.runs(federation)? } else { Vec::new() };
+        let faulty = if has_runs { self.runs(federation) } else { Ok(Vec::new()) };
+        let faulty = match faulty {
+            Ok(faulty) => faulty,
+            Err(error) => {
+                self.renounce(1);
+                return Row { cannot: Some(error.to_string()), ..row };
+            }
+        };
         for quantity in Quantity::of_family(federation.spec.application.family()) {
             let runs = if quantity.faulty { &faulty } else { &calm };
             let values = runs.iter().filter_map(|it| (quantity.of)(it, native.get(&it.seed).copied()));
             row.values.extend(Estimate::of(values).map(|it| (quantity.name, it)));
         }
+        row.timer_never_fired = period(federation)
+            .filter(|(_, period)| {
+                let is_forced = |it: &Run| it.costs.forced > 0 && it.costs.forced == it.costs.checkpoints;
+                !calm.is_empty() && calm.iter().all(|it| is_forced(it) && it.costs.seconds > *period)
+            })
+            .map(|(text, _)| text);
+        let timed = if has_runs { &faulty } else { &calm };
+        row.time = timed.iter().fold(Spent::default(), |sum, it| sum + it.time);
         (row.calm, row.faulty) = (Tally::of(&calm), Tally::of(&faulty));
-        Ok(())
+        row
     }
 
-    /// Runs a federation with every seed.
-    fn runs(&mut self, federation: &Federation) -> Result<Vec<Run>, Stop> {
+    /// Runs of so many kinds are not made.
+    fn renounce(&mut self, kinds: u64) {
+        self.store.renounce(kinds * u64::from(self.settings.seeds));
+    }
+
+    /// Runs a federation with every seed, until the work is interrupted.
+    fn runs(&mut self, federation: &Federation) -> Result<Vec<Run>, SetupError> {
         let Settings { first_seed, seeds, jobs, .. } = *self.settings;
-        let (interrupted, tell, done) = (self.interrupted, &mut *self.tell, &mut self.done);
-        let protocol = &federation.spec.protocol;
-        let what = protocol.name();
-        tell(what, *done);
-        let mut runs = Vec::new();
-        let run = |seed, made| Run::of(federation, seed, made);
+        let what = federation.spec.protocol.name();
+        let run = |(seed, ended)| Run::of(federation, seed, ended);
         let all = (first_seed..).take(seeds as usize);
-        if let Runs::Elsewhere(_, maker) = &mut self.maker {
-            for seed in all {
-                let made = maker(federation, seed).map_err(|Interrupted| Stop::Interrupted)?;
-                if interrupted.load(Ordering::Relaxed) {
-                    return Err(Stop::Interrupted);
-                }
-                runs.push(run(seed, made));
-                *done += 1;
-                tell(what, *done);
+        let Runs::Elsewhere(_, maker) = &mut self.maker else {
+            let interrupted = self.store.interrupted();
+            let make = |seed| Ok((seed, Ended::from(Made::simulated(federation, seed, interrupted)?)));
+            let ended = self.store.results(("comparison", what), federation, all, jobs, make)?;
+            return Ok(ended.into_iter().map(run).collect());
+        };
+        let mut runs = Vec::new();
+        for seed in all {
+            if self.is_stopped || self.store.is_interrupted() {
+                break;
             }
-            return Ok(runs);
-        }
-        let work = |seed| Ok((seed, Made::simulated(federation, seed, interrupted)?));
-        let flow = in_order(jobs, all, work, |made| match made {
-            _ if interrupted.load(Ordering::Relaxed) => ControlFlow::Break(Stop::Interrupted),
-            Ok((seed, made)) => {
-                runs.push(run(seed, made));
-                *done += 1;
-                tell(what, *done);
-                ControlFlow::Continue(())
+            let Ok((made, is_known)) = maker(federation, seed) else {
+                self.is_stopped = true;
+                break;
+            };
+            if self.store.is_interrupted() {
+                break;
             }
-            Err(error) => ControlFlow::Break(Stop::Unfit(error)),
-        });
-        match flow {
-            ControlFlow::Break(stop) => Err(stop),
-            ControlFlow::Continue(()) => Ok(runs),
+            runs.push(run((seed, made.into())));
+            self.store.step(what, is_known);
         }
+        Ok(runs)
     }
 }
 
@@ -394,6 +460,14 @@ impl Tally {
 fn problem_of(federation: &Federation) -> Option<String> {
     let problem = validate(federation).into_iter().next()?;
     Some(format!("{}: {}; {}", problem.path, problem.message, problem.help))
+}
+
+/// The period of the checkpoint timer that holds for all clusters, as text and in seconds.
+fn period(federation: &Federation) -> Option<(String, f64)> {
+    let draft = Session::new(federation).draft(Backend::Simulate).ok()?;
+    let periods = draft.bounds?.checkpoint_every;
+    let longest = periods.iter().copied().collect::<Option<Vec<_>>>()?.into_iter().max()?;
+    Some((longest.to_string(), longest.as_secs_f64()))
 }
 
 /// A protocol with its options as in a file, in one line.

@@ -56,8 +56,12 @@ pub fn render(it: &Comparison) -> String {
                 (super::quantity::Unit::Seconds.text(unprotected)) ". Every overhead is relative to it, seed by seed."
             }
         }
+        @if it.missing > 0 {
+            ul.reasons { li { (count(it.missing, "run")) " are missing, because the comparison was interrupted." } }
+        }
         (picture(it))
         (table(it))
+        (time(it))
         (notes(it))
         h2 { "Definitions" }
         (explanations())
@@ -193,6 +197,22 @@ fn number(row: &Row, quantity: &Quantity) -> Markup {
             html! { (quantity.unit.brief(value.mean())) small { (precision) } }
         }
         _ => html! { (text) },
+    }
+}
+
+/// Where the time of all processes went, as a bar for each protocol.
+fn time(it: &Comparison) -> Markup {
+    html! {
+        h2 { "Where the time went" @if it.has_faults { ", with faults" } }
+        div.spent {
+            @for row in it.rows.iter().filter(|it| it.time.total_seconds() > 0.0) {
+                b { (row.protocol) }
+                div {
+                    (faultline_report::page::shares(&row.protocol, &row.time))
+                }
+            }
+        }
+        p.hint { "The time of all processes in all runs, each moment counted once. Working includes waiting for messages." }
     }
 }
 

@@ -5,7 +5,9 @@ use std::fmt::Write;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
+use faultline_report::Spent;
 use faultline_report::explain::count;
+use faultline_report::text::percent;
 use faultline_trace::manifest::Backend;
 use serde::Serialize;
 
@@ -31,6 +33,10 @@ pub fn text(it: &Comparison) -> String {
     }
     text.push('\n');
     text.push_str(&table(it));
+    if it.missing > 0 {
+        writeln!(text, "{} are missing, because the comparison was interrupted.", count(it.missing, "run"))
+            .expect("a string takes everything");
+    }
     for row in &it.rows {
         for line in remarks(it, row) {
             writeln!(text, "{line}").expect("a string takes everything");
@@ -53,6 +59,8 @@ pub fn json(it: &Comparison) -> String {
         seeds: u32,
         #[serde(skip_serializing_if = "Option::is_none")]
         unprotected_seconds: Option<Estimate>,
+        /// Runs that an interruption prevented.
+        missing: u64,
         protocols: Vec<Protocol<'a>>,
     }
     #[derive(Serialize)]
@@ -69,6 +77,8 @@ pub fn json(it: &Comparison) -> String {
         #[serde(skip_serializing_if = "Option::is_none")]
         with_faults: Option<&'a Tally>,
         quantities: &'a BTreeMap<&'static str, Estimate>,
+        /// Of all processes in all runs.
+        time: &'a Spent,
     }
     let object = Object {
         name: &it.name,
@@ -79,6 +89,7 @@ pub fn json(it: &Comparison) -> String {
         first_seed: it.first_seed,
         seeds: it.seeds,
         unprotected_seconds: it.unprotected,
+        missing: it.missing,
         protocols: it
             .rows
             .iter()
@@ -91,6 +102,7 @@ pub fn json(it: &Comparison) -> String {
                 cannot_with_faults: row.cannot_with_faults.as_deref().filter(|_| it.has_faults),
                 with_faults: it.has_faults.then_some(&row.faulty),
                 quantities: &row.values,
+                time: &row.time,
             })
             .collect(),
     };
@@ -146,9 +158,31 @@ pub(super) fn remarks(it: &Comparison, row: &Row) -> Vec<String> {
         .chain(faulty)
         .chain(side("without faults", &row.calm))
         .chain(side("with faults", &row.faulty))
+        .chain(only_forced(row))
         .chain(fewer_faults(it, row))
         .chain(measure_itself(it, row))
         .collect()
+}
+
+/// That the timer decided nothing.
+fn only_forced(row: &Row) -> Option<String> {
+    let every = row.timer_never_fired.as_ref()?;
+    Some(format!(
+        "{}: the checkpoint timer ({every}) never fired without faults, because forced checkpoints came first and \
+         restarted it",
+        row.protocol
+    ))
+}
+
+/// Kinds of time that some protocol's processes spent, as places in [`Spent::parts`], with their names.
+pub(super) fn kinds_of_time(it: &Comparison) -> Vec<(usize, &'static str)> {
+    let names = Spent::default().parts().into_iter().map(|(name, _)| name).enumerate();
+    names.filter(|(kind, _)| it.rows.iter().any(|row| row.time.parts()[*kind].1 > 0.0)).collect()
+}
+
+/// The share of one kind of time.
+pub(super) fn share_of_time(row: &Row, kind: usize) -> String {
+    percent(row.time.parts()[kind].1, row.time.total_seconds())
 }
 
 /// Where time is real, what the unprotected runs take longer than themselves says something of the machine.
@@ -195,10 +229,20 @@ fn table(it: &Comparison) -> String {
             add(quantity.title, &|row| cell(row, quantity));
         }
     }
+    let kinds = kinds_of_time(it);
+    if !kinds.is_empty() {
+        let title = if it.has_faults { "TIME, WITH FAULTS" } else { "TIME" };
+        table.add_row(std::iter::once(title.to_owned()).chain(it.rows.iter().map(|_| String::new())));
+    }
+    for (kind, name) in kinds {
+        let shares = it.rows.iter().map(|row| share_of_time(row, kind));
+        table.add_row(std::iter::once(name.to_owned()).chain(shares));
+    }
     let columns: Vec<_> = table.column_iter_mut().collect();
     for column in columns.into_iter().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let blank = |line: &str| if line.trim_start().starts_with("WITH FAULTS") { "\n" } else { "" };
+    let begins = |line: &str| ["WITH FAULTS", "TIME"].iter().any(|it| line.trim_start().starts_with(it));
+    let blank = |line: &str| if begins(line) { "\n" } else { "" };
     table.lines().map(|it| format!("{}{}\n", blank(&it), it.trim_end())).collect()
 }

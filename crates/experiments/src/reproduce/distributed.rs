@@ -21,7 +21,7 @@ const KINDS: [&str; 3] = ["ask", "stock", "collect"];
 const CUT: std::ops::Range<u64> = 3 * 3600..9 * 3600;
 
 /// "The garbage collector should be more distributed."
-pub(super) fn without_initiator(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let pipeline = three_clusters(|from, to| if from < to { 145 } else { 0 });
     let settings: [(&str, Files); 3] = [
         ("two clusters, 145 and 103 messages", files("topology", "application-103", "timers-collect")),

@@ -18,7 +18,7 @@ const GUEST: usize = 2;
 const LOAD: [&str; 2] = ["application", "image"];
 
 /// "In the future we want to manage dynamism."
-pub(super) fn joining_and_leaving(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+pub(super) fn joining_and_leaving(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let base = federation(&three_clusters(|_, _| 100));
     let (two, six) = (Some(2), Some(6));
     let settings = [

@@ -26,15 +26,16 @@ mod section;
 pub mod tic;
 
 use std::num::NonZero;
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
+use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
-use faultline_sim::in_order;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::compare::{Bookkeeper, Costs};
-use crate::simulate::{simulate, simulate_all};
+use crate::kept::Store;
+use crate::simulate::{Until, simulate};
 use crate::statistics::Statistics;
 
 pub use section::{Agreement, Cell, Figure, Finding, Section, Table};
@@ -92,6 +93,8 @@ pub struct Reproduction {
     pub sections: Vec<Section>,
     /// What the checkers say of all runs.
     pub judged: Judged,
+    /// Runs that were not made because the work was interrupted. The experiments that need them have no section.
+    pub missing: u64,
 }
 
 /// What the checkers say of many runs.
@@ -113,44 +116,51 @@ pub struct Judged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
-/// Repeats the HC3I paper's evaluation. `tell` is told before each setting what will be run, and after how many settings.
-pub fn reproduce(
-    settings: Settings,
-    interrupted: &AtomicBool,
-    tell: &mut dyn FnMut(&str, u64),
-) -> Result<Reproduction, Interrupted> {
-    all(&HC3I, &[paper::ALL, options::ALL].concat(), settings, interrupted, tell)
+/// Settings of the HC3I paper's evaluation: all, and those that show the shape of the figures.
+const HC3I_SETTINGS: [u64; 2] = [73, 58];
+
+/// Repeats the HC3I paper's evaluation. What `store` knows is not simulated again. Once the work is interrupted, no more
+/// experiments follow.
+pub fn reproduce(settings: Settings, store: &mut Store<'_>) -> Reproduction {
+    let count = HC3I_SETTINGS[usize::from(settings.quick)];
+    all(&HC3I, &[paper::ALL, options::ALL].concat(), count, settings, store)
 }
 
-/// Runs all experiments of a paper.
+/// Runs all experiments of a paper, which have `count` settings together.
 fn all(
     paper: &'static Paper,
     experiments: &[&Experiment<'_>],
+    count: u64,
     settings: Settings,
-    interrupted: &AtomicBool,
-    tell: &mut dyn FnMut(&str, u64),
-) -> Result<Reproduction, Interrupted> {
-    let mut lab = Lab { settings, interrupted, tell, runs: 0, judged: Judged::default() };
+    store: &mut Store<'_>,
+) -> Reproduction {
+    store.expect(count * u64::from(settings.seeds));
+    let mut lab = Lab { settings, store, judged: Judged::default() };
     let mut sections = Vec::new();
     for experiment in experiments {
-        sections.extend(experiment(&mut lab)?);
+        match experiment(&mut lab) {
+            Ok(more) => sections.extend(more),
+            Err(Interrupted) => break,
+        }
     }
-    Ok(Reproduction { paper, seeds: settings.seeds, quick: settings.quick, sections, judged: lab.judged })
+    let Lab { store, judged, .. } = lab;
+    let (done, total) = store.progress();
+    debug_assert!(store.is_interrupted() || done == total, "{done} of {total} runs were made");
+    let missing = if store.is_interrupted() { total.saturating_sub(done) } else { 0 };
+    Reproduction { paper, seeds: settings.seeds, quick: settings.quick, sections, judged, missing }
 }
 
 /// An experiment: runs what it needs, and says what came of it.
-type Experiment<'e> = dyn Fn(&mut Lab<'_>) -> Result<Vec<Section>, Interrupted> + 'e;
+type Experiment<'e> = dyn Fn(&mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> + 'e;
 
 /// Where experiments are run.
-struct Lab<'a> {
+struct Lab<'a, 's> {
     settings: Settings,
-    interrupted: &'a AtomicBool,
-    tell: &'a mut dyn FnMut(&str, u64),
-    runs: u64,
+    store: &'a mut Store<'s>,
     judged: Judged,
 }
 
-impl Lab<'_> {
+impl Lab<'_, '_> {
     /// Whether only the shape of a figure is wanted.
     fn is_quick(&self) -> bool {
         self.settings.quick
@@ -168,41 +178,43 @@ impl Lab<'_> {
 
     /// Runs one setting with every seed, of which some may be lost by design.
     fn run_whatever(&mut self, what: &str, federation: &Federation) -> Result<Vec<Statistics>, Interrupted> {
-        let Settings { seeds, jobs, .. } = self.settings;
-        let (judged, tell, count) = (&mut self.judged, &mut *self.tell, &mut self.runs);
-        tell(what, *count);
-        let runs = simulate_all(federation, 1..=u64::from(seeds), jobs, self.interrupted, |run| {
-            *count += 1;
-            judged.add(run);
-            tell(what, *count);
-        });
-        let runs = runs.unwrap_or_else(|it| panic!("the experiment {what} can be set up: {it}"));
-        if self.interrupted.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(runs) }
+        let interrupted = self.store.interrupted();
+        let runs = self.results("statistics", what, federation, |seed| {
+            simulate(federation, seed, &mut Until(interrupted))
+        })?;
+        runs.iter().for_each(|run| self.judged.add(run));
+        Ok(runs)
     }
 
     /// Runs one setting with every seed, and keeps the books. Every run should pass.
     fn costs(&mut self, what: &str, federation: &Federation) -> Result<Vec<Costs>, Interrupted> {
-        let Settings { seeds, jobs, .. } = self.settings;
-        let (judged, tell, count) = (&mut self.judged, &mut *self.tell, &mut self.runs);
-        let interrupted = self.interrupted;
-        tell(what, *count);
-        let mut all = Vec::new();
-        let work = |seed| {
+        let interrupted = self.store.interrupted();
+        let runs = self.results("costs", what, federation, |seed| {
             let mut books = Bookkeeper::new(interrupted);
-            let run = simulate(federation, seed, &mut books);
-            (run.unwrap_or_else(|it| panic!("the experiment {what} can be set up: {it}")), books.close())
-        };
-        let _: ControlFlow<()> = in_order(jobs, 1..=u64::from(seeds), work, |(run, costs)| {
-            judged.add(&run);
+            let run = simulate(federation, seed, &mut books)?;
+            Ok((run, books.close()))
+        })?;
+        for (run, _) in &runs {
+            self.judged.add(run);
             if run.verdict != Verdict::Pass {
-                judged.wrong.push(format!("{what}, seed {}: {}", run.seed, run.reasons.join("; ")));
+                self.judged.wrong.push(format!("{what}, seed {}: {}", run.seed, run.reasons.join("; ")));
             }
-            all.push(costs);
-            *count += 1;
-            tell(what, *count);
-            ControlFlow::Continue(())
-        });
-        if interrupted.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(all) }
+        }
+        Ok(runs.into_iter().map(|(_, costs)| costs).collect())
+    }
+
+    /// The results of one setting with every seed.
+    fn results<R: Serialize + DeserializeOwned + Send>(
+        &mut self,
+        form: &str,
+        what: &str,
+        federation: &Federation,
+        make: impl Fn(u64) -> Result<R, SetupError> + Sync,
+    ) -> Result<Vec<R>, Interrupted> {
+        let Settings { seeds, jobs, .. } = self.settings;
+        let results = self.store.results((form, what), federation, 1..=u64::from(seeds), jobs, make);
+        let results = results.unwrap_or_else(|it| panic!("the experiment {what} can be set up: {it}"));
+        if results.len() < seeds as usize { Err(Interrupted) } else { Ok(results) }
     }
 }
 

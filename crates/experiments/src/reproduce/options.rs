@@ -66,7 +66,7 @@ pub(super) fn three_clusters(messages: impl Fn(usize, usize) -> u32) -> Files {
 }
 
 /// "Sending the whole DDV instead of the SN should allow to take less forced checkpoints."
-fn whole_vector(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+fn whole_vector(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let settings: [(&str, Files); 4] = [
         ("two clusters, 145 and 103 messages", files("topology", "application-103", "timers-collect")),
         ("three clusters, 100 messages a pair", three_clusters(|_, _| 100)),
@@ -141,7 +141,7 @@ fn whole_vector(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
 }
 
 /// "The protocol should tolerate multiple faults in a cluster, this implies more redundancy."
-fn replicas(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+fn replicas(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let base = federation(&files("topology", "application-103", "timers-collect"));
     let mut rows = Vec::new();
     let mut as_expected = true;
@@ -216,7 +216,7 @@ fn replicas(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
 }
 
 /// "It should tolerate simultaneous fault in different clusters, the garbage collector should take care of this."
-fn failures_at_once(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+fn failures_at_once(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let base = federation(&files("topology", "application-103", "timers-collect"));
     let mut rows = Vec::new();
     let mut completed = true;

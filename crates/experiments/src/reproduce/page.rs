@@ -66,6 +66,11 @@ fn head(it: &Reproduction) -> Markup {
         p.prose {
             "No parameter was fitted to results of the paper. Ranges are over all runs: mean [least..greatest]."
         }
+        @if it.missing > 0 {
+            ul.reasons { li {
+                "Interrupted: " (count(it.missing, "run")) " are missing, and the experiments that need them are left out."
+            } }
+        }
         @if !wrong.is_empty() {
             ul.reasons { @for it in wrong.iter().take(20) { li { (it) } } }
         }
@@ -151,5 +156,11 @@ pub fn text(it: &Reproduction) -> String {
     let mut text =
         format!("{lines}\n{runs} runs, {instances} instances judged, {} runs did not pass\n", wrong.len());
     wrong.iter().take(20).for_each(|it| text.push_str(&format!("  {it}\n")));
+    if it.missing > 0 {
+        text.push_str(&format!(
+            "interrupted: {} are missing, and the experiments that need them are left out\n",
+            count(it.missing, "run")
+        ));
+    }
     text
 }

@@ -61,7 +61,7 @@ fn checkpoints(cluster: usize) -> impl Fn(&Statistics) -> f64 {
 }
 
 /// The table of messages (section 5.2).
-fn messages(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     const PUBLISHED: [(usize, usize, f64); 4] = [(0, 0, 2920.0), (1, 1, 2497.0), (0, 1, 145.0), (1, 0, 11.0)];
     let counted = lab.run("messages by count", &federation(&files("topology", "application", "timers")))?;
     let drawn = lab.run(
@@ -129,7 +129,7 @@ fn messages(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
 }
 
 /// Checkpoints against the delay of cluster 0, with cluster 1's timer infinite (section 5.2).
-fn figures_5_and_6(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+fn figures_5_and_6(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let delays: &[u32] =
         if lab.is_quick() { &[5, 15, 30, 60] } else { &[5, 10, 15, 20, 25, 30, 40, 50, 60, 90, 120] };
     let mut points = Vec::new();
@@ -284,7 +284,7 @@ fn is_proportional(ratios: &Spread) -> bool {
 }
 
 /// Checkpoints of cluster 0 against the delay of cluster 1 (section 5.2).
-fn figure_7(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+fn figure_7(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let delays: &[u32] = if lab.is_quick() { &[15, 60] } else { &[15, 20, 25, 30, 40, 50, 60] };
     let setting = |period: Period| {
         let mut files = files("topology", "application", "timers");
@@ -373,7 +373,7 @@ pub(super) fn paired(
 }
 
 /// Checkpoints against the messages from cluster 1 to cluster 0 (section 5.3).
-fn figure_8(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+fn figure_8(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let counts: &[u32] = if lab.is_quick() { &[11, 50, 103, 200] } else { &[11, 25, 50, 75, 103, 150, 200] };
     let mut points = Vec::new();
     for &count in counts {
@@ -517,7 +517,7 @@ fn is_as_published(ours: &Spread, published: &Spread) -> bool {
 }
 
 /// Garbage collection with two clusters (section 5.4).
-fn collection(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+fn collection(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     const BEFORE: [[f64; 4]; 2] = [[10.0, 18.0, 15.0, 14.0], [11.0, 18.0, 14.0, 15.0]];
     let mut files = files("topology", "application-103", "timers-collect");
     let with = lab.run("collection, two clusters", &federation(&files))?;
@@ -623,7 +623,7 @@ fn collection(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
 }
 
 /// Garbage collection with three clusters (section 5.4).
-fn three_clusters(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+fn three_clusters(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     const BEFORE: [[f64; 4]; 3] =
         [[30.0, 48.0, 54.0, 38.0], [50.0, 80.0, 78.0, 64.0], [50.0, 80.0, 78.0, 64.0]];
     let mut tables = Vec::new();

@@ -271,7 +271,7 @@ impl Sweep {
             let federation = &plan.settings[setting].federation;
             Ok(Measured::of(
                 setting,
-                Run::of(federation, seed, Made::simulated(federation, seed, interrupted)?),
+                Run::of(federation, seed, Made::simulated(federation, seed, interrupted)?.into()),
             ))
         };
         let flow = in_order(jobs, all, work, |run| match run {

@@ -136,9 +136,14 @@ impl Predicted {
     }
 }
 
+/// How many settings there are.
+pub(super) fn settings() -> usize {
+    Predicted::ALL.len()
+}
+
 /// Predicts the runs that were made, with what messages cost many processes that share the cores.
 pub(super) fn section(
-    lab: &mut Lab<'_>,
+    lab: &mut Lab<'_, '_>,
     alone: &Calibration,
     crowded: &Calibration,
     real: &Real,

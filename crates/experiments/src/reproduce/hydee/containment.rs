@@ -18,6 +18,9 @@ use super::{COMPUTING_MS, GLOBAL, HYDEE, Kernel};
 const POSITIONS: [(Position, u32); 3] =
     [(Position::First, 1_200), (Position::Middle, 1_500), (Position::Last, 1_800)];
 
+/// Only between two checkpoints.
+const BETWEEN: [(Position, u32); 1] = [POSITIONS[1]];
+
 #[derive(Clone, Copy)]
 enum Position {
     First,
@@ -75,9 +78,29 @@ fn crash(cluster: usize, at_ms: u32) -> String {
     format!("[{{ at: {at_ms}ms, crash: {{ cluster: c{cluster}, node: 0 }} }}]")
 }
 
-pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
-    let sizes: &[(usize, &[_])] =
-        if lab.is_quick() { &[(64, &POSITIONS)] } else { &[(256, &POSITIONS), (1024, &POSITIONS[1..2])] };
+/// Processes, and where one of them fails.
+fn sizes(quick: bool) -> &'static [(usize, &'static [(Position, u32)])] {
+    if quick { &[(64, &POSITIONS)] } else { &[(256, &POSITIONS), (1024, &BETWEEN)] }
+}
+
+/// Iterations of the kernels whose recoveries have many phases.
+fn iterations(quick: bool) -> &'static [u32] {
+    if quick { &[5, 20] } else { &[5, 10, 20, 40, 80] }
+}
+
+/// These kernels.
+const DEEP: [Pattern; 2] = [Pattern::Bt, Pattern::Lu];
+const PROTOCOLS: [(&str, &str); 3] =
+    [("HydEE", HYDEE), ("SPBC", "{ spbc: { checkpointEvery: 1s, replicas: 0 } }"), ("global", GLOBAL)];
+
+/// How many settings there are.
+pub(super) fn settings(quick: bool) -> usize {
+    let contained = sizes(quick).iter().map(|(_, positions)| Pattern::ALL.len() * (2 + 2 * positions.len()));
+    contained.sum::<usize>() + DEEP.len() * iterations(quick).len() * PROTOCOLS.len() * 2
+}
+
+pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let sizes = sizes(lab.is_quick());
     let mut rows = Vec::new();
     let mut failures = Vec::new();
     let mut contained = true;
@@ -206,20 +229,18 @@ pub(super) fn containment(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted
 }
 
 /// What a recovery takes the longer the more phases it has to go through.
-fn depth(lab: &mut Lab<'_>) -> Result<Section, Interrupted> {
+fn depth(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
     const PROCESSES: usize = 64;
     /// Times what it takes globally.
     const NO_SLOWER: f64 = 1.05;
-    const PROTOCOLS: [(&str, &str); 3] =
-        [("HydEE", HYDEE), ("SPBC", "{ spbc: { checkpointEvery: 1s, replicas: 0 } }"), ("global", GLOBAL)];
     let (_, at) = POSITIONS[2];
     let failure = Span::from_millis(at.into());
-    let iterations: &[u32] = if lab.is_quick() { &[5, 20] } else { &[5, 10, 20, 40, 80] };
+    let iterations = iterations(lab.is_quick());
     let mut rows = Vec::new();
     let mut series = Vec::new();
     // How many times what it takes globally: under HydEE and SPBC.
     let mut times: [Vec<f64>; 2] = Default::default();
-    for pattern in [Pattern::Bt, Pattern::Lu] {
+    for pattern in DEEP {
         let mut kernel = Kernel::new(pattern, PROCESSES, lab.is_quick());
         let cluster = kernel.clusters().len() - 1;
         let mut lines: [Vec<(f64, Spread)>; PROTOCOLS.len()] = Default::default();

@@ -18,13 +18,13 @@ pub mod ping_pong;
 pub mod real;
 
 use std::fmt::Write;
-use std::sync::atomic::AtomicBool;
 
 use faultline_api::Federation;
 use faultline_clustering::patterns::Pattern;
 use faultline_clustering::{Division, Wish, find};
 
-use super::{Experiment, Interrupted, Lab, Paper, Reproduction, Settings, all};
+use super::{Experiment, Lab, Paper, Reproduction, Settings, all};
+use crate::kept::Store;
 use calibration::Calibration;
 use ping_pong::{CROWD, PAIR, Played};
 use real::Real;
@@ -59,24 +59,21 @@ pub struct Measured {
     pub real: Real,
 }
 
-/// Repeats the evaluation: simulates with what was measured. `tell` is told before each setting what will be run, and after
-/// how many settings.
-pub fn reproduce(
-    settings: Settings,
-    measured: &Measured,
-    interrupted: &AtomicBool,
-    tell: &mut dyn FnMut(&str, u64),
-) -> Result<Reproduction, Interrupted> {
+/// Repeats the evaluation: simulates with what was measured. What `store` knows is not simulated again.
+pub fn reproduce(settings: Settings, measured: &Measured, store: &mut Store<'_>) -> Reproduction {
     let calibration = Calibration::of(&measured.played, PAIR, measured.real.cores);
     let crowded = Calibration::of(&measured.crowded, CROWD, measured.real.cores);
-    let ping_pong = |_: &mut Lab<'_>| Ok(vec![ping_pong::section(&measured.played)]);
+    let ping_pong = |_: &mut Lab<'_, '_>| Ok(vec![ping_pong::section(&measured.played)]);
     let predicted =
-        |lab: &mut Lab<'_>| Ok(vec![calibration::section(lab, &calibration, &crowded, &measured.real)?]);
-    let overhead = |lab: &mut Lab<'_>| overhead::overhead(lab, &calibration);
-    let real = |lab: &mut Lab<'_>| Ok(vec![real::section(lab, &measured.real)?]);
+        |lab: &mut Lab<'_, '_>| Ok(vec![calibration::section(lab, &calibration, &crowded, &measured.real)?]);
+    let overhead = |lab: &mut Lab<'_, '_>| overhead::overhead(lab, &calibration);
+    let real = |lab: &mut Lab<'_, '_>| Ok(vec![real::section(lab, &measured.real)?]);
     let all_of_them: [&Experiment<'_>; 5] =
         [&ping_pong, &predicted, &overhead, &containment::containment, &real];
-    all(&PAPER, &all_of_them, settings, interrupted, tell)
+    let counts = [calibration::settings(), real::settings()];
+    let of_size = [overhead::settings(settings.quick), containment::settings(settings.quick)];
+    let count = counts.into_iter().chain(of_size).sum::<usize>() as u64;
+    all(&PAPER, &all_of_them, count, settings, store)
 }
 
 const UNPROTECTED: &str = "{ none: {} }";
@@ -177,7 +174,9 @@ mod tests {
     use super::ping_pong::{SIZES, Setting};
     use super::*;
     use crate::compare::Made;
+    use crate::kept::{Kept, Step};
     use std::num::NonZero;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn the_simulated_part_is_repeated_and_every_run_passes() {
@@ -188,8 +187,12 @@ mod tests {
         };
         let real = Real { cores: 2, made: real::runs().into_iter().map(made).collect() };
         let measured = Measured { played: turn.clone().into(), crowded: turn.into(), real };
-        let done = reproduce(settings, &measured, &AtomicBool::new(false), &mut |_, _| {});
-        let done = done.expect("nobody interrupts");
+        let (never, mut kept) = (AtomicBool::new(false), Vec::new());
+        let mut told = (0, 0);
+        let mut keep = |it: &Kept| kept.push(it.clone());
+        let mut tell = |step: Step<'_>| told = (step.done, step.total);
+        let done = reproduce(settings, &measured, &mut Store::new(Vec::new(), &mut keep, &mut tell, &never));
+        assert_eq!((told.0, done.missing), (told.1, 0), "as many runs as were announced");
         assert_eq!(done.judged.wrong, Vec::<String>::new());
         let ids: Vec<&str> = done.sections.iter().map(|it| it.id).collect();
         assert_eq!(ids, ["ping-pong", "calibration", "overhead", "containment", "depth", "real"]);
@@ -200,6 +203,13 @@ mod tests {
             (beside[0].agreement, beside[1].ours.as_str()),
             (super::super::Agreement::Agrees, "at most 0 % error")
         );
+        // With what was kept, the same again, and nothing is simulated.
+        let mut nothing = |it: &Kept| panic!("{} was simulated again", it.setting);
+        let mut all_known = |step: Step<'_>| assert!(step.is_known);
+        let again =
+            reproduce(settings, &measured, &mut Store::new(kept, &mut nothing, &mut all_known, &never));
+        let text = super::super::page::text;
+        assert_eq!(text(&again), text(&done));
         let page = super::super::page::render(&done);
         assert!(page.contains(PAPER.heading) && !page.contains("NaN"));
     }

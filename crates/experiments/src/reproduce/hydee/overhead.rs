@@ -40,8 +40,21 @@ const WAYS: [Way; 4] = [
 /// elsewhere, because the cost of messages is what this is about.
 const ITERATIONS: u32 = 100;
 
-pub(super) fn overhead(lab: &mut Lab<'_>, calibration: &Calibration) -> Result<Vec<Section>, Interrupted> {
-    let sizes: &[usize] = if lab.is_quick() { &[64] } else { &[256, 1024] };
+/// Processes.
+fn sizes(quick: bool) -> &'static [usize] {
+    if quick { &[64] } else { &[256, 1024] }
+}
+
+/// How many settings there are.
+pub(super) fn settings(quick: bool) -> usize {
+    sizes(quick).len() * Pattern::ALL.len() * (1 + WAYS.len())
+}
+
+pub(super) fn overhead(
+    lab: &mut Lab<'_, '_>,
+    calibration: &Calibration,
+) -> Result<Vec<Section>, Interrupted> {
+    let sizes = sizes(lab.is_quick());
     let mut rows = Vec::new();
     // By way: of all kernels.
     let mut longer: [Vec<f64>; WAYS.len()] = Default::default();

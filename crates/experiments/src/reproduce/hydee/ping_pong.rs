@@ -202,11 +202,6 @@ pub fn section(played: &[Played]) -> Section {
     }
 }
 
-/// For people, while it goes on.
-pub fn progress(processes: usize, played: usize, all: usize) -> String {
-    format!("ping-pong on {processes} real processes ({played} of {all} runs done)")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -113,8 +113,13 @@ impl Failing {
     }
 }
 
+/// How many settings there are.
+pub(super) fn settings() -> usize {
+    Failing::ALL.len()
+}
+
 /// The failure on both.
-pub(super) fn section(lab: &mut Lab<'_>, real: &Real) -> Result<Section, Interrupted> {
+pub(super) fn section(lab: &mut Lab<'_, '_>, real: &Real) -> Result<Section, Interrupted> {
     let mut simulated = Vec::new();
     for run in Failing::ALL {
         simulated.push(lab.costs(&run.name(), &parse(&run.text()))?);

@@ -33,7 +33,7 @@ pub(super) fn settings(quick: bool) -> usize {
     sizes(quick).len() * (TAUS.len() + 2)
 }
 
-pub(super) fn fault_free(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+pub(super) fn fault_free(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let sizes = sizes(lab.is_quick());
     let way = |name: String, protocol: String| Way {
         name,

@@ -42,7 +42,7 @@ pub(super) fn settings(quick: bool) -> usize {
     1 + 2 * counts(quick).len()
 }
 
-pub(super) fn faults(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let counts = counts(lab.is_quick());
     let program = Program::new(lab, PLACES);
     let unprotected = lab.costs("crashes, unprotected without any", &program.federation(UNPROTECTED, &[]))?;

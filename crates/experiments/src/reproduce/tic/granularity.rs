@@ -16,7 +16,7 @@ pub(super) fn settings(quick: bool) -> usize {
     thresholds(quick).len()
 }
 
-pub(super) fn granularity(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+pub(super) fn granularity(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let thresholds = thresholds(lab.is_quick());
     let mut points: Vec<(f64, Spread)> = Vec::new();
     let mut rows = Vec::new();

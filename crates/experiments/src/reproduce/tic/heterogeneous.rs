@@ -33,7 +33,7 @@ fn ideal_percent(run: &Costs, at: f64) -> f64 {
     100.0 * ((at + rest) / run.seconds - 1.0)
 }
 
-pub(super) fn heterogeneous(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let together = Program { clusters: SPEEDS.map(|it| (NODES, it)).to_vec(), ..Program::new(lab, 0) };
     let mut rows = Vec::new();
     for (cluster, speed) in SPEEDS.into_iter().enumerate() {

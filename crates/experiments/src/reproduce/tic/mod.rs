@@ -14,13 +14,12 @@ mod granularity;
 mod heterogeneous;
 mod satin;
 
-use std::sync::atomic::AtomicBool;
-
 use faultline_api::Federation;
 
 use super::hydee::parse;
-use super::{Experiment, Interrupted, Lab, Paper, Reproduction, Settings, all};
+use super::{Experiment, Lab, Paper, Reproduction, Settings, all};
 use crate::compare::Costs;
+use crate::kept::Store;
 use crate::measures::Spread;
 
 /// The paper.
@@ -41,16 +40,8 @@ pub const PAPER: Paper = Paper {
     command: "faultline reproduce tic",
 };
 
-/// Repeats the evaluation. `tell` is told before each setting what will be run, and after how many runs.
-///
-/// # Errors
-///
-/// Fails if `interrupted` is raised.
-pub fn reproduce(
-    settings: Settings,
-    interrupted: &AtomicBool,
-    tell: &mut dyn FnMut(&str, u64),
-) -> Result<Reproduction, Interrupted> {
+/// Repeats the evaluation. What `store` knows is not simulated again.
+pub fn reproduce(settings: Settings, store: &mut Store<'_>) -> Reproduction {
     let all_of_them: [&Experiment<'_>; 5] = [
         &granularity::granularity,
         &fault_free::fault_free,
@@ -58,14 +49,10 @@ pub fn reproduce(
         &heterogeneous::heterogeneous,
         &satin::satin,
     ];
-    all(&PAPER, &all_of_them, settings, interrupted, tell)
-}
-
-/// Returns the number of runs that [`reproduce`] makes.
-pub fn runs(settings: Settings) -> u64 {
     let of_size = [granularity::settings, fault_free::settings, faults::settings];
-    let all = of_size.map(|it| it(settings.quick)).iter().sum::<usize>();
-    (all + heterogeneous::SETTINGS + satin::SETTINGS) as u64 * u64::from(settings.seeds)
+    let count = of_size.map(|it| it(settings.quick)).iter().sum::<usize>();
+    let count = (count + heterogeneous::SETTINGS + satin::SETTINGS) as u64;
+    all(&PAPER, &all_of_them, count, settings, store)
 }
 
 const UNPROTECTED: &str = "{ none: {} }";
@@ -96,7 +83,7 @@ struct Program {
 
 impl Program {
     /// One cluster of `places` nodes.
-    fn new(lab: &Lab<'_>, places: u32) -> Program {
+    fn new(lab: &Lab<'_, '_>, places: u32) -> Program {
         Program { clusters: vec![(places, 100)], levels: if lab.is_quick() { 17 } else { 21 } }
     }
 
@@ -177,14 +164,19 @@ fn fit(points: &[(f64, f64)]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kept::{Kept, Step};
     use std::num::NonZero;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn every_figure_is_repeated_and_every_run_passes() {
         let settings = Settings { seeds: 1, quick: true, jobs: NonZero::<usize>::MIN };
-        let done = reproduce(settings, &AtomicBool::new(false), &mut |_, _| {}).expect("nobody interrupts");
+        let (never, mut told) = (AtomicBool::new(false), (0, 0));
+        let mut keep = |_: &Kept| {};
+        let mut tell = |step: Step<'_>| told = (step.done, step.total);
+        let done = reproduce(settings, &mut Store::new(Vec::new(), &mut keep, &mut tell, &never));
         assert_eq!(done.judged.wrong, Vec::<String>::new());
-        assert_eq!(done.judged.runs, runs(settings), "as many as announced");
+        assert_eq!((told.0, done.missing), (told.1, 0), "as many runs as were announced");
         let places: Vec<&str> = done.sections.iter().map(|it| it.place).collect();
         let figures = ["figure 7", "figure 8", "figure 9", "figures 10 and 11", "figure 12", "figure 13"];
         assert!(places.iter().zip(figures).all(|(place, it)| place.contains(it)), "{places:?}");

@@ -30,7 +30,7 @@ struct Way {
     longer: Vec<Spread>,
 }
 
-pub(super) fn satin(lab: &mut Lab<'_>) -> Result<Vec<Section>, Interrupted> {
+pub(super) fn satin(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let program = Program::new(lab, PLACES);
     let mut ways = Vec::new();
     let mut calm_seconds = Vec::new();

@@ -1,0 +1,126 @@
+//! Long work that is interrupted shows what it has, and continues where it stopped.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{CRASH, Place, signal, small};
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+
+/// Starts the command without waiting for it.
+fn begun(place: &Place, arguments: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_faultline"));
+    command.current_dir(place.dir()).args(arguments).env("NO_COLOR", "1");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Interrupts the command once its journal has so many lines, and waits for its end.
+fn interrupted(place: &Place, arguments: &[&str], journal: &str, lines: usize) -> Output {
+    let child = begun(place, arguments);
+    let begun = Instant::now();
+    let written = || fs::read_to_string(place.path(journal)).map_or(0, |it| it.lines().count());
+    while written() < lines {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{journal} has {} lines", written());
+        thread::sleep(Duration::from_millis(2));
+    }
+    signal(&child, "INT");
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_comparison_continues_to_what_it_would_have_been() {
+    let place = Place::new();
+    place.write("small.yaml", small(CRASH));
+    let arguments = |out: &'static str| {
+        ["compare", "small.yaml", "--protocols", "hc3i,hydee", "--seeds", "12", "--jobs", "1", "--out", out]
+    };
+    let cut = interrupted(&place, &arguments("cut"), "cut/runs.jsonl", 4);
+    let said = text(&cut.stderr);
+    assert_eq!(cut.status.code(), Some(3), "{said}");
+    assert!(said.contains("runs are missing; the same command with `--resume` continues"), "{said}");
+    assert!(text(&cut.stdout).contains("because the comparison was interrupted"), "{}", text(&cut.stdout));
+    assert!(place.path("cut/index.html").exists());
+    let refused = contains("already has runs").and(contains("--resume"));
+    place.faultline(arguments("cut")).assert().code(2).stderr(refused);
+    place.write("other.yaml", small(""));
+    let other = ["compare", "other.yaml", "--out", "cut", "--resume"];
+    place.faultline(other).assert().code(2).stderr(contains("it contains another comparison"));
+    let resumed = place.faultline(arguments("cut").into_iter().chain(["--resume"])).assert().code(0);
+    let whole = place.faultline(arguments("whole")).assert().code(0);
+    let told = |output: &Output| text(&output.stdout).replace("cut/index.html", "whole/index.html");
+    assert_eq!(told(resumed.get_output()), told(whole.get_output()));
+    assert!(!place.path("cut/runs.jsonl").exists(), "it can be done again");
+}
+
+#[test]
+fn a_search_continues_with_the_next_schedule() {
+    let place = Place::new();
+    let kept = "faultline-runs/fuzz-hc3i-7.interrupted";
+    let fuzz = |runs: &str, more: &[&'static str]| {
+        let fixed =
+            ["fuzz", "--protocol", "hc3i", "--seed", "7", "--jobs", "1", "--twice", "0", "--format", "json"];
+        let mut all: Vec<String> = fixed.iter().chain(more).map(|it| (*it).to_owned()).collect();
+        all.extend(["--runs".to_owned(), runs.to_owned()]);
+        all
+    };
+    let arguments = fuzz("1000000", &[]);
+    let child = begun(&place, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    thread::sleep(Duration::from_millis(700));
+    signal(&child, "INT");
+    let cut = child.wait_with_output().unwrap();
+    assert_eq!(cut.status.code(), Some(3), "{}", text(&cut.stderr));
+    assert!(text(&cut.stderr).contains(kept), "{}", text(&cut.stderr));
+    let coverage = |output: &[u8]| serde_json::from_slice::<Value>(output).unwrap()["coverage"].clone();
+    let done = coverage(&cut.stdout)["runs"].as_u64().unwrap();
+    let runs = (done + 10).to_string();
+    let search = |more: &[&'static str]| {
+        let arguments = fuzz(&runs, more);
+        let assert = place.faultline(arguments.iter().map(String::as_str)).assert().code(0);
+        coverage(&assert.get_output().stdout)
+    };
+    assert_eq!(search(&["--resume"]), search(&[]));
+    assert!(!place.path(kept).exists(), "the search is complete");
+    place
+        .faultline(["fuzz", "--resume", "--runs", "1"])
+        .assert()
+        .code(2)
+        .stderr(contains("no interrupted search"));
+}
+
+#[test]
+fn a_reproduction_shows_what_is_complete_and_repeats_nothing() {
+    let place = Place::new();
+    let arguments = ["reproduce", "hc3i", "--quick", "--seeds", "1", "--jobs", "1", "--out", "out"];
+    let journal = "out/runs.jsonl";
+    let runs = || {
+        let text = fs::read_to_string(place.path(journal)).unwrap();
+        let run = |line: &str| {
+            let run: Value = serde_json::from_str(line).unwrap();
+            (run["setting"].to_string(), run["seed"].to_string())
+        };
+        text.lines().skip(1).map(run).collect::<Vec<_>>()
+    };
+    let cut = interrupted(&place, &arguments, journal, 5);
+    assert_eq!(cut.status.code(), Some(3), "{}", text(&cut.stderr));
+    let before = runs();
+    let page = fs::read_to_string(place.path("out/index.html")).unwrap();
+    assert!(page.contains("Interrupted") && page.contains("<section id=\"messages\">"), "{page}");
+    assert!(!page.contains("<section id=\"replicas\">"), "that experiment was not reached");
+    let resume: Vec<&str> = arguments.into_iter().chain(["--resume"]).collect();
+    let again = interrupted(&place, &resume, journal, before.len() + 3);
+    assert_eq!(again.status.code(), Some(3), "{}", text(&again.stderr));
+    let after = runs();
+    assert_eq!(after[..before.len()], before[..]);
+    assert!(after.len() > before.len());
+    assert_eq!(after.iter().collect::<BTreeSet<_>>().len(), after.len(), "nothing was run again: {after:?}");
+}

@@ -1,0 +1,144 @@
+//! Names of the directories in which runs are recorded.
+
+use std::path::{Path, PathBuf};
+
+use faultline_api::Federation;
+use faultline_trace::Bundle;
+use faultline_trace::manifest::Backend;
+use serde_json::Value;
+
+/// Directory for records, unless the user names another one.
+pub const RUNS: &str = "faultline-runs";
+
+/// Maximum number of differences in a name.
+const MOST_DIFFERENCES: usize = 3;
+/// Maximum length of the differences in a name, in bytes.
+const MOST_BYTES: usize = 80;
+
+/// Returns a directory for the record of a run that does not exist yet: `NAME-SEED`. If a different federation with this
+/// name has been recorded there, or the same one on another backend, the name continues with what differs:
+/// `NAME-SEED-checkpointEvery=2s`. Only an identical run is numbered.
+pub fn free_place(name: &str, seed: u64, federation: &Federation, backend: Backend) -> PathBuf {
+    free_in(Path::new(RUNS), name, seed, federation, backend)
+}
+
+fn free_in(runs: &Path, name: &str, seed: u64, federation: &Federation, backend: Backend) -> PathBuf {
+    let mut base = format!("{name}-{seed}");
+    if runs.join(&base).exists() {
+        let differs = recorded(&runs.join(&base)).map(|it| differences(&it, (federation, backend)));
+        base = [base].into_iter().chain(differs.unwrap_or_default()).collect::<Vec<_>>().join("-");
+    }
+    let free = (1..).map(|number| match number {
+        1 => base.clone(),
+        number => format!("{base}.{number}"),
+    });
+    let mut places = free.map(|it| runs.join(it)).filter(|it| !it.exists());
+    places.next().expect("there are as many names as numbers")
+}
+
+/// Returns the federation of a record, and its backend.
+fn recorded(dir: &Path) -> Option<(Federation, Backend)> {
+    let manifest = Bundle::open(dir).read_manifest().ok()?;
+    let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes()).ok()?;
+    Some((federation, manifest.backend))
+}
+
+/// Returns what differs between two runs with the same seed, in words for the name of a file. Empty if nothing differs,
+/// or too much for a name.
+fn differences(old: &(Federation, Backend), new: (&Federation, Backend)) -> Vec<String> {
+    let spec = |it: &Federation| serde_json::to_value(&it.spec).expect("a federation has a JSON form");
+    let (mut before, mut after) = (spec(&old.0), spec(new.0));
+    for spec in [&mut before, &mut after] {
+        // The seed is in the name.
+        spec.as_object_mut().expect("a federation is an object").remove("seed");
+    }
+    let mut words = Vec::new();
+    if old.1 != new.1 {
+        let backend = serde_json::to_value(new.1).expect("a backend has a JSON form");
+        words.extend(backend.as_str().map(str::to_owned));
+    }
+    differ(&before, &after, "", &mut words);
+    let length: usize = words.iter().map(String::len).sum();
+    if words.len() > MOST_DIFFERENCES || length > MOST_BYTES { Vec::new() } else { words }
+}
+
+/// Adds the differences between two values below `key`.
+fn differ(old: &Value, new: &Value, key: &str, words: &mut Vec<String>) {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            // A protocol, or an application, is an object whose only key is its name.
+            if let (1, 1, Some(before), Some(after)) =
+                (old.len(), new.len(), old.keys().next(), new.keys().next())
+                && before != after
+            {
+                return words.push(word(key, after));
+            }
+            for (key, value) in new {
+                match old.get(key) {
+                    Some(before) => differ(before, value, key, words),
+                    None => words.push(word(key, &brief(value))),
+                }
+            }
+            let gone = old.iter().filter(|(key, _)| !new.contains_key(*key));
+            words.extend(
+                gone.map(|(key, value)| word(key, if value.is_array() { "none" } else { "default" })),
+            );
+        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            old.iter().zip(new).for_each(|(old, new)| differ(old, new, key, words));
+        }
+        _ if old == new => {}
+        _ => words.push(word(key, &brief(new))),
+    }
+}
+
+/// A value in a word: what has parts is counted.
+fn brief(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(all) => all.len().to_string(),
+        Value::Object(all) => all.keys().next().cloned().unwrap_or_default(),
+        other => other.to_string(),
+    }
+}
+
+/// `key=value`, with characters that need no quotes in a shell.
+fn word(key: &str, value: &str) -> String {
+    let plain = |it: char| if it.is_ascii_alphanumeric() || ".=_".contains(it) { it } else { '_' };
+    format!("{key}={value}").chars().map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_api::samples::SAMPLES;
+
+    fn federation(change: impl Fn(&str) -> String) -> Federation {
+        let text = "apiVersion: faultline.dev/v1alpha1\nkind: Federation\nmetadata: { name: trio }\nspec:\n  \
+                    seed: 12\n  clusters: [{ name: a, nodes: 2 }, { name: b, nodes: 2 }]\n  \
+                    protocol: { hc3i: { checkpointEvery: 1s } }\n  application: { heat: { steps: 9, stepTime: 1ms } }\n";
+        faultline_api::parse("trio", change(text).as_bytes()).expect("the file is valid")
+    }
+
+    #[test]
+    fn a_name_says_what_differs() {
+        let base = federation(str::to_owned);
+        let words = |new: &Federation, backend| differences(&(base.clone(), Backend::Local), (new, backend));
+        let changed = |from: &'static str, to: &'static str| federation(move |it| it.replace(from, to));
+        let local = |from, to| words(&changed(from, to), Backend::Local);
+        assert_eq!(local("1s", "2s"), ["checkpointEvery=2s"]);
+        assert_eq!(local("seed: 12", "seed: 13"), [""; 0], "the seed is in the name");
+        assert_eq!(local("nodes: 2 }]", "nodes: 3 }]"), ["nodes=3"]);
+        assert_eq!(
+            local("hc3i: { checkpointEvery: 1s }", "hydee: { checkpointEvery: 1s }"),
+            ["protocol=hydee"]
+        );
+        assert_eq!(local("checkpointEvery: 1s", "checkpointEvery: 1s, replicas: 0"), ["replicas=0"]);
+        assert_eq!(local("checkpointEvery: 1s", ""), ["checkpointEvery=default"]);
+        assert_eq!(words(&base, Backend::Simulate), ["simulate"]);
+        assert_eq!(words(&base, Backend::Local), [""; 0]);
+        let other = faultline_api::parse("other", SAMPLES[0].text.as_bytes()).expect("samples are valid");
+        assert_eq!(words(&other, Backend::Local), [""; 0], "too much differs for a name");
+        assert_eq!(word("at", "1 s/2"), "at=1_s_2");
+    }
+}

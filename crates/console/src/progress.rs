@@ -1,0 +1,163 @@
+//! How far a long piece of work is: on a terminal one line that is refreshed in place, elsewhere a line now and then. Goes
+//! to the standard error, and says nothing of work that is over at once.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use faultline_report::text::span;
+
+/// Between two refreshes on a terminal.
+const REFRESH: Duration = Duration::from_millis(200);
+/// Between two lines elsewhere.
+const REMIND: Duration = Duration::from_secs(5);
+
+/// The progress of one piece of work.
+#[derive(Debug)]
+pub struct Progress {
+    on_screen: bool,
+    shown: Instant,
+    drawn: bool,
+    count: Count,
+}
+
+/// What is done of work that consists of runs.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    begun: Instant,
+    /// Runs that were done before.
+    before: u64,
+    done: u64,
+    /// How much work there is, if that is known.
+    total: Option<Total>,
+}
+
+/// How much work there is.
+#[derive(Clone, Copy, Debug)]
+enum Total {
+    Runs(u64),
+    Time(Duration),
+}
+
+impl Progress {
+    /// Begins work whose amount is unknown.
+    pub fn new() -> Progress {
+        let now = Instant::now();
+        let count = Count { begun: now, before: 0, done: 0, total: None };
+        Progress { on_screen: io::stderr().is_terminal(), shown: now, drawn: false, count }
+    }
+
+    /// Begins work of `total` runs, of which `done` were done before.
+    pub fn counting(done: u64, total: u64) -> Progress {
+        let progress = Progress::new();
+        let count = Count { before: done, done, total: Some(Total::Runs(total)), ..progress.count };
+        Progress { count, ..progress }
+    }
+
+    /// Begins work that takes a fixed time.
+    pub fn lasting(time: Duration) -> Progress {
+        let progress = Progress::new();
+        let count = Count { total: Some(Total::Time(time)), ..progress.count };
+        Progress { count, ..progress }
+    }
+
+    /// Another run is done. Shows how many of how many, at what rate, and how long the rest takes at that rate.
+    pub fn advance(&mut self) {
+        self.reach("", self.count.done + 1);
+    }
+
+    /// Like [`advance`](Progress::advance) once `done` runs are done, of which `what` is in progress.
+    pub fn reach(&mut self, what: &str, done: u64) {
+        self.count.done = done;
+        let count = self.count;
+        self.show(|| count.text(what, count.begun.elapsed()));
+    }
+
+    /// `done` of `total` runs are done, of which `what` is in progress. A run that was done before takes no time, and does
+    /// not count towards the rate.
+    pub fn step(&mut self, what: &str, (done, total): (u64, u64), is_known: bool) {
+        self.count.before += u64::from(is_known);
+        self.count.total = Some(Total::Runs(total));
+        self.reach(what, done);
+    }
+
+    /// Shows what `line` says, if it is time for that.
+    pub fn show(&mut self, line: impl FnOnce() -> String) {
+        let wait = if self.on_screen { REFRESH } else { REMIND };
+        if self.shown.elapsed() < wait {
+            return;
+        }
+        self.shown = Instant::now();
+        if self.on_screen {
+            self.write(&format!("\r\x1b[K{}", line()));
+            self.drawn = true;
+        } else {
+            self.write(&format!("{}\n", line()));
+        }
+    }
+
+    /// Leaves the line to other output.
+    pub fn hide(&mut self) {
+        if self.drawn {
+            self.write("\r\x1b[K");
+            self.drawn = false;
+        }
+    }
+
+    /// A reader who has gone away does not stop the work.
+    fn write(&mut self, text: &str) {
+        let mut out = io::stderr().lock();
+        let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress::new()
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.hide();
+    }
+}
+
+impl Count {
+    fn text(&self, what: &str, elapsed: Duration) -> String {
+        let Count { before, done, total, .. } = *self;
+        let rate = done.saturating_sub(before) as f64 / elapsed.as_secs_f64().max(1e-3);
+        let (of, left) = match total {
+            Some(Total::Runs(total)) => {
+                let left = (rate > 0.0).then(|| total.saturating_sub(done) as f64 / rate);
+                (format!(" of {total}"), left)
+            }
+            Some(Total::Time(time)) => (String::new(), Some(time.saturating_sub(elapsed).as_secs_f64())),
+            None => (String::new(), None),
+        };
+        let what = if what.is_empty() { String::new() } else { format!("{what}: ") };
+        let left = left.map(|it| format!(", about {} left", span(it))).unwrap_or_default();
+        format!("{what}{done}{of} runs, {rate:.1} per second{left}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_new_runs() {
+        let elapsed = Duration::from_secs(10);
+        let mut progress = Progress::counting(40, 100);
+        progress.count.done = 60;
+        assert_eq!(
+            progress.count.text("hc3i", elapsed),
+            "hc3i: 60 of 100 runs, 2.0 per second, about 20.0 s left"
+        );
+        progress.count.done = 40;
+        assert_eq!(progress.count.text("", elapsed), "40 of 100 runs, 0.0 per second");
+        let mut progress = Progress::lasting(Duration::from_secs(25));
+        progress.count.done = 5;
+        assert_eq!(progress.count.text("", elapsed), "5 runs, 0.5 per second, about 15.0 s left");
+        assert_eq!(Progress::new().count.text("", elapsed), "0 runs, 0.0 per second");
+    }
+}

@@ -1,0 +1,152 @@
+//! Results of runs that outlive the program, so that interrupted work continues where it stopped.
+//!
+//! Nothing here reads or writes files: the caller passes in what it kept, and keeps each new result as it comes.
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use faultline_api::Federation;
+use faultline_catalog::SetupError;
+use faultline_sim::in_order;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The result of one run, as it is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Kept {
+    /// What was run, and what its result is: [`setting`].
+    pub setting: String,
+    /// The seed.
+    pub seed: u64,
+    /// What came of it.
+    pub result: Value,
+}
+
+/// What is told after each run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step<'a> {
+    /// What is being run.
+    pub what: &'a str,
+    /// Runs done, of all settings.
+    pub done: u64,
+    /// Runs of all settings.
+    pub total: u64,
+    /// Whether the result was kept before, so that this run took no time.
+    pub is_known: bool,
+}
+
+/// The results of earlier runs, and the caller who keeps new ones.
+pub struct Store<'a> {
+    known: BTreeMap<(String, u64), Value>,
+    keep: &'a mut dyn FnMut(&Kept),
+    tell: &'a mut dyn FnMut(Step<'_>),
+    interrupted: &'a AtomicBool,
+    total: u64,
+    done: u64,
+}
+
+/// Identifies a setting: the form of its results, and a hash of the federation.
+pub fn setting(form: &str, federation: &Federation) -> String {
+    let text = serde_json::to_vec(federation).expect("a federation has a JSON form");
+    format!("{form}-{}", &blake3::hash(&text).to_hex()[..32])
+}
+
+impl<'a> Store<'a> {
+    /// A store with the results of earlier runs. `keep` gets every new result, and `tell` learns of every run.
+    pub fn new(
+        known: Vec<Kept>,
+        keep: &'a mut dyn FnMut(&Kept),
+        tell: &'a mut dyn FnMut(Step<'_>),
+        interrupted: &'a AtomicBool,
+    ) -> Store<'a> {
+        let known = known.into_iter().map(|it| ((it.setting, it.seed), it.result)).collect();
+        Store { known, keep, tell, interrupted, total: 0, done: 0 }
+    }
+
+    /// Announces how many runs there will be.
+    pub(crate) fn expect(&mut self, total: u64) {
+        self.total = total;
+    }
+
+    /// Runs that are not made after all.
+    pub(crate) fn renounce(&mut self, runs: u64) {
+        self.total = self.total.saturating_sub(runs);
+    }
+
+    /// Returns how many runs were done, and how many there are.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        (self.done, self.total)
+    }
+
+    /// Returns the flag that is set once the user interrupts the work.
+    pub(crate) fn interrupted(&self) -> &'a AtomicBool {
+        self.interrupted
+    }
+
+    /// Returns whether the user interrupted the work.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Returns the results of a federation with these seeds, in their order; those that are not known are made, `jobs` at a
+    /// time. Once the work is interrupted, nothing more is made, and the results have gaps.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the federation cannot be set up.
+    pub(crate) fn results<R: Serialize + DeserializeOwned + Send>(
+        &mut self,
+        (form, what): (&str, &str),
+        federation: &Federation,
+        seeds: impl Iterator<Item = u64>,
+        jobs: NonZero<usize>,
+        make: impl Fn(u64) -> Result<R, SetupError> + Sync,
+    ) -> Result<Vec<R>, SetupError> {
+        let setting = setting(form, federation);
+        let mut results = BTreeMap::new();
+        let mut open = Vec::new();
+        for seed in seeds {
+            let known = self.known.get(&(setting.clone(), seed));
+            match known.and_then(|it| serde_json::from_value(it.clone()).ok()) {
+                Some(result) => {
+                    results.insert(seed, result);
+                    self.step(what, true);
+                }
+                None => open.push(seed),
+            }
+        }
+        let interrupted = self.interrupted;
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok(results.into_values().collect());
+        }
+        let work = |seed| Ok((seed, make(seed)?));
+        let flow = in_order(jobs, open, work, |made| match made {
+            _ if interrupted.load(Ordering::Relaxed) => ControlFlow::Break(None),
+            Ok((seed, result)) => {
+                let kept = serde_json::to_value(&result).expect("a result has a JSON form");
+                let kept = Kept { setting: setting.clone(), seed, result: kept };
+                (self.keep)(&kept);
+                // The same setting may be asked for again.
+                self.known.insert((kept.setting, seed), kept.result);
+                self.step(what, false);
+                results.insert(seed, result);
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(Some(error)),
+        });
+        match flow {
+            ControlFlow::Break(Some(error)) => Err(error),
+            _ => Ok(results.into_values().collect()),
+        }
+    }
+
+    /// A run is done.
+    pub(crate) fn step(&mut self, what: &str, is_known: bool) {
+        self.done += 1;
+        (self.tell)(Step { what, done: self.done, total: self.total, is_known });
+    }
+}
