@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 
 use crate::Repository;
 
-/// The platforms, with the linker for one that this machine is not.
-const PLATFORMS: &[(&str, &str)] = &[
-    ("x86_64-unknown-linux-gnu", "x86_64-linux-gnu-gcc"),
-    ("aarch64-unknown-linux-gnu", "aarch64-linux-gnu-gcc"),
+/// The platforms, with the linker for one that this machine is not, and the packages of Debian that contain it and a static
+/// C library.
+const PLATFORMS: &[(&str, &str, &str)] = &[
+    ("x86_64-unknown-linux-gnu", "x86_64-linux-gnu-gcc", "gcc-x86-64-linux-gnu libc6-dev-amd64-cross"),
+    ("aarch64-unknown-linux-gnu", "aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
 ];
 /// The packages and their programs.
 const PROGRAMS: &[(&str, &str)] =
@@ -36,8 +37,8 @@ pub(crate) fn run(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {
     let host = host()?;
     let version = version(repository)?;
     let mut made = Vec::new();
-    for &(platform, linker) in PLATFORMS {
-        match built(repository, target, platform, (platform != host).then_some(linker)) {
+    for &(platform, linker, packages) in PLATFORMS {
+        match built(repository, target, platform, (platform != host).then_some((linker, packages))) {
             Ok(programs) => {
                 let name = format!("faultline-{version}-{platform}");
                 made.push(archive(repository, &dist, &name, &programs)?);
@@ -81,13 +82,13 @@ fn built(
     repository: &Repository,
     target: &Path,
     platform: &str,
-    linker: Option<&str>,
+    linker: Option<(&str, &str)>,
 ) -> Result<Vec<PathBuf>, Box<dyn Error>> {
-    if let Some(linker) = linker {
+    if let Some((linker, packages)) = linker {
         let there =
             Command::new(linker).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         if !there.is_ok_and(|it| it.success()) {
-            return Err(format!("there is no linker {linker}").into());
+            return Err(format!("there is no linker {linker}; on Debian: apt-get install {packages}").into());
         }
         let added = Command::new("rustup").args(["target", "add", platform]).output();
         match added {
@@ -102,7 +103,7 @@ fn built(
     cargo.args(["build", "--release", "--locked", "--target", platform]).current_dir(&repository.root);
     cargo.args(PROGRAMS.iter().flat_map(|it| ["--package", it.0]));
     cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
-    if let Some(linker) = linker {
+    if let Some((linker, _)) = linker {
         let key = platform.replace('-', "_");
         cargo
             .env(format!("CARGO_TARGET_{}_LINKER", key.to_uppercase()), linker)
