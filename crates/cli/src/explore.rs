@@ -290,7 +290,7 @@ fn place(arguments: &ExploreArguments, name: &str) -> PathBuf {
     let numbered = (2..).map(|number| format!("{base}.{number}"));
     let mut places = std::iter::once(base.clone())
         .chain(numbered)
-        .map(|it| Path::new(faultline_console::repetition::RUNS).join(it))
+        .map(|it| Path::new(faultline_console::place::RUNS).join(it))
         .filter(|it| !it.exists());
     places.next().expect("there are as many names as numbers")
 }

@@ -53,17 +53,15 @@ fn survey() {
     let of = Defect::all().filter(|it| it.protocol() == protocol && mutations.is_empty());
     let listed = mutations.split(',').filter(|it| !it.is_empty()).map(|it| it.parse().unwrap());
     for defect in of.chain(listed) {
-        let begun = std::time::Instant::now();
         let found = shortest(&defect.to_string(), nodes, &program, bounds);
-        let seconds = begun.elapsed().as_secs_f32();
         match found {
             Some((overtakings, states, it)) => {
                 let (steps, violated) = (it.steps.len(), it.violated());
                 println!(
-                    "{defect}: {overtakings} overtaken, {steps} steps, {states} states, {seconds:.1} s: {violated:?}"
+                    "{defect}: {overtakings} overtaken, {steps} steps, {states} states: {violated:?}"
                 );
             }
-            None => println!("{defect}: not found, {seconds:.1} s"),
+            None => println!("{defect}: not found"),
         }
     }
 }

@@ -5,10 +5,9 @@ use faultline_explore::{Bounds, Ending, Exploration, Program, Storage, explore, 
 fn explored(protocol: &str, (clusters, nodes): (u32, u32), program: &str, bounds: Bounds) -> Exploration {
     let federation = federation(protocol, clusters, nodes).unwrap();
     let program: Program = program.parse().unwrap();
-    let begun = std::time::Instant::now();
     let exploration = explore(&federation, &program, bounds, None, &mut |_| true).unwrap();
     let Exploration { extent, end } = &exploration;
-    println!("{protocol}: {extent:?} {:?}", begun.elapsed());
+    println!("{protocol}: {extent:?}");
     if let Ending::Found(it) = end {
         panic!("{protocol}: {:#?} {:#?}", it.violations(), it.steps);
     }

@@ -211,6 +211,7 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
         },
         names: Names { processes: processes.iter().map(ToString::to_string).collect(), ..Names::default() },
         info: None,
+        memory: None,
         seed: 1,
         links: Links::default(),
         storage: StorageOptions::default(),
