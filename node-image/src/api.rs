@@ -10,17 +10,18 @@ use std::thread;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path as Segment, RawQuery, Request, State};
+use axum::extract::{ConnectInfo, Path as Segment, RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use faultline_api::Names;
-use faultline_api::supervision::{Amended, BUNDLE, PLACES, Places, Refusal, SPEC, STATUS};
+use faultline_api::supervision::{self, Amended, BUNDLE, PLACES, Places, Refusal, SPEC, STATUS};
 use faultline_core::ProcessId;
 use faultline_runtime::metrics::Sum;
 use faultline_runtime::remote::{Desk, Place};
+use faultline_tls::{Encrypting, Peer};
 use futures::future::ready;
 use futures::{StreamExt, stream};
 use serde::Serialize;
@@ -39,6 +40,8 @@ const PIPE: usize = 256 << 10;
 
 /// State to which the API gives access.
 pub(crate) struct Office {
+    /// The federation's key, from which both ends derive how they encrypt connections.
+    pub(crate) key: String,
     /// Token that grants access.
     pub(crate) token: String,
     pub(crate) names: Names,
@@ -55,7 +58,11 @@ pub(crate) fn serve(address: SocketAddr, office: Office) -> io::Result<SocketAdd
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind(address))?;
     let address = listener.local_addr()?;
-    let app = router(Arc::new(office));
+    let listener = {
+        let _guard = runtime.enter();
+        Encrypting::new(listener, &office.key).map_err(io::Error::other)?
+    };
+    let app = router(Arc::new(office)).into_make_service_with_connect_info::<Peer>();
     thread::Builder::new().name("api".into()).spawn(move || {
         if let Err(error) = runtime.block_on(async { axum::serve(listener, app).await }) {
             warn!(%error, "the API is no longer served");
@@ -77,8 +84,18 @@ fn router(office: Arc<Office>) -> Router {
         .with_state(office)
 }
 
-/// Passes requests that contain the token.
-async fn guard(State(office): State<Arc<Office>>, request: Request, next: Next) -> Response {
+/// Passes requests that contain the token. A request that arrives from another machine must be encrypted: a token that
+/// was readable on the way is not accepted, so that a caller does not send it that way again.
+async fn guard(
+    State(office): State<Arc<Office>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if is_readable_on_the_way(peer) {
+        let why = "the API accepts only encrypted connections (TLS) from other machines; metrics need none";
+        return refuse(StatusCode::UPGRADE_REQUIRED, why.to_owned());
+    }
     let given =
         request.headers().get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     // Comparing hashes takes constant time.
@@ -89,6 +106,10 @@ async fn guard(State(office): State<Arc<Office>>, request: Request, next: Next) 
         (StatusCode::UNAUTHORIZED, wants, refusal("the token derived from the federation's key is required"))
             .into_response()
     }
+}
+
+fn is_readable_on_the_way(peer: Peer) -> bool {
+    !peer.is_encrypted && supervision::needs_encryption(peer.address.ip())
 }
 
 async fn places(State(office): State<Arc<Office>>, body: Bytes) -> Response {
@@ -204,4 +225,19 @@ fn refusal(why: &str) -> Response {
 fn json(value: &impl Serialize) -> Response {
     let text = serde_json::to_vec(value).expect("what is said over HTTP has a JSON form");
     ([(CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_connections_from_other_machines_can_be_read() {
+        let readable = |address: &str, is_encrypted| {
+            is_readable_on_the_way(Peer { address: address.parse().expect("an address"), is_encrypted })
+        };
+        assert!(readable("10.244.1.7:4711", false));
+        assert!(!readable("10.244.1.7:4711", true));
+        assert!(!readable("127.0.0.1:4711", false), "a forwarded port");
+    }
 }

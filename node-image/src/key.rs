@@ -68,7 +68,8 @@ pub(crate) fn token(file: &Path) -> Result<String, Trouble> {
     supervision::token(&read(file)?).map_err(|error| unusable(file, error))
 }
 
-fn read(file: &Path) -> Result<String, Trouble> {
+/// Reads the federation's key.
+pub(crate) fn read(file: &Path) -> Result<String, Trouble> {
     fs::read_to_string(file).map_err(|error| unusable(file, error))
 }
 

@@ -115,6 +115,7 @@ impl Visitor for Run<'_> {
             ledger.amended(newest);
         }
         let office = Office {
+            key: key::read(&arguments.key_file)?,
             token,
             names: setup.names.clone(),
             desk: desk.clone(),

@@ -4,15 +4,19 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 
 use common::{KEY, Program, Setting, ask};
 use faultline_api::supervision::{ClusterState, Phase, Place, Status, Verdict};
+use faultline_client::supervisor::{Question, SupervisorError};
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
 use faultline_core::{Digest, Fact, Life, ProcessId};
 use faultline_sim::{Config, Links};
 use faultline_trace::{Bundle, Record, Trace};
+use faultline_tls::Connector;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tokio::net::TcpStream;
 
 const PROCESSES: [&str; 4] = ["paris-0", "paris-1", "rennes-0", "rennes-1"];
 
@@ -93,6 +97,32 @@ fn a_federation_at_places_survives_a_crash_and_a_lost_cluster_with_the_result_of
     assert_eq!(code, 200);
     assert!(metrics.contains("faultline_agent_lives_launched_total 2"), "{metrics}");
     assert_eq!(ask(setting.agents[0].1.address, "GET", "/healthz", None, &[]).0, 200);
+}
+
+/// Returns the answer to a request for the status, over an encrypted connection.
+async fn encrypted(address: SocketAddr, key: &str, token: &str) -> Result<Status, SupervisorError> {
+    let stream = TcpStream::connect(address).await.map_err(SupervisorError::Connect)?;
+    let stream = Connector::new(key).unwrap().connect(stream).await.map_err(SupervisorError::Tls)?;
+    let (host, path) = ("supervisor", "/v1/status");
+    let question = Question { host, token, method: http::Method::GET, path, body: Default::default() };
+    Ok(serde_json::from_slice(&question.ask(stream).await?.whole().await?)?)
+}
+
+#[test]
+fn a_caller_from_another_machine_is_heard_if_it_encrypts_and_meets_only_its_own_supervisor() {
+    let setting = Setting::start(&federation(""), &[]);
+    let address = setting.supervisor.address;
+    let drawn = faultline_api::supervision::token(KEY).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let status = encrypted(address, KEY, &drawn).await.unwrap();
+        assert_eq!(status.phase, Phase::Gathering);
+        let refused = encrypted(address, KEY, "0123").await.unwrap_err();
+        assert!(matches!(refused, SupervisorError::Refused(http::StatusCode::UNAUTHORIZED, _)), "{refused}");
+        // The caller takes this supervisor for an impostor, and does not send its token.
+        let other = encrypted(address, &KEY.replace('0', "f"), &drawn).await.unwrap_err();
+        assert!(matches!(other, SupervisorError::Tls(_)), "{other}");
+    });
 }
 
 #[test]

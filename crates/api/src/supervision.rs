@@ -11,8 +11,11 @@
 //! | `GET /metrics`, `GET /healthz` | | no authorization needed |
 //!
 //! All paths below `/v1` require `Authorization: Bearer` with the [`token`] of the federation's key, and answer 401
-//! without it. Only the supervisor and its client have that key; each process has a [`process_key`], which gives no
+//! without it. A connection from another machine must be encrypted with TLS 1.3, in which the supervisor proves that it has
+//! the [`tls_key`]; otherwise the answer is 426 whatever the token. Only the supervisor and its client have that key; each process has a [`process_key`], which gives no
 //! access here.
+
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -61,7 +64,21 @@ pub fn process_key(key: &str, process: &str) -> Result<String, KeyError> {
     derive("faultline 2026 key of a process", process.as_bytes(), key)
 }
 
+/// Derives the private key with which the supervisor proves who it is when a caller encrypts the connection to its API.
+/// It reveals neither the federation's key nor the [`token`].
+///
+/// # Errors
+///
+/// Fails if `key` is not a key.
+pub fn tls_key(key: &str) -> Result<[u8; 32], KeyError> {
+    digest("faultline 2026 private key of the supervisor", &[], key).map(Into::into)
+}
+
 fn derive(purpose: &str, of: &[u8], key: &str) -> Result<String, KeyError> {
+    digest(purpose, of, key).map(|it| it.to_string())
+}
+
+fn digest(purpose: &str, of: &[u8], key: &str) -> Result<blake3::Hash, KeyError> {
     let key = key.trim();
     if key.len() != KEY_DIGITS || !key.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(KeyError);
@@ -69,7 +86,13 @@ fn derive(purpose: &str, of: &[u8], key: &str) -> Result<String, KeyError> {
     let key = key.to_ascii_lowercase();
     let mut hasher = blake3::Hasher::new_derive_key(purpose);
     hasher.update(key.as_bytes()).update(of);
-    Ok(hasher.finalize().to_string())
+    Ok(hasher.finalize())
+}
+
+/// Returns whether a connection of the API to or from this address must be encrypted: unless it stays on the machine.
+/// Forwarded ports of a pod arrive from the pod itself.
+pub fn needs_encryption(address: IpAddr) -> bool {
+    !address.to_canonical().is_loopback()
 }
 
 /// Places of the processes of a federation. Replaces all earlier places: a process that is not listed has none.
@@ -352,6 +375,25 @@ mod tests {
         assert_ne!(of_process, process_key(&key, "paris-11").unwrap());
         assert_ne!(of_process, of_key);
         assert_ne!(process_key(&key, "").unwrap(), of_key, "no process has the key that opens the API");
+        let of_tls = tls_key(&key).unwrap();
+        assert_ne!(of_tls, tls_key(&"0".repeat(64)).unwrap());
+        let of_tls: String = of_tls.iter().map(|it| format!("{it:02x}")).collect();
+        assert!(of_tls != of_key && of_tls != process_key(&key, "").unwrap());
+    }
+
+    #[test]
+    fn what_leaves_the_machine_is_encrypted() {
+        for (address, needs) in [
+            ("127.0.0.1", false),
+            ("127.8.7.6", false),
+            ("::1", false),
+            ("::ffff:127.0.0.1", false),
+            ("10.244.1.7", true),
+            ("fd00::7", true),
+            ("::ffff:10.0.0.1", true),
+        ] {
+            assert_eq!(needs_encryption(address.parse().unwrap()), needs, "{address}");
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! The client of a supervisor's API. Each request uses one connection; a caller that fails repeats its request later.
+//! The client of a supervisor's API. Each request uses one connection, which is encrypted unless it stays on this machine.
+//! A caller that fails repeats its request later.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
 use faultline_api::supervision::{self, Amended, KeyError, PLACES, Places, SPEC, STATUS, Status};
+use faultline_tls::Connector;
 use futures::FutureExt;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{Method, Request, StatusCode};
@@ -27,6 +29,7 @@ const MAX_ANSWER: usize = 16 << 20;
 pub struct Supervisor {
     address: SocketAddr,
     token: String,
+    tls: Connector,
 }
 
 /// Why a request to a supervisor failed.
@@ -35,6 +38,9 @@ pub enum SupervisorError {
     /// The supervisor cannot be reached.
     #[error("cannot connect: {0}")]
     Connect(std::io::Error),
+    /// The connection could not be encrypted, or does not lead to the federation's supervisor.
+    #[error("cannot encrypt the connection: {0}")]
+    Tls(std::io::Error),
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Http(#[from] hyper::Error),
@@ -59,7 +65,11 @@ impl Supervisor {
     ///
     /// Fails if the key is invalid.
     pub fn new(address: IpAddr, port: u16, key: &str) -> Result<Supervisor, KeyError> {
-        Ok(Supervisor { address: SocketAddr::new(address, port), token: supervision::token(key)? })
+        Ok(Supervisor {
+            address: SocketAddr::new(address, port),
+            token: supervision::token(key)?,
+            tls: Connector::new(key)?,
+        })
     }
 
     /// Returns the status of the federation, with the events after `event`.
@@ -107,7 +117,12 @@ impl Supervisor {
         let answer = async {
             let stream = TcpStream::connect(self.address).await.map_err(SupervisorError::Connect)?;
             let host = self.address.to_string();
-            Question { host: &host, token: &self.token, method, path, body }.ask(stream).await?.whole().await
+            let question = Question { host: &host, token: &self.token, method, path, body };
+            let answer = match supervision::needs_encryption(self.address.ip()) {
+                true => question.ask(self.tls.connect(stream).await.map_err(SupervisorError::Tls)?).await?,
+                false => question.ask(stream).await?,
+            };
+            answer.whole().await
         };
         timeout(DEADLINE, answer).await.map_err(|_| SupervisorError::Timeout)?
     }

@@ -21,7 +21,7 @@ const FLOORS: &[&[&str]] = &[
         "faultline-trace",
         "faultline-workloads",
     ],
-    &["faultline-checker", "faultline-conformance", "faultline-tc"],
+    &["faultline-checker", "faultline-conformance", "faultline-tc", "faultline-tls"],
     &["faultline-report"],
     &["faultline-runtime", "faultline-sim"],
     &["faultline-catalog", "faultline-client"],

@@ -117,7 +117,12 @@ pub async fn dereference(
         observed.supervision = match ask(&supervisor, federation).await {
             Ok(status) => Supervision::Known(Box::new(status)),
             Err(error) => {
-                if matches!(error, SupervisorError::Refused(StatusCode::UNAUTHORIZED, _)) {
+                // Both may mean that the supervisor has another key.
+                let is_doubtful = match &error {
+                    SupervisorError::Refused(status, _) => *status == StatusCode::UNAUTHORIZED,
+                    error => matches!(error, SupervisorError::Tls(_)),
+                };
+                if is_doubtful {
                     context.session(&uid, |it| it.key.iter_mut().for_each(Known::doubt));
                 }
                 Supervision::Silent(error.to_string())

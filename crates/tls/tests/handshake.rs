@@ -1,0 +1,101 @@
+//! A caller reaches the supervisor of its federation, and no other; what crosses the wire is not readable.
+
+use faultline_tls::{Connection, Connector, Encrypting};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+const OTHER: &str = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+const SECRET: &[u8] = b"authorization: Bearer secret";
+
+async fn serve(key: &str) -> (Encrypting, std::net::SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (Encrypting::new(listener, key).unwrap(), address)
+}
+
+#[tokio::test]
+async fn both_ends_with_the_same_key_understand_each_other() {
+    let (mut listener, address) = serve(KEY).await;
+    let caller = tokio::spawn(async move {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut stream = Connector::new(KEY).unwrap().connect(stream).await.unwrap();
+        stream.write_all(SECRET).await.unwrap();
+        stream.flush().await.unwrap();
+        stream
+    });
+    let (mut connection, peer) = axum::serve::Listener::accept(&mut listener).await;
+    assert!(peer.is_encrypted && matches!(connection, Connection::Encrypted(_)));
+    let mut heard = vec![0; SECRET.len()];
+    connection.read_exact(&mut heard).await.unwrap();
+    assert_eq!(heard, SECRET);
+    drop(caller.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_caller_with_another_key_sends_nothing() {
+    let (_listener, address) = serve(OTHER).await;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let error = Connector::new(KEY).unwrap().connect(stream).await.unwrap_err();
+    assert!(error.to_string().contains("invalid peer certificate"), "{error}");
+}
+
+#[tokio::test]
+async fn the_wire_shows_neither_the_token_nor_the_key() {
+    let (mut listener, address) = serve(KEY).await;
+    // A machine in the middle passes everything on, and writes down what the caller sends.
+    let middle = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let through = middle.local_addr().unwrap();
+    let (tell, seen) = tokio::sync::oneshot::channel();
+    let tap = tokio::spawn(async move {
+        let (mut near, _) = middle.accept().await.unwrap();
+        let mut far = TcpStream::connect(address).await.unwrap();
+        let (mut near_read, mut near_write) = near.split();
+        let (mut far_read, mut far_write) = far.split();
+        let there = async {
+            let (mut all, mut some) = (Vec::new(), [0; 4096]);
+            loop {
+                let count = near_read.read(&mut some).await.unwrap();
+                if count == 0 {
+                    break;
+                }
+                all.extend_from_slice(&some[..count]);
+                far_write.write_all(&some[..count]).await.unwrap();
+            }
+            far_write.shutdown().await.unwrap();
+            tell.send(all).unwrap();
+        };
+        // The caller may be gone.
+        let back = async { drop(tokio::io::copy(&mut far_read, &mut near_write).await) };
+        tokio::join!(there, back);
+    });
+    let caller = tokio::spawn(async move {
+        let stream = TcpStream::connect(through).await.unwrap();
+        let mut stream = Connector::new(KEY).unwrap().connect(stream).await.unwrap();
+        stream.write_all(SECRET).await.unwrap();
+        stream.shutdown().await.unwrap();
+    });
+    let (mut connection, _) = axum::serve::Listener::accept(&mut listener).await;
+    let mut heard = Vec::new();
+    connection.read_to_end(&mut heard).await.unwrap();
+    assert_eq!(heard, SECRET);
+    caller.await.unwrap();
+    drop(connection);
+    tap.await.unwrap();
+    let seen = seen.await.unwrap();
+    assert!(seen.len() > SECRET.len(), "it saw {} bytes", seen.len());
+    for secret in [b"Bearer".as_slice(), b"secret", KEY.as_bytes()] {
+        assert!(!seen.windows(secret.len()).any(|it| it == secret));
+    }
+}
+
+#[tokio::test]
+async fn a_plain_caller_is_known_as_one_and_a_silent_one_delays_no_other() {
+    let (mut listener, address) = serve(KEY).await;
+    let _silent = TcpStream::connect(address).await.unwrap();
+    let mut plain = TcpStream::connect(address).await.unwrap();
+    plain.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
+    let (connection, peer) = axum::serve::Listener::accept(&mut listener).await;
+    assert!(!peer.is_encrypted && matches!(connection, Connection::Plain(_)));
+    assert_eq!(peer.address, plain.local_addr().unwrap());
+}
