@@ -8,12 +8,12 @@ use std::net::SocketAddr;
 
 use common::{KEY, Program, Setting, ask};
 use faultline_api::supervision::{ClusterState, Phase, Place, Status, Verdict};
-use faultline_client::supervisor::{Question, SupervisorError};
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
+use faultline_client::supervisor::{Question, SupervisorError};
 use faultline_core::{Digest, Fact, Life, ProcessId};
 use faultline_sim::{Config, Links};
-use faultline_trace::{Bundle, Record, Trace};
 use faultline_tls::Connector;
+use faultline_trace::{Bundle, Record, Trace};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::net::TcpStream;

@@ -559,6 +559,68 @@ async fn a_look_that_fails_again_and_again_is_told() {
 }
 
 #[tokio::test]
+async fn a_run_that_ends_while_the_operator_has_no_rights_is_reported_once_it_has_them() {
+    let world = World::new().await;
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    world.make_pods();
+    world.look().await.unwrap();
+    world.supervisor.say(|it| it.phase = supervision::Phase::Running);
+    world.look().await.unwrap();
+    let made = world.made();
+    for resource in ["federations", "events"] {
+        world.server.forbid(resource, "the operator may not do this", None);
+        world.supervisor.say(|it| it.events = vec![told(1, "Begun", "The application has begun.")]);
+        world.look().await.unwrap_err();
+        assert_eq!(world.made(), made, "nothing is deleted or made while {resource} cannot be written");
+    }
+    world.supervisor.say(|it| {
+        it.phase = supervision::Phase::Completed;
+        it.verdict = Some(Verdict::Pass);
+        it.events.push(told(2, "Completed", "The verdict is pass."));
+    });
+    world.look().await.unwrap_err();
+    world.server.allow();
+    world.look().await.unwrap();
+    assert_eq!((world.status().phase, world.condition("Completed")), (Phase::Completed, "True Pass".into()));
+    let begun = world.notes().iter().filter(|it| it.contains("has begun")).count();
+    assert_eq!(begun, 1, "what happened meanwhile is told, once: {:?}", world.notes());
+}
+
+#[tokio::test]
+async fn a_pod_with_a_stuck_finalizer_holds_the_federation_and_is_named() {
+    let world = World::new().await;
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    world.make_pods();
+    world.look().await.unwrap();
+    world.delete_federation();
+    world.look().await.unwrap();
+    // The garbage collector deletes everything else.
+    let stuck = format!("{PODS}/quickstart-paris-1");
+    let mut pod = world.server.get(&stuck).unwrap();
+    pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    pod["metadata"]["finalizers"] = json!(["example.com/stuck"]);
+    let set = world.server.get(&format!("{SETS}/quickstart-paris")).unwrap();
+    world.collect_garbage();
+    world.server.put(&stuck, pod);
+    world.server.put(&format!("{SETS}/quickstart-paris"), set);
+    for _ in 0..3 {
+        world.look().await.unwrap();
+        assert_eq!(world.status().phase, Phase::Deleting);
+        let message = world.status().message.unwrap();
+        assert!(
+            message.contains("the pod quickstart-paris-1, which has the finalizers example.com/stuck"),
+            "{message}"
+        );
+    }
+    world.server.remove(&stuck);
+    world.server.remove(&format!("{SETS}/quickstart-paris"));
+    world.look().await.unwrap();
+    assert_eq!(world.federation().metadata.finalizers, Some(vec![]));
+}
+
+#[tokio::test]
 async fn a_namespace_that_is_being_deleted_takes_no_events_and_holds_nobody_up() {
     let world = World::new().await;
     world.look().await.unwrap();

@@ -17,9 +17,7 @@ use faultline_api::supervision::{self, KeyError};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::{default_provider, sign::any_eddsa_type};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
-use rustls::pki_types::{
-    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
-};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::sign::SigningKey;
 use rustls::version::TLS13;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};

@@ -146,7 +146,11 @@ impl Connected<IncomingStream<'_, Encrypting>> for Peer {
 }
 
 impl AsyncRead for Connection {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Connection::Plain(it) => Pin::new(it).poll_read(cx, buffer),
             Connection::Encrypted(it) => Pin::new(it).poll_read(cx, buffer),

@@ -6,6 +6,7 @@
 //! ```
 
 mod api_frozen;
+mod api_slow;
 mod bad_manifests;
 mod chart_upgraded;
 mod cluster_lost;
@@ -18,7 +19,9 @@ mod crash;
 mod crash_in_rollback;
 mod doctor;
 mod federation_deleted;
+mod finalizer_stuck;
 mod hostile_neighbour;
+mod lease_stolen;
 mod link_change_live;
 mod masquerading;
 mod node_stopped;
@@ -32,6 +35,7 @@ mod pod_deleted;
 mod pod_security;
 mod pods_moved;
 mod quick_start;
+mod rbac_revoked;
 mod record_kept;
 mod refused;
 mod run_interrupted;
@@ -69,10 +73,13 @@ const SCENARIOS: &[Scenario] = scenarios![
     contained,
     record_kept,
     operator_killed,
+    lease_stolen,
+    rbac_revoked,
     operator_upgraded,
     chart_upgraded,
     supervisor_killed,
     federation_deleted,
+    finalizer_stuck,
     hostile_neighbour,
     side_by_side,
     bad_manifests,
@@ -85,6 +92,7 @@ const SCENARIOS: &[Scenario] = scenarios![
     node_stopped,
     pods_moved,
     api_frozen,
+    api_slow,
 ];
 
 fn main() -> ExitCode {

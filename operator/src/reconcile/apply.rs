@@ -109,7 +109,13 @@ pub async fn delete(federation: &Federation, context: &Context) -> Result<Vec<St
         context.session(&uid, |it| it.ending.insert(ending));
         left.push(format!("the StatefulSet {name}"));
     }
-    left.extend(belongings.pods.into_keys().map(|it| format!("the pod {it}")));
+    // What holds everything else up is named first.
+    let (stuck, others): (Vec<_>, Vec<_>) = belongings.pods.iter().partition(|(_, pod)| is_stuck(pod));
+    let stuck = stuck.into_iter().map(|(name, pod)| {
+        format!("the pod {name}, which has the finalizers {}", pod.finalizers().join(", "))
+    });
+    left.splice(..0, stuck);
+    left.extend(others.into_iter().map(|(name, _)| format!("the pod {name}")));
     let ending = context.session(&uid, |it| it.ending.clone());
     if left.is_empty() && !ending.is_empty() {
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), &namespace);
@@ -126,6 +132,11 @@ pub async fn delete(federation: &Federation, context: &Context) -> Result<Vec<St
         change_finalizers(federation, finalizers, context).await?;
     }
     Ok(left)
+}
+
+/// Returns whether a pod that is being deleted waits for another program to remove its finalizers.
+fn is_stuck(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some() && !pod.finalizers().is_empty()
 }
 
 /// Changes the finalizers, and fails if the object was changed in the meantime.

@@ -1,0 +1,44 @@
+//! Another holder takes the operator's lease while a federation runs, and never renews it. The operator stops working at
+//! once, takes the lease again when it has expired, and the run is neither disturbed nor forgotten.
+
+use std::time::Duration;
+
+use faultline_api::resource::Phase;
+use faultline_e2e::{Failure, QUICK_START, Room};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+const LEASE: &str = "faultline-operator";
+const THIEF: &str = "thief";
+/// Time within which an operator must hold the lease again: its duration is 15 s, and the operator restarts.
+const RETURNS: Duration = Duration::from_secs(90);
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    room.apply(|_| {}).await?;
+    room.reach(QUICK_START, Phase::Running).await?;
+    let leases = Api::<Lease>::all(room.client.clone()).list(&ListParams::default()).await?;
+    let lease = leases.into_iter().find(|it| it.name_any() == LEASE).ok_or("no operator has a lease")?;
+    let leases: Api<Lease> = Api::namespaced(room.client.clone(), &lease.namespace().unwrap_or_default());
+    let stolen = json!({ "spec": { "holderIdentity": THIEF, "renewTime": MicroTime(Timestamp::now()) } });
+    leases.patch(LEASE, &PatchParams::default(), &Patch::Merge(stolen)).await?;
+    let returned = async {
+        loop {
+            let holder = leases.get(LEASE).await?.spec.and_then(|it| it.holder_identity);
+            if holder.is_some_and(|it| it != THIEF) {
+                return Ok::<_, Failure>(());
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    timeout(RETURNS, returned)
+        .await
+        .map_err(|_| format!("no operator holds the lease after {RETURNS:?}"))??;
+    let status = room.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor forgotten");
+    room.delete(QUICK_START).await
+}

@@ -1,0 +1,36 @@
+//! The operator's rights are revoked while a federation runs, and given back before it ends. The run needs none of them:
+//! it goes through its faults, and is reported once the operator may write again.
+
+use std::time::Duration;
+
+use faultline_api::resource::Phase;
+use faultline_e2e::{Failure, QUICK_START, Room, Skipped};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::time::sleep;
+
+/// Name of the role with the operator's rights, if it manages all namespaces.
+const ROLE: &str = "faultline-operator";
+const REVOKED: Duration = Duration::from_secs(20);
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    let roles: Api<ClusterRole> = Api::all(room.client.clone());
+    let role = roles.get_opt(ROLE).await?;
+    let role = role.ok_or_else(|| Skipped(format!("there is no ClusterRole {ROLE}")))?;
+    room.apply(|_| {}).await?;
+    room.reach(QUICK_START, Phase::Running).await?;
+    set_rules(&room.client, &json!([])).await?;
+    sleep(REVOKED).await;
+    set_rules(&room.client, &json!(role.rules)).await?;
+    let status = room.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"));
+    room.delete(QUICK_START).await
+}
+
+async fn set_rules(client: &Client, rules: &serde_json::Value) -> Result<(), Failure> {
+    let patch = Patch::Merge(json!({ "rules": rules }));
+    Api::<ClusterRole>::all(client.clone()).patch(ROLE, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
