@@ -187,9 +187,10 @@ impl Drawing<'_> {
                 y - 3.0
             );
             let is_last = index + 1 == LEGEND_LINES && more > 0;
-            let name = if is_last { format!("{name}, and {more} more") } else { name.clone() };
+            let more = if is_last { format!(", and {more} more") } else { String::new() };
             let room = (area.width / 2.0 - 14.0) / LETTER;
-            let name: String = name.chars().take(room as usize).collect();
+            let name: String = name.chars().take((room as usize).saturating_sub(more.len())).collect();
+            let name = name + &more;
             self.text(x + 14.0, y, "small", &name);
         }
     }
