@@ -2,6 +2,7 @@
 
 use faultline_dataflow::programs::fibonacci::Fibonacci;
 use faultline_dataflow::programs::graph::Graph;
+use faultline_dataflow::programs::jacobi::Jacobi;
 use faultline_dataflow::programs::qap::{Instance, Malformed, Qap};
 use faultline_dataflow::programs::queens::Queens;
 use faultline_dataflow::programs::{Flow, Invalid};
@@ -31,6 +32,15 @@ pub fn flow(application: &Application) -> Option<Result<Flow, Problem>> {
             seed: it.pattern().into(),
             depth: it.depth(),
             width: it.width(),
+            task_time: it.task_time(),
+        }),
+        Application::Jacobi(it) => Flow::Jacobi(Jacobi {
+            rows: it.rows(),
+            columns: it.columns(),
+            size: it.size(),
+            iterations: it.iterations(),
+            test_every: it.test_every(),
+            tolerance: it.tolerance(),
             task_time: it.task_time(),
         }),
         _ => return None,

@@ -155,6 +155,7 @@ mod tests {
             protocol: Protocol::None(Unprotected {}),
             application: Application::Heat(Heat::default()),
             stealing: None,
+            schedule: None,
             failures: None,
             faults: vec![],
             deadline: None,

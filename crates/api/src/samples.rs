@@ -49,6 +49,8 @@ pub const SAMPLES: &[Sample] = samples![
     "tic",
     "sel",
     "satin",
+    "cck",
+    "cck-short",
 ];
 
 /// Returns the sample with this name.

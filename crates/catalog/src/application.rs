@@ -53,7 +53,8 @@ pub(crate) fn config(spec: &FederationSpec) -> Option<Config> {
         Application::Fibonacci(_)
         | Application::NQueens(_)
         | Application::Qap(_)
-        | Application::TaskGraph(_) => return None,
+        | Application::TaskGraph(_)
+        | Application::Jacobi(_) => return None,
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Two protocols may share a rule, and therefore a defect of the same name. A prefix distinguishes them: `hydee-` for
 //! HydEE, `spbc-` for SPBC, `pessimistic-` for pessimistic logging, `chandy-lamport-` for the non-blocking
-//! coordinated baseline, `hierarchical-` for the hierarchical one, and `tic-`, `sel-` and `satin-` for the protocols of
+//! coordinated baseline, `hierarchical-` for the hierarchical one, and `tic-`, `sel-`, `satin-` and `cck-` for the protocols of
 //! programs of tasks. The composite of protocol and application, and the supervisor, have mutations only, whose names
 //! begin with `composite-` and `supervisor-`.
 
@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use faultline_core::node as composite;
-use faultline_protocols::{hc3i, hydee, satin, theft};
+use faultline_protocols::{cck, hc3i, hydee, satin, theft};
 use faultline_supervisor as supervisor;
 use serde::Serialize;
 
@@ -25,6 +25,8 @@ pub enum Rule {
     Theft(theft::Defect),
     /// In the code of Satin.
     Satin(satin::Defect),
+    /// In the code of CCK.
+    Cck(cck::Defect),
     /// In the composition of a protocol and an application.
     Composite(composite::Defect),
     /// In the supervisor.
@@ -92,6 +94,8 @@ defects! {
     Sel(theft, Theft) "sel" "sel-" theft::Defect::ALL.iter().copied();
     /// Defects of Satin.
     Satin(satin, Satin) "satin" "satin-" satin::Defect::ALL.iter().copied();
+    /// Defects of CCK.
+    Cck(cck, Cck) "cck" "cck-" cck::Defect::ALL.iter().copied();
     /// Defects of the composite, under any protocol.
     Composite(composite, Composite) "hc3i" "composite-" composite::Defect::ALL.iter().copied();
     /// Defects of the supervisor, under any protocol.
@@ -123,6 +127,7 @@ impl Defect {
             Rule::Hydee(_) => &["hydee", "spbc"],
             Rule::Theft(_) => &["tic", "sel"],
             Rule::Satin(_) => &["satin"],
+            Rule::Cck(_) => &["cck"],
             Rule::Composite(_) | Rule::Supervisor(_) => &["hc3i", "hydee"],
         }
     }
@@ -165,6 +170,7 @@ impl fmt::Display for Defect {
             Rule::Hydee(defect) => defect.serialize(f),
             Rule::Theft(defect) => defect.serialize(f),
             Rule::Satin(defect) => defect.serialize(f),
+            Rule::Cck(defect) => defect.serialize(f),
             Rule::Composite(defect) => defect.serialize(f),
             Rule::Supervisor(defect) => defect.serialize(f),
         }

@@ -3,7 +3,8 @@
 use faultline_core::{
     Application, Digest, Membership, Node, NodeConfig, Process, ProcessId, Promises, Protocol, Role,
 };
-use faultline_dataflow::{Place, PlaceConfig, Program, Recovery};
+use faultline_dataflow::partition::PartitionProtocol;
+use faultline_dataflow::{Partition, PartitionConfig, Place, PlaceConfig, Program, Recovery};
 
 /// A process that a federation can request: a composite of a protocol and a program.
 pub trait Hosted: Process<Config: Send + Sync> + 'static {
@@ -50,6 +51,26 @@ where
 
     fn reference(
         config: &PlaceConfig<P, G>,
+        membership: &Membership,
+        _: &dyn Fn(ProcessId) -> u64,
+    ) -> Option<Vec<(ProcessId, Digest)>> {
+        let result = config.program.expected();
+        Some(membership.with_role(Role::RANK).map(|rank| (rank, result)).collect())
+    }
+}
+
+/// Every rank ends with the result of the program, independent of which rank ran which partition.
+impl<P, G> Hosted for Partition<P, G>
+where
+    P: PartitionProtocol<Config: Send + Sync> + 'static,
+    G: Program,
+{
+    fn promises(config: &PartitionConfig<P, G>) -> Promises {
+        P::promises(&config.protocol)
+    }
+
+    fn reference(
+        config: &PartitionConfig<P, G>,
         membership: &Membership,
         _: &dyn Fn(ProcessId) -> u64,
     ) -> Option<Vec<(ProcessId, Digest)>> {

@@ -7,6 +7,7 @@ mod application;
 pub mod defect;
 mod hosted;
 pub mod manifest;
+mod planned;
 mod protocol;
 mod rederive;
 mod simulation;
@@ -52,6 +53,12 @@ pub enum SetupError {
     /// The operation requires a program of tasks, and the application's processes exchange messages.
     #[error("the processes of the application exchange messages, and it has no tasks")]
     Messages,
+    /// The operation requires tasks that processes steal, and they are assigned in advance.
+    #[error("the tasks of this federation are assigned in advance, and no process steals any")]
+    Planned,
+    /// The operation requires tasks that are assigned in advance, and processes steal them.
+    #[error("under this protocol, processes steal tasks, and none is assigned in advance")]
+    Stolen,
     /// A known defect was requested in a build that does not contain them.
     #[error("this build contains no known defects; they require the feature `defects`")]
     WithoutDefects,
@@ -276,6 +283,9 @@ pub fn with_valid<V: Visitor>(
 ) -> Result<V::Output, SetupError> {
     match federation.spec.application.family() {
         Family::Messages => with_valid_messages(federation, seed, defect, Any(visitor)),
+        Family::Tasks if federation.spec.is_planned() => {
+            planned::with_valid_plan(federation, seed, defect, visitor)
+        }
         Family::Tasks => tasks::with_valid_tasks(federation, seed, defect, Any(visitor)),
     }
 }
@@ -329,7 +339,7 @@ pub fn with_valid_messages<V: MessagesVisitor>(
             Some(defect) => return Err(SetupError::AnothersDefect(defect)),
             None => visitor.visit(MessagesSetup::<NoProtocol>::of_messages(federation, seed, (), None)?),
         },
-        Asked::Tic(_) | Asked::Sel(_) | Asked::Satin(_) => return Err(SetupError::Tasks),
+        Asked::Tic(_) | Asked::Sel(_) | Asked::Satin(_) | Asked::Cck(_) => return Err(SetupError::Tasks),
     })
 }
 

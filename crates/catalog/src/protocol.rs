@@ -7,7 +7,7 @@ use faultline_core::{Scope, Span};
 use faultline_protocols::hc3i::{self, CollectBy, Config, Coordinating, Cut, Forcing, Piggyback};
 use faultline_protocols::hydee;
 use faultline_protocols::placement::{Placement, ReplicateTo};
-use faultline_protocols::{satin, theft};
+use faultline_protocols::{cck, satin, theft};
 
 use crate::defect::{AVAILABLE, Rule};
 use crate::tasks::NEVER;
@@ -135,6 +135,30 @@ pub(crate) fn satin(defect: Option<Defect>) -> Result<satin::Config, SetupError>
         Some((defect, _)) => return Err(unfit(defect)),
     };
     Ok(satin::Config { defects })
+}
+
+/// Returns the parameters of CCK.
+pub(crate) fn cck(
+    spec: &FederationSpec,
+    options: &resource::Cck,
+    defect: Option<Defect>,
+) -> Result<cck::Config, SetupError> {
+    let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
+    Ok(cck::Config {
+        interval: checkpointing.every.unwrap_or(NEVER),
+        coordination: match options.coordination.unwrap_or_default() {
+            resource::Coordination::Neighbours => cck::Coordination::Neighbours,
+            resource::Coordination::Everybody => cck::Coordination::Global,
+        },
+        replicas: checkpointing.replicas as u16,
+        replicate_to: replicate_to(checkpointing.replicate_to),
+        defects: match defect.map(|it| (it, it.rule())) {
+            None => cck::Defects::default(),
+            #[cfg(feature = "defects")]
+            Some((_, Rule::Cck(rule))) => cck::Defects::only(rule),
+            Some((defect, _)) => return Err(unfit(defect)),
+        },
+    })
 }
 
 /// Returns the delay between checkpoints of each cluster.

@@ -72,7 +72,7 @@ where
 }
 
 /// Returns a property of each rank's cluster, by rank.
-fn of_each_rank(spec: &FederationSpec, of: fn(&resource::Cluster) -> u32) -> Arc<[u32]> {
+pub(crate) fn of_each_rank(spec: &FederationSpec, of: fn(&resource::Cluster) -> u32) -> Arc<[u32]> {
     spec.clusters.iter().flat_map(|it| std::iter::repeat_n(of(it), it.nodes as usize)).collect()
 }
 
@@ -90,6 +90,9 @@ pub fn with_tasks<V: TasksVisitor>(
     let problems = validate(federation);
     if !problems.is_empty() {
         return Err(SetupError::Federation(problems));
+    }
+    if federation.spec.is_planned() {
+        return Err(SetupError::Planned);
     }
     with_valid_tasks(federation, seed, None, visitor)
 }

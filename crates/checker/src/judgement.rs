@@ -45,6 +45,14 @@ pub enum Property {
     MembersAgree,
     /// No checkpoint holds a delivery of a message of its cluster without its send.
     ConsistentCheckpoint,
+    /// A checkpoint of partitions was valid only once every partition had saved its part.
+    ValidCheckpoints,
+    /// A checkpoint of partitions holds as received what its parts hold as sent.
+    Drained,
+    /// A checkpoint of partitions holds nothing that was sent after the sender's part.
+    QuietCheckpoints,
+    /// Only neighbours coordinated a checkpoint of partitions.
+    NeighboursOnly,
     /// Every part of a checkpoint was durable wherever it is kept before the checkpoint was committed.
     DurableBeforeCommit,
     /// No cluster rolled back further than it had to.
@@ -55,6 +63,10 @@ pub enum Property {
     RollbackCaused,
     /// Only failed clusters rolled back.
     Contained,
+    /// A recovery re-executed exactly the tasks that were strictly required.
+    StrictlyRequired,
+    /// No partition re-executed a task that nobody needed.
+    DemandedOnly,
     /// Every message whose send was undone, and whose receiver has it, was sent again and then kept from the network.
     OrphansReplayed,
     /// A process that went back got nothing of a later phase before it had sent such a message again.
@@ -101,6 +113,8 @@ impl Property {
             Property::CheckpointedFirst => Some(Promise::CheckpointedFirst),
             Property::ForcedPerTheft => Some(Promise::ForcedByThefts),
             Property::Contained => Some(Promise::Containment),
+            Property::NeighboursOnly => Some(Promise::NeighboursOnly),
+            Property::StrictlyRequired => Some(Promise::StrictlyRequired),
             Property::OrphansFirst => Some(Promise::OrphansFirst),
             Property::PhasesAgree => Some(Promise::Phases),
             Property::RepeatedOrder => Some(Promise::RepeatedOrder),
@@ -133,11 +147,17 @@ impl Property {
             Property::ForcedPerTheft => "only thefts and recoveries forced checkpoints",
             Property::MembersAgree => "the processes of each cluster agree on its checkpoints",
             Property::ConsistentCheckpoint => "every checkpoint is consistent within its cluster",
+            Property::ValidCheckpoints => "checkpoints were complete before they were valid",
+            Property::Drained => "checkpoints contain every value that was sent before them",
+            Property::QuietCheckpoints => "checkpoints contain no value that was sent after them",
+            Property::NeighboursOnly => "checkpoints were coordinated by neighbours only",
             Property::DurableBeforeCommit => "checkpoints were durable before they were committed",
             Property::MaximalLine => "every rollback restored the newest consistent checkpoint",
             Property::DurableBeforeResume => "restored checkpoints were durable before processes resumed",
             Property::RollbackCaused => "every rollback had a cause",
             Property::Contained => "only failed clusters rolled back",
+            Property::StrictlyRequired => "recoveries re-executed what was strictly required",
+            Property::DemandedOnly => "nothing was re-executed for nobody",
             Property::OrphansReplayed => "orphan messages were re-sent",
             Property::OrphansFirst => "no message overtook an orphan message",
             Property::PhasesAgree => "the phases of orphan messages follow from what was consumed",

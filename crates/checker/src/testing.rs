@@ -1,5 +1,6 @@
 //! Builds small traces for the tests of properties: an honest composite, told step by step what to do.
 
+pub(crate) mod planned;
 pub(crate) mod tasks;
 
 use std::collections::BTreeMap;

@@ -35,8 +35,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
     let federation = source.parse()?;
     files::refuse_pause(&source.label, &federation)?;
     output::directory(out)?;
-    let of_family =
-        || Protocol::compared(federation.spec.application.family()).into_iter().map(str::to_owned);
+    let of_family = || Protocol::compared_on(&federation.spec.application).into_iter().map(str::to_owned);
     let settings = Settings {
         protocols: if protocols.is_empty() { of_family().collect() } else { protocols.clone() },
         first_seed: seed.unwrap_or_else(|| federation.spec.seed()),

@@ -59,7 +59,8 @@ impl Size {
             | Application::Fibonacci(_)
             | Application::NQueens(_)
             | Application::Qap(_)
-            | Application::TaskGraph(_) => 0,
+            | Application::TaskGraph(_)
+            | Application::Jacobi(_) => 0,
         };
         Size { nodes: nodes as u64, state }
     }

@@ -170,6 +170,24 @@ pub enum Claim {
         /// The leaving cluster.
         cluster: ClusterId,
     },
+    /// A partition that runs here takes part in a recovery, with the state that it has now.
+    RecoveryJoined {
+        /// The partition.
+        partition: ProcessId,
+        /// The recovery.
+        epoch: Incarnation,
+        /// The checkpoint from which the partition re-executes what others demand. SN 0 is the initial state.
+        slot: Position,
+    },
+    /// Everything that one partition had sent to another before it joined a recovery has either arrived or was lost.
+    Drained {
+        /// The sending partition.
+        from: ProcessId,
+        /// The receiving partition, which runs here.
+        to: ProcessId,
+        /// The recovery.
+        epoch: Incarnation,
+    },
     /// Logged messages left this process's memory, since its own storage and its holders have made them durable.
     Spilled {
         /// Number of messages that left the memory.
@@ -221,6 +239,17 @@ impl TheftStep {
     }
 }
 
+/// What an execution of a planned task belongs to and depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedTask {
+    /// Identity of the task.
+    pub task: TaskId,
+    /// The partition that executes it.
+    pub partition: ProcessId,
+    /// The tasks whose values it reads, ascending.
+    pub sources: Arc<[TaskId]>,
+}
+
 /// One entry of a process's stream of facts. The driver adds process, life, number and time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
@@ -265,6 +294,29 @@ pub enum Fact {
         spawned: u32,
         /// Duration of the task in microseconds: the program's figure, scaled by the speed of the place.
         cost_us: u32,
+    },
+    /// Under a plan: what an execution of a task belongs to and depends on. Stated directly before [`Fact::Ran`] or
+    /// [`Fact::Rerun`] of the task.
+    Planned(Box<PlannedTask>),
+    /// A task that is part of the state was executed again, beside the state, because its values were lost elsewhere.
+    Rerun {
+        /// Identity of the task.
+        task: TaskId,
+        /// The partition whose demand first required the re-execution.
+        by: ProcessId,
+        /// The recovery in which it was demanded.
+        epoch: Incarnation,
+        /// Duration of the task in microseconds: the program's figure, scaled by the speed of the process.
+        cost_us: u32,
+    },
+    /// The protocol sent a message that coordinates a checkpoint of partitions.
+    Coordinated {
+        /// The checkpoint.
+        position: Position,
+        /// The partition that sends it, or the process that runs none.
+        from: ProcessId,
+        /// The partition that receives it, or the process that runs none.
+        to: ProcessId,
     },
     /// One step of the theft of a task.
     Theft {
@@ -351,6 +403,9 @@ pub enum FactKind {
     Restored,
     Finished,
     Ran,
+    Planned,
+    Rerun,
+    Coordinated,
     Lent,
     Shipped,
     Taken,
@@ -376,6 +431,8 @@ pub enum FactKind {
     Orphaned,
     Released,
     Spilled,
+    RecoveryJoined,
+    Drained,
     LifeStarted,
     Begun,
     Injecting,
@@ -408,6 +465,9 @@ impl Fact {
             Fact::Restored(_) => FactKind::Restored,
             Fact::Finished(_) => FactKind::Finished,
             Fact::Ran { .. } => FactKind::Ran,
+            Fact::Planned(_) => FactKind::Planned,
+            Fact::Rerun { .. } => FactKind::Rerun,
+            Fact::Coordinated { .. } => FactKind::Coordinated,
             Fact::Theft { step, .. } => step.kind(),
             Fact::Absorbed(_) => FactKind::Absorbed,
             Fact::Claim(_) => unreachable!("dealt with"),
@@ -444,13 +504,15 @@ impl Claim {
             Claim::Orphaned { .. } => FactKind::Orphaned,
             Claim::Released { .. } => FactKind::Released,
             Claim::Spilled { .. } => FactKind::Spilled,
+            Claim::RecoveryJoined { .. } => FactKind::RecoveryJoined,
+            Claim::Drained { .. } => FactKind::Drained,
         }
     }
 }
 
 impl FactKind {
     /// The kinds that a process states, and that a trigger can wait for.
-    pub const OF_PROCESSES: [FactKind; 36] = [
+    pub const OF_PROCESSES: [FactKind; 41] = [
         FactKind::Sent,
         FactKind::Transmitted,
         FactKind::Suppressed,
@@ -462,6 +524,9 @@ impl FactKind {
         FactKind::Restored,
         FactKind::Finished,
         FactKind::Ran,
+        FactKind::Planned,
+        FactKind::Rerun,
+        FactKind::Coordinated,
         FactKind::Lent,
         FactKind::Shipped,
         FactKind::Taken,
@@ -487,6 +552,8 @@ impl FactKind {
         FactKind::Orphaned,
         FactKind::Released,
         FactKind::Spilled,
+        FactKind::RecoveryJoined,
+        FactKind::Drained,
     ];
 }
 

@@ -39,7 +39,7 @@ pub mod time;
 
 pub use application::{Application, Digest, Job, Outbox, Progress};
 pub use counters::Counters;
-pub use fact::{Cause, Claim, Fact, FactKind, FactKinds, TheftStep, Vectors, Witness};
+pub use fact::{Cause, Claim, Fact, FactKind, FactKinds, PlannedTask, TheftStep, Vectors, Witness};
 pub use fault::{EndedBy, Fault, PlannedFault, StorageFate, Trigger};
 pub use footprint::Footprint;
 pub use id::{

@@ -46,6 +46,12 @@ pub enum Promise {
     /// In a program of tasks, a process logs every event of its tasks as soon as earlier writes are complete. A failure
     /// loses no event that is durable.
     EventsLogged,
+    /// In a program of tasks that are assigned in advance, only partitions that exchange values coordinate a checkpoint:
+    /// it takes two messages for each partition, and three for each channel.
+    NeighboursOnly,
+    /// In a program of tasks that are assigned in advance, a recovery re-executes exactly the tasks whose values were lost,
+    /// and those that they depend on, back to the valid checkpoint.
+    StrictlyRequired,
     /// What a group restores is durable at every holder before one of its processes resumes.
     DurableRestore,
     /// After the last fault, every recovery and every checkpoint ends, no group rolls back any more, and the
@@ -55,7 +61,7 @@ pub enum Promise {
 
 impl Promise {
     /// Every promise, in the order of declaration.
-    pub const ALL: [Promise; 15] = [
+    pub const ALL: [Promise; 17] = [
         Promise::Checkpoints,
         Promise::DenseNumbering,
         Promise::MaximalLine,
@@ -69,6 +75,8 @@ impl Promise {
         Promise::CheckpointedFirst,
         Promise::ForcedByThefts,
         Promise::EventsLogged,
+        Promise::NeighboursOnly,
+        Promise::StrictlyRequired,
         Promise::DurableRestore,
         Promise::Progress,
     ];

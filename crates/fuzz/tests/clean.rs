@@ -136,6 +136,27 @@ fn hundreds_of_seeds_of_satin_are_clean() {
     assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
 }
 
+#[test]
+fn hundreds_of_seeds_of_cck_are_clean_and_reach_what_they_are_meant_to() {
+    let properties = [
+        Property::ValidCheckpoints,
+        Property::Drained,
+        Property::QuietCheckpoints,
+        Property::NeighboursOnly,
+        Property::StrictlyRequired,
+        Property::DemandedOnly,
+        Property::Contained,
+        Property::NoLoss,
+        Property::ExactlyOnce,
+        Property::WitnessAgrees,
+    ];
+    let (shares, judged) = clean("cck", 300, properties);
+    println!("{judged:?} {shares:#?}");
+    assert!(judged.iter().all(|&it| it > 50), "{judged:?}");
+    let absorbed = shares.stated.get(&FactKind::Absorbed).map_or(0, |it| it.0);
+    assert!(absorbed > 20, "{shares:#?}");
+}
+
 /// Seeds from `CLEAN_FROM` (0), `CLEAN_COUNT` (10000) of them, of `CLEAN_PROTOCOL` (all).
 #[test]
 #[ignore = "takes minutes"]

@@ -118,6 +118,12 @@ impl Writer<'_> {
                 }
             }
             Fact::Finished(_) => self.line(at, me, "finishes".to_owned()),
+            // The execution follows at once, and the messages of a checkpoint are told by what they lead to.
+            Fact::Planned(_) | Fact::Coordinated { .. } => {}
+            Fact::Rerun { task, by, .. } => {
+                let (task, by) = (self.task(*task), self.cast.process(*by));
+                self.line(at, me, format!("re-executes {task}, whose values {by} lost"));
+            }
             Fact::Ran { task, spawned, .. } => {
                 let spawns = if *spawned > 0 { format!(", which spawns {spawned}") } else { String::new() };
                 let text = format!("runs {}{spawns}", self.task(*task));
@@ -238,6 +244,13 @@ impl Writer<'_> {
                 );
                 self.line(at, self.cast.process(process), text);
             }
+            Claim::RecoveryJoined { partition, epoch, .. } => {
+                let whose = self.cast.process(*partition);
+                let text = format!("takes part in recovery {} with the partition of {whose}", epoch.0);
+                self.line(at, self.cast.process(process), text);
+            }
+            // Said once for each channel; what it leads to is told.
+            Claim::Drained { .. } => {}
             Claim::Protected => {
                 self.line(at, self.cast.process(process), "is protected again".to_owned());
             }

@@ -38,6 +38,22 @@ spec:
   deadline: 1s
 ";
 
+/// Three blocks in a row, each computed by a process. One process fails after a checkpoint.
+const PLANNED: &str = "
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: golden }
+spec:
+  clusters: [{ name: lyon, nodes: 2 }, { name: nancy, nodes: 1 }]
+  links: { within: { latency: 100us }, between: { latency: 1ms } }
+  protocol: { cck: { tau: 30ms, replicateTo: otherCluster } }
+  application: { jacobi: { rows: 1, columns: 3, size: 2, iterations: 7, testEvery: 0, taskTime: 10ms } }
+  schedule: { window: 1 }
+  failures: { detectAfter: 20ms, restartAfter: 5ms }
+  faults: [{ at: 65ms, crash: { cluster: lyon, node: 1 } }]
+  deadline: 1s
+";
+
 fn golden(family: &str, name: &str, text_of_file: &str) {
     let mut federation: Federation = faultline_api::parse("golden.yaml", text_of_file.as_bytes())
         .unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints()));
@@ -63,7 +79,15 @@ fn each_protocol_for_messages_does_what_its_transcript_says() {
 
 #[test]
 fn each_protocol_for_tasks_does_what_its_transcript_says() {
-    for name in Protocol::compared(Family::Tasks) {
+    let federation = faultline_api::parse("golden.yaml", TASKS.as_bytes()).unwrap();
+    for name in Protocol::compared_on(&federation.spec.application) {
         golden("tasks", name, TASKS);
+    }
+}
+
+#[test]
+fn each_protocol_for_tasks_that_are_assigned_in_advance_does_what_its_transcript_says() {
+    for name in ["cck", "cck-everybody"] {
+        golden("planned", name, PLANNED);
     }
 }

@@ -74,6 +74,26 @@ impl Display for Predicate<'_> {
             },
             Fact::Finished(finished) => write!(f, "finished with the result {}", finished.1),
             Fact::Ran { task, spawned, .. } => write!(f, "ran task {task}, which spawned {spawned}"),
+            Fact::Planned(planned) => write!(
+                f,
+                "executed task {} of the partition of {}, which reads values of {}",
+                planned.task,
+                planned.partition,
+                match planned.sources.len() {
+                    1 => "1 task".to_owned(),
+                    sources => format!("{sources} tasks"),
+                }
+            ),
+            Fact::Rerun { task, by, epoch, .. } => {
+                write!(
+                    f,
+                    "re-executed task {task}, as the partition of {by} demanded in recovery {}",
+                    epoch.0
+                )
+            }
+            Fact::Coordinated { position, from, to } => {
+                write!(f, "sent a message of checkpoint {position} from {from} to {to}")
+            }
             Fact::Theft { theft, task, step } => {
                 let (victim, thief) = (theft.victim, theft.thief);
                 match step {
@@ -167,6 +187,20 @@ fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(
                 f,
                 "moved {messages} logged messages of {bytes} bytes to its storage; {left} bytes remain in memory"
+            )
+        }
+        Claim::RecoveryJoined { partition, epoch, slot } => {
+            write!(
+                f,
+                "joined recovery {} with the partition of {partition}, based on checkpoint {slot}",
+                epoch.0
+            )
+        }
+        Claim::Drained { from, to, epoch } => {
+            write!(
+                f,
+                "has for {to} everything that {from} had sent before recovery {}, except what was lost",
+                epoch.0
             )
         }
         Claim::Protected => f.write_str("is protected again"),

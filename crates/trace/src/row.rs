@@ -186,6 +186,11 @@ impl Row {
                     self.image(image, names);
                 }
             }
+            Fact::Rerun { epoch, .. } => self.incarnation = Some(*epoch),
+            Fact::Coordinated { position, .. } => {
+                self.checkpoint_incarnation = Some(position.incarnation);
+                self.checkpoint_sn = Some(position.sn);
+            }
             Fact::Finished(finished) => self.digest = Some(finished.1.to_string()),
             Fact::Claim(claim) => self.claim(claim, names),
             Fact::LifeStarted { process, life, boot } => {
@@ -216,6 +221,7 @@ impl Row {
             | Fact::Consumed(_)
             | Fact::DroppedStale(_)
             | Fact::Ran { .. }
+            | Fact::Planned(_)
             | Fact::Theft { .. }
             | Fact::Begun
             | Fact::Joined(_)
@@ -271,6 +277,12 @@ impl Row {
                 self.kept = Some(*kept);
                 self.log_entries = Some(*log);
             }
+            Claim::RecoveryJoined { epoch, slot, .. } => {
+                self.incarnation = Some(*epoch);
+                self.checkpoint_sn = Some(slot.sn);
+                self.checkpoint_incarnation = Some(slot.incarnation);
+            }
+            Claim::Drained { epoch, .. } => self.incarnation = Some(*epoch),
             Claim::Resent { .. }
             | Claim::Forcing { .. }
             | Claim::Spilled { .. }

@@ -4,7 +4,7 @@ use faultline_core::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tasks::{Fibonacci, NQueens, Qap, TaskGraph};
+use super::tasks::{Fibonacci, Jacobi, NQueens, Qap, TaskGraph};
 use crate::quantity::{Duration, Size};
 
 /// The application that runs under the protocol.
@@ -37,6 +37,8 @@ pub enum Application {
     Qap(Qap),
     /// Random program of tasks.
     TaskGraph(TaskGraph),
+    /// Program of tasks, planned in advance: Jacobi's method on a grid in two dimensions, cut into blocks.
+    Jacobi(Jacobi),
 }
 
 /// Families of applications. A protocol protects one of them.
@@ -343,6 +345,7 @@ impl Application {
             Application::NQueens(_) => "nQueens",
             Application::Qap(_) => "qap",
             Application::TaskGraph(_) => "taskGraph",
+            Application::Jacobi(_) => "jacobi",
         }
     }
 
@@ -359,8 +362,14 @@ impl Application {
             Application::Fibonacci(_)
             | Application::NQueens(_)
             | Application::Qap(_)
-            | Application::TaskGraph(_) => Family::Tasks,
+            | Application::TaskGraph(_)
+            | Application::Jacobi(_) => Family::Tasks,
         }
+    }
+
+    /// Returns whether all tasks of the application are known in advance, so that they can be assigned to processes.
+    pub fn is_planned(&self) -> bool {
+        matches!(self, Application::Jacobi(_))
     }
 
     /// Returns the computing time of a process when nothing fails and no message has to be waited for; `None` if the
@@ -377,7 +386,8 @@ impl Application {
             Application::Fibonacci(_)
             | Application::NQueens(_)
             | Application::Qap(_)
-            | Application::TaskGraph(_) => None,
+            | Application::TaskGraph(_)
+            | Application::Jacobi(_) => None,
             Application::Synthetic(it) => match &it.traffic {
                 Traffic::Random(it) => Some(it.duration.0),
                 Traffic::Exact(it) => Some(it.duration.0),

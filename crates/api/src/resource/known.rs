@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use faultline_core::{Role, Span};
 
-use super::application::Family;
+use super::application::{Application, Family};
 use super::protocol::{
-    Checkpointing, Coordinated, Forcing, Hc3i, Hydee, Independent, Protocol, ReplicateTo, Satin, Sel, Tic,
-    Unprotected,
+    Cck, Checkpointing, Coordinated, Coordination, Forcing, Hc3i, Hydee, Independent, Protocol, ReplicateTo,
+    Satin, Sel, Tic, Unprotected,
 };
 use crate::quantity::{Duration, Period, Size};
 
@@ -45,6 +45,7 @@ pub enum Options {
     Tic(Tic),
     Sel(Sel),
     Satin(Satin),
+    Cck(Cck),
     Unprotected(Unprotected),
 }
 
@@ -131,6 +132,7 @@ known! {
     "tic" Tic(Tic) Nothing Nothing None;
     "sel" Sel(Sel) Nothing Nothing None;
     "satin" Satin(Satin) Nothing Nothing None;
+    "cck" Cck(Cck) Nothing Nothing Some(Role::RECOVERY_PROCESS);
     "none" None(Unprotected) Nothing Nothing None;
 }
 
@@ -138,15 +140,29 @@ known! {
 /// name.
 const EVERY_MESSAGE: &str = "every-message";
 
+/// CCK with checkpoints that all processes coordinate: a baseline that comparisons list under its own name.
+const CCK_EVERYBODY: &str = "cck-everybody";
+
 impl Protocol {
     /// Returns the family of applications that the protocol protects; `None` for the protocol that protects nothing,
     /// and therefore runs any application.
     pub fn family(&self) -> Option<Family> {
         match self.options() {
             Options::Unprotected(_) => None,
-            Options::Tic(_) | Options::Sel(_) | Options::Satin(_) => Some(Family::Tasks),
+            Options::Tic(_) | Options::Sel(_) | Options::Satin(_) | Options::Cck(_) => Some(Family::Tasks),
             _ => Some(Family::Messages),
         }
+    }
+
+    /// Returns whether the protocol requires that tasks are assigned to processes in advance.
+    pub fn plans(&self) -> bool {
+        matches!(self, Protocol::Cck(_))
+    }
+
+    /// Returns whether the protocol can run this application.
+    pub fn supports(&self, application: &Application) -> bool {
+        self.family().is_none_or(|it| it == application.family())
+            && (!self.plans() || application.is_planned())
     }
 
     /// Returns the names of all protocols, in the order of the table.
@@ -155,13 +171,25 @@ impl Protocol {
     }
 
     /// Returns the names that can be compared for applications of this family: all protocols that can protect them, with
-    /// `none` last, and `every-message` for messages.
+    /// `none` last, and `every-message` for messages or `cck-everybody` for tasks.
     pub fn compared(family: Family) -> Vec<&'static str> {
         let protects = |it: &Known| (it.with_defaults)().family().is_none_or(|own| own == family);
         let mut names: Vec<_> = KNOWN.iter().filter(|it| protects(it)).map(|it| it.name).collect();
-        if family == Family::Messages {
-            names.insert(names.len() - 1, EVERY_MESSAGE);
-        }
+        let also = match family {
+            Family::Messages => EVERY_MESSAGE,
+            Family::Tasks => CCK_EVERYBODY,
+        };
+        names.insert(names.len() - 1, also);
+        names
+    }
+
+    /// Returns the names that can be compared on this application, in the same order.
+    pub fn compared_on(application: &Application) -> Vec<&'static str> {
+        let mut names = Protocol::compared(application.family());
+        names.retain(|name| {
+            let protocol = Protocol::None(Unprotected::default()).or_instead(name);
+            protocol.is_some_and(|it| it.supports(application))
+        });
         names
     }
 
@@ -180,6 +208,10 @@ impl Protocol {
         if name == EVERY_MESSAGE {
             let Options::Hc3i(own) = self.or_instead("hc3i")?.options() else { return None };
             return Some(Protocol::Hc3i(Hc3i { forcing: Some(Forcing::EveryMessage), ..own }));
+        }
+        if name == CCK_EVERYBODY {
+            let Options::Cck(own) = self.or_instead("cck")?.options() else { return None };
+            return Some(Protocol::Cck(Cck { coordination: Some(Coordination::Everybody), ..own }));
         }
         if name == self.name() { Some(self.clone()) } else { Protocol::named(name, self.stated()) }
     }
@@ -232,7 +264,7 @@ impl Protocol {
         let collect_every = match options {
             Options::Satin(_) | Options::Unprotected(_) => return None,
             // Garbage collection follows each checkpoint, so it needs no timer.
-            Options::Hydee(_) | Options::Tic(_) | Options::Sel(_) => None,
+            Options::Hydee(_) | Options::Tic(_) | Options::Sel(_) | Options::Cck(_) => None,
             Options::Hc3i(_) | Options::Independent(_) | Options::Coordinated(_) => {
                 stated.collect_every.map_or(Some(Span::from_secs(60)), |it| it.0)
             }
@@ -294,6 +326,12 @@ impl Options {
                 replicate_to: it.replicate_to,
                 ..Stated::default()
             },
+            Options::Cck(it) => Stated {
+                checkpoint_every: it.tau.map(|tau| Period(Some(tau.0))),
+                replicas: it.replicas,
+                replicate_to: it.replicate_to,
+                ..Stated::default()
+            },
             Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) => Stated::default(),
         }
     }
@@ -339,6 +377,10 @@ impl Options {
             }
             Options::Sel(it) => {
                 *it = Sel { tau: checkpoint_every.and_then(|it| it.0).map(Duration), replicas, replicate_to };
+            }
+            Options::Cck(it) => {
+                let tau = checkpoint_every.and_then(|it| it.0).map(Duration);
+                *it = Cck { tau, replicas, replicate_to, ..it.clone() };
             }
             Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) => {}
         }

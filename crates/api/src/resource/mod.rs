@@ -97,6 +97,7 @@ pub const ANY: &str = "any";
     validation = Rule::new("self.application == oldSelf.application").message(cannot_change("application"))
         .field_path(".application"),
     validation = stays("stealing"),
+    validation = stays("schedule"),
     validation = stays("failures"),
     validation = stays("deadline"),
     validation = stays("kubernetes"),
@@ -141,6 +142,10 @@ pub struct FederationSpec {
     /// How idle processes get tasks from others. Only for programs of tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stealing: Option<Stealing>,
+    /// How the tasks of a program are assigned to processes in advance. Only for programs that can be planned, under a
+    /// protocol that does not let processes steal tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
     /// How failures are detected and failed processes restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<Failures>,
@@ -291,6 +296,18 @@ impl FederationSpec {
     /// Returns the settings for stealing, with defaults if none are given.
     pub fn stealing(&self) -> Stealing {
         self.stealing.clone().unwrap_or_default()
+    }
+
+    /// Returns the settings of the schedule, with defaults if none are given.
+    pub fn schedule(&self) -> Schedule {
+        self.schedule.clone().unwrap_or_default()
+    }
+
+    /// Returns whether tasks are assigned to processes in advance, instead of being stolen. Without a protocol, a program
+    /// that can be planned is, unless settings for stealing are given.
+    pub fn is_planned(&self) -> bool {
+        self.application.is_planned()
+            && (self.protocol.plans() || self.protocol.family().is_none() && self.stealing.is_none())
     }
 
     /// Returns the settings for failures, with defaults if none are given.

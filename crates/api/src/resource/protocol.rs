@@ -47,6 +47,9 @@ pub enum Protocol {
     /// Satin, for programs of tasks: nothing is stored. The tasks of a failed process run again, except those whose
     /// results other processes still have. Baseline.
     Satin(Satin),
+    /// CCK, for programs of tasks that are planned in advance: a checkpoint coordinates only processes that communicate.
+    /// After a failure, only failed processes roll back; the others re-execute only what was lost with them.
+    Cck(Cck),
     /// No checkpoints. The first failure ends the run. The baseline for overhead.
     None(Unprotected),
 }
@@ -185,6 +188,38 @@ pub struct Sel {
     /// with replicas in other places.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
+}
+
+/// Options of CCK.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(transform = without_additional_properties)]
+pub struct Cck {
+    /// Maximum delay between the starts of two checkpoints. Default 10s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tau: Option<Duration>,
+    /// With which processes a process coordinates its checkpoint. Default `neighbours`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordination: Option<Coordination>,
+    /// Number of replicas of each part of a checkpoint, in addition to the owner's part. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 16))]
+    pub replicas: Option<u32>,
+    /// Where replicas are stored. Default `sameCluster`. The loss of a whole cluster with its storage is survived only
+    /// with replicas in other places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicate_to: Option<ReplicateTo>,
+}
+
+/// With which processes a process coordinates its checkpoint.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Coordination {
+    /// With those that ever send to it, or that it ever sends to, as in the long paper.
+    #[default]
+    Neighbours,
+    /// With all processes, as in the short paper. A baseline that sends far more messages.
+    Everybody,
 }
 
 /// Options of Satin, of which there are none.

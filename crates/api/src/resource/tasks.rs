@@ -105,6 +105,63 @@ pub struct TaskGraph {
     pub task_time: Option<Duration>,
 }
 
+/// Jacobi's method on a grid in two dimensions: each cell becomes the mean of its four neighbours, again and again. The
+/// grid is cut into blocks; a task computes one iteration of one block.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Jacobi {
+    /// Rows of blocks. Default 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub rows: Option<u32>,
+    /// Columns of blocks. Default 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub columns: Option<u32>,
+    /// Number of cells along each side of a block. Default 16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 4096))]
+    pub size: Option<u32>,
+    /// Number of times that each cell is computed. Default 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub iterations: Option<u32>,
+    /// Number of iterations between two tests for convergence; 0 disables the tests. A test gathers the greatest change
+    /// of all blocks. Default 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_every: Option<u32>,
+    /// The computation counts as converged when no cell changes by more than this. The result states when that was.
+    /// Default 0.001.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub tolerance: Option<f64>,
+    /// Time of one iteration of a block at speed 100. Other tasks take no time. Default 10ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_time: Option<Duration>,
+}
+
+/// How the tasks of a program are assigned to processes in advance. Only for programs that can be planned, under a
+/// protocol that does not let processes steal tasks.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Schedule {
+    /// Number of iterations that a process may be working on at the same time. Default 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub window: Option<u32>,
+    /// The process of each piece of the data, by numbers from 0 in the order of the clusters. Blocks of `jacobi` are
+    /// numbered row by row. Default: as many neighbouring pieces to each process as come out even.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1_048_576))]
+    pub pieces: Option<Vec<u32>>,
+    /// Path of a partition file as METIS writes it, relative to the federation's file: line i holds the process of piece
+    /// i. `faultline` reads the file and records its content with the run. A federation that is applied to Kubernetes
+    /// needs the content itself, in `pieces`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 4096))]
+    pub file: Option<String>,
+}
+
 /// How idle processes get tasks from others. Only for programs of tasks.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -194,6 +251,50 @@ impl TaskGraph {
     /// See [`TaskGraph::task_time`].
     pub fn task_time(&self) -> Span {
         self.task_time.map_or(Span::from_millis(10), |it| it.0)
+    }
+}
+
+impl Jacobi {
+    /// See [`Jacobi::rows`].
+    pub fn rows(&self) -> u32 {
+        self.rows.unwrap_or(4)
+    }
+
+    /// See [`Jacobi::columns`].
+    pub fn columns(&self) -> u32 {
+        self.columns.unwrap_or(4)
+    }
+
+    /// See [`Jacobi::size`].
+    pub fn size(&self) -> u32 {
+        self.size.unwrap_or(16)
+    }
+
+    /// See [`Jacobi::iterations`].
+    pub fn iterations(&self) -> u32 {
+        self.iterations.unwrap_or(100)
+    }
+
+    /// See [`Jacobi::test_every`].
+    pub fn test_every(&self) -> u32 {
+        self.test_every.unwrap_or(10)
+    }
+
+    /// See [`Jacobi::tolerance`].
+    pub fn tolerance(&self) -> f64 {
+        self.tolerance.unwrap_or(1e-3)
+    }
+
+    /// See [`Jacobi::task_time`].
+    pub fn task_time(&self) -> Span {
+        self.task_time.map_or(Span::from_millis(10), |it| it.0)
+    }
+}
+
+impl Schedule {
+    /// See [`Schedule::window`].
+    pub fn window(&self) -> u32 {
+        self.window.unwrap_or(2)
     }
 }
 

@@ -43,7 +43,8 @@ impl Check<'_> {
             Application::Fibonacci(_)
             | Application::NQueens(_)
             | Application::Qap(_)
-            | Application::TaskGraph(_) => self.program(),
+            | Application::TaskGraph(_)
+            | Application::Jacobi(_) => self.program(),
         }
     }
 

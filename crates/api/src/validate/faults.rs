@@ -41,6 +41,39 @@ const PROTECTED_FACTS_OF_TASKS: [FactKind; 9] = [
     FactKind::Unrecoverable,
 ];
 
+/// Facts that processes report only where tasks are assigned in advance.
+const ONLY_OF_PLANS: [FactKind; 5] =
+    [FactKind::Planned, FactKind::Rerun, FactKind::Coordinated, FactKind::RecoveryJoined, FactKind::Drained];
+
+/// Facts that processes report without a protocol where tasks are assigned in advance.
+const UNPROTECTED_FACTS_OF_PLANS: [FactKind; 6] = [
+    FactKind::Sent,
+    FactKind::Transmitted,
+    FactKind::Delivered,
+    FactKind::Planned,
+    FactKind::Ran,
+    FactKind::Finished,
+];
+
+/// Further facts that processes report under a protocol where tasks are assigned in advance.
+const PROTECTED_FACTS_OF_PLANS: [FactKind; 15] = [
+    FactKind::Rerun,
+    FactKind::Coordinated,
+    FactKind::Absorbed,
+    FactKind::Saved,
+    FactKind::Durable,
+    FactKind::Restored,
+    FactKind::CheckpointRequested,
+    FactKind::CheckpointCommitted,
+    FactKind::CheckpointAborted,
+    FactKind::RecoveryStarted,
+    FactKind::RecoveryJoined,
+    FactKind::Drained,
+    FactKind::RolledBack,
+    FactKind::Protected,
+    FactKind::Unrecoverable,
+];
+
 impl Check<'_> {
     pub(super) fn faults(&mut self) {
         self.at_most_entries("spec.faults", self.spec.faults.len(), MAX_FAULTS);
@@ -117,11 +150,15 @@ impl Check<'_> {
 
     /// Checks that some process can report this fact.
     fn stated(&mut self, path: &str, fact: FactKind) {
+        if self.spec.is_planned() {
+            return self.stated_by_plans(path, fact);
+        }
         let is_protected = !matches!(self.spec.protocol, Protocol::None(_));
         let is_without = UNPROTECTED_FACTS_OF_TASKS.contains(&fact);
         let is_of_tasks = is_without || PROTECTED_FACTS_OF_TASKS.contains(&fact);
         let only_of_tasks = fact != FactKind::Finished && is_without
-            || [FactKind::Voided, FactKind::Absorbed].contains(&fact);
+            || [FactKind::Voided, FactKind::Absorbed].contains(&fact)
+            || ONLY_OF_PLANS.contains(&fact);
         let name = self.spec.application.name();
         let (message, help) = match self.spec.application.family() {
             Family::Tasks if !is_of_tasks => (
@@ -141,6 +178,26 @@ impl Check<'_> {
                 "use `sent`, `transmitted`, `delivered` or `finished`",
             ),
             _ => return,
+        };
+        self.problem(format!("{path}.fact"), message, help);
+    }
+
+    /// Checks that some process can report this fact, where tasks are assigned in advance.
+    fn stated_by_plans(&mut self, path: &str, fact: FactKind) {
+        let is_protected = !matches!(self.spec.protocol, Protocol::None(_));
+        if UNPROTECTED_FACTS_OF_PLANS.contains(&fact) {
+            return;
+        }
+        let (message, help) = match PROTECTED_FACTS_OF_PLANS.contains(&fact) {
+            true if is_protected => return,
+            true => (
+                "this fact is never reported under the protocol `none`",
+                "use `ran`, `sent`, `transmitted`, `delivered` or `finished`",
+            ),
+            false => (
+                "this fact is never reported where tasks are assigned in advance",
+                "use a fact about values, such as `delivered`, or `ran`, `saved` or `restored`",
+            ),
         };
         self.problem(format!("{path}.fact"), message, help);
     }

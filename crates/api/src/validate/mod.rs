@@ -217,7 +217,7 @@ impl<'a> Check<'a> {
     fn protocol(&mut self) {
         let path = format!("spec.protocol.{}", self.spec.protocol.name());
         let Some(checkpointing) = self.spec.protocol.checkpointing() else { return };
-        let has_tau = matches!(self.spec.protocol, Protocol::Tic(_) | Protocol::Sel(_));
+        let has_tau = matches!(self.spec.protocol, Protocol::Tic(_) | Protocol::Sel(_) | Protocol::Cck(_));
         let every = if has_tau { "tau" } else { "checkpointEvery" };
         self.period(&format!("{path}.{every}"), checkpointing.every);
         self.period(&format!("{path}.collectEvery"), checkpointing.collect_every);

@@ -15,6 +15,8 @@ use crate::resource::{Application, Family, Fault, Qap};
 const SPEEDS: RangeInclusive<u32> = 1..=10_000;
 /// Permitted numbers of tasks that a node runs at the same time.
 const CORES: RangeInclusive<u32> = 1..=256;
+/// Permitted numbers of iterations that a process works on at the same time.
+const WINDOWS: RangeInclusive<u32> = 1..=1024;
 
 impl Check<'_> {
     /// Checks that the protocol protects this family of applications.
@@ -35,13 +37,104 @@ impl Check<'_> {
                 format!(
                     "`{protocol}` supports only programs of tasks, but `{application}` exchanges messages"
                 ),
-                "choose a program of tasks, such as `fibonacci`, or another protocol, such as `hc3i`",
+                match self.spec.protocol.plans() {
+                    true => "choose a program of tasks that can be planned, such as `jacobi`, or another protocol, such as `hc3i`",
+                    false => "choose a program of tasks, such as `fibonacci`, or another protocol, such as `hc3i`",
+                },
             ),
+            (Some(Family::Tasks), Family::Tasks)
+                if self.spec.protocol.plans() && !self.spec.application.is_planned() =>
+            {
+                self.problem(
+                    path,
+                    format!("`{protocol}` needs all tasks in advance, but the tasks of `{application}` spawn others"),
+                    "choose a program that can be planned, such as `jacobi`, or a protocol for tasks that are stolen, \
+                     such as `tic`",
+                );
+            }
             _ => {}
         }
         match self.spec.application.family() {
             Family::Messages => self.nothing_for_tasks(),
             Family::Tasks => self.places(),
+        }
+    }
+
+    /// Checks how tasks are assigned to processes in advance.
+    fn schedule(&mut self) {
+        const PATH: &str = "spec.schedule";
+        let spec = self.spec;
+        let (protocol, application) = (spec.protocol.name(), spec.application.name());
+        if !spec.is_planned() {
+            if spec.schedule.is_some() {
+                let message = match spec.application.is_planned() {
+                    true if spec.protocol.family().is_none() => {
+                        "`stealing` and `schedule` cannot be combined".to_owned()
+                    }
+                    true => format!(
+                        "under `{protocol}`, processes steal tasks, and nothing is assigned in advance"
+                    ),
+                    false => format!("the tasks of `{application}` are not known in advance"),
+                };
+                self.problem(
+                    PATH,
+                    message,
+                    "omit it, or choose the protocol `cck` and a program such as `jacobi`",
+                );
+            }
+            return;
+        }
+        if spec.stealing.is_some() {
+            self.problem(
+                "spec.stealing",
+                format!("under `{protocol}`, tasks are assigned in advance, and no process steals any"),
+                "omit it, or choose a protocol for tasks that are stolen, such as `tic`",
+            );
+        }
+        let schedule = spec.schedule();
+        if !WINDOWS.contains(&schedule.window()) {
+            self.problem(
+                format!("{PATH}.window"),
+                format!("{} is out of range", schedule.window()),
+                format!("write a number from {} to {}", WINDOWS.start(), WINDOWS.end()),
+            );
+        }
+        let Some(Ok(flow)) = flow(&spec.application) else { return };
+        let (pieces, ranks) = (flow.pieces(), Names::of(spec).ranks());
+        if pieces < ranks {
+            self.problem(
+                format!("spec.application.{application}"),
+                format!("{pieces} pieces cannot be assigned to {ranks} processes"),
+                "use more pieces, such as more `rows` or `columns`, or fewer nodes",
+            );
+        }
+        match (&schedule.pieces, &schedule.file) {
+            (Some(_), Some(_)) => self.problem(
+                format!("{PATH}.file"),
+                "`pieces` and `file` cannot be combined",
+                "keep one of the two",
+            ),
+            (Some(of), None) => self.pieces(of, pieces, ranks),
+            _ => {}
+        }
+    }
+
+    /// Checks the process of each piece.
+    fn pieces(&mut self, of: &[u32], pieces: u32, ranks: u32) {
+        let path = "spec.schedule.pieces";
+        if of.len() != pieces as usize {
+            self.problem(
+                path,
+                format!("the program has {pieces} pieces, but {} are assigned", of.len()),
+                "write one process for each piece",
+            );
+        }
+        if let Some(index) = of.iter().position(|it| *it >= ranks) {
+            self.problem(
+                format!("{path}[{index}]"),
+                format!("there is no process {}", of[index]),
+                format!("write a number from 0 to {}", ranks - 1),
+            );
         }
     }
 
@@ -58,7 +151,10 @@ impl Check<'_> {
             }
         }
         if spec.stealing.is_some() {
-            self.problem("spec.stealing", message, help);
+            self.problem("spec.stealing", message.as_str(), help);
+        }
+        if spec.schedule.is_some() {
+            self.problem("spec.schedule", message, help);
         }
     }
 
@@ -77,6 +173,7 @@ impl Check<'_> {
                 }
             }
         }
+        self.schedule();
         let stealing = spec.stealing();
         if stealing.patience() < Span::from_micros(1) {
             self.problem(

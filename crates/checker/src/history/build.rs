@@ -1,13 +1,18 @@
 //! Puts a history together: one pass over every stream, then the endings.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Outcome;
-use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId, Time, Vectors, Witness};
+use faultline_core::{
+    Claim, Fact, ImageName, Incarnation, Life, PlannedTask, Position, ProcessId, TaskId, Time, Vectors,
+    Witness,
+};
 use faultline_trace::{Stream, Trace};
 
 use super::groups::{CheckpointName, Commit, Group, RestoredBy, StoredCopy};
 use super::messages::Messages;
+use super::planned::{Joined, Planned, Rerun, Task};
+use super::stints::{self, Stint};
 use super::supervision::Supervision;
 use super::tasks::{self, Absorption, Step, Tasks};
 use super::{
@@ -18,6 +23,10 @@ use crate::context::Context;
 
 pub(super) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
     let mut builder = Builder::new(trace, context);
+    if let Some(stints) = stints::of(trace) {
+        stints.iter().for_each(|stint| builder.read_stint(stint));
+        return builder.finish();
+    }
     for (&(process, life), stream) in &trace.streams {
         // A life that stated nothing is no state of its process.
         if process != ProcessId::SUPERVISOR && !stream.is_empty() {
@@ -33,6 +42,8 @@ struct Builder<'a> {
     durable: Vec<(ImageName, StoredCopy)>,
     /// Thefts and absorptions.
     tasks: Tasks,
+    /// Tasks that are assigned in advance.
+    planned: Planned,
     /// When an application message last moved.
     last_movement: Time,
 }
@@ -40,10 +51,14 @@ struct Builder<'a> {
 /// Where the pass is within one stream.
 struct Cursor<'a> {
     process: ProcessId,
+    /// The process that states the facts.
+    host: ProcessId,
     life: Life,
     group: Option<usize>,
     segment: Segment,
     sums: Sums,
+    /// The task of the last execution.
+    ran: Option<TaskId>,
     /// The vectors in force.
     vectors: Option<&'a Vectors>,
 }
@@ -76,15 +91,50 @@ impl<'a> Builder<'a> {
             claims: Vec::new(),
             results: Vec::new(),
             tasks: None,
+            planned: None,
+            saved_by: BTreeMap::new(),
             is_settled: false,
             contradictions: Vec::new(),
             sums: Vec::new(),
             cuts: Vec::new(),
         };
-        Builder { history, durable: Vec::new(), tasks: Tasks::default(), last_movement: Time::ZERO }
+        Builder {
+            history,
+            durable: Vec::new(),
+            tasks: Tasks::default(),
+            planned: Planned::default(),
+            last_movement: Time::ZERO,
+        }
     }
 
     fn read(&mut self, process: ProcessId, life: Life, stream: &'a Stream) {
+        let mut cursor = self.begin(process, process, life, stream, 0);
+        for (fact, (time, what)) in (0..).zip(stream) {
+            self.read_fact(&mut cursor, fact, *time, what);
+        }
+        self.close(&mut cursor, stream.len() as u32);
+    }
+
+    fn read_stint(&mut self, stint: &Stint<'a>) {
+        let Stint { partition, host, life, stream, ref facts } = *stint;
+        let Some(facts) = facts else { return self.read(partition, life, stream) };
+        let begin = if partition == host { 0 } else { facts.first().copied().unwrap_or(0) };
+        let mut cursor = self.begin(partition, host, life, stream, begin);
+        for &fact in facts {
+            let (time, what) = &stream[fact as usize];
+            self.read_fact(&mut cursor, fact, *time, what);
+        }
+        self.close(&mut cursor, stream.len() as u32);
+    }
+
+    fn begin(
+        &mut self,
+        process: ProcessId,
+        host: ProcessId,
+        life: Life,
+        stream: &'a Stream,
+        begin: u32,
+    ) -> Cursor<'a> {
         let first = self.history.segments.len() as u32;
         let range = &mut self.history.processes[process.index()].segments;
         if range.end == range.start {
@@ -92,9 +142,10 @@ impl<'a> Builder<'a> {
         }
         let initial = Segment {
             process,
+            host,
             life,
-            begin: 0,
-            end: 0,
+            begin,
+            end: begin,
             parent: None,
             incarnation: Incarnation::default(),
             is_restored: false,
@@ -105,13 +156,9 @@ impl<'a> Builder<'a> {
             base: Sums::default(),
         };
         let group = self.history.group_of(process);
-        let mut cursor =
-            Cursor { process, life, group, segment: initial, sums: Sums::default(), vectors: None };
         assert!(u32::try_from(stream.len()).is_ok(), "a stream of {} facts", stream.len());
-        for (fact, (time, what)) in (0..).zip(stream) {
-            self.read_fact(&mut cursor, fact, *time, what);
-        }
-        self.close(&mut cursor, stream.len() as u32);
+        let (sums, ran, vectors) = (Sums::default(), None, None);
+        Cursor { process, host, life, group, segment: initial, sums, ran, vectors }
     }
 
     fn read_fact(&mut self, cursor: &mut Cursor<'a>, fact: u32, time: Time, what: &'a Fact) {
@@ -119,12 +166,19 @@ impl<'a> Builder<'a> {
         let at = Point { segment: SegmentNo(history.segments.len() as u32), fact };
         match what {
             Fact::Sent { id, .. } => {
-                history.messages.entry(*id).1.sent.push(at);
+                let (message, entry) = history.messages.entry(*id);
+                entry.sent.push(at);
+                if let Some(task) = cursor.ran {
+                    self.planned.sent_by.insert(message, task);
+                }
                 cursor.sums.sent = cursor.sums.sent.wrapping_add(id.mix());
                 self.moved(cursor, fact, time);
             }
             Fact::Transmitted { id, position } => {
-                let message = history.messages.entry(*id).1;
+                let (number, message) = history.messages.entry(*id);
+                if !self.planned.is_empty() {
+                    self.planned.transmitted.entry(number).or_default().push(at);
+                }
                 match message.stamp {
                     None => message.stamp = Some((*position, at)),
                     Some((first, _)) if first != *position => message.restamped = Some((*position, at)),
@@ -143,6 +197,9 @@ impl<'a> Builder<'a> {
             Fact::Suppressed(id) => history.suppressed.push((*id, at)),
             Fact::Saved(saved) => {
                 let (name, witness, _) = &**saved;
+                if cursor.process == name.owner && cursor.host != name.owner {
+                    history.saved_by.insert(*name, cursor.host);
+                }
                 history.witnessed.push(Witnessed {
                     at,
                     owner: name.owner,
@@ -186,6 +243,30 @@ impl<'a> Builder<'a> {
                 cursor.segment.is_active = true;
             }
             Fact::Claim(claim) => self.read_claim(cursor, at, time, claim),
+            Fact::Planned(planned) => {
+                let PlannedTask { task, partition, sources } = &**planned;
+                let new = || Task { partition: *partition, sources: sources.clone(), ran: Vec::new() };
+                self.planned.tasks.entry(*task).or_insert_with(new);
+            }
+            Fact::Rerun { task, by, epoch, cost_us } => {
+                let (task, by, epoch, cost_us) = (*task, *by, *epoch, *cost_us);
+                self.planned.reruns.push(Rerun { at, task, by, epoch, cost_us });
+                cursor.segment.is_active = true;
+                self.last_movement = self.last_movement.max(time);
+            }
+            Fact::Coordinated { position, from, to } => {
+                self.planned.coordinated.entry(*position).or_default().push((*from, *to, at));
+            }
+            Fact::Ran { task, .. } if self.planned.tasks.contains_key(task) => {
+                self.planned.tasks.get_mut(task).expect("it was looked up").ran.push(at);
+                cursor.ran = Some(*task);
+                cursor.segment.is_active = true;
+                self.last_movement = self.last_movement.max(time);
+            }
+            Fact::Absorbed(absorbed) if absorbed.0 == cursor.process => {
+                let (_, name, witness) = **absorbed;
+                self.restore(cursor, at, time, name, Incarnation::default(), witness);
+            }
             Fact::Ran { .. } => {
                 self.tasks.moves += 1;
                 cursor.segment.is_active = true;
@@ -228,6 +309,13 @@ impl<'a> Builder<'a> {
                     });
                 }
             }
+            Claim::RecoveryJoined { partition, epoch, slot } => {
+                self.planned.joined.entry((*epoch, *partition)).or_insert(Joined { at, slot: *slot });
+            }
+            Claim::Drained { from, to, epoch } => {
+                self.planned.drained.entry((*epoch, *from, *to)).or_insert(at);
+                return;
+            }
             Claim::RolledBack { to, checkpoint, cause, vectors } => {
                 cursor.vectors = Some(vectors);
                 if let Some(group) = cursor.group {
@@ -263,9 +351,10 @@ impl<'a> Builder<'a> {
         let history = &mut self.history;
         let owner = cursor.process;
         let (mut parent, mut is_rootless, mut base) = (None, false, Sums::default());
-        if name.is_some() {
+        if let Some(name) = name {
             let own = history.processes[owner.index()].segments.clone();
-            parent = find_cut(&history.segments[own.start as usize..own.end as usize], own.start, &witness);
+            let segments = &history.segments[own.start as usize..own.end as usize];
+            parent = find_cut(segments, own.start, history.saved_by(name), &witness);
             match parent {
                 Some(cut) => base = history.sums_at(cut),
                 None => is_rootless = true,
@@ -275,8 +364,10 @@ impl<'a> Builder<'a> {
         history.witnessed.push(Witnessed { at, owner, witness, part: name, is_restored: true });
         cursor.sums = base;
         cursor.vectors = None;
+        cursor.ran = None;
         cursor.segment = Segment {
             process: owner,
+            host: cursor.host,
             life: cursor.life,
             begin: at.fact + 1,
             end: at.fact + 1,
@@ -303,7 +394,9 @@ impl<'a> Builder<'a> {
 
     fn finish(mut self) -> History<'a> {
         self.enter_parts();
-        if !self.tasks.is_empty() {
+        if !self.planned.is_empty() {
+            self.history.planned = Some(std::mem::take(&mut self.planned));
+        } else if !self.tasks.is_empty() {
             let mut read = std::mem::take(&mut self.tasks);
             read.moves = 0;
             self.history.tasks = Some(tasks::follow(&self.history, read));
@@ -321,9 +414,13 @@ impl<'a> Builder<'a> {
             for (place, member) in group.members.iter().enumerate() {
                 let own = history.processes[member.index()].segments.clone();
                 let segments = &history.segments[own.start as usize..own.end as usize];
-                for checkpoint in group.checkpoints.values_mut() {
+                for (name, checkpoint) in &mut group.checkpoints {
                     let part = &mut checkpoint.parts[place];
-                    part.cut = part.witness.and_then(|(witness, _)| find_cut(segments, own.start, &witness));
+                    let CheckpointName { position: Position { incarnation, sn }, attempt } = *name;
+                    let name = ImageName { owner: *member, incarnation, sn, attempt };
+                    let host = history.saved_by.get(&name).copied().unwrap_or(*member);
+                    part.cut =
+                        part.witness.and_then(|(witness, _)| find_cut(segments, own.start, host, &witness));
                 }
             }
         }
@@ -352,8 +449,15 @@ impl<'a> Builder<'a> {
         let completed = history.context.outcome == Some(Outcome::Completed);
         let given_up = given_up(history);
         let gone = history.supervision.gone(&history.context.clusters);
+        let ranks: u32 = history.context.clusters.iter().map(|it| it.len() as u32).sum();
         for index in 0..history.processes.len() {
             let process = ProcessId(index as u32);
+            // The partition of a process that is gone continues in the next one that is not.
+            let ring = (process.0..ranks).chain(0..process.0).map(ProcessId);
+            let host = match &history.planned {
+                Some(_) => ring.into_iter().find(|it| !gone.contains(it)).unwrap_or(process),
+                None => process,
+            };
             let range = history.processes[index].segments.clone();
             let ending = match history.segments[range.start as usize..range.end as usize].last() {
                 None if history.supervision.ends.iter().any(|end| end.process == process) => {
@@ -362,11 +466,13 @@ impl<'a> Builder<'a> {
                 None => Ending::Silent,
                 Some(last) => {
                     let has_state = history.has_state(SegmentNo(range.end - 1));
-                    let newer = history.supervision.newest_life(process).is_some_and(|life| life > last.life);
-                    let dead = history.supervision.end_of(process, last.life).is_some();
-                    let gap = history.trace.has_gap(process, last.life);
-                    if gone.contains(&process) {
+                    let newer = history.supervision.newest_life(host).is_some_and(|life| life > last.life);
+                    let dead = history.supervision.end_of(host, last.life).is_some();
+                    let gap = history.trace.has_gap(host, last.life);
+                    if gone.contains(&process) && history.planned.is_none() {
                         Ending::Gone
+                    } else if last.host != host {
+                        Ending::Unsettled
                     } else if last.is_rootless || gap {
                         Ending::Incomplete
                     } else if !has_state

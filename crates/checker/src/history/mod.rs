@@ -7,8 +7,12 @@
 mod build;
 mod groups;
 mod messages;
+mod planned;
+mod stints;
 mod supervision;
 mod tasks;
+
+use std::collections::BTreeMap;
 
 use faultline_core::{
     Claim, ClusterId, Digest, Fact, FactNo, Fault, ImageName, Incarnation, Life, MessageId, ProcessId, Span,
@@ -22,6 +26,7 @@ use crate::judgement::Source;
 
 pub use groups::{Checkpoint, CheckpointName, Commit, Group, Part, RestoredBy, Rollback, StoredCopy};
 pub use messages::{Message, MessageNo, Messages};
+pub use planned::{Joined, Planned, Rerun, Task};
 pub use supervision::{LifeEnd, Supervision};
 pub use tasks::{Absorption, End, Step, Tasks};
 
@@ -41,8 +46,10 @@ pub struct Point {
 /// A stretch of one life's stream that no restore interrupts.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    /// Whose.
+    /// Whose: where tasks are assigned in advance, the process that began with the partition.
     pub process: ProcessId,
+    /// Who states its facts: another process only where that took over the partition.
+    pub host: ProcessId,
     /// In which life.
     pub life: Life,
     /// The first fact of the stretch; the restore that it begins with, if any, is the fact before.
@@ -180,6 +187,10 @@ pub struct History<'a> {
     pub results: Vec<(Point, Witness, Digest)>,
     /// What a program of tasks did; `None` for processes that exchange messages.
     pub tasks: Option<Tasks>,
+    /// What a program of tasks did that are assigned in advance.
+    pub planned: Option<Planned>,
+    /// Who saved an image that its owner did not save itself.
+    saved_by: BTreeMap<ImageName, ProcessId>,
     /// Nothing was under way when the run ended, so that what was not delivered by then is lost.
     pub is_settled: bool,
     /// What the facts demand of each other in vain, as sentences without a full stop. Empty until they are examined.
@@ -258,13 +269,13 @@ impl<'a> History<'a> {
     /// The fact at `point`, for evidence.
     pub fn source(&self, point: Point) -> Source {
         let segment = self.segment(point.segment);
-        Source { process: segment.process, life: segment.life, number: FactNo(point.fact.into()) }
+        Source { process: segment.host, life: segment.life, number: FactNo(point.fact.into()) }
     }
 
     /// When the fact at `point` was stated, by the clock of its process.
     pub fn time(&self, point: Point) -> Time {
         let segment = self.segment(point.segment);
-        self.trace.streams[&(segment.process, segment.life)][point.fact as usize].0
+        self.trace.streams[&(segment.host, segment.life)][point.fact as usize].0
     }
 
     /// Whether the state at `cut` contains the fact at `fact`, of the same process.
@@ -336,8 +347,38 @@ impl<'a> History<'a> {
 
     /// Finds the cut that a witness of `owner` names; `None` when facts before it are missing.
     pub fn cut_of(&self, owner: ProcessId, witness: &Witness) -> Option<Point> {
+        self.cut_at(owner, owner, witness)
+    }
+
+    /// Finds the cut that the witness of a saved part names.
+    pub fn cut_of_part(&self, name: ImageName, witness: &Witness) -> Option<Point> {
+        self.cut_at(name.owner, self.saved_by(name), witness)
+    }
+
+    fn cut_at(&self, owner: ProcessId, host: ProcessId, witness: &Witness) -> Option<Point> {
         let range = self.processes.get(owner.index())?.segments.clone();
-        find_cut(&self.segments[range.start as usize..range.end as usize], range.start, witness)
+        find_cut(&self.segments[range.start as usize..range.end as usize], range.start, host, witness)
+    }
+
+    /// The process that saved a part.
+    fn saved_by(&self, name: ImageName) -> ProcessId {
+        self.saved_by.get(&name).copied().unwrap_or(name.owner)
+    }
+
+    /// What all partitions had sent and delivered that the process which stated the fact at `point` ran then.
+    pub fn sums_of_host(&self, point: Point) -> Sums {
+        let Segment { host, life, .. } = *self.segment(point.segment);
+        let own = Point { fact: point.fact, ..point };
+        let others = self.processes.iter().enumerate().filter(|(index, _)| *index != host.index());
+        let last = |it: &ProcessHistory| {
+            let mut segments = it.segments.clone().rev().map(SegmentNo);
+            segments.find(|it| {
+                let it = self.segment(*it);
+                (it.host, it.life) == (host, life) && it.begin <= point.fact && it.is_restored
+            })
+        };
+        let cuts = others.filter_map(|(_, it)| Some(Point { segment: last(it)?, fact: point.fact }));
+        cuts.fold(self.sums_at(own), |sum, cut| sum.plus(self.sums_at(cut)))
     }
 
     /// Whether the send of a message is part of what its sender has done in the end.
@@ -350,13 +391,17 @@ impl<'a> History<'a> {
     }
 }
 
-/// Finds the cut that `witness` names among the segments of its owner, the first of which has number `first`.
-fn find_cut(segments: &[Segment], first: u32, witness: &Witness) -> Option<Point> {
+/// Finds the cut that `witness` names among the segments of its owner, the first of which has number `first`. `host` stated
+/// the facts before it.
+fn find_cut(segments: &[Segment], first: u32, host: ProcessId, witness: &Witness) -> Option<Point> {
     let fact = u32::try_from(witness.upto.0).ok()?;
+    let place = |process: ProcessId, host: ProcessId| (host < process, host);
     // The restore that begins a segment belongs to it, so a cut right behind the restore does as well.
-    let after = segments.partition_point(|it| (it.life, it.begin) <= (witness.life, fact));
+    let after = segments.partition_point(|it| {
+        (place(it.process, it.host), it.life, it.begin) <= (place(it.process, host), witness.life, fact)
+    });
     let index = after.checked_sub(1)?;
     let segment = &segments[index];
-    (segment.life == witness.life && fact <= segment.end)
+    (segment.host == host && segment.life == witness.life && fact <= segment.end)
         .then_some(Point { segment: SegmentNo(first + index as u32), fact })
 }

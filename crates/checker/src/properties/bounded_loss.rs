@@ -28,6 +28,9 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     if is_disturbed {
         return finding;
     }
+    if history.planned.is_some() {
+        return finding; // no process of a group decides when it takes a checkpoint
+    }
     if logs_events {
         return super::lost_events::check(history, finding);
     }

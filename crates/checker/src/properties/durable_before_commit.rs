@@ -34,7 +34,7 @@ fn check_owner(history: &History<'_>, number: usize, group: &Group<'_>, place: u
         // In a program of tasks a newer part takes the place of an older one.
         let newer = group.checkpoints.range(name..).filter(|_| history.tasks.is_some());
         let newer: Vec<&StoredCopy> = newer.flat_map(|(_, it)| &it.parts[place].copies).collect();
-        if history.tasks.is_none() {
+        if history.tasks.is_none() && (history.planned.is_none() || gone.is_empty()) {
             check_number(history, (number, place), *name, &checkpoint.parts[place], first, finding);
         }
         for &holder in &holders {

@@ -95,6 +95,10 @@ fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Findi
     for (at, step) in steps(history, member) {
         let new_life = life.replace(history.segment(at.segment).life) != life;
         let is_next = match &step {
+            // A partition that does not roll back takes its next checkpoint in the epoch of the last recovery.
+            Step::Commit(position) if history.planned.is_some() => {
+                *position > stands && position.sn > stands.sn
+            }
             Step::Commit(position) => {
                 position.incarnation == stands.incarnation && follows(stands.sn, position.sn)
                     // A life that states commits without having gone back began with the application.
@@ -130,7 +134,8 @@ fn steps(history: &History<'_>, member: ProcessId) -> Vec<(Point, Step)> {
     }
     let first = history.witnessed.partition_point(|it| it.at.segment.0 < own.start);
     for witnessed in history.witnessed[first..].iter().take_while(|it| it.at.segment.0 < own.end) {
-        if witnessed.is_restored {
+        // What another process takes over does not move the process itself.
+        if witnessed.is_restored && history.segment(witnessed.at.segment).host == member {
             let incarnation = history.segment(SegmentNo(witnessed.at.segment.0 + 1)).incarnation;
             let sn = witnessed.part.map_or(Sn(0), |name| name.sn);
             steps.push((witnessed.at, Step::Restore(Position { incarnation, sn })));

@@ -7,7 +7,9 @@ mod checkpointed_first;
 mod completed;
 mod consistent_checkpoint;
 mod contained;
+mod demanded_only;
 mod dirt;
+mod drained;
 mod durable_before_commit;
 mod durable_before_resume;
 mod exactly_once;
@@ -20,6 +22,7 @@ mod lost_events;
 mod lost_tasks;
 mod maximal_line;
 mod members_agree;
+mod neighbours_only;
 mod no_ghost;
 mod no_loss;
 mod one_life;
@@ -29,15 +32,18 @@ mod orphans_first;
 mod orphans_replayed;
 mod phases_agree;
 mod progress;
+mod quiet_checkpoints;
 mod record_complete;
 mod recovery_terminates;
 mod repeated_order;
 mod rollback_caused;
 mod safe_collection;
 mod same_result;
+mod strictly_required;
 mod tasks_once;
 mod unplanned_death;
 mod unrecoverable_justified;
+mod valid_checkpoints;
 mod witness_agrees;
 
 use crate::history::History;
@@ -63,11 +69,17 @@ pub const ALL: &[fn(&History<'_>) -> Finding] = &[
     forced_per_theft::check,
     members_agree::check,
     consistent_checkpoint::check,
+    valid_checkpoints::check,
+    drained::check,
+    quiet_checkpoints::check,
+    neighbours_only::check,
     durable_before_commit::check,
     maximal_line::check,
     durable_before_resume::check,
     rollback_caused::check,
     contained::check,
+    strictly_required::check,
+    demanded_only::check,
     orphans_replayed::check,
     orphans_first::check,
     phases_agree::check,

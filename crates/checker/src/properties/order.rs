@@ -25,7 +25,7 @@ pub(super) fn doings(history: &History<'_>) -> Vec<Vec<(Doing, Source)>> {
         }
         for number in process.segments.clone() {
             let segment = &history.segments[number as usize];
-            let Some(stream) = history.trace.streams.get(&(segment.process, segment.life)) else { continue };
+            let Some(stream) = history.trace.streams.get(&(segment.host, segment.life)) else { continue };
             for fact in segment.begin..segment.survives {
                 let doing = match stream[fact as usize].1 {
                     Fact::Sent { id, .. } => Doing::Sends(id),

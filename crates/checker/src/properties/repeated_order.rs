@@ -80,7 +80,7 @@ fn deliveries(history: &History<'_>, cut: Point, end: Point) -> Vec<Delivery> {
     let mut sent: HashMap<MessageId, usize> = HashMap::new();
     for (number, from, upto) in stretches.into_iter().rev() {
         let segment = history.segment(number);
-        let Some(stream) = history.trace.streams.get(&(segment.process, segment.life)) else { continue };
+        let Some(stream) = history.trace.streams.get(&(segment.host, segment.life)) else { continue };
         for fact in from..upto {
             match stream[fact as usize].1 {
                 Fact::Delivered(id) => {

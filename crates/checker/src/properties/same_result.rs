@@ -11,9 +11,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     let (Some(expected), Some(Outcome::Completed)) = (&context.expected, &context.outcome) else {
         return finding;
     };
+    let gone = history.supervision.gone(&context.clusters);
     for &(rank, digest) in expected {
         // A process that is gone for good has no result; those that took its work over have.
-        if history.ending(rank) == Ending::Gone {
+        if history.ending(rank) == Ending::Gone || gone.contains(&rank) {
             continue;
         }
         let Ending::Known(end) = history.ending(rank) else {

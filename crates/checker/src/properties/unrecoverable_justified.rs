@@ -127,7 +127,7 @@ impl<'a> GivingUp<'a> {
         missing: &[(ImageName, Vec<ProcessId>)],
     ) -> Option<(ProcessId, u32)> {
         let (history, context) = (self.history, self.history.context);
-        if history.tasks.is_some() {
+        if history.tasks.is_some() || history.planned.is_some() {
             return None; // others take the place of holders that are gone
         }
         let mut committed = history.groups[group].checkpoints.values().filter(|it| !it.commits.is_empty());
@@ -180,6 +180,11 @@ impl<'a> GivingUp<'a> {
     fn is_superfluous(&self, name: &ImageName) -> bool {
         let Some((group, _)) = self.history.member(name.owner) else { return false };
         let group = &self.history.groups[group];
+        if self.history.planned.is_some() {
+            // A partition that does not roll back continues its line in the next recovery.
+            let mut newer = group.checkpoints.iter().filter(|(it, _)| it.position > name.position());
+            return newer.any(|(_, it)| !it.commits.is_empty());
+        }
         let line = group.line_before(Incarnation(u32::MAX));
         let restored =
             line.iter().filter_map(|(incarnation, _)| group.rollbacks.get(incarnation)?.target()?);

@@ -34,11 +34,14 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             Some(Sums::default())
         } else if let Some(tasks) = &history.tasks {
             tasks.contained(witnessed.owner, stated)
+        } else if history.planned.is_some() && witnessed.part.is_none() {
+            Some(history.sums_of_host(witnessed.at))
         } else {
-            history
-                .cut_of(witnessed.owner, stated)
-                .filter(|cut| !history.segment(cut.segment).is_rootless)
-                .map(|cut| history.sums_at(cut))
+            let cut = match witnessed.part {
+                Some(name) => history.cut_of_part(name, stated),
+                None => history.cut_of(witnessed.owner, stated),
+            };
+            cut.filter(|cut| !history.segment(cut.segment).is_rootless).map(|cut| history.sums_at(cut))
         };
         let owner = || context.process(witnessed.owner);
         let Some(rebuilt) = rebuilt else {

@@ -349,6 +349,7 @@ fn directed(paper: &Paper, defect: Defect) -> Markup {
         Rule::Hydee(rule) => format!("Defect::{rule:?}"),
         Rule::Theft(rule) => format!("Defect::{rule:?}"),
         Rule::Satin(rule) => format!("Defect::{rule:?}"),
+        Rule::Cck(rule) => format!("Defect::{rule:?}"),
         Rule::Composite(rule) => format!("Defect::{rule:?}"),
         Rule::Supervisor(rule) => format!("Defect::{rule:?}"),
     };

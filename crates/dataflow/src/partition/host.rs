@@ -40,6 +40,9 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for Desk<'_, P, G> {
     }
 
     fn tell(&mut self, from: ProcessId, to: ProcessId, message: P::Control) {
+        if let Some(position) = P::checkpoint_of(&message) {
+            self.inner.fact(FactKind::Coordinated, || Fact::Coordinated { position, from, to }, self.out);
+        }
         let address = self.inner.address(to);
         if address == self.inner.me {
             self.inner.unseen.push_back(PartitionInput::Control { from, to, message });
@@ -81,15 +84,14 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for Desk<'_, P, G> {
         }
     }
 
-    fn restore(&mut self, partition: ProcessId, from: Option<&Image<P::Head, P::Saved>>) {
+    fn restore(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Image<P::Head, P::Saved>>) {
         let inner = &mut *self.inner;
         let share = share(from.map(|image| &image.snapshot), partition, inner);
         inner.run(partition, share);
         let witness = from.map(|image| image.snapshot.witness).unwrap_or_default();
         let name = from.map(|image| image.name);
         if partition == inner.me {
-            let incarnation = Incarnation(inner.life.0);
-            let fact = || Fact::Restored(Box::new((name, incarnation, witness)));
+            let fact = || Fact::Restored(Box::new((name, epoch, witness)));
             inner.fact(FactKind::Restored, fact, self.out);
         } else {
             let fact = || Fact::Absorbed(Box::new((partition, name, witness)));
@@ -97,10 +99,10 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for Desk<'_, P, G> {
         }
     }
 
-    fn begin_rerun(&mut self, partition: ProcessId, from: Option<&Snapshot>) {
+    fn begin_rerun(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Snapshot>) {
         self.end_rerun(partition);
         let share = share(from, partition, self.inner);
-        self.running(partition).rerun = Some(Rerun::new(partition, share));
+        self.running(partition).rerun = Some(Rerun::new(partition, epoch, share));
     }
 
     fn demand(&mut self, partition: ProcessId, values: &[Value], by: ProcessId) -> Vec<Value> {

@@ -27,7 +27,8 @@ use core::fmt::Debug;
 use faultline_core::process::{Gauges, In, Packet};
 use faultline_core::{
     Action, Birth, Boot, Chunk, Digest, Event, Fact, FactKind, FactKinds, FactNo, JobNo, Life, Membership,
-    MessageId, Out, Payload, Position, Process, ProcessId, Progress, Role, Span, Stamp, Time, To, Witness,
+    MessageId, Out, Payload, PlannedTask, Position, Process, ProcessId, Progress, Role, Span, Stamp, TaskId,
+    Time, To, Witness,
 };
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +77,8 @@ struct Inner<P: PartitionProtocol, G: Program> {
     window: u32,
     speed: u32,
     cores: usize,
+    /// The application has begun: what is sent from now on reaches its process.
+    has_begun: bool,
     /// The partitions that run here.
     running: BTreeMap<ProcessId, Running>,
     jobs: Vec<Executing>,
@@ -156,6 +159,7 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
             window: config.window.max(1),
             speed: config.speeds.get(me.index()).copied().unwrap_or(100).max(1),
             cores: config.cores.get(me.index()).copied().unwrap_or(1).max(1) as usize,
+            has_begun: boot != Boot::Fresh || membership.member(me).up,
             running: BTreeMap::new(),
             jobs: Vec::new(),
             next_job: JobNo(0),
@@ -250,7 +254,7 @@ impl<P: PartitionProtocol, G: Program> Partition<P, G> {
 
     /// The tasks that a partition which runs here executes again since the last recovery, and whether all of them have been, for
     /// tests.
-    pub fn executed_again(&self, partition: ProcessId) -> Option<(&BTreeSet<TaskNo>, bool)> {
+    pub fn executed_again(&self, partition: ProcessId) -> Option<(BTreeSet<TaskNo>, bool)> {
         self.inner.running.get(&partition)?.rerun.as_ref().map(Rerun::tasks)
     }
 
@@ -311,6 +315,9 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
 
     /// Begins jobs: what is executed again comes after all else.
     fn compute(&mut self, out: &mut Out<Partition<P, G>>) {
+        if !self.has_begun {
+            return;
+        }
         while self.jobs.len() < self.cores {
             let open = |it: &&mut Running| !it.held;
             let first = self
@@ -361,8 +368,12 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         let name = plan.name(task);
         let cost_us = u32::try_from(cost.0 / 1000).unwrap_or(u32::MAX);
         if is_again {
-            let owed = running.rerun.as_mut().and_then(|it| it.execute(&plan, task, &wrote));
-            for (value, by) in owed.into_iter().flatten() {
+            let Some(rerun) = &mut running.rerun else { return };
+            let Some(owed) = rerun.execute(&plan, task, &wrote) else { return };
+            let (epoch, by) = rerun.demander(task);
+            self.state_planned(task, partition, out);
+            self.fact(FactKind::Rerun, || Fact::Rerun { task: name, by, epoch, cost_us }, out);
+            for (value, by) in owed {
                 for id in plan.messages(value).filter(|id| by.contains(&id.to)) {
                     self.transmit(id, value, wrote[value.output as usize].clone(), out);
                 }
@@ -373,6 +384,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
             return;
         }
         self.ran += 1;
+        self.state_planned(task, partition, out);
         self.fact(FactKind::Ran, || Fact::Ran { task: name, spawned: 0, cost_us }, out);
         for (value, content) in plan.outputs(task).zip(&wrote) {
             for id in plan.messages(value) {
@@ -389,6 +401,17 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
             self.end(digest);
             self.say_over(digest, out);
         }
+    }
+
+    /// States what an execution of a task belongs to and depends on.
+    fn state_planned(&mut self, task: TaskNo, partition: ProcessId, out: &mut Out<Partition<P, G>>) {
+        let plan = self.plan.clone();
+        let planned = || {
+            let sources: BTreeSet<TaskId> = plan.sources(task).map(|it| plan.name(it.task)).collect();
+            let sources = sources.into_iter().collect();
+            Fact::Planned(Box::new(PlannedTask { task: plan.name(task), partition, sources }))
+        };
+        self.fact(FactKind::Planned, planned, out);
     }
 
     fn transmit(
@@ -410,6 +433,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
 
     fn meet(&mut self, membership: &Arc<Membership>, out: &mut Out<Partition<P, G>>) {
         let before = core::mem::replace(&mut self.membership, membership.clone());
+        self.has_begun |= membership.member(self.me).up;
         let Some(digest) = self.over else { return };
         // The process that found the result may have failed before all had heard of it.
         let changed = before.members.iter().zip(membership.members.iter());

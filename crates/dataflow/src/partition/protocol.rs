@@ -6,8 +6,8 @@ use core::fmt::Debug;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Chunk, Image, ImageName, Machine, Membership, MessageId, ProcessId, Promises, Role, Snapshot,
-    Speaks, Time,
+    Birth, Chunk, Image, ImageName, Incarnation, Machine, Membership, MessageId, Position, ProcessId,
+    Promises, Role, Snapshot, Speaks, Time,
 };
 
 use super::share::Executed;
@@ -34,6 +34,10 @@ pub trait PartitionProtocol: Speaks {
     fn next_deadline(&self) -> Option<Time>;
     /// Values for a live view; the process fills in the progress.
     fn gauges(&self) -> Gauges;
+    /// The checkpoint that a message of the protocol coordinates, if it is one that does.
+    fn checkpoint_of(_message: &Self::Control) -> Option<Position> {
+        None
+    }
     /// What a message of the protocol is called, where messages are counted by kind.
     fn control_kind(_message: &Self::Control) -> &'static str {
         "control"
@@ -115,11 +119,11 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     /// The state now; tasks that execute count as not begun.
     fn snapshot(&mut self, partition: ProcessId) -> Snapshot;
     /// Runs the partition from an image's state, or from its beginning. What it was here is void. It is held until
-    /// [`PartitionHost::release`].
-    fn restore(&mut self, partition: ProcessId, from: Option<&Image<P::Head, P::Saved>>);
-    /// From now on what others demand is executed again from this checkpoint, or from the beginning. What was executed again
-    /// before is void.
-    fn begin_rerun(&mut self, partition: ProcessId, from: Option<&Snapshot>);
+    /// [`PartitionHost::release`]. `epoch` names the recovery.
+    fn restore(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Image<P::Head, P::Saved>>);
+    /// From now on what others demand in this recovery is executed again from this checkpoint, or from the beginning. What was
+    /// executed again before is void.
+    fn begin_rerun(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Snapshot>);
     /// Sends values that the partition wrote to the partition `by`: at once if they are there, and else when they have been
     /// written again. Returns the values of other partitions that this needs and that are not there.
     fn demand(&mut self, partition: ProcessId, values: &[Value], by: ProcessId) -> Vec<Value>;

@@ -4,7 +4,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use faultline_core::{Chunk, ProcessId};
+use faultline_core::{Chunk, Incarnation, ProcessId};
 
 use super::share::{Executed, Share};
 use crate::plan::{Plan, TaskNo, Value};
@@ -13,12 +13,14 @@ use crate::plan::{Plan, TaskNo, Value};
 #[derive(Clone, Debug)]
 pub(super) struct Rerun {
     partition: ProcessId,
+    /// The recovery.
+    epoch: Incarnation,
     /// What the checkpoint contains.
     saved: Executed,
     /// Of the checkpoint, written again, or received since the recovery began.
     values: BTreeMap<Value, Option<Chunk>>,
-    /// All tasks of this run.
-    tasks: BTreeSet<TaskNo>,
+    /// All tasks of this run, each with the partition whose demand first required it.
+    tasks: BTreeMap<TaskNo, ProcessId>,
     waiting: BTreeSet<TaskNo>,
     ready: BTreeSet<TaskNo>,
     executing: BTreeSet<TaskNo>,
@@ -28,12 +30,13 @@ pub(super) struct Rerun {
 
 impl Rerun {
     /// Begins at a checkpoint.
-    pub(super) fn new(partition: ProcessId, saved: Share) -> Rerun {
+    pub(super) fn new(partition: ProcessId, epoch: Incarnation, saved: Share) -> Rerun {
         Rerun {
             partition,
+            epoch,
             saved: saved.executed().clone(),
             values: saved.into_values(),
-            tasks: BTreeSet::new(),
+            tasks: BTreeMap::new(),
             waiting: BTreeSet::new(),
             ready: BTreeSet::new(),
             executing: BTreeSet::new(),
@@ -56,9 +59,10 @@ impl Rerun {
         let (mut wanted, mut open) = (BTreeSet::new(), Vec::from([value.task]));
         while let Some(task) = open.pop() {
             // What the checkpoint contains was received by all before they took theirs.
-            if self.saved.contains(task) || !self.tasks.insert(task) {
+            if self.saved.contains(task) || self.tasks.contains_key(&task) {
                 continue;
             }
+            self.tasks.insert(task, by);
             for source in plan.sources(task).filter(|it| !self.values.contains_key(it)) {
                 if plan.partition_of(source.task) == self.partition {
                     open.push(source.task);
@@ -85,6 +89,11 @@ impl Rerun {
         Some(task)
     }
 
+    /// The recovery, and the partition whose demand first required this task.
+    pub(super) fn demander(&self, task: TaskNo) -> (Incarnation, ProcessId) {
+        (self.epoch, self.tasks.get(&task).copied().unwrap_or(self.partition))
+    }
+
     /// Applies what a task wrote: the values that partitions demand. `None` when it is not executing.
     pub(super) fn execute(
         &mut self,
@@ -105,9 +114,9 @@ impl Rerun {
     }
 
     /// All tasks of this run, and whether it is at its end.
-    pub(super) fn tasks(&self) -> (&BTreeSet<TaskNo>, bool) {
+    pub(super) fn tasks(&self) -> (BTreeSet<TaskNo>, bool) {
         let Rerun { tasks, waiting, ready, executing, .. } = self;
-        (tasks, waiting.is_empty() && ready.is_empty() && executing.is_empty())
+        (tasks.keys().copied().collect(), waiting.is_empty() && ready.is_empty() && executing.is_empty())
     }
 
     pub(super) fn value(&self, value: Value) -> Option<&Option<Chunk>> {

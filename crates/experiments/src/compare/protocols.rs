@@ -9,7 +9,21 @@ use faultline_api::{Federation, Names};
 /// checkpoints and collections, the copies and their place. What the file does not state has the protocol's default.
 pub fn under(federation: &Federation, name: &str) -> Option<Federation> {
     let mut other = federation.clone();
-    other.spec.protocol = federation.spec.protocol.or_instead(name)?;
+    let spec = &mut other.spec;
+    spec.protocol = federation.spec.protocol.or_instead(name)?;
+    // Tasks are assigned in advance or stolen, as the protocol requires; without a protocol, as under the file's own.
+    let plans = match spec.protocol.family() {
+        None => federation.spec.is_planned(),
+        Some(_) => spec.protocol.plans(),
+    };
+    if plans {
+        spec.stealing = None;
+    } else {
+        spec.schedule = None;
+    }
+    if spec.protocol.family().is_none() && !plans && spec.application.is_planned() {
+        spec.stealing = Some(federation.spec.stealing());
+    }
     Some(other)
 }
 

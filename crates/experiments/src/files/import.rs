@@ -47,6 +47,7 @@ pub fn import(name: &str, topology: &Topology, application: &Application, timers
     let failures = timers.detect_after.is_some() || timers.restart_after.is_some();
     let spec = FederationSpec {
         stealing: None,
+        schedule: None,
         seed: None,
         clusters: topology.clusters.clone(),
         links: Some(links),

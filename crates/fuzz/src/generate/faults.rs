@@ -88,7 +88,37 @@ const MOMENTS_OF_TASKS: &[FactKind] = &[
     FactKind::Finished,
 ];
 
+/// The same where tasks are assigned in advance: every step of a checkpoint, and of a recovery.
+const MOMENTS_OF_PLANS: &[FactKind] = &[
+    FactKind::Ran,
+    FactKind::Transmitted,
+    FactKind::Delivered,
+    FactKind::CheckpointRequested,
+    FactKind::Coordinated,
+    FactKind::Coordinated,
+    FactKind::Saved,
+    FactKind::Saved,
+    FactKind::Durable,
+    FactKind::CheckpointCommitted,
+    FactKind::CheckpointAborted,
+    FactKind::RecoveryStarted,
+    FactKind::RecoveryJoined,
+    FactKind::RecoveryJoined,
+    FactKind::Drained,
+    FactKind::Rerun,
+    FactKind::Rerun,
+    FactKind::Restored,
+    FactKind::RolledBack,
+    FactKind::Absorbed,
+    FactKind::Finished,
+];
+
 impl<'a> Faults<'a> {
+    /// The same where tasks are assigned in advance.
+    pub(super) fn of_plans(self) -> Faults<'a> {
+        Faults { moments: MOMENTS_OF_PLANS, ..self }
+    }
+
     /// For programs of tasks. So many of those that are killed never return, in percent.
     pub(super) fn of_tasks(
         chance: &mut Chance,
@@ -175,7 +205,14 @@ impl<'a> Faults<'a> {
         let fact = chance.pick(self.moments);
         let often = matches!(
             fact,
-            FactKind::Delivered | FactKind::Saved | FactKind::Durable | FactKind::Forcing | FactKind::Ran
+            FactKind::Delivered
+                | FactKind::Saved
+                | FactKind::Durable
+                | FactKind::Forcing
+                | FactKind::Ran
+                | FactKind::Transmitted
+                | FactKind::Coordinated
+                | FactKind::Drained
         );
         let occurrence = Some(chance.between(1, if often { 60 } else { 8 }) as u32);
         When { fact, cluster, node: None, occurrence }

@@ -69,6 +69,7 @@ fn federation_with(seed: u64, protocol: Option<Protocol>, extra: Option<&[Role]>
     let options = with_rare_options(chance, options);
     let mut spec = FederationSpec {
         stealing: None,
+        schedule: None,
         seed: Some(seed),
         links: Some(links),
         storage: Some(storage),

@@ -3,8 +3,8 @@
 use faultline_api::Names;
 use faultline_api::quantity::{Duration, Period};
 use faultline_api::resource::{
-    Application, Cluster, Cp0, Failures, Federation, FederationSpec, Fibonacci, MIN_DETECT_AFTER, NQueens,
-    Options, Stated, Stealing, Storage, StorageKind, TaskGraph,
+    Application, Cluster, Coordination, Cp0, Failures, Federation, FederationSpec, Fibonacci, Jacobi,
+    MIN_DETECT_AFTER, NQueens, Options, Schedule, Stated, Stealing, Storage, StorageKind, TaskGraph,
 };
 use faultline_api::validate;
 use faultline_core::Span;
@@ -19,9 +19,11 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     let chance = &mut Chance::new(seed);
     let clusters = clusters(chance);
     let task_time = chance.span(Span::from_millis(1), Span::from_millis(20));
-    let application = application(chance, task_time);
-    let links = links(chance, &clusters);
     let ranks: u64 = clusters.iter().map(|it| u64::from(it.nodes)).sum();
+    let plans = protocol.with(Stated::default()).plans();
+    let application =
+        if plans { planned(chance, task_time, ranks as u32) } else { application(chance, task_time) };
+    let links = links(chance, &clusters);
     // A program has some hundred tasks that take time.
     let length = Span(task_time.0 * 200 / ranks).max(Span::from_millis(300));
     let tau = chance.span(Span::from_millis(5), Span(length.0 / 2));
@@ -36,6 +38,10 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
         let cp0 = chance.percent(20).then_some(Cp0::Each);
         asked = asked.with_options(Options::Tic(faultline_api::resource::Tic { cp0, ..tic }));
     }
+    if let Options::Cck(cck) = asked.options() {
+        let coordination = chance.percent(20).then_some(Coordination::Everybody);
+        asked = asked.with_options(Options::Cck(faultline_api::resource::Cck { coordination, ..cck }));
+    }
     let detect_after = chance.span(MIN_DETECT_AFTER, Span::from_millis(200));
     let restart_after = chance.span(Span::from_millis(1), Span::from_millis(200));
     let simulator = simulator(chance);
@@ -47,13 +53,17 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     let outside = Names::extra_of(&asked.extra_processes());
     let for_good = if chance.percent(60) { 50 } else { 0 };
     let faults = Faults::of_tasks(chance, &clusters, outside, length, detect_after + restart_after, for_good);
+    let faults = if plans { faults.of_plans() } else { faults };
     let faults = faults.list(chance);
-    let stealing = Stealing {
+    let stealing = (!plans).then(|| Stealing {
         patience: Some(chance.duration(Span::from_micros(200), Span::from_millis(10))),
         cluster_first: Some(chance.pick(&[0.0, 0.5, 0.9])),
-    };
+    });
+    let schedule =
+        plans.then(|| Schedule { window: Some(chance.between(1, 4) as u32), ..Schedule::default() });
     let spec = FederationSpec {
-        stealing: Some(stealing),
+        stealing,
+        schedule,
         seed: Some(seed),
         links: Some(links),
         storage: Some(storage),
@@ -109,6 +119,20 @@ fn clusters(chance: &mut Chance) -> Vec<Cluster> {
         Cluster { speed, cores, ..Cluster::new(name, nodes) }
     };
     ["a", "b", "c"][..count].iter().map(|name| cluster(name)).collect()
+}
+
+/// A program whose tasks are known in advance, with a piece for every process.
+fn planned(chance: &mut Chance, task_time: Span, ranks: u32) -> Application {
+    let columns = chance.between(1, 3) as u32;
+    Application::Jacobi(Jacobi {
+        rows: Some(ranks.div_ceil(columns) + chance.between(0, 1) as u32),
+        columns: Some(columns),
+        size: Some(2),
+        iterations: Some(chance.between(5, 60) as u32),
+        test_every: Some(chance.between(0, 4) as u32),
+        tolerance: Some(0.1),
+        task_time: Some(Duration(task_time)),
+    })
 }
 
 fn application(chance: &mut Chance, task_time: Span) -> Application {

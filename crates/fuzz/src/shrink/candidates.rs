@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
     Application, Count, Crash, ExactTraffic, Exchange, Farm, Fault, Federation, FederationSpec, Fibonacci,
-    Heat, Link, Links, NQueens, Nas, Options, PingPong, Qap, Receive, ReplicateTo, Salted, Simulator,
+    Heat, Jacobi, Link, Links, NQueens, Nas, Options, PingPong, Qap, Receive, ReplicateTo, Salted, Simulator,
     Synthetic, TaskGraph, Traffic,
 };
 use faultline_core::Span;
@@ -203,6 +203,14 @@ fn application(spec: &FederationSpec) -> Smaller {
             let narrower = fewer(it.width()).map(|width| TaskGraph { width: Some(width), ..it.clone() });
             flatter.chain(narrower).map(|it| put(Application::TaskGraph(it))).collect()
         }
+        Application::Jacobi(it) => {
+            let shorter = fewer(it.iterations()).map(|all| Jacobi { iterations: Some(all), ..it.clone() });
+            let lower = fewer(it.rows()).map(|rows| Jacobi { rows: Some(rows), ..it.clone() });
+            let narrower = fewer(it.columns()).map(|columns| Jacobi { columns: Some(columns), ..it.clone() });
+            let untested = (it.test_every() > 0).then(|| Jacobi { test_every: Some(0), ..it.clone() });
+            let all = shorter.chain(lower).chain(narrower).chain(untested);
+            all.map(|it| put(Application::Jacobi(it))).collect()
+        }
         Application::Synthetic(synthetic) => {
             let Traffic::Exact(exact) = &synthetic.traffic else { return Vec::new() };
             let put = |exact| {
@@ -349,6 +357,21 @@ fn protocol(spec: &FederationSpec) -> Smaller {
                 let mut other = tic.clone();
                 (other.replicas, other.replicate_to) = (Some(1), Some(ReplicateTo::OtherCluster));
                 smaller.push(put(Options::Tic(other)));
+            }
+            smaller
+        }
+        Options::Cck(cck) => {
+            let mut smaller = Vec::new();
+            if cck.replicas != Some(1) || cck.replicate_to != Some(ReplicateTo::OtherCluster) {
+                let mut other = cck.clone();
+                (other.replicas, other.replicate_to) = (Some(1), Some(ReplicateTo::OtherCluster));
+                smaller.push(put(Options::Cck(other)));
+            }
+            if cck.coordination.is_some() {
+                smaller.push(put(Options::Cck(faultline_api::resource::Cck {
+                    coordination: None,
+                    ..cck.clone()
+                })));
             }
             smaller
         }

@@ -27,6 +27,8 @@ pub(super) struct Coordinator {
     /// How many lives have begun, and ended for good, as of the last recovery.
     lives: u64,
     state: State,
+    /// The application has begun. Before, not every partition can be reached.
+    has_begun: bool,
     /// When the next checkpoint begins.
     due: Time,
 }
@@ -55,6 +57,7 @@ impl Coordinator {
             valid: is_first.then(Position::default),
             lives: if is_first { membership.members.len() as u64 } else { 0 },
             state: State::Idle,
+            has_begun: !is_first,
             due: now + config.interval,
             config,
             membership,
@@ -62,7 +65,7 @@ impl Coordinator {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        matches!(self.state, State::Idle).then_some(self.due)
+        (self.has_begun && matches!(self.state, State::Idle)).then_some(self.due)
     }
 
     fn partitions(&self) -> BTreeSet<ProcessId> {
@@ -84,6 +87,9 @@ impl Coordinator {
             self.state = State::Waiting;
         }
         let are_up = others().all(|(_, it)| it.up || it.gone);
+        if are_up && !self.has_begun {
+            (self.has_begun, self.due) = (true, now + self.config.interval);
+        }
         if !matches!(self.state, State::Waiting) || !are_up {
             return;
         }
@@ -110,7 +116,7 @@ impl Coordinator {
     /// Begins a checkpoint, if it is time.
     pub(super) fn advance(&mut self, now: Time, host: &mut dyn PartitionHost<Cck>) {
         let (State::Idle, Some(valid)) = (&self.state, self.valid) else { return };
-        if now < self.due {
+        if now < self.due || !self.has_begun {
             return;
         }
         self.due = now + self.config.interval;

@@ -26,14 +26,18 @@ pub(super) fn holders(
     by_preference.into_iter().flatten().take(usize::from(config.replicas)).collect()
 }
 
-/// The ranks that are not gone, but for the one that runs the partition, from the partition's next cluster on and in each from
-/// the partition's own place on: so the copies of a cluster spread over the processes of another.
+/// The ranks that are not gone, but for the one that runs the partition: one of each cluster, from the partition's next cluster
+/// on, then a second one of each, and so on. In each cluster they begin at the partition's own place, so that the copies of a
+/// cluster spread over the processes of another.
 fn others(membership: &Membership, partition: ProcessId, at: ProcessId) -> impl Iterator<Item = ProcessId> {
     let clusters = &membership.clusters;
     let own = membership.cluster_of(partition).index();
     let place = clusters.get(own).and_then(|it| it.processes.iter().position(|it| *it == partition));
-    let ordered = (1..=clusters.len()).map(move |step| &clusters[(own + step) % clusters.len()].processes);
-    ordered
-        .flat_map(move |all| (0..all.len()).map(move |step| all[(place.unwrap_or(0) + step) % all.len()]))
+    let largest = clusters.iter().map(|it| it.processes.len()).max().unwrap_or(0);
+    let ordered =
+        move || (1..=clusters.len()).map(move |step| &clusters[(own + step) % clusters.len()].processes);
+    (0..largest)
+        .flat_map(move |step| ordered().filter(move |all| step < all.len()).map(move |all| (step, all)))
+        .map(move |(step, all)| all[(place.unwrap_or(0) + step) % all.len()])
         .filter(move |it| *it != at && !membership.member(*it).gone)
 }

@@ -104,12 +104,17 @@ impl PartitionProtocol for Cck {
     type Config = Config;
     const FIFO: bool = true;
 
-    fn promises(_: &Config) -> Promises {
-        Promises::of_scope(Scope::Process).with(&[
+    fn promises(config: &Config) -> Promises {
+        let promises = Promises::of_scope(Scope::Process).with(&[
             Promise::Checkpoints,
             Promise::Containment,
             Promise::Repetition,
-        ])
+            Promise::StrictlyRequired,
+        ]);
+        match config.coordination {
+            Coordination::Neighbours => promises.with(&[Promise::NeighboursOnly]),
+            Coordination::Global => promises,
+        }
     }
 
     fn extra_processes(config: &Config) -> Vec<Role> {
@@ -208,6 +213,19 @@ impl PartitionProtocol for Cck {
     fn gauges(&self) -> Gauges {
         let slots = self.locals.values().map(|it| it.slots.len() as u32).sum();
         Gauges { checkpoints: slots, ..Gauges::default() }
+    }
+
+    fn checkpoint_of(message: &Message) -> Option<Position> {
+        match message {
+            Message::Init(position, _)
+            | Message::Ping(position)
+            | Message::Pong(position)
+            | Message::Continue(position)
+            | Message::Ack(position)
+            | Message::Stopped(position)
+            | Message::Resume(position) => Some(*position),
+            _ => None,
+        }
     }
 
     fn control_kind(message: &Message) -> &'static str {

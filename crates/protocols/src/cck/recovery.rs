@@ -59,7 +59,9 @@ impl Cck {
         local.wanted.clear();
         local.is_done = false;
         local.silent = host.plan().senders_to(partition).into_iter().collect();
-        host.claim(Claim::RecoveryStarted { lives: epoch.0.into(), round: 0 });
+        if partition == self.me {
+            host.claim(Claim::RecoveryStarted { lives: epoch.0.into(), round: 0 });
+        }
         if host.runs(partition) {
             return self.go_on(partition, host);
         }
@@ -81,8 +83,10 @@ impl Cck {
             host.tell(partition, it, Message::Flush(local.epoch, executed.clone()));
         }
         // The newest is the valid one: others were dropped.
-        let slot = local.slots.last_key_value().map(|(_, image)| image.snapshot.clone());
-        host.begin_rerun(partition, slot.as_ref());
+        let slot = local.slots.last_key_value().map(|(position, image)| (*position, image.snapshot.clone()));
+        let position = slot.as_ref().map_or(Position::default(), |it| it.0);
+        host.claim(Claim::RecoveryJoined { partition, epoch: local.epoch, slot: position });
+        host.begin_rerun(partition, local.epoch, slot.as_ref().map(|it| &it.1));
         let (epoch, flushed) = (local.epoch, &local.flushed);
         let is_early = |it: &Delivery| flushed.get(&it.id.from).is_some_and(|it| it.0 > epoch);
         let (early, arrived): (Vec<Delivery>, Vec<Delivery>) =
@@ -156,16 +160,19 @@ impl Cck {
         image: Option<&Image<super::Head, ()>>,
         host: &mut dyn PartitionHost<Self>,
     ) {
-        host.restore(partition, image);
         let local = self.locals.get_mut(&partition).expect("it recovers");
+        host.restore(partition, local.epoch, image);
         let checkpoint = image.map(|it| it.name.position()).unwrap_or_default();
         local.committed = checkpoint;
-        host.claim(Claim::RolledBack {
-            to: Position { incarnation: local.epoch, sn: checkpoint.sn },
-            checkpoint,
-            cause: Cause::Failure,
-            vectors: Arc::new(Vectors::default()),
-        });
+        // That it took over a partition, the composite has stated.
+        if partition == self.me {
+            host.claim(Claim::RolledBack {
+                to: Position { incarnation: local.epoch, sn: checkpoint.sn },
+                checkpoint,
+                cause: Cause::Failure,
+                vectors: Arc::new(Vectors::default()),
+            });
+        }
         host.release(partition);
         self.go_on(partition, host);
     }
@@ -216,6 +223,7 @@ impl Cck {
             return;
         }
         let lacking = host.lacking(partition, from, executed);
+        host.claim(Claim::Drained { from, to: partition, epoch: *epoch });
         let local = self.locals.get_mut(&partition).expect("it was looked up");
         local.silent.remove(&from);
         local.lost.extend(lacking.iter().copied());

@@ -251,10 +251,13 @@ impl Cck {
             return;
         }
         local.committed = valid;
+        if partition != self.me {
+            return;
+        }
         let frozen = core::mem::take(&mut local.frozen);
         let vectors = Arc::new(Vectors::default());
         host.claim(Claim::Committed { position: valid, attempt: Attempt(1), forced: false, frozen, vectors });
-        if self.boot == Boot::Replaced && partition == self.me {
+        if self.boot == Boot::Replaced {
             self.boot = Boot::Restarted;
             host.held();
             host.claim(Claim::Protected);
@@ -266,7 +269,9 @@ impl Cck {
         let Some(local) = self.locals.get_mut(&partition) else { return };
         local.early.clear();
         if let Some(session) = local.session.take() {
-            host.claim(Claim::Aborted { position: session.position, attempt: Attempt(1) });
+            if partition == self.me {
+                host.claim(Claim::Aborted { position: session.position, attempt: Attempt(1) });
+            }
             host.release(partition);
         }
     }

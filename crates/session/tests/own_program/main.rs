@@ -3,7 +3,7 @@
 
 mod merge_sort;
 
-use faultline_api::resource::{Family, Protocol};
+use faultline_api::resource::Protocol;
 use faultline_api::{Federation, parse};
 use faultline_catalog::{TasksSetup, TasksVisitor, with_tasks};
 use faultline_checker::{Judgement, Property, Verdict};
@@ -60,7 +60,8 @@ spec:
 fn the_example_is_judged_under_every_protocol_of_its_family_with_failures() {
     let faults = "[{ at: 150ms, crash: { cluster: a, node: 1 } }, \
                    { at: 300ms, loseCluster: { cluster: b, storage: lost, returns: false } }]";
-    for name in Protocol::compared(Family::Tasks) {
+    let application = federation("none: {}", "[]").spec.application;
+    for name in Protocol::compared_on(&application) {
         let (options, faults) = match name {
             "none" => ("{}", "[]"),
             "satin" => ("{}", faults),

@@ -1,0 +1,63 @@
+//! Federations whose processes run a program of tasks that are assigned to them in advance.
+
+use std::sync::Arc;
+
+use faultline_api::Federation;
+use faultline_api::flow::flow;
+use faultline_api::resource::{Cluster, Protocol as Asked};
+use faultline_dataflow::partition::PartitionProtocol;
+use faultline_dataflow::plan::in_blocks;
+use faultline_dataflow::programs::Flow;
+use faultline_dataflow::{Partition, PartitionConfig, Plan};
+use faultline_protocols::cck::Cck;
+use faultline_protocols::none::NoProtocol;
+
+use crate::tasks::of_each_rank;
+use crate::{Defect, Setup, SetupError, Visitor, protocol};
+
+pub(crate) fn with_valid_plan<V: Visitor>(
+    federation: &Federation,
+    seed: Option<u64>,
+    defect: Option<Defect>,
+    visitor: V,
+) -> Result<V::Output, SetupError> {
+    let spec = &federation.spec;
+    let seed = seed.unwrap_or_else(|| spec.seed());
+    Ok(match &spec.protocol {
+        Asked::Cck(options) => {
+            let config = protocol::cck(spec, options, defect)?;
+            visitor.visit(setup::<Cck>(federation, seed, config)?)
+        }
+        Asked::None(_) => match defect {
+            Some(defect) => return Err(SetupError::AnothersDefect(defect)),
+            None => visitor.visit(setup::<NoProtocol>(federation, seed, ())?),
+        },
+        _ => return Err(SetupError::Stolen),
+    })
+}
+
+fn setup<P>(
+    federation: &Federation,
+    seed: u64,
+    config: P::Config,
+) -> Result<Setup<Partition<P, Flow>>, SetupError>
+where
+    P: PartitionProtocol<Config: Send + Sync> + 'static,
+{
+    let spec = &federation.spec;
+    let program = flow(&spec.application).ok_or(SetupError::Messages)?;
+    let program = program.map_err(|problem| SetupError::Federation(vec![problem]))?;
+    let ranks = spec.clusters.iter().map(|it| it.nodes).sum();
+    let schedule = spec.schedule();
+    let pieces = schedule.pieces.clone().unwrap_or_else(|| in_blocks(program.pieces(), ranks));
+    let extra = P::extra_processes(&config);
+    let process = PartitionConfig {
+        protocol: Arc::new(config),
+        plan: Arc::new(Plan::new(&program, ranks, &pieces)),
+        program: Arc::new(program),
+        window: schedule.window(),
+        speeds: of_each_rank(spec, Cluster::speed),
+        cores: of_each_rank(spec, Cluster::cores),
+    };
+    Ok(Setup::new(federation, seed, &extra, process))
+}

@@ -1,0 +1,75 @@
+//! A process with nothing to re-execute re-executes nothing (CCK long paper): every task that a partition re-executed wrote a
+//! value that it sent afterwards, or that another task which it re-executed in the same recovery reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::{Incarnation, TaskId};
+
+use super::strictly_required::is_over;
+use crate::history::{History, MessageNo};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::DemandedOnly);
+    let Some(planned) = &history.planned else { return finding };
+    let mut messages: BTreeMap<TaskId, Vec<MessageNo>> = BTreeMap::new();
+    let again: BTreeSet<TaskId> = planned.reruns.iter().map(|it| it.task).collect();
+    for (message, task) in planned.sent_by.iter().filter(|(_, task)| again.contains(task)) {
+        messages.entry(*task).or_default().push(*message);
+    }
+    // In each recovery, what the re-executed tasks read.
+    let mut read: BTreeSet<(Incarnation, TaskId)> = BTreeSet::new();
+    for rerun in &planned.reruns {
+        let sources = planned.tasks.get(&rerun.task).map_or(&[][..], |it| &it.sources);
+        read.extend(sources.iter().map(|it| (rerun.epoch, *it)));
+    }
+    let last = planned.epochs().last().copied();
+    let over: BTreeSet<Incarnation> =
+        planned.epochs().into_iter().filter(|it| is_over(history, *it, last)).collect();
+    for rerun in planned.reruns.iter().filter(|it| over.contains(&it.epoch)) {
+        finding.instances += 1;
+        let sends = |message: &MessageNo| {
+            let sent = planned.transmitted.get(message).map_or(&[][..], Vec::as_slice);
+            sent.iter().any(|it| *it > rerun.at)
+        };
+        let is_sent = messages.get(&rerun.task).is_some_and(|it| it.iter().any(sends));
+        if !is_sent && !read.contains(&(rerun.epoch, rerun.task)) {
+            finding.violated([history.source(rerun.at)], || {
+                let who = history.context.process(history.process_of(rerun.at));
+                format!("{who} re-executed task {} in recovery {} for nobody", rerun.task, rerun.epoch.0)
+            });
+        }
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::check_alone;
+    use crate::testing::planned::Partitions;
+    use faultline_core::Position;
+
+    fn found(sends_again: bool) -> (u64, u64) {
+        let mut run = Partitions::new(2);
+        run.executed(0, 2, &[], &[]);
+        let id = run.executed(0, 3, &[2], &[1])[0];
+        for partition in 0..2 {
+            run.joined(partition, 5, Position::default());
+        }
+        run.rerun(0, 2, 1, 5);
+        run.rerun(0, 3, 1, 5);
+        if sends_again {
+            run.0.transmit(id, Position::default());
+        }
+        run.checkpoint(5, 1);
+        let finding = check_alone(check, &run.0);
+        (finding.instances, finding.violation_count())
+    }
+
+    #[test]
+    fn what_is_re_executed_is_sent_or_read() {
+        assert_eq!(found(true), (2, 0));
+        assert_eq!(found(false), (2, 1), "the value of task 3 went nowhere");
+    }
+}

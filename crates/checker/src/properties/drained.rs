@@ -1,0 +1,63 @@
+//! A valid checkpoint of partitions has drained their channels (CCK long paper, the coordinated checkpoint): what a partition
+//! had sent in its part, the receiver has in its own. Values are part of no channel's state, so that a value which is in
+//! neither part would be lost by a rollback to the checkpoint.
+
+use super::valid_checkpoints::{cut_of, valid};
+use crate::history::History;
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::Drained);
+    if history.planned.is_none() {
+        return finding;
+    }
+    let context = history.context;
+    for (position, _) in valid(history) {
+        for message in history.messages.iter() {
+            let (from, to) = (message.id.from, message.id.to);
+            // A part that nobody stated is judged elsewhere.
+            let (Some(sender), Some(receiver)) =
+                (cut_of(history, from, position), cut_of(history, to, position))
+            else {
+                continue;
+            };
+            let Some(&sent) = message.sent.iter().find(|it| history.contains(sender, **it)) else { continue };
+            finding.instances += 1;
+            if !message.delivered.iter().any(|it| history.contains(receiver, *it)) {
+                finding.violated([history.source(sent)], || {
+                    let (text, receiver) = (context.message(message.id), context.process(to));
+                    format!("checkpoint {position} contains the send of {text}, but {receiver} had not received it")
+                });
+            }
+        }
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::check_alone;
+    use crate::testing::planned::Partitions;
+
+    fn violations(is_late: bool) -> (u64, u64) {
+        let mut run = Partitions::new(2);
+        let id = run.executed(0, 1, &[], &[1])[0];
+        if !is_late {
+            run.delivered(id);
+        }
+        let position = run.checkpoint(0, 1);
+        if is_late {
+            run.delivered(id);
+        }
+        run.commit(0, position);
+        let finding = check_alone(check, &run.0);
+        (finding.instances, finding.violation_count())
+    }
+
+    #[test]
+    fn what_was_sent_before_is_received_before() {
+        assert_eq!(violations(false), (1, 0));
+        assert_eq!(violations(true), (1, 1));
+    }
+}

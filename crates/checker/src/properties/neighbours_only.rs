@@ -1,0 +1,74 @@
+//! A checkpoint of partitions takes exactly 2N + 3E messages, with N partitions and E channels over which values are ever
+//! sent (CCK long paper, section on complexity; with a continuation for each channel). Judged for protocols that promise it,
+//! in runs that completed: only then is every channel known.
+
+use std::collections::BTreeSet;
+
+use faultline_core::ProcessId;
+use faultline_core::fault::Outcome;
+
+use super::valid_checkpoints::valid;
+use crate::history::History;
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::NeighboursOnly);
+    let Some(planned) = &history.planned else { return finding };
+    let context = history.context;
+    if !context.is_judged(finding.property) || context.outcome != Some(Outcome::Completed) {
+        return finding;
+    }
+    if let Some(flawed) =
+        (0..history.processes.len() as u32).map(ProcessId).find(|it| history.trace.has_gap_of(*it))
+    {
+        finding.unjudged(|| format!("facts of {} are missing", context.process(flawed)));
+        return finding;
+    }
+    let partitions = context.clusters.iter().map(Vec::len).sum::<usize>();
+    let channels: BTreeSet<_> = history.messages.iter().map(|it| (it.id.from, it.id.to)).collect();
+    let expected = 2 * partitions + 3 * channels.len();
+    for (position, (_, at)) in valid(history) {
+        finding.instances += 1;
+        let sent = planned.coordinated.get(&position).map_or(&[][..], Vec::as_slice);
+        if sent.len() != expected {
+            let evidence = history.source(sent.last().map_or(at, |it| it.2));
+            finding.violated([evidence], || {
+                let (found, channels) = (sent.len(), channels.len());
+                format!(
+                    "checkpoint {position} took {found} messages instead of {expected}, with {partitions} partitions and \
+                     {channels} channels"
+                )
+            });
+        }
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::check_alone;
+    use crate::testing::planned::Partitions;
+    use faultline_core::{Fact, Promise};
+
+    /// Two partitions and one channel: seven messages.
+    fn found(messages: usize) -> (u64, u64) {
+        let mut run = Partitions::promising(2, &[Promise::NeighboursOnly]);
+        let id = run.executed(0, 1, &[], &[1])[0];
+        run.delivered(id);
+        let position = run.checkpoint(0, 1);
+        for _ in 0..messages {
+            run.0.state(0, Fact::Coordinated { position, from: id.from, to: id.to });
+        }
+        run.commit(0, position);
+        let finding = check_alone(check, &run.0);
+        (finding.instances, finding.violation_count())
+    }
+
+    #[test]
+    fn the_number_of_messages_is_exact() {
+        assert_eq!(found(7), (1, 0));
+        assert_eq!(found(6), (1, 1));
+        assert_eq!(found(8), (1, 1));
+    }
+}

@@ -1,0 +1,77 @@
+//! No partition sends between its part of a checkpoint and those of its receivers (CCK long paper: no message after the
+//! answer to the question): what a part contains as received, the sender had sent before its own part. A value that the
+//! sender sent before a rollback, and will send again, is no exception to that.
+
+use super::valid_checkpoints::{cut_of, valid};
+use crate::history::History;
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::QuietCheckpoints);
+    if history.planned.is_none() {
+        return finding;
+    }
+    let context = history.context;
+    for (position, _) in valid(history) {
+        for message in history.messages.iter() {
+            let (from, to) = (message.id.from, message.id.to);
+            let (Some(sender), Some(receiver)) =
+                (cut_of(history, from, position), cut_of(history, to, position))
+            else {
+                continue;
+            };
+            let received = message.delivered.iter().find(|it| history.contains(receiver, **it));
+            let Some(&received) = received else { continue };
+            finding.instances += 1;
+            if !message.sent.iter().any(|sent| *sent < sender) {
+                finding.violated([history.source(received)], || {
+                    let (text, sender) = (context.message(message.id), context.process(from));
+                    format!("checkpoint {position} contains {text}, which {sender} sent after its part")
+                });
+            }
+        }
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::check_alone;
+    use crate::testing::planned::Partitions;
+
+    #[test]
+    fn what_is_sent_after_a_part_is_in_no_other_part() {
+        let mut run = Partitions::new(2);
+        let early = run.executed(0, 1, &[], &[1])[0];
+        run.delivered(early);
+        run.save(0, 0, 1);
+        let late = run.executed(0, 2, &[], &[1])[0];
+        let position = run.save(1, 0, 1);
+        run.commit(0, position);
+        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
+
+        let mut run = Partitions::new(2);
+        run.save(0, 0, 1);
+        let id = run.executed(0, 2, &[], &[1])[0];
+        assert_eq!(late.from, id.from);
+        run.delivered(id);
+        let position = run.save(1, 0, 1);
+        run.commit(0, position);
+        assert_eq!(check_alone(check, &run.0).violation_count(), 1);
+    }
+
+    #[test]
+    fn what_a_rollback_undid_is_sent_again() {
+        let mut run = Partitions::new(2);
+        let first = run.checkpoint(0, 1);
+        run.commit(0, first);
+        let id = run.executed(0, 1, &[], &[1])[0];
+        run.delivered(id);
+        run.0.kill(0, false);
+        run.restored(0, 3, first);
+        let second = run.checkpoint(3, 2);
+        run.commit(1, second);
+        assert_eq!(check_alone(check, &run.0).violation_count(), 0);
+    }
+}

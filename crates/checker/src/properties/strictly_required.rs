@@ -1,0 +1,208 @@
+//! A recovery re-executes what is strictly required and nothing else (CCK long paper, T_reexec): beside the states of the
+//! partitions, exactly the tasks whose values were lost, and those whose values these need, back to the valid checkpoint.
+//!
+//! The requirement is computed here by brute force from the recorded dependencies of all tasks: backwards from what one
+//! partition had sent when it joined the recovery and the other had not received when the channel between them was drained.
+//! It stops at tasks that the checkpoint contains, and at those that their partition has not executed in its present state,
+//! and so will. When a partition joined and a channel was drained, the protocol claims; a false claim changes what is
+//! required, not what is re-executed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::fault::Outcome;
+use faultline_core::{Incarnation, ProcessId, TaskId};
+
+use super::valid_checkpoints::cut_of;
+use crate::history::{History, Joined, MessageNo, Planned, Point};
+use crate::judgement::{Finding, Property};
+
+pub(super) fn check(history: &History<'_>) -> Finding {
+    let mut finding = Finding::new(Property::StrictlyRequired);
+    let Some(planned) = &history.planned else { return finding };
+    if !history.context.is_judged(finding.property) {
+        return finding;
+    }
+    let last = planned.epochs().last().copied();
+    for epoch in planned.epochs() {
+        check_epoch(history, planned, epoch, is_over(history, epoch, last), &mut finding);
+    }
+    finding
+}
+
+/// Whether everything that a recovery had to re-execute has been: a checkpoint was taken after it, or the program ended.
+pub(super) fn is_over(history: &History<'_>, epoch: Incarnation, last: Option<Incarnation>) -> bool {
+    let is_saved = |it: &crate::history::Witnessed| {
+        !it.is_restored && it.part.is_some_and(|name| name.incarnation == epoch)
+    };
+    last == Some(epoch) && history.context.outcome == Some(Outcome::Completed)
+        || history.witnessed.iter().any(is_saved)
+}
+
+fn check_epoch(
+    history: &History<'_>,
+    planned: &Planned,
+    epoch: Incarnation,
+    is_over: bool,
+    finding: &mut Finding,
+) {
+    let context = history.context;
+    let mut states: BTreeMap<ProcessId, State> = BTreeMap::new();
+    for &partition in context.clusters.iter().flatten() {
+        // Some had not joined when the next recovery began.
+        let Some(joined) = planned.joined.get(&(epoch, partition)) else { return };
+        let Some(state) = State::of(history, partition, joined) else {
+            return finding.unjudged(|| {
+                let (slot, owner) = (joined.slot, context.process(partition));
+                format!("the content of checkpoint {slot} of {owner} is unknown")
+            });
+        };
+        states.insert(partition, state);
+    }
+    let required = required(history, planned, epoch, &states);
+    finding.instances += states.len() as u64;
+    let mut executed: BTreeSet<TaskId> = BTreeSet::new();
+    for rerun in planned.reruns.iter().filter(|it| it.epoch == epoch) {
+        executed.insert(rerun.task);
+        if !required.contains(&rerun.task) {
+            finding.violated([history.source(rerun.at)], || {
+                let (who, task) = (context.process(history.process_of(rerun.at)), rerun.task);
+                format!(
+                    "{who} re-executed task {task} in recovery {}, although none of its values was lost",
+                    epoch.0
+                )
+            });
+        }
+    }
+    if !is_over {
+        return;
+    }
+    for task in required.difference(&executed) {
+        let partition = planned.tasks[task].partition;
+        finding.violated([history.source(planned.joined[&(epoch, partition)].at)], || {
+            let who = context.process(partition);
+            format!(
+                "{who} did not re-execute task {task} in recovery {}, although its values were lost",
+                epoch.0
+            )
+        });
+    }
+}
+
+/// What a partition has executed, as it takes part in a recovery.
+struct State {
+    joined: Point,
+    /// The state of the valid checkpoint; `None` is the initial one.
+    slot: Option<Point>,
+}
+
+impl State {
+    fn of(history: &History<'_>, partition: ProcessId, joined: &Joined) -> Option<State> {
+        let slot = match joined.slot.sn.0 {
+            0 => None,
+            _ => Some(cut_of(history, partition, joined.slot)?),
+        };
+        Some(State { joined: joined.at, slot })
+    }
+
+    /// Whether a task is executed in the state, and not in the checkpoint.
+    fn has_to_repeat(&self, history: &History<'_>, ran: &[Point]) -> bool {
+        let is_in = |cut: Point| ran.iter().any(|it| history.contains(cut, *it));
+        is_in(self.joined) && !self.slot.is_some_and(is_in)
+    }
+}
+
+fn required(
+    history: &History<'_>,
+    planned: &Planned,
+    epoch: Incarnation,
+    states: &BTreeMap<ProcessId, State>,
+) -> BTreeSet<TaskId> {
+    let mut open: Vec<TaskId> = Vec::new();
+    for (number, message) in (0..).map(MessageNo).zip(history.messages.iter()) {
+        let (from, to) = (message.id.from, message.id.to);
+        let Some(&drained) = planned.drained.get(&(epoch, from, to)) else { continue };
+        let Some(sender) = states.get(&from) else { continue };
+        let is_sent = message.sent.iter().any(|it| history.contains(sender.joined, *it));
+        let is_there = message.delivered.iter().any(|it| history.contains(drained, *it));
+        if is_sent && !is_there {
+            open.extend(planned.sent_by.get(&number));
+        }
+    }
+    let mut required = BTreeSet::new();
+    while let Some(task) = open.pop() {
+        let Some(it) = planned.tasks.get(&task) else { continue };
+        let Some(state) = states.get(&it.partition) else { continue };
+        if state.has_to_repeat(history, &it.ran) && required.insert(task) {
+            open.extend(it.sources.iter().copied());
+        }
+    }
+    required
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::check_alone;
+    use crate::testing::planned::{Partitions, task};
+    use faultline_core::Position;
+
+    /// The position of no checkpoint: the initial state.
+    const INITIAL: Position = Position::new(0, 0);
+
+    /// Partition 0 executes two tasks after its checkpoint, of which the second reads the first and sends to partition 1, which
+    /// fails. Partition 0 then executes `again`.
+    fn texts(again: &[u64], is_over: bool) -> Vec<String> {
+        let mut run = Partitions::new(2);
+        run.executed(0, 1, &[], &[]);
+        let slot = run.checkpoint(0, 1);
+        run.commit(0, slot);
+        run.executed(0, 2, &[1], &[]);
+        let id = run.executed(0, 3, &[2], &[1])[0];
+        run.executed(0, 4, &[], &[]);
+        run.delivered(id);
+        run.0.kill(1, false);
+        run.restored(1, 5, slot);
+        run.joined(1, 5, slot);
+        run.joined(0, 5, slot);
+        run.drained(0, 1, 5);
+        run.drained(1, 0, 5);
+        again.iter().for_each(|it| run.rerun(0, *it, 1, 5));
+        if is_over {
+            run.checkpoint(5, 2);
+        }
+        check_alone(check, &run.0).violations.into_iter().map(|it| it.text).collect()
+    }
+
+    #[test]
+    fn the_closure_back_to_the_checkpoint_is_required() {
+        assert_eq!(texts(&[2, 3], true), [""; 0]);
+    }
+
+    #[test]
+    fn more_is_found() {
+        let texts = texts(&[2, 3, 4], true);
+        assert!(texts.len() == 1 && texts[0].contains(&format!("re-executed task {}", task(4))), "{texts:?}");
+        let saved = self::texts(&[1, 2, 3], true);
+        assert!(saved.len() == 1 && saved[0].contains("although none of its values was lost"), "{saved:?}");
+    }
+
+    #[test]
+    fn less_is_found_when_it_should_be_over() {
+        assert_eq!(texts(&[3], false), [""; 0]);
+        let texts = texts(&[3], true);
+        assert!(texts.len() == 1 && texts[0].contains("did not re-execute"), "{texts:?}");
+    }
+
+    #[test]
+    fn what_arrived_before_the_channel_was_drained_is_not_lost() {
+        let mut run = Partitions::new(2);
+        let id = run.executed(0, 3, &[], &[1])[0];
+        run.joined(1, 5, INITIAL);
+        run.joined(0, 5, INITIAL);
+        run.delivered(id);
+        run.drained(0, 1, 5);
+        run.checkpoint(5, 1);
+        let finding = check_alone(check, &run.0);
+        assert_eq!((finding.instances, finding.violation_count()), (2, 0));
+    }
+}

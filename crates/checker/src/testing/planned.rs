@@ -1,0 +1,118 @@
+//! Traces of programs of tasks that are assigned in advance, told step by step.
+
+use std::sync::Arc;
+
+use faultline_core::{
+    Attempt, Claim, Fact, Incarnation, MessageId, PlannedTask, Position, Promise, Promises, Scope, Span,
+    TaskId, Vectors,
+};
+
+use super::{Run, p};
+
+/// A run of a program of tasks that are assigned in advance, each process in a cluster of its own.
+pub(crate) struct Partitions(pub(crate) Run);
+
+/// A task, by a number.
+pub(crate) fn task(number: u64) -> TaskId {
+    TaskId(number)
+}
+
+impl Partitions {
+    pub(crate) fn new(partitions: u32) -> Partitions {
+        Partitions::promising(partitions, &[Promise::StrictlyRequired])
+    }
+
+    pub(crate) fn promising(partitions: u32, promises: &[Promise]) -> Partitions {
+        let clusters: Vec<[u32; 1]> = (0..partitions).map(|it| [it]).collect();
+        let clusters: Vec<&[u32]> = clusters.iter().map(|it| &it[..]).collect();
+        let mut run = Run::new(&clusters);
+        let all: Vec<Promise> = promises.iter().copied().chain([Promise::Repetition]).collect();
+        run.context.promises = Promises::of_scope(Scope::Process).with(&all);
+        // The states of partitions are told from what they execute.
+        let mut this = Partitions(run);
+        for partition in 0..partitions {
+            this.executed(partition, 1000 + u64::from(partition), &[], &[]);
+        }
+        this
+    }
+
+    /// A partition executes a task that reads what others wrote, and sends what it writes.
+    pub(crate) fn executed(
+        &mut self,
+        partition: u32,
+        number: u64,
+        reads: &[u64],
+        to: &[u32],
+    ) -> Vec<MessageId> {
+        self.plan(partition, number, reads);
+        let (task, spawned, cost_us) = (task(number), 0, 1000);
+        self.0.state(partition, Fact::Ran { task, spawned, cost_us });
+        to.iter()
+            .map(|to| {
+                let id = self.0.send(partition, *to);
+                self.0.transmit(id, Position::default());
+                id
+            })
+            .collect()
+    }
+
+    fn plan(&mut self, partition: u32, number: u64, reads: &[u64]) {
+        let sources: Arc<[TaskId]> = reads.iter().map(|it| task(*it)).collect();
+        let planned = PlannedTask { task: task(number), partition: p(partition), sources };
+        self.0.state(partition, Fact::Planned(Box::new(planned)));
+    }
+
+    /// A partition executes a task again, because another one demands it.
+    pub(crate) fn rerun(&mut self, partition: u32, number: u64, by: u32, epoch: u32) {
+        self.plan(partition, number, &[]);
+        let (task, by, epoch, cost_us) = (task(number), p(by), Incarnation(epoch), 1000);
+        self.0.state(partition, Fact::Rerun { task, by, epoch, cost_us });
+    }
+
+    pub(crate) fn delivered(&mut self, id: MessageId) {
+        self.0.deliver(id);
+    }
+
+    /// A partition saves its part of a checkpoint.
+    pub(crate) fn save(&mut self, partition: u32, epoch: u32, sn: u32) -> Position {
+        let (name, witness) = (self.0.image(partition, epoch, sn), self.0.witness(partition));
+        self.0.state(partition, Fact::Saved(Box::new((name, witness, 0))));
+        self.0.durable(partition, name);
+        name.position()
+    }
+
+    /// All partitions save their parts.
+    pub(crate) fn checkpoint(&mut self, epoch: u32, sn: u32) -> Position {
+        let partitions = self.0.context.clusters.len() as u32;
+        (0..partitions).map(|it| self.save(it, epoch, sn)).last().expect("there are partitions")
+    }
+
+    /// A process declares a checkpoint valid.
+    pub(crate) fn commit(&mut self, process: u32, position: Position) {
+        let (attempt, forced, frozen) = (Attempt(1), false, Span::ZERO);
+        let vectors = Arc::new(Vectors::default());
+        self.0.claim(process, Claim::Committed { position, attempt, forced, frozen, vectors });
+    }
+
+    /// A process restores its part of a checkpoint in its next life.
+    pub(crate) fn restored(&mut self, process: u32, epoch: u32, from: Position) {
+        let name = self.0.image(process, from.incarnation.0, from.sn.0);
+        let saved = self.0.trace.records().find_map(|it| match it.fact {
+            Fact::Saved(saved) if saved.0 == name => Some(saved.1),
+            _ => None,
+        });
+        let witness = saved.expect("it was saved");
+        let fact = Fact::Restored(Box::new((Some(name), Incarnation(epoch), witness)));
+        self.0.state(process, fact);
+    }
+
+    pub(crate) fn joined(&mut self, partition: u32, epoch: u32, slot: Position) {
+        let (partition, epoch) = (p(partition), Incarnation(epoch));
+        self.0.claim(partition.0, Claim::RecoveryJoined { partition, epoch, slot });
+    }
+
+    pub(crate) fn drained(&mut self, from: u32, to: u32, epoch: u32) {
+        let (from, to, epoch) = (p(from), p(to), Incarnation(epoch));
+        self.0.claim(to.0, Claim::Drained { from, to, epoch });
+    }
+}
