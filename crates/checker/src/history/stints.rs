@@ -4,9 +4,9 @@
 //! continue in the streams of other processes: in *stints*, ordered by the processes, each of which is the next rank after
 //! the one before.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use faultline_core::{Claim, Fact, Life, ProcessId};
+use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId};
 use faultline_trace::{Stream, Trace};
 
 /// The facts of one life that are about one partition, or about the process itself.
@@ -44,7 +44,8 @@ pub(super) fn of(trace: &Trace) -> Option<Vec<Stint<'_>>> {
 }
 
 fn split(host: ProcessId, life: Life, stream: &Stream) -> Vec<Stint<'_>> {
-    let mut absorbed = BTreeSet::new();
+    // The recovery in which the process took over a partition.
+    let mut absorbed: BTreeMap<ProcessId, Option<Incarnation>> = BTreeMap::new();
     let mut executing = host;
     let mut facts: BTreeMap<ProcessId, Vec<u32>> = BTreeMap::from([(host, Vec::new())]);
     for (place, (_, fact)) in (0..).zip(stream) {
@@ -57,13 +58,16 @@ fn split(host: ProcessId, life: Life, stream: &Stream) -> Vec<Stint<'_>> {
             Fact::Sent { id, .. } | Fact::Transmitted { id, .. } => id.from,
             Fact::Delivered(id) => id.to,
             Fact::Absorbed(of) => {
-                absorbed.insert(of.0);
+                absorbed.insert(of.0, None);
                 of.0
             }
-            // Others are copies that the process holds.
-            Fact::Saved(saved) if absorbed.contains(&saved.0.owner) => saved.0.owner,
+            // Others, and those from before, are copies that the process holds.
+            Fact::Saved(saved) if is_own(&absorbed, saved.0) => saved.0.owner,
             Fact::Claim(claim) => match **claim {
-                Claim::RecoveryJoined { partition, .. } => partition,
+                Claim::RecoveryJoined { partition, epoch, .. } => {
+                    absorbed.entry(partition).and_modify(|it| *it = it.or(Some(epoch)));
+                    partition
+                }
                 Claim::Drained { to, .. } => to,
                 _ => host,
             },
@@ -80,4 +84,9 @@ fn split(host: ProcessId, life: Life, stream: &Stream) -> Vec<Stint<'_>> {
         facts: (!is_alone).then_some(facts),
     };
     facts.into_iter().map(stint).collect()
+}
+
+/// Whether an image is one that the process took itself, of a partition that it had taken over.
+fn is_own(absorbed: &BTreeMap<ProcessId, Option<Incarnation>>, name: ImageName) -> bool {
+    absorbed.get(&name.owner).is_some_and(|it| it.is_some_and(|epoch| name.incarnation >= epoch))
 }

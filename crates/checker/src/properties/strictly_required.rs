@@ -4,7 +4,8 @@
 //! The requirement is computed here by brute force from the recorded dependencies of all tasks: backwards from what one
 //! partition had sent when it joined the recovery and the other had not received when the channel between them was drained.
 //! It stops at tasks that the checkpoint contains, and at those that their partition has not executed in its present state,
-//! and so will. When a partition joined and a channel was drained, the protocol claims; a false claim changes what is
+//! and so will. A value that was sent again before the recovery may still arrive; whether its task was required, no fact
+//! tells, and both is right. When a partition joined and a channel was drained, the protocol claims; a false claim changes what is
 //! required, not what is re-executed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +59,9 @@ fn check_epoch(
         };
         states.insert(partition, state);
     }
-    let required = required(history, planned, epoch, &states);
+    let needed = Needed { history, planned, epoch, states: &states };
+    let messages = needed.messages();
+    let required = needed.required(|_, _| false);
     finding.instances += states.len() as u64;
     let mut executed: BTreeSet<TaskId> = BTreeSet::new();
     for rerun in planned.reruns.iter().filter(|it| it.epoch == epoch) {
@@ -76,6 +79,7 @@ fn check_epoch(
     if !is_over {
         return;
     }
+    let required = needed.required(|task, by| needed.may_arrive(&messages, task, by));
     for task in required.difference(&executed) {
         let partition = planned.tasks[task].partition;
         finding.violated([history.source(planned.joined[&(epoch, partition)].at)], || {
@@ -111,32 +115,62 @@ impl State {
     }
 }
 
-fn required(
-    history: &History<'_>,
-    planned: &Planned,
+/// One recovery.
+struct Needed<'a> {
+    history: &'a History<'a>,
+    planned: &'a Planned,
     epoch: Incarnation,
-    states: &BTreeMap<ProcessId, State>,
-) -> BTreeSet<TaskId> {
-    let mut open: Vec<TaskId> = Vec::new();
-    for (number, message) in (0..).map(MessageNo).zip(history.messages.iter()) {
-        let (from, to) = (message.id.from, message.id.to);
-        let Some(&drained) = planned.drained.get(&(epoch, from, to)) else { continue };
-        let Some(sender) = states.get(&from) else { continue };
-        let is_sent = message.sent.iter().any(|it| history.contains(sender.joined, *it));
-        let is_there = message.delivered.iter().any(|it| history.contains(drained, *it));
-        if is_sent && !is_there {
-            open.extend(planned.sent_by.get(&number));
+    states: &'a BTreeMap<ProcessId, State>,
+}
+
+impl Needed<'_> {
+    /// The messages that each task sends.
+    fn messages(&self) -> BTreeMap<TaskId, Vec<MessageNo>> {
+        let mut messages: BTreeMap<TaskId, Vec<MessageNo>> = BTreeMap::new();
+        for (message, task) in &self.planned.sent_by {
+            messages.entry(*task).or_default().push(*message);
         }
+        messages
     }
-    let mut required = BTreeSet::new();
-    while let Some(task) = open.pop() {
-        let Some(it) = planned.tasks.get(&task) else { continue };
-        let Some(state) = states.get(&it.partition) else { continue };
-        if state.has_to_repeat(history, &it.ran) && required.insert(task) {
-            open.extend(it.sources.iter().copied());
+
+    /// The tasks that have to be executed again. `arrives`: the value of the task reaches the partition by itself.
+    fn required(&self, arrives: impl Fn(TaskId, ProcessId) -> bool) -> BTreeSet<TaskId> {
+        let Needed { history, planned, epoch, states } = *self;
+        let mut open: Vec<TaskId> = Vec::new();
+        for (number, message) in (0..).map(MessageNo).zip(history.messages.iter()) {
+            let (from, to) = (message.id.from, message.id.to);
+            let Some(&drained) = planned.drained.get(&(epoch, from, to)) else { continue };
+            let Some(sender) = states.get(&from) else { continue };
+            let is_sent = message.sent.iter().any(|it| history.contains(sender.joined, *it));
+            let is_there = message.delivered.iter().any(|it| history.contains(drained, *it));
+            if is_sent && !is_there {
+                open.extend(planned.sent_by.get(&number));
+            }
         }
+        let mut required = BTreeSet::new();
+        while let Some(task) = open.pop() {
+            let Some(it) = planned.tasks.get(&task) else { continue };
+            let Some(state) = states.get(&it.partition) else { continue };
+            if state.has_to_repeat(history, &it.ran) && required.insert(task) {
+                open.extend(it.sources.iter().copied().filter(|source| !arrives(*source, it.partition)));
+            }
+        }
+        required
     }
-    required
+
+    /// Whether a value was sent to a partition once more before its sender joined the recovery.
+    fn may_arrive(&self, messages: &BTreeMap<TaskId, Vec<MessageNo>>, task: TaskId, to: ProcessId) -> bool {
+        let Some(from) = self.planned.tasks.get(&task).map(|it| it.partition).filter(|it| *it != to) else {
+            return false;
+        };
+        let Some(sender) = self.states.get(&from) else { return false };
+        let sent_again = |message: &&MessageNo| {
+            let sent = self.planned.transmitted.get(message).map_or(&[][..], Vec::as_slice);
+            sent.iter().filter(|it| **it < sender.joined).count() > 1
+        };
+        let own = messages.get(&task).map_or(&[][..], Vec::as_slice);
+        own.iter().filter(|it| self.history.messages.get(**it).id.to == to).any(|it| sent_again(&it))
+    }
 }
 
 #[cfg(test)]

@@ -164,7 +164,8 @@ impl PartitionProtocol for Cck {
             PartitionInput::Arrived(delivery) => self.arrived(delivery, host),
             PartitionInput::Control { from, to, message } => self.told(from, to, message, now, host),
             PartitionInput::Image { from, image } => {
-                if !self.found(&image, host) {
+                // One that was searched for may come from several processes.
+                if !self.found(&image, host) && !host.runs(image.name.owner) {
                     self.copies.write(image, from, host);
                 }
             }
