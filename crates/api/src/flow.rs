@@ -68,6 +68,32 @@ pub fn with_file(application: &Application, text: String) -> Result<Application,
     Ok(Application::Qap(resource::Qap { file: None, data: Some(text), ..qap.clone() }))
 }
 
+/// Returns the process of each piece, from the text of a partition file as METIS writes it: one number a line.
+///
+/// # Errors
+///
+/// Names the first line that is not a number.
+pub fn pieces(text: &str) -> Result<Vec<u32>, String> {
+    let lines = text.lines().map(str::trim).enumerate().filter(|(_, line)| !line.is_empty());
+    lines
+        .map(|(index, line)| {
+            line.parse().map_err(|_| format!("line {}: `{line}` is not the number of a process", index + 1))
+        })
+        .collect()
+}
+
+/// Returns why the file that a schedule names cannot be used; `None` if it names none.
+pub fn unread(schedule: &resource::Schedule) -> Option<Problem> {
+    let file = schedule.file.as_ref()?;
+    Some(Problem {
+        path: "spec.schedule.file".into(),
+        message: format!(
+            "`{file}` cannot be read here: files are read where `faultline` reads the federation"
+        ),
+        help: "put the numbers of the file into `pieces`".into(),
+    })
+}
+
 fn instance(qap: &resource::Qap) -> Result<Instance, Problem> {
     let problem = |field: &str, message: String, help: String| Problem {
         path: format!("spec.application.qap.{field}"),

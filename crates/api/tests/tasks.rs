@@ -1,6 +1,6 @@
 //! Programs of tasks in a federation's file: valid fields, and the explanation of errors.
 
-use faultline_api::flow::{flow, with_file};
+use faultline_api::flow::{flow, pieces, with_file};
 use faultline_api::parse;
 use faultline_dataflow::programs::Flow;
 
@@ -63,6 +63,7 @@ fn every_program_can_be_asked_for() {
         "qap: {}",
         "qap: { instance: nug15, depth: 2 }",
         "taskGraph: {}",
+        "jacobi: {}",
     ] {
         let text = with([(FIBONACCI, application)]);
         assert!(parse("federation.yaml", text.as_bytes()).is_ok(), "{application}");
@@ -260,4 +261,115 @@ fn faults_wait_for_what_is_stated() {
     let unprotected = waits("saved").replace(TIC, NONE);
     assert_eq!(complaint(&unprotected).1, "this fact is never reported under the protocol `none`");
     assert!(parse("federation.yaml", waits("merged").replace(TIC, NONE).as_bytes()).is_ok());
+}
+
+/// A valid federation whose tasks are assigned in advance.
+const PLANNED: &str = "\
+apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: { name: example }
+spec:
+  clusters: [{ name: paris, nodes: 3 }, { name: rennes, nodes: 2 }]
+  protocol: { cck: { tau: 2s } }
+  application: { jacobi: { rows: 3, columns: 2 } }
+  schedule: { window: 3, pieces: [0, 1, 2, 3, 4, 4] }
+";
+
+#[track_caller]
+fn rejects_planned(from: &str, to: &str, line: usize, message: &str, help: &str) {
+    assert_eq!(PLANNED.matches(from).count(), 1, "`{from}` stands once in the example");
+    assert_eq!(complaint(&PLANNED.replacen(from, to, 1)), (line, message.into(), help.into()));
+}
+
+#[test]
+fn tasks_are_assigned_in_advance_or_stolen() {
+    let federation = parse("federation.yaml", PLANNED.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
+    assert!(federation.spec.is_planned());
+    for (protocol, is_planned) in [("none: {}", true), ("tic: {}", false)] {
+        let text = PLANNED.replace("cck: { tau: 2s }", protocol);
+        let text = text.replace("  schedule: { window: 3, pieces: [0, 1, 2, 3, 4, 4] }\n", "");
+        let federation = parse("federation.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
+        assert_eq!(federation.spec.is_planned(), is_planned, "{protocol}");
+    }
+    let stolen = PLANNED
+        .replace("cck: { tau: 2s }", "none: {}")
+        .replace("schedule: { window: 3, pieces: [0, 1, 2, 3, 4, 4] }", "stealing: {}");
+    assert!(
+        !parse("federation.yaml", stolen.as_bytes()).unwrap_or_else(|it| panic!("{it}")).spec.is_planned()
+    );
+}
+
+#[test]
+fn what_cannot_be_assigned_in_advance_is_refused() {
+    rejects_planned(
+        "jacobi: { rows: 3, columns: 2 }",
+        "fibonacci: {}",
+        6,
+        "`cck` needs all tasks in advance, but the tasks of `fibonacci` spawn others",
+        "choose a program that can be planned, such as `jacobi`, or a protocol for tasks that are stolen, such as `tic`",
+    );
+    rejects_planned(
+        "jacobi: { rows: 3, columns: 2 }",
+        "heat: {}",
+        6,
+        "`cck` supports only programs of tasks, but `heat` exchanges messages",
+        "choose a program of tasks that can be planned, such as `jacobi`, or another protocol, such as `hc3i`",
+    );
+    rejects_planned(
+        "cck: { tau: 2s }",
+        "tic: {}",
+        8,
+        "under `tic`, processes steal tasks, and nothing is assigned in advance",
+        "omit it, or choose the protocol `cck` and a program such as `jacobi`",
+    );
+    rejects_planned(
+        "schedule: {",
+        "stealing: {}\n  schedule: {",
+        8,
+        "under `cck`, tasks are assigned in advance, and no process steals any",
+        "omit it, or choose a protocol for tasks that are stolen, such as `tic`",
+    );
+}
+
+#[test]
+fn every_piece_has_a_process() {
+    rejects_planned(
+        "[0, 1, 2, 3, 4, 4]",
+        "[0, 1, 2]",
+        8,
+        "the program has 6 pieces, but 3 are assigned",
+        "write one process for each piece",
+    );
+    rejects_planned("4, 4]", "4, 5]", 8, "there is no process 5", "write a number from 0 to 4");
+    rejects_planned("window: 3", "window: 0", 8, "0 is out of range", "write a number from 1 to 1024");
+    rejects_planned(
+        "pieces: [0, 1, 2, 3, 4, 4]",
+        "pieces: [0, 1, 2, 3, 4, 4], file: grid.part.5",
+        8,
+        "`pieces` and `file` cannot be combined",
+        "keep one of the two",
+    );
+    assert_eq!(pieces("0\n1\n\n1\n"), Ok(vec![0, 1, 1]));
+    assert_eq!(pieces("0\nx\n"), Err("line 2: `x` is not the number of a process".to_owned()));
+    let text = PLANNED.replace("rows: 3, columns: 2", "rows: 2, columns: 2");
+    assert_eq!(complaint(&text).1, "4 pieces cannot be assigned to 5 processes");
+}
+
+#[test]
+fn faults_wait_for_what_is_stated_about_partitions() {
+    let waits = |fact: &str| {
+        format!("{PLANNED}  faults: [{{ when: {{ fact: {fact} }}, crash: {{ cluster: paris }} }}]\n")
+    };
+    for fact in ["ran", "rerun", "delivered", "coordinated", "recoveryJoined", "drained"] {
+        assert!(parse("federation.yaml", waits(fact).as_bytes()).is_ok(), "{fact}");
+    }
+    assert_eq!(
+        complaint(&waits("lent")).1,
+        "this fact is never reported where tasks are assigned in advance"
+    );
+    let stolen = GOOD.to_owned() + "  faults: [{ when: { fact: rerun }, crash: { cluster: paris } }]\n";
+    assert_eq!(
+        complaint(&stolen).1,
+        "this fact is never reported in a program of tasks, such as `fibonacci`"
+    );
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use faultline_api::Federation;
-use faultline_api::flow::flow;
+use faultline_api::flow::{flow, unread};
 use faultline_api::resource::{Cluster, Protocol as Asked};
 use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::plan::in_blocks;
@@ -49,6 +49,9 @@ where
     let program = program.map_err(|problem| SetupError::Federation(vec![problem]))?;
     let ranks = spec.clusters.iter().map(|it| it.nodes).sum();
     let schedule = spec.schedule();
+    if let Some(problem) = unread(&schedule) {
+        return Err(SetupError::Federation(vec![problem]));
+    }
     let pieces = schedule.pieces.clone().unwrap_or_else(|| in_blocks(program.pieces(), ranks));
     let extra = P::extra_processes(&config);
     let process = PartitionConfig {

@@ -13,6 +13,7 @@ pub mod history;
 mod judgement;
 pub mod lost;
 pub mod properties;
+pub mod recoveries;
 #[cfg(test)]
 mod testing;
 

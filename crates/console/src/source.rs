@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
-use faultline_api::flow::with_file;
+use faultline_api::flow::{pieces, with_file};
 use faultline_api::resource::{Application, Qap};
 use faultline_api::samples::SAMPLES;
 use miette::miette;
@@ -45,9 +45,29 @@ impl Source {
         faultline_api::parse(&self.label, &self.bytes).map_err(|rejected| Trouble::input(*rejected))
     }
 
-    /// Returns it with the text of the file that its application names in place of the file's name, so that the record of a
-    /// run needs no other file. Whether it is valid otherwise is said when it is parsed.
+    /// Returns it with the content of the files that it names in place of their names, so that the record of a run needs no
+    /// other file. Whether it is valid otherwise is said when it is parsed.
     fn with_files(self, path: &Path) -> Result<Source, Trouble> {
+        self.with_instance(path)?.with_pieces(path)
+    }
+
+    fn with_pieces(self, path: &Path) -> Result<Source, Trouble> {
+        if !self.bytes.windows(8).any(|it| it == b"schedule") {
+            return Ok(self);
+        }
+        let Ok(mut federation) = faultline_api::parse(&self.label, &self.bytes) else { return Ok(self) };
+        let Some(schedule) = &mut federation.spec.schedule else { return Ok(self) };
+        let Some(file) = schedule.file.take() else { return Ok(self) };
+        let file = path.parent().unwrap_or(Path::new("")).join(file);
+        let read = read_with(&file, "name a partition file of METIS, relative to the federation's file")?;
+        let help = "write the number of a process on each line, from 0";
+        let all = pieces(&read.text())
+            .map_err(|error| Trouble::input(miette!(help = help, "{}: {error}", file.display())))?;
+        schedule.pieces = Some(all);
+        Ok(Source { bytes: faultline_api::to_yaml(&federation).into_bytes(), ..self })
+    }
+
+    fn with_instance(self, path: &Path) -> Result<Source, Trouble> {
         // Almost no federation names a file, and parsing takes time.
         if !self.bytes.windows(3).any(|it| it == b"qap") {
             return Ok(self);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use faultline_checker::recoveries::Recovery;
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, ProcessId, Promise, Span, StorageFate, Time,
@@ -61,6 +62,9 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
         let rank = 1 + u8::from(rollback.because_of.is_some());
         chapters.push((rollback.began, rank, rollback.ended, narrator.rollback(place, rollback)));
     }
+    for (_, it) in history.recoveries.iter().filter(|(_, it)| !it.live.is_empty()) {
+        chapters.push((it.began, 3, it.ended, narrator.recovery(it)));
+    }
     for it in &history.taken_over {
         chapters.push((it.at, 2, it.at, narrator.taken_over(it)));
     }
@@ -97,7 +101,8 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
 /// How work spread, and what was done twice.
 fn tasks(tasks: Tasks) -> String {
     let Tasks { tasks, again, stolen } = tasks;
-    let mut text = format!("{} run; {} stolen.", was(tasks, "task"), was(stolen, "task"));
+    let stolen = stolen.map_or_else(String::new, |it| format!("; {} stolen", was(it, "task")));
+    let mut text = format!("{} run{stolen}.", was(tasks, "task"));
     if again > 0 {
         text.push_str(&format!(" {} run more than once because of failures.", was(again, "task")));
     }
@@ -356,6 +361,29 @@ impl Narrator<'_> {
             ));
         }
         text + ","
+    }
+
+    /// What processes that did not fail executed again for those that did.
+    fn recovery(&self, it: &Recovery) -> String {
+        let (at, live) = (self.time(it.began), it.live.len() as u64);
+        let processes = match live {
+            1 => "the process that kept its state".to_owned(),
+            live => format!("the {live} processes that kept their states"),
+        };
+        let since = count(it.since, "task");
+        if it.again == 0 {
+            return format!(
+                "At {at}, {processes} had nothing to re-execute; a global rollback would have undone {since}."
+            );
+        }
+        let idle = it.live.difference(&it.busy).count() as u64;
+        format!(
+            "From {at} on, {processes} re-executed {} that others had lost, {} of work; a global rollback would have undone \
+             {since}. {} re-executed nothing.",
+            count(it.again, "task"),
+            it.cost,
+            count(idle, "process"),
+        )
     }
 
     /// Another process goes on with the work of one that never returns.

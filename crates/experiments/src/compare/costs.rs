@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultline_core::{Claim, ClusterId, Fact, FaultNo, ImageName, ProcessId, Span, TaskId, TheftStep, Time};
+use faultline_checker::recoveries::Recoveries;
+use faultline_core::{
+    Claim, ClusterId, Fact, FaultNo, ImageName, Position, ProcessId, Span, TaskId, TheftStep, Time,
+};
 use faultline_session::{Moment, Observer};
 use faultline_trace::{Manifest, Record, Trace};
 use serde::{Deserialize, Serialize};
@@ -49,6 +52,18 @@ pub struct TaskCosts {
     pub again_seconds: f64,
     /// Stolen tasks whose result was used.
     pub thefts: u64,
+    /// Tasks that processes which did not fail executed again for those that did.
+    pub rerun: u64,
+    /// Tasks that these processes would have executed again if all had rolled back.
+    pub global: u64,
+    /// Processes that did not fail, in all recoveries together.
+    pub live: u64,
+    /// Of these, those that executed nothing again.
+    pub idle: u64,
+    /// Messages that coordinated checkpoints.
+    pub coordination: u64,
+    /// Checkpoints that they coordinated.
+    pub coordinated: u64,
 }
 
 /// From a failure until everybody has gone on, with all that fails meanwhile, and the rollbacks that follow from it.
@@ -92,6 +107,10 @@ pub(crate) struct Bookkeeper<'a> {
     outages: Vec<Open>,
     /// Tasks that were run.
     ran: BTreeSet<TaskId>,
+    /// Where tasks are assigned in advance, what recoveries cost.
+    recoveries: Recoveries,
+    /// Checkpoints that messages coordinated.
+    coordinated: BTreeSet<Position>,
 }
 
 /// The work of one process: time in which its application was neither dead nor in recovery.
@@ -128,11 +147,22 @@ impl<'a> Bookkeeper<'a> {
             faults: BTreeSet::new(),
             outages: Vec::new(),
             ran: BTreeSet::new(),
+            recoveries: Recoveries::default(),
+            coordinated: BTreeSet::new(),
         }
     }
 
     /// What the run cost.
-    pub(crate) fn close(self) -> Costs {
+    pub(crate) fn close(mut self) -> Costs {
+        if let Some(tasks) = &mut self.costs.tasks {
+            for (_, it) in self.recoveries.all() {
+                tasks.rerun += it.again;
+                tasks.global += it.since;
+                tasks.live += it.live.len() as u64;
+                tasks.idle += it.live.difference(&it.busy).count() as u64;
+            }
+            tasks.coordinated = self.coordinated.len() as u64;
+        }
         let outage = |it: Open| Outage {
             died: it.died.len(),
             went_back: it.went_back.len(),
@@ -150,6 +180,11 @@ impl<'a> Bookkeeper<'a> {
     fn note(&mut self, record: &Record) {
         let Record { process, at, ref fact, .. } = *record;
         self.last = at;
+        self.recoveries.note(process, at, fact);
+        if let Fact::Coordinated { position, .. } = fact {
+            self.coordinated.insert(*position);
+            self.costs.tasks.get_or_insert_default().coordination += 1;
+        }
         match fact {
             Fact::Begun => {
                 self.begun = Some(at);
@@ -398,7 +433,7 @@ mod tests {
             let ran = Fact::Ran { task: TaskId(task), spawned: 0, cost_us: 250_000 };
             story.state(ProcessId(0), 101, ran);
         }
-        let expected = TaskCosts { tasks: 2, again: 1, again_seconds: 0.25, thefts: 0 };
+        let expected = TaskCosts { tasks: 2, again: 1, again_seconds: 0.25, ..TaskCosts::default() };
         assert_eq!(story.0.close().tasks, Some(expected));
     }
 

@@ -43,7 +43,7 @@ pub enum Unit {
 pub(super) const TOOK_EFFECT: &str = "faultsTookEffect";
 
 /// All of them, in the order of the table: those without faults come first.
-pub const QUANTITIES: [Quantity; 15] = [
+pub const QUANTITIES: [Quantity; 18] = [
     Quantity {
         name: "overheadPercent",
         title: "longer than unprotected",
@@ -120,6 +120,18 @@ pub const QUANTITIES: [Quantity; 15] = [
         of: |run, _| run.costs.tasks.map(|it| it.thefts as f64 / run.ranks as f64),
     },
     Quantity {
+        name: "messagesPerCheckpoint",
+        title: "messages per checkpoint",
+        unit: Unit::Count,
+        faulty: false,
+        drawn: false,
+        family: Some(Family::Tasks),
+        of: |run, _| {
+            let tasks = run.costs.tasks.filter(|it| it.coordinated > 0)?;
+            Some(tasks.coordination as f64 / tasks.coordinated as f64)
+        },
+    },
+    Quantity {
         name: "slowdownPercent",
         title: "longer than unprotected without faults",
         unit: Unit::Percent,
@@ -173,6 +185,30 @@ pub const QUANTITIES: [Quantity; 15] = [
         drawn: true,
         family: Some(Family::Tasks),
         of: |run, _| run.costs.tasks.map(|it| 100.0 * it.again as f64 / it.tasks.max(1) as f64),
+    },
+    Quantity {
+        name: "rerunPercent",
+        title: "re-executed without failing, share of a global rollback",
+        unit: Unit::Percent,
+        faulty: true,
+        drawn: false,
+        family: Some(Family::Tasks),
+        of: |run, _| {
+            let tasks = run.costs.tasks.filter(|it| it.global > 0)?;
+            Some(100.0 * tasks.rerun as f64 / tasks.global as f64)
+        },
+    },
+    Quantity {
+        name: "idlePercent",
+        title: "did not fail and re-executed nothing",
+        unit: Unit::Percent,
+        faulty: true,
+        drawn: false,
+        family: Some(Family::Tasks),
+        of: |run, _| {
+            let tasks = run.costs.tasks.filter(|it| it.live > 0)?;
+            Some(100.0 * tasks.idle as f64 / tasks.live as f64)
+        },
     },
     Quantity {
         name: "recoverySeconds",

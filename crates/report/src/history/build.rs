@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_checker::lost::{Place, Return, Returns, instant};
+use faultline_checker::recoveries::{Recoveries, Recovery};
 use faultline_core::{
     Attempt, Cause, Claim, ClusterId, Fact, ImageName, Incarnation, Life, Position, ProcessId, Span,
     StorageFate, TaskId, Theft, TheftStep, Time,
@@ -27,10 +28,25 @@ pub(super) fn build(trace: &Trace, cast: &Cast) -> History {
         }
     }
     let last = trace.streams.values().filter_map(|stream| stream.last()).map(|(at, _)| *at).max();
+    if builder.is_planned {
+        history.recoveries = recoveries(trace);
+    }
     history.stands = returns.stands().clone();
     history.end = last.unwrap_or(history.origin);
     builder.finish(&mut history, cast);
     history
+}
+
+/// What each recovery cost, from all facts in the order of time.
+fn recoveries(trace: &Trace) -> Vec<(Incarnation, Recovery)> {
+    let streams = trace.streams.iter().filter(|((process, _), _)| *process != ProcessId::SUPERVISOR);
+    let mut facts: Vec<(Time, ProcessId, &Fact)> = streams
+        .flat_map(|(&(process, _), stream)| stream.iter().map(move |(at, fact)| (*at, process, fact)))
+        .collect();
+    facts.sort_by_key(|it| it.0);
+    let mut recoveries = Recoveries::default();
+    facts.into_iter().for_each(|(at, process, fact)| recoveries.note(process, at, fact));
+    recoveries.all().map(|(epoch, it)| (epoch, it.clone())).collect()
 }
 
 impl History {
@@ -146,6 +162,8 @@ struct Builder {
     given_up: BTreeSet<(ClusterId, Position, Attempt)>,
     /// Tasks that were run.
     ran: BTreeSet<TaskId>,
+    /// Tasks are assigned in advance.
+    is_planned: bool,
     /// When each group first heard of another's return to a position.
     alerts: BTreeMap<(ClusterId, ClusterId, Position), Time>,
 }
@@ -177,11 +195,11 @@ impl Builder {
                             false => tasks.again += 1,
                         }
                     }
+                    Fact::Planned(_) => self.is_planned = true,
                     Fact::Theft { theft, step, .. } => {
                         history.cross(*theft, *step, process, at, place);
-                        if *step == TheftStep::Merged {
-                            history.tasks.get_or_insert_default().stolen += 1;
-                        }
+                        let stolen = history.tasks.get_or_insert_default().stolen.get_or_insert_default();
+                        *stolen += u64::from(*step == TheftStep::Merged);
                     }
                     Fact::Absorbed(absorbed) => {
                         let (of, image, witness) = **absorbed;

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faultline_checker::lost::{self, Place};
+use faultline_checker::recoveries::Recovery;
 use faultline_core::fault::Change;
 use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, Position, ProcessId,
@@ -52,6 +53,8 @@ pub struct History {
     pub taken_over: Vec<TakenOver>,
     /// What became of the tasks; `None` where processes exchange messages.
     pub tasks: Option<Tasks>,
+    /// Where tasks are assigned in advance, what each recovery cost.
+    pub recoveries: Vec<(Incarnation, Recovery)>,
     /// Clusters that could not be recovered, and which parts were missing where.
     pub unrecoverable: Vec<(ClusterId, Missing)>,
 }
@@ -76,8 +79,8 @@ pub struct Tasks {
     pub tasks: u64,
     /// Runs of tasks beyond the first of each.
     pub again: u64,
-    /// Stolen tasks whose result was used.
-    pub stolen: u64,
+    /// Stolen tasks whose result was used; `None` where tasks are assigned in advance.
+    pub stolen: Option<u64>,
 }
 
 /// The parts of checkpoints that are missing, and who was asked for each.

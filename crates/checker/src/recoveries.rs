@@ -1,0 +1,136 @@
+//! What recoveries cost where tasks are assigned in advance: tasks that live processes executed again, beside those that they
+//! would have executed again if all had rolled back. Tells, does not judge.
+//!
+//! Facts are noted in the order of time. Where processes read different clocks, the numbers of a recovery are those of
+//! facts that lie seconds apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::{Claim, Fact, ImageName, Incarnation, Position, ProcessId, Span, Time};
+
+/// One recovery.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// When the first partition took part.
+    pub began: Time,
+    /// When the last task was executed again, or the last partition took part.
+    pub ended: Time,
+    /// Partitions that kept their states.
+    pub live: BTreeSet<ProcessId>,
+    /// Partitions that were restored.
+    pub restored: BTreeSet<ProcessId>,
+    /// Partitions that executed tasks again beside their states.
+    pub busy: BTreeSet<ProcessId>,
+    /// Tasks that they executed again.
+    pub again: u64,
+    /// How long these took.
+    pub cost: Span,
+    /// Tasks that the live partitions had executed since the checkpoint: what they would have executed again if all had
+    /// rolled back.
+    pub since: u64,
+}
+
+/// The recoveries of a run, from its facts.
+#[derive(Clone, Debug, Default)]
+pub struct Recoveries {
+    by_epoch: BTreeMap<Incarnation, Recovery>,
+    /// The partition of the task that a process is about to state.
+    executing: BTreeMap<ProcessId, ProcessId>,
+    /// Tasks that the state of a partition contains.
+    executed: BTreeMap<ProcessId, u64>,
+    saved: BTreeMap<ImageName, u64>,
+    /// Partitions that were restored, and have not taken part in a recovery since.
+    restored: BTreeSet<ProcessId>,
+}
+
+impl Recoveries {
+    /// All recoveries, in their order.
+    pub fn all(&self) -> impl Iterator<Item = (Incarnation, &Recovery)> {
+        self.by_epoch.iter().map(|(epoch, it)| (*epoch, it))
+    }
+
+    /// Notes a fact of a process.
+    pub fn note(&mut self, process: ProcessId, at: Time, fact: &Fact) {
+        match fact {
+            Fact::Planned(planned) => drop(self.executing.insert(process, planned.partition)),
+            Fact::Ran { .. } => {
+                if let Some(partition) = self.executing.get(&process) {
+                    *self.executed.entry(*partition).or_default() += 1;
+                }
+            }
+            Fact::Saved(saved) => {
+                let executed = self.executed.get(&saved.0.owner).copied().unwrap_or(0);
+                self.saved.entry(saved.0).or_insert(executed);
+            }
+            Fact::Restored(restored) => self.restore(process, restored.0),
+            Fact::Absorbed(absorbed) => self.restore(absorbed.0, absorbed.1),
+            Fact::Rerun { epoch, cost_us, .. } => {
+                let Some(partition) = self.executing.get(&process) else { return };
+                let recovery = self.by_epoch.entry(*epoch).or_default();
+                recovery.busy.insert(*partition);
+                recovery.again += 1;
+                recovery.cost = recovery.cost + Span::from_micros((*cost_us).into());
+                recovery.ended = recovery.ended.max(at);
+            }
+            Fact::Claim(claim) => {
+                if let Claim::RecoveryJoined { partition, epoch, slot } = **claim {
+                    self.joined(partition, epoch, slot, at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn restore(&mut self, partition: ProcessId, from: Option<ImageName>) {
+        let executed = from.and_then(|it| self.saved.get(&it).copied()).unwrap_or(0);
+        self.executed.insert(partition, executed);
+        self.restored.insert(partition);
+    }
+
+    fn joined(&mut self, partition: ProcessId, epoch: Incarnation, slot: Position, at: Time) {
+        let new = || Recovery { began: at, ..Recovery::default() };
+        let recovery = self.by_epoch.entry(epoch).or_insert_with(new);
+        recovery.ended = recovery.ended.max(at);
+        if self.restored.remove(&partition) {
+            recovery.restored.insert(partition);
+            return;
+        }
+        let name = ImageName {
+            owner: partition,
+            incarnation: slot.incarnation,
+            sn: slot.sn,
+            attempt: faultline_core::Attempt(1),
+        };
+        let contained = self.saved.get(&name).copied().unwrap_or(0);
+        recovery.since += self.executed.get(&partition).copied().unwrap_or(0).saturating_sub(contained);
+        recovery.live.insert(partition);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::planned::Partitions;
+
+    #[test]
+    fn live_partitions_are_charged_with_what_they_executed_since_the_checkpoint() {
+        let mut run = Partitions::new(2);
+        let slot = run.checkpoint(0, 1);
+        run.executed(0, 2, &[], &[]);
+        run.executed(0, 3, &[], &[1]);
+        run.0.kill(1, false);
+        run.restored(1, 5, slot);
+        run.joined(1, 5, slot);
+        run.joined(0, 5, slot);
+        run.rerun(0, 3, 1, 5);
+        let mut recoveries = Recoveries::default();
+        let mut records: Vec<_> = run.0.trace.records().collect();
+        records.sort_by_key(|it| it.at);
+        records.iter().for_each(|it| recoveries.note(it.process, it.at, &it.fact));
+        let all: Vec<_> = recoveries.all().collect();
+        let [(epoch, recovery)] = all[..] else { panic!("there is one recovery: {all:?}") };
+        assert_eq!((epoch, recovery.since, recovery.again), (Incarnation(5), 2, 1));
+        assert_eq!((recovery.live.len(), recovery.restored.len(), recovery.busy.len()), (1, 1, 1));
+        assert_eq!(recovery.cost, Span::from_millis(1));
+    }
+}
