@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{ImageName, Position, ProcessId};
+use faultline_core::{ImageName, Position, ProcessId, Span, Time};
 use faultline_dataflow::partition::PartitionHost;
 
 use super::Cck;
@@ -18,10 +18,23 @@ pub(super) struct Copies {
     /// The newest checkpoint that is known to be valid, by anything that was heard or is stored here.
     pub(super) valid: Position,
     names: BTreeSet<ImageName>,
-    /// Being written, for the process that asked for it; what was valid then.
-    writing: BTreeMap<ImageName, (ProcessId, Position)>,
+    /// Being written.
+    writing: BTreeMap<ImageName, Writing>,
     /// Being read, for processes that look for it.
     asked: Vec<(ImageName, ProcessId)>,
+}
+
+/// How long a process waits before it writes again what its storage refused.
+const PATIENCE: Span = Span::from_millis(50);
+
+/// An image that is being written.
+#[derive(Clone, Debug)]
+struct Writing {
+    image: Arc<ImageOf>,
+    /// The process that asked for it.
+    by: ProcessId,
+    /// When it is written again, if the storage refused it.
+    again: Option<Time>,
 }
 
 impl Copies {
@@ -36,8 +49,28 @@ impl Copies {
     /// Writes an image for `by`, which is told when it is durable.
     pub(super) fn write(&mut self, image: Arc<ImageOf>, by: ProcessId, host: &mut dyn PartitionHost<Cck>) {
         self.valid = self.valid.max(image.head.valid);
-        self.writing.insert(image.name, (by, image.head.valid));
+        self.writing.insert(image.name, Writing { image: image.clone(), by, again: None });
         host.persist(image);
+    }
+
+    /// The storage refused an image: it is written again after a while.
+    pub(super) fn refused(&mut self, name: ImageName, now: Time) {
+        if let Some(writing) = self.writing.get_mut(&name) {
+            writing.again = Some(now + PATIENCE);
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.writing.values().filter_map(|it| it.again).min()
+    }
+
+    /// Writes again what it is time for.
+    pub(super) fn write_again(&mut self, now: Time, host: &mut dyn PartitionHost<Cck>) {
+        for writing in self.writing.values_mut() {
+            if writing.again.take_if(|it| *it <= now).is_some() {
+                host.persist(writing.image.clone());
+            }
+        }
     }
 
     /// An image is durable: for whom. Of its owner's older images only the valid one is needed.
@@ -47,7 +80,8 @@ impl Copies {
         is_one_slot: bool,
         host: &mut dyn PartitionHost<Cck>,
     ) -> Option<ProcessId> {
-        let (by, valid) = self.writing.remove(&name)?;
+        let Writing { by, image, .. } = self.writing.remove(&name)?;
+        let valid = image.head.valid;
         self.names.insert(name);
         let is_older = |it: &ImageName| it.owner == name.owner && it.position() < name.position();
         let is_valid = |it: &ImageName| it.position() == valid && !is_one_slot;

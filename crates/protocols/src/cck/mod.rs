@@ -177,7 +177,7 @@ impl PartitionProtocol for Cck {
                     None => {}
                 }
             }
-            PartitionInput::PersistFailed(name) => self.write_again(name, now),
+            PartitionInput::PersistFailed(name) => self.copies.refused(name, now),
             PartitionInput::Read { name, image } => {
                 self.copies.read(self.me, name, image.as_ref(), host);
                 self.read(name, image.as_ref(), host);
@@ -199,7 +199,7 @@ impl PartitionProtocol for Cck {
                 if let Some(coordinator) = &mut self.coordinator {
                     coordinator.advance(now, host);
                 }
-                self.write_failed(now, host);
+                self.copies.write_again(now, host);
             }
             PartitionInput::Recorded { .. } => {}
         }
@@ -207,8 +207,7 @@ impl PartitionProtocol for Cck {
 
     fn next_deadline(&self) -> Option<Time> {
         let begins = self.coordinator.as_ref().and_then(Coordinator::next_deadline);
-        let again = self.locals.values().filter_map(|it| it.session.as_ref()?.write_again_at());
-        again.chain(begins).min()
+        self.copies.next_deadline().into_iter().chain(begins).min()
     }
 
     fn gauges(&self) -> Gauges {

@@ -16,9 +16,6 @@ use super::holders::holders;
 use super::message::{Head, ImageOf, Message};
 use super::{Cck, Local};
 
-/// How long a partition waits before it writes again what its storage refused.
-const PATIENCE: Span = Span::from_millis(50);
-
 /// A checkpoint in which a partition takes part.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
@@ -30,7 +27,8 @@ pub(super) struct Session {
     asked: Vec<ProcessId>,
     /// Those whose channel to this one may not be drained.
     unanswered: BTreeSet<ProcessId>,
-    image: Option<Arc<ImageOf>>,
+    /// The state was taken, and is being stored.
+    is_taken: bool,
     /// Processes that have not stored the image.
     unstored: BTreeSet<ProcessId>,
     /// Partitions that have not saved their state, and that this one sends to.
@@ -38,13 +36,6 @@ pub(super) struct Session {
     /// Partitions that have asked this one.
     asked_by: BTreeSet<ProcessId>,
     is_saved: bool,
-    again: Option<Time>,
-}
-
-impl Session {
-    pub(super) fn write_again_at(&self) -> Option<Time> {
-        self.again
-    }
 }
 
 impl Local {
@@ -82,12 +73,11 @@ impl Cck {
             began: now,
             unanswered: asked.iter().copied().collect(),
             asked: asked.clone(),
-            image: None,
+            is_taken: false,
             unstored: BTreeSet::new(),
             unsaved: sent_to.into_iter().collect(),
             asked_by: BTreeSet::new(),
             is_saved: false,
-            again: None,
         });
         let of_session = |it: &&(Position, ProcessId)| it.0 == position;
         let early: Vec<ProcessId> = local.early.iter().filter(of_session).map(|it| it.1).collect();
@@ -150,8 +140,7 @@ impl Cck {
 
     fn save_if_drained(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
-        let Some(session) =
-            local.session.as_mut().filter(|it| it.unanswered.is_empty() && it.image.is_none())
+        let Some(session) = local.session.as_mut().filter(|it| it.unanswered.is_empty() && !it.is_taken)
         else {
             return;
         };
@@ -159,7 +148,7 @@ impl Cck {
         let name = ImageName { owner: partition, incarnation, sn, attempt: Attempt(1) };
         let head = Arc::new(Head { valid: session.valid });
         let image = Arc::new(ImageOf { name, head, saved: Arc::new(()), snapshot: host.snapshot(partition) });
-        session.image = Some(image.clone());
+        session.is_taken = true;
         let holders = holders(&self.config, &self.membership, partition, self.me);
         session.unstored = holders.iter().copied().chain([self.me]).collect();
         if self.config.defects.has(Defect::OneSlot) {
@@ -273,24 +262,6 @@ impl Cck {
                 host.claim(Claim::Aborted { position: session.position, attempt: Attempt(1) });
             }
             host.release(partition);
-        }
-    }
-
-    /// The storage refused an image: it is written again after a while.
-    pub(super) fn write_again(&mut self, name: ImageName, now: Time) {
-        if let Some(session) = self.locals.get_mut(&name.owner).and_then(|it| it.session(name.position())) {
-            session.again = Some(now + PATIENCE);
-        }
-    }
-
-    pub(super) fn write_failed(&mut self, now: Time, host: &mut dyn PartitionHost<Self>) {
-        for session in self.locals.values_mut().filter_map(|it| it.session.as_mut()) {
-            if let (Some(at), Some(image)) = (session.again, &session.image)
-                && at <= now
-            {
-                session.again = None;
-                self.copies.write(image.clone(), self.me, host);
-            }
         }
     }
 }
