@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use faultline_api::resource::{self, FederationSpec, Protocol};
 use faultline_core::{Scope, Span};
+use faultline_dataflow::partition::RerunOptions;
 use faultline_protocols::hc3i::{self, CollectBy, Config, Coordinating, Cut, Forcing, Piggyback};
 use faultline_protocols::hydee;
 use faultline_protocols::placement::{Placement, ReplicateTo};
@@ -151,7 +152,9 @@ pub(crate) fn cck(
             resource::Coordination::Everybody => cck::Coordination::Global,
         },
         replicas: checkpointing.replicas as u16,
+        servers: checkpointing.replicas as u16,
         replicate_to: replicate_to(checkpointing.replicate_to),
+        rerun: RerunOptions::default(),
         defects: match defect.map(|it| (it, it.rule())) {
             None => cck::Defects::default(),
             #[cfg(feature = "defects")]

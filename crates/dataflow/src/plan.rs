@@ -6,6 +6,8 @@
 //!
 //! What the tasks of the first frame spawn in turn is not planned; a planned program's tasks spawn none.
 
+mod urgency;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec;
@@ -48,6 +50,8 @@ pub struct Plan {
     numbers: Vec<u32>,
     result: Value,
     reach: u32,
+    /// By step and task, if tasks that other partitions wait for come first.
+    slack: Vec<Arc<[u16]>>,
 }
 
 /// The tasks of a step, named relative to it.
@@ -168,6 +172,7 @@ impl Plan {
             numbers: Vec::new(),
             result,
             reach,
+            slack: Vec::new(),
         };
         plan.find_channels(&mut steps);
         plan.share_shapes(steps);

@@ -1,6 +1,7 @@
 //! The process as its protocol sees it.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -9,7 +10,7 @@ use faultline_core::{
     Action, Claim, Fact, FactKind, Image, ImageName, Incarnation, Machine, Out, ProcessId, Snapshot, To,
 };
 
-use super::protocol::{Delivery, PartitionHost, PartitionInput, PartitionProtocol};
+use super::protocol::{Delivery, PartitionHost, PartitionInput, PartitionProtocol, RerunOptions};
 use super::rerun::Rerun;
 use super::share::{Executed, Share};
 use super::{Inner, Partition, PartitionWord, Running};
@@ -99,10 +100,19 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for Desk<'_, P, G> {
         }
     }
 
-    fn begin_rerun(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Snapshot>) {
+    fn begin_rerun(
+        &mut self,
+        partition: ProcessId,
+        epoch: Incarnation,
+        from: Option<&Snapshot>,
+        how: RerunOptions,
+    ) {
         self.end_rerun(partition);
         let share = share(from, partition, self.inner);
-        self.running(partition).rerun = Some(Rerun::new(partition, epoch, share));
+        let running = self.running(partition);
+        let none = BTreeMap::new();
+        let memory = if how.from_memory { running.share.values() } else { &none };
+        running.rerun = Some(Rerun::new(partition, epoch, share, memory, how.spread));
     }
 
     fn demand(&mut self, partition: ProcessId, values: &[Value], by: ProcessId) -> Vec<Value> {
@@ -124,6 +134,7 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for Desk<'_, P, G> {
 
     fn end_rerun(&mut self, partition: ProcessId) {
         self.inner.jobs.retain(|it| it.partition != partition || !it.is_again);
+        self.inner.help.forget(partition);
         let running = self.running(partition);
         running.rerun = None;
         running.waiting.retain(|(it, _)| !it.is_again);

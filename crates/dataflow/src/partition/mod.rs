@@ -7,9 +7,11 @@
 //! | --- | --- |
 //! | `share` | what a partition has executed, and the values that it needs |
 //! | `rerun` | tasks that are executed again for others |
+//! | `help` | tasks that another process executes again in place of this one |
 //! | `protocol` | what protocols see |
 //! | `host` | the process as its protocol sees it |
 
+mod help;
 mod host;
 mod protocol;
 mod rerun;
@@ -34,10 +36,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::place::TaskJob;
 use crate::plan::{Plan, TaskNo, Value};
-use crate::program::{Mode, Outcome, Program};
+use crate::program::{Call, Mode, Outcome, Program};
 use crate::recovery::heir;
+pub use help::HelpNo;
+use help::{Help, Helping};
 use host::Desk;
-pub use protocol::{Delivery, PartitionHost, PartitionInput, PartitionProtocol};
+pub use protocol::{Delivery, PartitionHost, PartitionInput, PartitionProtocol, RerunOptions};
 use rerun::Rerun;
 pub use share::Executed;
 use share::Share;
@@ -83,6 +87,7 @@ struct Inner<P: PartitionProtocol, G: Program> {
     running: BTreeMap<ProcessId, Running>,
     jobs: Vec<Executing>,
     next_job: JobNo,
+    help: Help,
     /// The result of the program, once it is known.
     over: Option<Digest>,
     /// The end of all partitions that run here was stated.
@@ -128,6 +133,10 @@ impl Stamp for Value {
 pub enum PartitionWord<C> {
     /// The program has ended with this result.
     Over(Digest),
+    /// Execute this task for the sender.
+    Help(HelpNo, Call),
+    /// What the task has done.
+    Helped(HelpNo, Outcome),
     /// A message of the protocol.
     Protocol {
         /// The partition, or the process that runs none, that sends it.
@@ -163,6 +172,7 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
             running: BTreeMap::new(),
             jobs: Vec::new(),
             next_job: JobNo(0),
+            help: Help::default(),
             over: None,
             has_finished: false,
             ran: 0,
@@ -189,6 +199,14 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
             }
             Event::Packet { packet: Packet::Control(PartitionWord::Over(digest)), .. } => {
                 self.inner.end(digest);
+                None
+            }
+            Event::Packet { from, packet: Packet::Control(PartitionWord::Help(no, call)) } => {
+                self.inner.help.asked(from, no, call);
+                None
+            }
+            Event::Packet { packet: Packet::Control(PartitionWord::Helped(no, outcome)), .. } => {
+                self.inner.helped(no, outcome, out);
                 None
             }
             Event::Packet {
@@ -236,6 +254,8 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
     fn control_kind(message: &PartitionWord<P::Control>) -> &'static str {
         match message {
             PartitionWord::Over(_) => "over",
+            PartitionWord::Help(..) => "help",
+            PartitionWord::Helped(..) => "helped",
             PartitionWord::Protocol { message, .. } => P::control_kind(message),
         }
     }
@@ -250,6 +270,11 @@ impl<P: PartitionProtocol, G: Program> Partition<P, G> {
     /// What a partition that runs here has executed, for tests.
     pub fn executed(&self, partition: ProcessId) -> Option<&Executed> {
         self.inner.running.get(&partition).map(|it| it.share.executed())
+    }
+
+    /// The values that a partition which runs here has in memory, for tests.
+    pub fn values(&self, partition: ProcessId) -> impl Iterator<Item = Value> {
+        self.inner.running.get(&partition).into_iter().flat_map(|it| it.share.values().keys().copied())
     }
 
     /// The tasks that a partition which runs here executes again since the last recovery, and whether all of them have been, for
@@ -304,6 +329,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
 
     fn run(&mut self, partition: ProcessId, share: Share) {
         self.jobs.retain(|it| it.partition != partition);
+        self.help.forget(partition);
         self.has_finished = false;
         let running = Running { share, rerun: None, held: true, waiting: Vec::new() };
         self.running.insert(partition, running);
@@ -313,12 +339,13 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         Witness { life: self.life, upto: FactNo(self.facts), sent, delivered }
     }
 
-    /// Begins jobs: what is executed again comes after all else.
+    /// Begins jobs: what is executed again comes after what is executed for the first time, and what other processes execute
+    /// again after that.
     fn compute(&mut self, out: &mut Out<Partition<P, G>>) {
         if !self.has_begun {
             return;
         }
-        while self.jobs.len() < self.cores {
+        while self.jobs.len() + self.help.executing() < self.cores {
             let open = |it: &&mut Running| !it.held;
             let first = self
                 .running
@@ -331,24 +358,44 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
                     .filter(|(_, it)| open(it))
                     .find_map(|(partition, it)| Some((*partition, it.rerun.as_mut()?.next()?, true)))
             });
-            let Some((partition, task, is_again)) = next else { return };
-            let running = &self.running[&partition];
-            let call = self.plan.call(task, |value| match &running.rerun {
-                Some(rerun) if is_again => rerun.value(value).cloned().flatten(),
-                _ => running.share.value(value).cloned().flatten(),
-            });
-            let cost = Span(self.program.cost(&call).0.saturating_mul(100) / u64::from(self.speed));
-            let job = self.next_job;
-            self.next_job = job.next();
+            let Some((partition, task, is_again)) = next else { break };
+            let call = self.call(partition, task, is_again);
+            let (job, cost) = self.begin(call, out);
             self.jobs.push(Executing { job, partition, task, cost, is_again });
-            let job_of = TaskJob::new(self.program.clone(), call, cost, u64::MAX);
-            out.push(Action::Compute(job, job_of));
         }
+        self.help_others(out);
+        self.ask_for_help(out);
+    }
+
+    fn call(&self, partition: ProcessId, task: TaskNo, is_again: bool) -> Call {
+        let running = &self.running[&partition];
+        self.plan.call(task, |value| match &running.rerun {
+            Some(rerun) if is_again => rerun.value(value).cloned().flatten(),
+            _ => running.share.value(value).cloned().flatten(),
+        })
+    }
+
+    fn cost(&self, call: &Call) -> Span {
+        Span(self.program.cost(call).0.saturating_mul(100) / u64::from(self.speed))
+    }
+
+    fn begin(&mut self, call: Call, out: &mut Out<Partition<P, G>>) -> (JobNo, Span) {
+        let (job, cost) = (self.next_job, self.cost(&call));
+        self.next_job = job.next();
+        out.push(Action::Compute(job, TaskJob::new(self.program.clone(), call, cost, u64::MAX)));
+        (job, cost)
     }
 
     fn computed(&mut self, no: JobNo, outcome: Outcome, out: &mut Out<Partition<P, G>>) {
+        if let Some(Helping { by, no, .. }) = self.help.done(no) {
+            return self.say(by, PartitionWord::Helped(no, outcome), out);
+        }
         let Some(index) = self.jobs.iter().position(|it| it.job == no) else { return };
         let executing = self.jobs.swap_remove(index);
+        self.done(executing, outcome, out);
+    }
+
+    fn done(&mut self, executing: Executing, outcome: Outcome, out: &mut Out<Partition<P, G>>) {
         let name = self.plan.name(executing.task);
         assert!(outcome.spawned.is_empty(), "task {name} of a planned program spawns others");
         let wrote = by_output(self.plan.accesses(executing.task), outcome);

@@ -100,6 +100,16 @@ pub enum PartitionInput<P: PartitionProtocol> {
     Timeout,
 }
 
+/// How tasks are executed again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RerunOptions {
+    /// Begins at values that are still in memory, because a task that was not executed reads them, and not only at the
+    /// checkpoint (CCK long paper, section 3.7.1).
+    pub from_memory: bool,
+    /// Other processes execute tasks of it that this one has no time for (section 3.6.3).
+    pub spread: bool,
+}
+
 /// The partitions of a process as its protocol sees them.
 pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     /// The plan.
@@ -123,7 +133,13 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     fn restore(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Image<P::Head, P::Saved>>);
     /// From now on what others demand in this recovery is executed again from this checkpoint, or from the beginning. What was
     /// executed again before is void.
-    fn begin_rerun(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Snapshot>);
+    fn begin_rerun(
+        &mut self,
+        partition: ProcessId,
+        epoch: Incarnation,
+        from: Option<&Snapshot>,
+        how: RerunOptions,
+    );
     /// Sends values that the partition wrote to the partition `by`: at once if they are there, and else when they have been
     /// written again. Returns the values of other partitions that this needs and that are not there.
     fn demand(&mut self, partition: ProcessId, values: &[Value], by: ProcessId) -> Vec<Value>;

@@ -17,7 +17,7 @@ pub(super) struct Rerun {
     epoch: Incarnation,
     /// What the checkpoint contains.
     saved: Executed,
-    /// Of the checkpoint, written again, or received since the recovery began.
+    /// Of the checkpoint, in memory when the recovery began, written again, or received since.
     values: BTreeMap<Value, Option<Chunk>>,
     /// All tasks of this run, each with the partition whose demand first required it.
     tasks: BTreeMap<TaskNo, ProcessId>,
@@ -26,21 +26,33 @@ pub(super) struct Rerun {
     executing: BTreeSet<TaskNo>,
     /// Values that partitions demand.
     owed: BTreeMap<Value, BTreeSet<ProcessId>>,
+    /// Other processes may execute tasks of it.
+    spreads: bool,
 }
 
 impl Rerun {
-    /// Begins at a checkpoint.
-    pub(super) fn new(partition: ProcessId, epoch: Incarnation, saved: Share) -> Rerun {
+    /// Begins at a checkpoint, and at values that are still in memory.
+    pub(super) fn new(
+        partition: ProcessId,
+        epoch: Incarnation,
+        saved: Share,
+        memory: &BTreeMap<Value, Option<Chunk>>,
+        spreads: bool,
+    ) -> Rerun {
+        let executed = saved.executed().clone();
+        let mut values = saved.into_values();
+        values.extend(memory.iter().map(|(value, content)| (*value, content.clone())));
         Rerun {
             partition,
             epoch,
-            saved: saved.executed().clone(),
-            values: saved.into_values(),
+            saved: executed,
+            values,
             tasks: BTreeMap::new(),
             waiting: BTreeSet::new(),
             ready: BTreeSet::new(),
             executing: BTreeSet::new(),
             owed: BTreeMap::new(),
+            spreads,
         }
     }
 
@@ -92,6 +104,15 @@ impl Rerun {
     /// The recovery, and the partition whose demand first required this task.
     pub(super) fn demander(&self, task: TaskNo) -> (Incarnation, ProcessId) {
         (self.epoch, self.tasks.get(&task).copied().unwrap_or(self.partition))
+    }
+
+    /// Whether a task is ready that another process may execute.
+    pub(super) fn can_spread(&self) -> bool {
+        self.spreads && !self.ready.is_empty()
+    }
+
+    pub(super) fn next_to_spread(&mut self) -> Option<TaskNo> {
+        if self.spreads { self.next() } else { None }
     }
 
     /// Applies what a task wrote: the values that partitions demand. `None` when it is not executing.

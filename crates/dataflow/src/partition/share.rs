@@ -40,8 +40,8 @@ pub(super) struct Share {
     /// Hashes of the messages that the executed tasks sent, and of those received.
     pub(super) sent: u64,
     pub(super) received: u64,
-    /// Tasks that may run.
-    ready: BTreeSet<TaskNo>,
+    /// Tasks that may run, by their rank.
+    ready: BTreeSet<(u32, TaskNo)>,
     executing: BTreeSet<TaskNo>,
 }
 
@@ -105,9 +105,9 @@ impl Share {
         lacking
     }
 
-    /// The oldest task that may run. From now on it executes.
+    /// The first task that may run, in the order of the plan. From now on it executes.
     pub(super) fn next(&mut self) -> Option<TaskNo> {
-        let task = self.ready.pop_first()?;
+        let (_, task) = self.ready.pop_first()?;
         self.executing.insert(task);
         Some(task)
     }
@@ -194,6 +194,11 @@ impl Share {
     }
 
     /// All values that are there.
+    pub(super) fn values(&self) -> &BTreeMap<Value, Option<Chunk>> {
+        &self.values
+    }
+
+    /// All values that are there.
     pub(super) fn into_values(self) -> BTreeMap<Value, Option<Chunk>> {
         self.values
     }
@@ -216,7 +221,7 @@ impl Share {
         let is_open = task.step < self.executed.before + window;
         let is_new = !self.executed.contains(task) && !self.executing.contains(&task);
         if is_open && is_new && plan.sources(task).all(|it| self.values.contains_key(&it)) {
-            self.ready.insert(task);
+            self.ready.insert((plan.rank(task), task));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use faultline_core::Span;
+use faultline_core::{Incarnation, Span};
 
 use super::*;
 use crate::plan::in_blocks;
@@ -153,4 +153,23 @@ fn plan_of_independent_steps() -> Plan {
     }
 
     Plan::new(&Steps, 1, &[])
+}
+
+#[test]
+fn a_value_in_memory_is_sent_and_nothing_is_executed_again_for_it() {
+    let plan = plan(&jacobi(1, 2, 3, 0), 2);
+    let (own, other) = (ProcessId(0), ProcessId(1));
+    let first = plan.tasks_of(0, own).next().expect("its block begins");
+    let value = plan.outputs(first).find(|it| plan.messages(*it).next().is_some()).expect("an edge is sent");
+    let content = Some(crate::program::chunk(&[1]));
+    let rerun = |memory: &[(Value, Option<Chunk>)]| {
+        let memory = memory.iter().cloned().collect();
+        Rerun::new(own, Incarnation(1), Share::new(own, &plan, 2), &memory, false)
+    };
+    let mut from_checkpoint = rerun(&[]);
+    assert_eq!(from_checkpoint.demand(&plan, value, other), Err(Vec::new()));
+    assert!(from_checkpoint.tasks().0.into_iter().eq([first]));
+    let mut from_memory = rerun(&[(value, content.clone())]);
+    assert_eq!(from_memory.demand(&plan, value, other), Ok(content));
+    assert!(from_memory.tasks().0.is_empty());
 }

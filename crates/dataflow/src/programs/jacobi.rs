@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Chunk, Span};
 
+use super::blocks::{Blocks, first_trail, hash, next_trail, word};
 use super::{Invalid, at_most_tasks, in_range, mix};
 use crate::program::{Call, Data, Frame, Op, Program, Use, chunk};
 
@@ -79,15 +80,13 @@ impl Jacobi {
         self.rows * self.columns
     }
 
+    fn blocks(&self) -> Blocks {
+        Blocks { rows: self.rows, columns: self.columns }
+    }
+
     /// The neighbours of a block by side, if it has one there.
     fn neighbours(&self, block: u32) -> [Option<u32>; SIDES] {
-        let (row, column) = (block / self.columns, block % self.columns);
-        [
-            (row > 0).then(|| block - self.columns),
-            (row + 1 < self.rows).then(|| block + self.columns),
-            (column > 0).then(|| block - 1),
-            (column + 1 < self.columns).then(|| block + 1),
-        ]
+        [(-1, 0), (1, 0), (0, -1), (0, 1)].map(|way| self.blocks().beside(block, way))
     }
 
     fn is_tested(&self, iteration: u32) -> bool {
@@ -136,15 +135,8 @@ impl Jacobi {
             let cells: Vec<u64> = rows.map(|it| it.to_bits()).collect();
             hash(core::iter::once(&trails[block as usize]).chain(&cells))
         };
-        let mut below = None;
-        for row in (0..self.rows).rev() {
-            let mut right = None;
-            for column in (1..self.columns).rev() {
-                right = Some(fold(block(row * self.columns + column), right, None));
-            }
-            below = Some(fold(block(row * self.columns), right, below));
-        }
-        chunk(&[below.unwrap_or_default(), tests.0[0], tests.0[1], tests.0[2]])
+        let folded = self.blocks().fold(block);
+        chunk(&[folded, tests.0[0], tests.0[1], tests.0[2]])
     }
 }
 
@@ -188,23 +180,7 @@ impl Program for Jacobi {
             }
         }
         frame.next_step();
-        let mut below = None;
-        for row in (0..self.rows).rev() {
-            let mut right = None;
-            for column in (0..self.columns).rev() {
-                let (block, folded) = (row * self.columns + column, frame.data());
-                let mut uses = vec![Use::Read(blocks[block as usize])];
-                uses.extend(right.map(Use::Read));
-                uses.extend((column == 0).then_some(below).flatten().map(Use::Read));
-                uses.extend((block == 0).then_some(Use::Read(tests)));
-                uses.push(Use::Write(folded));
-                frame.at(block);
-                frame.spawn(FOLD, &[block.into()], &uses);
-                right = Some(folded);
-            }
-            below = right;
-        }
-        below.expect("there is a block")
+        self.blocks().spawn_folds(frame, FOLD, &blocks, Some(tests))
     }
 
     fn run(&self, call: &Call, frame: &mut Frame) {
@@ -226,13 +202,7 @@ impl Program for Jacobi {
                 frame.put(2, chunk(&tests.0));
             }
             _ => {
-                let block = call.args[0] as u32;
-                let (row, column) = (block / self.columns, block % self.columns);
-                let has_right = column + 1 < self.columns;
-                let has_below = column == 0 && row + 1 < self.rows;
-                let right = has_right.then(|| word(&call.words(1), 0));
-                let below = has_below.then(|| word(&call.words(1 + usize::from(has_right)), 0));
-                let folded = fold(hash(&call.words(0)), right, below);
+                let (block, folded) = (call.args[0], self.blocks().folded(call));
                 let output = call.accesses.len() - 1;
                 if block > 0 {
                     return frame.put(output, chunk(&[folded]));
@@ -321,31 +291,6 @@ fn mean([above, below, left, right]: [f64; SIDES]) -> f64 {
 
 fn opposite(side: usize) -> usize {
     side ^ 1
-}
-
-/// A word that may be missing where a test broke a task.
-fn word(words: &[u64], index: usize) -> u64 {
-    words.get(index).copied().unwrap_or(0)
-}
-
-/// What the beginning of a block leaves in the result.
-fn first_trail(block: u32) -> u64 {
-    mix(u64::from(block) + 1)
-}
-
-/// What an iteration of a block leaves in the result, by its own trail and its neighbours'.
-fn next_trail(own: u64, around: [Option<u64>; SIDES]) -> u64 {
-    let sides = around.into_iter().zip(1..).filter_map(|(trail, side)| Some(trail?.rotate_left(side)));
-    mix(sides.fold(own, |all, it| mix(all ^ it)))
-}
-
-fn hash<'a>(words: impl IntoIterator<Item = &'a u64>) -> u64 {
-    words.into_iter().fold(0, |all, it| mix(all ^ it))
-}
-
-fn fold(block: u64, right: Option<u64>, below: Option<u64>) -> u64 {
-    let other = [right, below].into_iter().zip(1..).filter_map(|(it, side)| Some(it?.rotate_left(side)));
-    other.fold(mix(block), |all, it| mix(all ^ it))
 }
 
 /// The last change, the iteration after which the computation counts as converged, and a hash of all changes.

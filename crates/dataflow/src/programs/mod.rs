@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | [`fibonacci`] | a Fibonacci number | the two numbers that a sum waits for |
 //! | [`queens`] | how many ways there are to place n queens | one sum, which all tasks contribute to |
+//! | [`cloth`] | the particles of a piece of cloth, folded into a hash | edges and corners of blocks |
 //! | [`jacobi`] | a field of temperatures, folded into a hash | edges of blocks, and the greatest change |
 //! | [`qap`] | the cheapest assignments of facilities to locations | what a task's children found, and a bound as a hint |
 //! | [`graph`] | a number that every task and every value has a share in | anything: made for searches |
@@ -11,6 +12,8 @@
 //! A result holds more than the answer: every task leaves a trace in it, so that a run in which a task is lost, or counted
 //! twice, has another digest.
 
+mod blocks;
+pub mod cloth;
 pub mod fibonacci;
 pub mod graph;
 pub mod jacobi;
@@ -42,6 +45,8 @@ pub enum Flow {
     Graph(graph::Graph),
     /// An iterative solver.
     Jacobi(jacobi::Jacobi),
+    /// A simulation of particles and springs.
+    Cloth(cloth::Cloth),
 }
 
 /// Why parameters cannot be run. Fields are named as in the types of the programs.
@@ -94,6 +99,7 @@ impl Flow {
             Flow::Qap(it) => it.validate(),
             Flow::Graph(it) => it.validate(),
             Flow::Jacobi(it) => it.validate(),
+            Flow::Cloth(it) => it.validate(),
         }
     }
 
@@ -102,6 +108,7 @@ impl Flow {
         match self {
             Flow::Fibonacci(_) | Flow::Queens(_) | Flow::Qap(_) | Flow::Graph(_) => 0,
             Flow::Jacobi(it) => it.pieces(),
+            Flow::Cloth(it) => it.pieces(),
         }
     }
 
@@ -113,6 +120,7 @@ impl Flow {
             Flow::Qap(it) => it.reference(),
             Flow::Graph(it) => it.reference(),
             Flow::Jacobi(it) => it.reference(),
+            Flow::Cloth(it) => it.reference(),
         })
     }
 }
@@ -125,6 +133,7 @@ impl Program for Flow {
             Flow::Qap(it) => it.main(frame),
             Flow::Graph(it) => it.main(frame),
             Flow::Jacobi(it) => it.main(frame),
+            Flow::Cloth(it) => it.main(frame),
         }
     }
 
@@ -135,6 +144,7 @@ impl Program for Flow {
             Flow::Qap(it) => it.run(call, frame),
             Flow::Graph(it) => it.run(call, frame),
             Flow::Jacobi(it) => it.run(call, frame),
+            Flow::Cloth(it) => it.run(call, frame),
         }
     }
 
@@ -145,6 +155,7 @@ impl Program for Flow {
             Flow::Qap(it) => it.cost(call),
             Flow::Graph(it) => it.cost(call),
             Flow::Jacobi(it) => it.cost(call),
+            Flow::Cloth(it) => it.cost(call),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Parameters, and what may be switched on that is wrong.
 
 use faultline_core::{Span, defects};
+use faultline_dataflow::partition::RerunOptions;
 
 use crate::placement::ReplicateTo;
 
@@ -11,10 +12,15 @@ pub struct Config {
     pub interval: Span,
     /// Whom a partition asks before it saves its state.
     pub coordination: Coordination,
-    /// Copies of each partition's state beside the one in the storage of its process. A storage server counts as one.
+    /// Copies of each partition's state beside the one in the storage of its process.
     pub replicas: u16,
+    /// Storage servers, if copies are stored there: the partitions are dealt out to them in turn. At least as many as
+    /// copies.
+    pub servers: u16,
     /// Where they are.
     pub replicate_to: ReplicateTo,
+    /// How tasks are executed again.
+    pub rerun: RerunOptions,
     /// Rules that are broken on purpose.
     pub defects: Defects,
 }
@@ -46,4 +52,12 @@ defects! {
     CheckpointDuringRerun,
     /// Values that arrive before a partition is restored are dropped, also if they were sent in the present recovery.
     DataNotBuffered,
+    /// Only partitions that were restored in this recovery demand what they lost, as printed. What an earlier failure took is
+    /// lost for good if a second failure interrupts the recovery.
+    LossesOfFailedOnly,
+    /// A value is known by the data that it is a version of: one that arrives is taken for the next version that is missing.
+    ValuesWithoutVersion,
+    /// What is demanded is executed again in the partition's own state, which returns to the checkpoint. What has arrived since
+    /// then is lost.
+    RerunInPlace,
 }

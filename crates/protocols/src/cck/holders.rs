@@ -17,7 +17,9 @@ pub(super) fn holders(
     let own = membership.cluster_of(partition);
     let is_near = |it: &ProcessId| membership.cluster_of(*it) == own;
     let (near, far): (Vec<_>, Vec<_>) = others(membership, partition, at).partition(is_near);
-    let servers = membership.with_role(Role::STORAGE_SERVER).collect();
+    let mut servers: Vec<ProcessId> = membership.with_role(Role::STORAGE_SERVER).collect();
+    let first = partition.index().checked_rem(servers.len()).unwrap_or(0);
+    servers.rotate_left(first);
     let by_preference = match config.replicate_to {
         ReplicateTo::SameCluster => [near, far, Vec::new()],
         ReplicateTo::OtherCluster => [far, near, Vec::new()],

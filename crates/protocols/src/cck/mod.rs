@@ -80,6 +80,8 @@ struct Local {
     early: BTreeSet<(Position, ProcessId)>,
     /// What it restores.
     loading: Option<Loading>,
+    /// It was restored in the last recovery.
+    is_restored: bool,
     /// What senders have executed, as of the newest recovery that they know of.
     flushed: BTreeMap<ProcessId, (Incarnation, Executed)>,
     /// Values that wait: for its state, or until it knows of its sender's recovery.
@@ -109,8 +111,12 @@ impl PartitionProtocol for Cck {
             Promise::Checkpoints,
             Promise::Containment,
             Promise::Repetition,
-            Promise::StrictlyRequired,
         ]);
+        // What is in memory is not executed again, and no fact says what is.
+        let promises = match config.rerun.from_memory {
+            true => promises,
+            false => promises.with(&[Promise::StrictlyRequired]),
+        };
         match config.coordination {
             Coordination::Neighbours => promises.with(&[Promise::NeighboursOnly]),
             Coordination::Global => promises,
@@ -119,7 +125,7 @@ impl PartitionProtocol for Cck {
 
     fn extra_processes(config: &Config) -> Vec<Role> {
         let servers = match config.replicate_to {
-            ReplicateTo::SharedStorage => usize::from(config.replicas),
+            ReplicateTo::SharedStorage => usize::from(config.servers.max(config.replicas)),
             ReplicateTo::SameCluster | ReplicateTo::OtherCluster => 0,
         };
         core::iter::once(Role::RECOVERY_PROCESS).chain((0..servers).map(|_| Role::STORAGE_SERVER)).collect()

@@ -58,6 +58,7 @@ impl Cck {
         local.lost.clear();
         local.wanted.clear();
         local.is_done = false;
+        local.is_restored = false;
         local.silent = host.plan().senders_to(partition).into_iter().collect();
         if partition == self.me {
             host.claim(Claim::RecoveryStarted { lives: epoch.0.into(), round: 0 });
@@ -86,7 +87,7 @@ impl Cck {
         let slot = local.slots.last_key_value().map(|(position, image)| (*position, image.snapshot.clone()));
         let position = slot.as_ref().map_or(Position::default(), |it| it.0);
         host.claim(Claim::RecoveryJoined { partition, epoch: local.epoch, slot: position });
-        host.begin_rerun(partition, local.epoch, slot.as_ref().map(|it| &it.1));
+        host.begin_rerun(partition, local.epoch, slot.as_ref().map(|it| &it.1), self.config.rerun);
         let (epoch, flushed) = (local.epoch, &local.flushed);
         let is_early = |it: &Delivery| flushed.get(&it.id.from).is_some_and(|it| it.0 > epoch);
         let (early, arrived): (Vec<Delivery>, Vec<Delivery>) =
@@ -164,6 +165,7 @@ impl Cck {
         host.restore(partition, local.epoch, image);
         let checkpoint = image.map(|it| it.name.position()).unwrap_or_default();
         local.committed = checkpoint;
+        local.is_restored = true;
         // That it took over a partition, the composite has stated.
         if partition == self.me {
             host.claim(Claim::RolledBack {
@@ -178,7 +180,7 @@ impl Cck {
     }
 
     /// A value arrived.
-    pub(super) fn arrived(&mut self, delivery: Delivery, host: &mut dyn PartitionHost<Self>) {
+    pub(super) fn arrived(&mut self, mut delivery: Delivery, host: &mut dyn PartitionHost<Self>) {
         let (from, to) = (delivery.id.from, delivery.id.to);
         let local = self.locals.entry(to).or_default();
         // What was sent in a recovery that has not begun here is no part of the state that takes part in it.
@@ -188,6 +190,9 @@ impl Cck {
                 local.arrived.push(delivery);
             }
             return;
+        }
+        if self.config.defects.has(Defect::ValuesWithoutVersion) {
+            delivery.value = next_version(&delivery, &*host);
         }
         local.lost.remove(&delivery.value);
         host.accept(delivery);
@@ -222,7 +227,10 @@ impl Cck {
         if !self.is_current(local, *epoch) {
             return;
         }
-        let lacking = host.lacking(partition, from, executed);
+        let mut lacking = host.lacking(partition, from, executed);
+        if self.config.defects.has(Defect::LossesOfFailedOnly) && !local.is_restored {
+            lacking.clear();
+        }
         host.claim(Claim::Drained { from, to: partition, epoch: *epoch });
         let local = self.locals.get_mut(&partition).expect("it was looked up");
         local.silent.remove(&from);
@@ -273,6 +281,11 @@ impl Cck {
     ) {
         let is_current = self.locals.get(&partition).is_some_and(|it| self.is_current(it, epoch));
         if is_current && host.runs(partition) {
+            if self.config.defects.has(Defect::RerunInPlace) {
+                let slot = self.locals[&partition].slots.last_key_value().map(|(_, image)| image.clone());
+                host.restore(partition, epoch, slot.as_deref());
+                return host.release(partition);
+            }
             let wanted = host.demand(partition, values, by);
             self.want(partition, wanted, host);
         }
@@ -288,4 +301,13 @@ impl Cck {
             host.tell(partition, self.director, Message::Done(local.epoch));
         }
     }
+}
+
+/// The first version that is missing of the data that this value is a version of.
+fn next_version(delivery: &Delivery, host: &dyn PartitionHost<Cck>) -> Value {
+    let Delivery { id, value, .. } = delivery;
+    let all = Executed { before: host.plan().steps(), beyond: BTreeSet::new() };
+    let lacking = host.lacking(id.to, id.from, &all);
+    let is_of_data = |it: &Value| (it.task.index, it.output) == (value.task.index, value.output);
+    lacking.into_iter().find(is_of_data).unwrap_or(*value)
 }

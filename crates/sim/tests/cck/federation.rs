@@ -13,6 +13,7 @@ use faultline_core::{
 use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::plan::in_blocks;
 use faultline_dataflow::programs::Flow;
+use faultline_dataflow::programs::cloth::Cloth;
 use faultline_dataflow::programs::jacobi::Jacobi;
 use faultline_dataflow::{Partition, PartitionConfig, Plan};
 use faultline_protocols::cck::{self, Cck};
@@ -28,9 +29,15 @@ use crate::required::Seen;
 pub(crate) struct Federation {
     pub(crate) seed: u64,
     pub(crate) clusters: Vec<u32>,
-    pub(crate) program: Jacobi,
+    pub(crate) program: Flow,
     pub(crate) window: u32,
     pub(crate) faults: Vec<(Trigger, Fault)>,
+    /// A cluster that the coordinator's messages reach late, and how long they take.
+    pub(crate) far: Option<(ClusterId, Span)>,
+    /// Tasks that other partitions wait for come first.
+    pub(crate) sends_first: bool,
+    /// In percent, by process; otherwise drawn from the seed.
+    pub(crate) speeds: Option<Vec<u32>>,
 }
 
 /// How a run ended.
@@ -73,13 +80,54 @@ const KINDS: [FactKind; 11] = [
 ];
 
 impl Federation {
+    /// Without faults, and with a window of two steps.
+    pub(crate) fn new(seed: u64, clusters: Vec<u32>, program: Flow) -> Federation {
+        Federation {
+            seed,
+            clusters,
+            program,
+            window: 2,
+            faults: Vec::new(),
+            far: None,
+            sends_first: false,
+            speeds: None,
+        }
+    }
+
+    /// A random federation in which, beside faults, processes are paused and the coordinator may be far from a cluster.
+    pub(crate) fn wide(seed: u64, most_faults: u32) -> Federation {
+        let mut federation = Federation::random(seed, most_faults);
+        let mut rng = ChaCha8Rng::seed_from_u64(!seed);
+        if rng.random_range(0..3) == 0 {
+            let cluster = ClusterId(rng.random_range(0..federation.clusters.len()) as u16);
+            federation.far = Some((cluster, Span::from_millis(rng.random_range(1..40))));
+        }
+        federation.sends_first = rng.random_range(0..2) == 0;
+        if rng.random_range(0..3) == 0 {
+            federation.program = Flow::Cloth(Cloth {
+                rows: federation.ranks().div_ceil(2),
+                columns: 2 + rng.random_range(0..2),
+                size: 2,
+                iterations: rng.random_range(5..20),
+                task_time: Span::from_millis(rng.random_range(1..=10)),
+            });
+        }
+        for _ in 0..rng.random_range(0..3) {
+            let (trigger, _) = federation.fault(&mut rng);
+            let process = ProcessId(rng.random_range(0..=federation.ranks()));
+            let pause = Fault::Pause { process, span: Span::from_millis(rng.random_range(1..80)) };
+            federation.faults.push((trigger, pause));
+        }
+        federation
+    }
+
     /// A random federation with at most `most_faults` faults, some of them of the coordinator.
     pub(crate) fn random(seed: u64, most_faults: u32) -> Federation {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let clusters: Vec<u32> = (0..rng.random_range(1..=3)).map(|_| rng.random_range(1..=3)).collect();
         let ranks: u32 = clusters.iter().sum();
         let columns = rng.random_range(1..=3);
-        let program = Jacobi {
+        let program = Flow::Jacobi(Jacobi {
             rows: ranks.div_ceil(columns) + rng.random_range(0..=1),
             columns,
             size: 2,
@@ -87,9 +135,9 @@ impl Federation {
             test_every: rng.random_range(0..=4),
             tolerance: 0.1,
             task_time: Span::from_millis(rng.random_range(1..=20)),
-        };
+        });
         let window = rng.random_range(1..=4);
-        let mut federation = Federation { seed, clusters, program, window, faults: Vec::new() };
+        let mut federation = Federation { window, ..Federation::new(seed, clusters, program) };
         for _ in 0..rng.random_range(0..=most_faults) {
             let fault = federation.fault(&mut rng);
             federation.faults.push(fault);
@@ -124,11 +172,12 @@ impl Federation {
     }
 
     pub(crate) fn expected(&self) -> Digest {
-        Flow::Jacobi(self.program.clone()).reference()
+        self.program.reference()
     }
 
     pub(crate) fn plan(&self) -> Plan {
-        Plan::new(&self.program, self.ranks(), &in_blocks(self.program.pieces(), self.ranks()))
+        let plan = Plan::new(&self.program, self.ranks(), &in_blocks(self.program.pieces(), self.ranks()));
+        if self.sends_first { plan.sending_first() } else { plan }
     }
 
     fn membership(&self, extra: Vec<Role>) -> Membership {
@@ -162,12 +211,12 @@ impl Federation {
 
     /// Runs it under CCK, and looks at all partitions whenever something has happened.
     pub(crate) fn watch(&self, protocol: cck::Config) -> (Outcome, Seen) {
+        let mut seen = Seen::new(protocol.rerun.from_memory);
         let saved = Saved::default();
         let mut sink = saved.clone();
         let config = self.config::<Cck>(protocol);
         let processes = (0..config.membership.members.len() as u32).map(ProcessId);
         let mut simulation = Simulation::<Partition<Cck, Flow>, _>::new(config, &mut sink);
-        let mut seen = Seen::default();
         while simulation.step() {
             for (by, name) in saved.0.take() {
                 seen.saves(name, simulation.process(by).expect("it has just saved something"));
@@ -203,14 +252,18 @@ impl Federation {
             jitter: Span(latency.0 / 4),
             ..LinkProperties::default()
         };
-        let links =
-            Links::uniform(self.clusters.len(), link(Span::from_micros(50)), link(Span::from_millis(2)));
+        let links = Links::new(self.clusters.len(), |from, to| match self.far {
+            Some((cluster, latency)) if (from, to) == (ClusterId::OUTSIDE, cluster) => link(latency),
+            _ if from == to => link(Span::from_micros(50)),
+            _ => link(Span::from_millis(2)),
+        });
+        let drawn = || (0..self.ranks()).map(|it| 25 * (1 + (self.seed as u32 + it) % 4)).collect();
         let process = PartitionConfig::<P, Flow> {
             protocol: Arc::new(protocol),
-            program: Arc::new(Flow::Jacobi(self.program.clone())),
+            program: Arc::new(self.program.clone()),
             plan: Arc::new(self.plan()),
             window: self.window,
-            speeds: (0..self.ranks()).map(|it| 25 * (1 + (self.seed as u32 + it) % 4)).collect(),
+            speeds: self.speeds.clone().map_or_else(drawn, Into::into),
             cores: (0..self.ranks()).map(|it| 1 + (self.seed as u32 + it) % 2).collect(),
         };
         let mut config = Config::new(Arc::new(process), membership, links, supervisor, self.seed);

@@ -1,16 +1,20 @@
 //! Planned programs on federations in the simulator: whatever fails, the result is that of the sequential reference, and only
 //! what is strictly required is executed again.
 
+mod cases;
+mod defects;
 mod federation;
 mod required;
 
 use faultline_core::fault::Outcome;
 use faultline_core::{FactKind, Fault, ProcessId, Span, StorageFate, Trigger};
+use faultline_dataflow::partition::RerunOptions;
 use faultline_protocols::cck::{self, Cck, Coordination};
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::placement::ReplicateTo;
 
 use federation::Federation;
+use required::Account;
 
 #[test]
 fn without_faults_every_federation_computes_what_one_process_does() {
@@ -33,12 +37,14 @@ fn without_fault_tolerance_the_first_failure_ends_the_run() {
 }
 
 /// CCK with two copies of each checkpoint in other clusters.
-fn cck(coordination: Coordination) -> cck::Config {
+fn coordinated(coordination: Coordination) -> cck::Config {
     cck::Config {
         interval: Span::from_millis(60),
         coordination,
         replicas: 2,
+        servers: 2,
         replicate_to: ReplicateTo::OtherCluster,
+        rerun: RerunOptions::default(),
         defects: cck::Defects::default(),
     }
 }
@@ -50,7 +56,7 @@ fn a_checkpoint_takes_exactly_two_messages_a_partition_and_three_a_channel() {
         let federation = Federation::random(seed, 0);
         let plan = federation.plan();
         let (partitions, channels) = (u64::from(plan.partitions()), plan.channels().count() as u64);
-        let ended = federation.run::<Cck>(cck(Coordination::Neighbours));
+        let ended = federation.run::<Cck>(coordinated(Coordination::Neighbours));
         assert_eq!(ended.outcome, Outcome::Completed, "seed {seed}");
         assert!(ended.digests().into_iter().eq([federation.expected()]), "seed {seed}");
         let of = |kind| ended.messages.get(kind).copied().unwrap_or(0);
@@ -77,7 +83,7 @@ fn global_coordination_asks_all_partitions() {
     for seed in 0..20 {
         let federation = Federation::random(seed, 0);
         let partitions = u64::from(federation.ranks());
-        let ended = federation.run::<Cck>(cck(Coordination::Global));
+        let ended = federation.run::<Cck>(coordinated(Coordination::Global));
         assert_eq!(ended.outcome, Outcome::Completed, "seed {seed}");
         assert!(ended.digests().into_iter().eq([federation.expected()]), "seed {seed}");
         let begun = ended.count(FactKind::CheckpointRequested) as u64;
@@ -89,12 +95,13 @@ fn global_coordination_asks_all_partitions() {
 
 #[test]
 fn cck_survives_whatever_fails() {
-    let (from, count) = seeds();
+    let (from, count) = seeds_or(0, 300);
     let (mut failed, mut lost, mut restored, mut absorbed) = (Vec::new(), Vec::new(), 0, 0);
     for seed in from..from + count {
-        let federation = Federation::random(seed, 3);
+        let federation = if seed % 3 == 0 { Federation::random(seed, 3) } else { Federation::wide(seed, 4) };
         let coordination = if seed % 4 == 0 { Coordination::Global } else { Coordination::Neighbours };
-        let ended = federation.run::<Cck>(cck(coordination));
+        let rerun = RerunOptions { from_memory: seed % 5 < 2, spread: seed % 7 < 3 };
+        let ended = federation.run::<Cck>(cck::Config { rerun, ..coordinated(coordination) });
         restored += ended.count(FactKind::Restored);
         absorbed += ended.count(FactKind::Absorbed);
         if matches!(ended.outcome, Outcome::Unrecoverable { .. }) {
@@ -106,6 +113,7 @@ fn cck_survives_whatever_fails() {
             failed.push((seed, ended.outcome.clone(), is_right));
         }
     }
+    println!("{count} schedules: {restored} restored, {absorbed} absorbed, {} lost all copies", lost.len());
     assert!(restored > 0 && absorbed > 0, "faults find something to do");
     assert!(lost.len() as u64 <= count / 20, "{} runs lost everything: {lost:?}", lost.len());
     assert!(failed.is_empty(), "{} of {count}: {:?}", failed.len(), &failed[..failed.len().min(20)]);
@@ -113,23 +121,31 @@ fn cck_survives_whatever_fails() {
 
 #[test]
 fn exactly_what_is_strictly_required_is_executed_again() {
-    let (mut recoveries, mut tasks, mut busy, mut idle) = (0, 0, 0, 0);
-    for seed in 0..100 {
-        let federation = Federation::random(seed, 3);
-        let (_, seen) = federation.watch(cck(Coordination::Neighbours));
-        let account = seen.judge(&federation.plan(), &format!("seed {seed}"));
-        recoveries += account.recoveries;
-        tasks += account.tasks;
-        busy += account.busy;
-        idle += account.idle;
-    }
-    let seen = format!("{recoveries} recoveries, {tasks} tasks, {busy} partitions busy and {idle} idle");
-    assert!(recoveries > 50 && tasks > 100 && busy > 20 && idle > busy, "{seen}");
+    let account = required(RerunOptions::default());
+    let Account { recoveries, tasks, busy, idle } = account;
+    assert!(recoveries > 50 && tasks > 100 && busy > 20 && idle > busy, "{account:?}");
+    let from_memory = required(RerunOptions { from_memory: true, spread: true });
+    assert!(from_memory.recoveries > 50 && from_memory.tasks > 100, "{from_memory:?}");
 }
 
-/// `FAULTLINE_SEEDS=FROM,COUNT` asks for others.
-fn seeds() -> (u64, u64) {
+fn required(rerun: RerunOptions) -> Account {
+    let mut all = Account::default();
+    for seed in 0..100 {
+        let federation = Federation::random(seed, 3);
+        let config = cck::Config { rerun, ..coordinated(Coordination::Neighbours) };
+        let (_, seen) = federation.watch(config);
+        let account = seen.judge(&federation.plan(), &format!("seed {seed}"));
+        all.recoveries += account.recoveries;
+        all.tasks += account.tasks;
+        all.busy += account.busy;
+        all.idle += account.idle;
+    }
+    all
+}
+
+/// `FAULTLINE_SEEDS=FROM,COUNT` asks for others than these.
+fn seeds_or(from: u64, count: u64) -> (u64, u64) {
     let asked = std::env::var("FAULTLINE_SEEDS").ok();
     let numbers = asked.as_deref().and_then(|it| it.split_once(','));
-    numbers.and_then(|(from, count)| Some((from.parse().ok()?, count.parse().ok()?))).unwrap_or((0, 300))
+    numbers.and_then(|(from, count)| Some((from.parse().ok()?, count.parse().ok()?))).unwrap_or((from, count))
 }

@@ -15,6 +15,8 @@ struct Part {
     /// What it had executed when it took part.
     executed: Executed,
     slot: Position,
+    /// The values in memory with which it began to execute again.
+    memory: BTreeSet<Value>,
     demanded: BTreeSet<Value>,
     again: BTreeSet<TaskNo>,
     is_at_end: bool,
@@ -23,6 +25,8 @@ struct Part {
 /// What was seen of the recoveries of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
+    /// Values in memory are executed again for nobody.
+    from_memory: bool,
     /// By recovery and partition.
     parts: BTreeMap<(Incarnation, ProcessId), Part>,
     /// What was executed when a checkpoint was saved.
@@ -40,14 +44,20 @@ pub(crate) struct Account {
 }
 
 impl Seen {
+    pub(crate) fn new(from_memory: bool) -> Seen {
+        Seen { from_memory, ..Seen::default() }
+    }
+
     /// Looks at a process after something happened to it.
     pub(crate) fn look(&mut self, process: &Partition<Cck, Flow>, partitions: u32) {
+        let from_memory = self.from_memory;
         for partition in (0..partitions).map(ProcessId) {
             let Some(executed) = process.executed(partition) else { continue };
             let Some((epoch, slot, demanded)) = process.protocol().recovery(partition) else { continue };
             let part = self.parts.entry((epoch, partition)).or_insert_with(|| Part {
                 executed: executed.clone(),
                 slot,
+                memory: process.values(partition).filter(|_| from_memory).collect(),
                 ..Part::default()
             });
             if let Some((again, is_at_end)) = process.executed_again(partition) {
@@ -110,11 +120,13 @@ impl Seen {
             let of = plan.partition_of(task).index();
             parts[of].executed.contains(task) && !slots[of].contains(task)
         };
+        let has = |partition: ProcessId, value: &Value| parts[partition.index()].memory.contains(value);
         let mut required = BTreeSet::new();
-        let mut tasks: Vec<TaskNo> = parts.iter().flat_map(|it| &it.demanded).map(|it| it.task).collect();
-        while let Some(task) = tasks.pop() {
-            if is_again(task) && required.insert(task) {
-                tasks.extend(plan.sources(task).map(|it| it.task));
+        let mut values: Vec<Value> = parts.iter().flat_map(|it| it.demanded.iter().copied()).collect();
+        while let Some(value) = values.pop() {
+            let of = plan.partition_of(value.task);
+            if !has(of, &value) && is_again(value.task) && required.insert(value.task) {
+                values.extend(plan.sources(value.task).filter(|it| !has(of, it)));
             }
         }
         required

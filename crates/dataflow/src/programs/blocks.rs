@@ -1,0 +1,112 @@
+//! What programs on a grid of blocks share: the trail that each task leaves in the result, and the fold at the end.
+//!
+//! Every block carries a hash of all tasks that had a share in it, its *trail*. In the end the blocks are folded into one
+//! hash, each with its neighbour, so that all messages but those of tests pass between neighbours.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::mix;
+use crate::program::{Call, Data, Frame, Use};
+
+/// Rows and columns of blocks, which are numbered row by row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocks {
+    pub(super) rows: u32,
+    pub(super) columns: u32,
+}
+
+impl Blocks {
+    pub(super) fn count(self) -> u32 {
+        self.rows * self.columns
+    }
+
+    /// The block that is so many rows and columns further, if it exists.
+    pub(super) fn beside(self, block: u32, (down, right): (i32, i32)) -> Option<u32> {
+        let row = (block / self.columns).checked_add_signed(down).filter(|it| *it < self.rows)?;
+        let column = (block % self.columns).checked_add_signed(right).filter(|it| *it < self.columns)?;
+        Some(row * self.columns + column)
+    }
+
+    /// Spawns the tasks that fold all blocks, of this kind. The first block's task reads `last`, too, if given.
+    pub(super) fn spawn_folds(
+        self,
+        frame: &mut Frame,
+        kind: u16,
+        blocks: &[Data],
+        last: Option<Data>,
+    ) -> Data {
+        let mut below = None;
+        for row in (0..self.rows).rev() {
+            let mut right = None;
+            for column in (0..self.columns).rev() {
+                let (block, folded) = (row * self.columns + column, frame.data());
+                let mut uses = vec![Use::Read(blocks[block as usize])];
+                uses.extend(right.map(Use::Read));
+                uses.extend((column == 0).then_some(below).flatten().map(Use::Read));
+                uses.extend((block == 0).then_some(last).flatten().map(Use::Read));
+                uses.push(Use::Write(folded));
+                frame.at(block);
+                frame.spawn(kind, &[block.into()], &uses);
+                right = Some(folded);
+            }
+            below = right;
+        }
+        below.expect("there is a block")
+    }
+
+    /// What such a task computes.
+    pub(super) fn folded(self, call: &Call) -> u64 {
+        let block = call.args[0] as u32;
+        let (row, column) = (block / self.columns, block % self.columns);
+        let has_right = column + 1 < self.columns;
+        let has_below = column == 0 && row + 1 < self.rows;
+        let right = has_right.then(|| word(&call.words(1), 0));
+        let below = has_below.then(|| word(&call.words(1 + usize::from(has_right)), 0));
+        fold(hash(&call.words(0)), right, below)
+    }
+
+    /// What the last such task computes, of the hashes of all blocks.
+    pub(super) fn fold(self, block: impl Fn(u32) -> u64) -> u64 {
+        let mut below = None;
+        for row in (0..self.rows).rev() {
+            let mut right = None;
+            for column in (1..self.columns).rev() {
+                right = Some(fold(block(row * self.columns + column), right, None));
+            }
+            below = Some(fold(block(row * self.columns), right, below));
+        }
+        below.unwrap_or_default()
+    }
+}
+
+/// A word that may be missing where a test broke a task.
+pub(super) fn word(words: &[u64], index: usize) -> u64 {
+    words.get(index).copied().unwrap_or(0)
+}
+
+/// What the beginning of a block leaves in the result.
+pub(super) fn first_trail(block: u32) -> u64 {
+    mix(u64::from(block) + 1)
+}
+
+/// What a task leaves in the result, by the trail of its own block and those that it reads of others, side by side.
+pub(super) fn next_trail(own: u64, around: impl IntoIterator<Item = Option<u64>>) -> u64 {
+    let sides = around.into_iter().zip(1..).filter_map(|(trail, side)| Some(trail?.rotate_left(side)));
+    mix(sides.fold(own, |all, it| mix(all ^ it)))
+}
+
+/// A hash of a block's words.
+pub(super) fn hash<'a>(words: impl IntoIterator<Item = &'a u64>) -> u64 {
+    words.into_iter().fold(0, |all, it| mix(all ^ it))
+}
+
+/// The words of numbers.
+pub(super) fn bits(numbers: &[f64]) -> Vec<u64> {
+    numbers.iter().map(|it| it.to_bits()).collect()
+}
+
+fn fold(block: u64, right: Option<u64>, below: Option<u64>) -> u64 {
+    let other = [right, below].into_iter().zip(1..).filter_map(|(it, side)| Some(it?.rotate_left(side)));
+    other.fold(mix(block), |all, it| mix(all ^ it))
+}

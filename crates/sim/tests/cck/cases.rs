@@ -1,0 +1,270 @@
+//! What may fail, case by case: at every moment of a checkpoint and of a recovery, one process, several, a cluster, the
+//! coordinator.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use faultline_core::fault::Outcome;
+use faultline_core::{ClusterId, Fact, FactKind, Fault, ProcessId, Span, StorageFate, Time, Trigger};
+use faultline_dataflow::partition::RerunOptions;
+use faultline_dataflow::programs::Flow;
+use faultline_dataflow::programs::cloth::Cloth;
+use faultline_dataflow::programs::jacobi::Jacobi;
+use faultline_protocols::cck::{self, Cck, Coordination};
+use faultline_protocols::placement::ReplicateTo;
+use faultline_trace::Record;
+
+use crate::coordinated;
+use crate::federation::{Ended, Federation};
+
+/// What becomes of a process that fails: its storage, and whether it returns.
+const FATES: [(StorageFate, bool); 4] = [
+    (StorageFate::Kept, true),
+    (StorageFate::Lost, true),
+    (StorageFate::Kept, false),
+    (StorageFate::Lost, false),
+];
+
+/// Three clusters of two processes, each with two blocks.
+fn federation(seed: u64) -> Federation {
+    let program = Flow::Jacobi(Jacobi {
+        rows: 3,
+        columns: 4,
+        size: 2,
+        iterations: 30,
+        test_every: 4,
+        tolerance: 0.1,
+        task_time: Span::from_millis(4),
+    });
+    Federation { speeds: Some(vec![100; 6]), ..Federation::new(seed, vec![2, 2, 2], program) }
+}
+
+const RANKS: u32 = 6;
+const COORDINATOR: ProcessId = ProcessId(RANKS);
+
+fn crash(process: ProcessId, (storage, returns): (StorageFate, bool)) -> Fault {
+    // A coordinator that is gone for good is not replaced.
+    Fault::Crash { process, storage, returns: returns || process.0 >= RANKS }
+}
+
+fn lose(cluster: u16, (storage, returns): (StorageFate, bool)) -> Fault {
+    Fault::LoseCluster { cluster: ClusterId(cluster), storage, returns }
+}
+
+fn when(fact: FactKind, process: ProcessId, occurrence: u32) -> Trigger {
+    Trigger::When { fact, cluster: None, process: Some(process), occurrence }
+}
+
+/// Runs to the right result, all faults included.
+#[track_caller]
+fn survives(federation: &Federation, config: cck::Config, what: &dyn Debug) -> Ended {
+    let ended = federation.run::<Cck>(config);
+    let injected: BTreeSet<_> = (ended.facts.iter())
+        .filter_map(|it| if let Fact::Injecting { no, .. } = it.fact { Some(no) } else { None })
+        .collect();
+    assert_eq!(injected.len(), federation.faults.len(), "{what:?}: every fault happens");
+    assert_eq!(ended.outcome, Outcome::Completed, "{what:?}");
+    assert!(ended.digests().into_iter().eq([federation.expected()]), "{what:?}");
+    ended
+}
+
+fn begun(facts: &[Record]) -> Time {
+    facts.iter().find(|it| matches!(it.fact, Fact::Begun)).expect("the application begins").at
+}
+
+/// From the beginning of the application: when the second checkpoint is requested, and when it is known to be valid.
+fn second_checkpoint(plain: &Federation, config: &cck::Config) -> (Span, Span) {
+    let facts = plain.run::<Cck>(config.clone()).facts;
+    let mut requested = facts.iter().filter(|it| it.fact.kind() == FactKind::CheckpointRequested);
+    let requested = requested.nth(1).expect("there are two").at;
+    let stored = facts.iter().filter(|it| it.fact.kind() == FactKind::Durable && it.at > requested);
+    // A copy in another cluster, its acknowledgement, and those of the partitions.
+    let until = stored.take(3 * RANKS as usize).last().expect("it is stored").at + Span::from_millis(5);
+    (requested.since(begun(&facts)), until.since(begun(&facts)))
+}
+
+#[test]
+fn a_process_fails_at_any_moment_of_a_checkpoint() {
+    for coordination in [Coordination::Neighbours, Coordination::Global] {
+        let plain = federation(1);
+        let (from, until) = second_checkpoint(&plain, &coordinated(coordination));
+        assert!(until.0 - from.0 > 5_000_000, "it takes a while: {from:?} to {until:?}");
+        let step = if coordination == Coordination::Global { 1_000_000 } else { 300_000 };
+        let mut runs = 0;
+        for at in (from.0..until.0).step_by(step) {
+            for process in [ProcessId(0), ProcessId(3), COORDINATOR] {
+                for fate in FATES {
+                    let mut federation = plain.clone();
+                    federation.faults = vec![(Trigger::At(Time(at)), crash(process, fate))];
+                    survives(&federation, coordinated(coordination), &(at, process, fate));
+                    runs += 1;
+                }
+            }
+        }
+        assert!(runs > 50, "{runs}");
+    }
+}
+
+#[test]
+fn processes_fail_at_every_step_of_a_checkpoint() {
+    let steps =
+        [FactKind::CheckpointRequested, FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted];
+    for fact in steps {
+        let by = if fact == FactKind::CheckpointRequested { COORDINATOR } else { ProcessId(2) };
+        for failed in [vec![2], vec![2, 3], vec![1, 4], vec![0, 2, 5]] {
+            for fate in FATES {
+                let mut federation = federation(2);
+                let fault = |it: &u32| (when(fact, by, 2), crash(ProcessId(*it), fate));
+                federation.faults = failed.iter().map(fault).collect();
+                // Of three processes and what they hold, no copy may be left.
+                if fate.0 == StorageFate::Lost && failed.len() > 2 {
+                    continue;
+                }
+                survives(&federation, coordinated(Coordination::Neighbours), &(fact, &failed, fate));
+            }
+        }
+    }
+}
+
+#[test]
+fn processes_fail_at_every_step_of_a_recovery() {
+    let steps = [
+        (FactKind::RecoveryStarted, 1),
+        (FactKind::Restored, 1),
+        (FactKind::RolledBack, 1),
+        (FactKind::Delivered, 90),
+        (FactKind::Ran, 40),
+        (FactKind::Saved, 4),
+    ];
+    for (fact, occurrence) in steps {
+        // The process that recovers, a neighbour, another one, and the coordinator.
+        for next in [ProcessId(2), ProcessId(3), ProcessId(5), COORDINATOR] {
+            for fate in FATES {
+                let by = ProcessId(2);
+                let mut federation = federation(3);
+                federation.faults = vec![
+                    (when(FactKind::Ran, by, 30), crash(by, (StorageFate::Kept, true))),
+                    (when(fact, by, occurrence), crash(next, fate)),
+                ];
+                survives(&federation, coordinated(Coordination::Neighbours), &(fact, next, fate));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_coordinator_fails_again_and_again() {
+    let mut federation = federation(4);
+    let at = |ms| Trigger::At(Time(Span::from_millis(ms).0));
+    federation.faults =
+        (0..6).map(|it| (at(20 + 35 * it), crash(COORDINATOR, (StorageFate::Lost, true)))).collect();
+    let ended = survives(&federation, coordinated(Coordination::Neighbours), &"the coordinator");
+    assert_eq!(ended.count(FactKind::Restored), 0, "no partition rolls back for it");
+}
+
+#[test]
+fn a_cluster_is_lost_and_replaced_or_gone() {
+    for cluster in 0..3 {
+        for (occurrence, fate) in [8, 25, 40].into_iter().flat_map(|it| FATES.map(|fate| (it, fate))) {
+            let first = ProcessId(u32::from(cluster) * 2);
+            let mut federation = federation(5);
+            federation.faults = vec![(when(FactKind::Ran, first, occurrence), lose(cluster, fate))];
+            let ended =
+                survives(&federation, coordinated(Coordination::Neighbours), &(cluster, occurrence, fate));
+            let (restored, absorbed) = (ended.count(FactKind::Restored), ended.count(FactKind::Absorbed));
+            assert_eq!([restored, absorbed], if fate.1 { [2, 0] } else { [0, 2] }, "{cluster} {fate:?}");
+        }
+    }
+}
+
+#[test]
+fn the_heir_of_a_cluster_fails_in_turn() {
+    for (cluster, heir) in [(0, 2), (1, 4), (2, 0)] {
+        for fate in FATES {
+            for occurrence in [1, 2] {
+                let heir = ProcessId(heir);
+                let mut federation = federation(6);
+                federation.faults = vec![
+                    (when(FactKind::Ran, heir, 20), lose(cluster, (StorageFate::Kept, false))),
+                    (when(FactKind::Absorbed, heir, occurrence), crash(heir, fate)),
+                ];
+                survives(
+                    &federation,
+                    coordinated(Coordination::Neighbours),
+                    &(cluster, heir, fate, occurrence),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn one_process_after_the_other_is_gone_until_one_is_left() {
+    let mut federation = federation(7);
+    let gone = |it: u32| {
+        let fault = crash(ProcessId(it), (StorageFate::Kept, false));
+        (when(FactKind::Ran, ProcessId(5), 10 + 9 * it), fault)
+    };
+    federation.faults = (0..5).map(gone).collect();
+    // Copies move with the partitions.
+    let ended = survives(&federation, coordinated(Coordination::Neighbours), &"five of six");
+    assert!(ended.count(FactKind::Absorbed) >= 5);
+}
+
+#[test]
+fn a_storage_server_fails_and_then_a_process_that_needs_it() {
+    let config =
+        cck::Config { replicate_to: ReplicateTo::SharedStorage, ..coordinated(Coordination::Neighbours) };
+    for (fact, occurrence) in
+        [(FactKind::Saved, 2), (FactKind::Durable, 3), (FactKind::CheckpointCommitted, 1)]
+    {
+        for storage in [StorageFate::Kept, StorageFate::Lost] {
+            let server = ProcessId(RANKS + 1);
+            let mut federation = federation(8);
+            federation.faults = vec![
+                (when(fact, ProcessId(1), occurrence), crash(server, (storage, true))),
+                (when(FactKind::Ran, ProcessId(0), 40), crash(ProcessId(0), (StorageFate::Lost, true))),
+                (when(FactKind::Ran, ProcessId(5), 45), crash(ProcessId(5), (StorageFate::Lost, false))),
+            ];
+            survives(&federation, config.clone(), &(fact, storage));
+        }
+    }
+}
+
+#[test]
+fn cloth_survives_the_same() {
+    let task_time = Span::from_millis(2);
+    let program = Flow::Cloth(Cloth { rows: 3, columns: 4, size: 3, iterations: 30, task_time });
+    let plain = Federation { program, ..federation(9) };
+    for fate in FATES {
+        for faults in [
+            vec![(when(FactKind::Ran, ProcessId(1), 70), crash(ProcessId(1), fate))],
+            vec![(when(FactKind::Ran, ProcessId(4), 60), lose(2, fate))],
+            vec![
+                (when(FactKind::Saved, ProcessId(0), 2), crash(ProcessId(3), fate)),
+                (when(FactKind::RecoveryStarted, ProcessId(1), 1), crash(COORDINATOR, fate)),
+            ],
+        ] {
+            let federation = Federation { faults, ..plain.clone() };
+            survives(&federation, coordinated(Coordination::Neighbours), &federation.faults);
+        }
+    }
+}
+
+#[test]
+fn other_processes_take_part_in_a_re_execution() {
+    let task_time = Span::from_millis(1);
+    let program = Flow::Cloth(Cloth { rows: 6, columns: 10, size: 2, iterations: 12, task_time });
+    let fault = crash(ProcessId(3), (StorageFate::Kept, true));
+    let faults = vec![(when(FactKind::Ran, ProcessId(3), 200), fault)];
+    let federation = Federation { program, faults, ..federation(10) };
+    // Tasks that other processes were asked to execute.
+    let asked = |spread| {
+        let config = coordinated(Coordination::Neighbours);
+        let rerun = RerunOptions { spread, ..config.rerun };
+        let config = cck::Config { rerun, interval: Span::from_millis(100), ..config };
+        survives(&federation, config, &spread).messages.get("help").copied().unwrap_or(0)
+    };
+    assert_eq!(asked(false), 0);
+    assert!(asked(true) > 20);
+}

@@ -1,0 +1,158 @@
+//! Each known defect is found by a search within a bound.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use faultline_core::fault::Outcome;
+use faultline_core::{ClusterId, FactKind, Fault, ProcessId, Span, StorageFate, Trigger};
+use faultline_dataflow::programs::Flow;
+use faultline_dataflow::programs::jacobi::Jacobi;
+use faultline_protocols::cck::{self, Cck, Coordination, Defect, Defects};
+
+use crate::federation::Federation;
+use crate::{coordinated, seeds_or};
+
+/// How a defect shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shows {
+    Panic,
+    Stall,
+    Result,
+    /// No state is left although no storage was lost, and every process returned.
+    Unrecoverable,
+}
+
+fn only(defect: Defect) -> cck::Config {
+    cck::Config { defects: Defects::only(defect), ..coordinated(Coordination::Neighbours) }
+}
+
+/// What a run shows, if anything.
+fn shows(federation: &Federation, config: cck::Config) -> Option<Shows> {
+    let Ok(ended) = catch_unwind(AssertUnwindSafe(|| federation.run::<Cck>(config))) else {
+        return Some(Shows::Panic);
+    };
+    let keeps = |fault: &Fault| match fault {
+        Fault::Crash { storage, returns, .. } | Fault::LoseCluster { storage, returns, .. } => {
+            *storage == StorageFate::Kept && *returns
+        }
+        _ => true,
+    };
+    let is_right = ended.digests().iter().all(|it| *it == federation.expected());
+    match ended.outcome {
+        _ if !is_right => Some(Shows::Result),
+        Outcome::Completed => None,
+        Outcome::Unrecoverable { .. } => {
+            federation.faults.iter().all(|it| keeps(&it.1)).then_some(Shows::Unrecoverable)
+        }
+        _ => Some(Shows::Stall),
+    }
+}
+
+/// What the first schedule with a failure shows, and its place.
+fn first(schedules: impl Iterator<Item = Federation>, config: &cck::Config) -> Option<(usize, Shows)> {
+    schedules.enumerate().find_map(|(place, it)| Some((place, shows(&it, config.clone())?)))
+}
+
+/// Schedules in which a defect is to be found.
+const BOUND: usize = 600;
+
+fn random() -> impl Iterator<Item = Federation> {
+    (0..).map(|seed| Federation::wide(seed, 3))
+}
+
+#[test]
+fn without_a_defect_nothing_shows() {
+    let config = coordinated(Coordination::Neighbours);
+    assert_eq!(first(random().take(200), &config), None);
+    assert_eq!(first(late_question(), &config), None);
+    assert_eq!(first(second_failure(), &config), None);
+}
+
+#[test]
+fn every_defect_is_found() {
+    let mut unfound = Vec::new();
+    for defect in Defect::ALL {
+        let schedules: Box<dyn Iterator<Item = Federation>> = match defect {
+            // The coordinator must be far from a partition that others send to and that does not send to them.
+            Defect::ContinuePerPing => Box::new(late_question()),
+            _ => Box::new(random().take(BOUND)),
+        };
+        let found = first(schedules, &only(*defect));
+        println!("{defect:?}: {found:?}");
+        if found.is_none() {
+            unfound.push(*defect);
+        }
+    }
+    assert_eq!(unfound, []);
+}
+
+/// The share of random schedules that each defect breaks; `FAULTLINE_SEEDS=FROM,COUNT` says which.
+#[test]
+#[ignore = "takes minutes; docs/cck.md states what it prints"]
+fn share_of_schedules_that_each_defect_breaks() {
+    let (from, count) = seeds_or(0, 1000);
+    for defect in Defect::ALL {
+        let schedules = || (from..from + count).map(|seed| Federation::wide(seed, 3));
+        let broken = schedules().filter(|it| shows(it, only(*defect)).is_some()).count();
+        println!("{defect:?}: {broken} of {count}");
+    }
+}
+
+/// Four blocks in a row of which the last ones send to the first one only now and then, so that it asks them and they never ask
+/// it. The coordinator is far from the first one, which therefore asks when the others have saved their states.
+fn late_question() -> impl Iterator<Item = Federation> {
+    (0..4).map(|seed| {
+        let mut federation = row_of_four(seed);
+        federation.far = Some((ClusterId(0), Span::from_millis(30)));
+        federation
+    })
+}
+
+fn row_of_four(seed: u64) -> Federation {
+    let program = Flow::Jacobi(Jacobi {
+        rows: 4,
+        columns: 1,
+        size: 2,
+        iterations: 20,
+        test_every: 1,
+        tolerance: 0.1,
+        task_time: Span::from_millis(10),
+    });
+    Federation { speeds: Some(vec![100; 4]), ..Federation::new(seed, vec![1, 3], program) }
+}
+
+#[test]
+fn a_partition_that_counts_questions_resumes_before_a_late_one() {
+    let found = first(late_question(), &only(Defect::ContinuePerPing));
+    assert_eq!(found, Some((0, Shows::Stall)));
+}
+
+/// A process fails, and its neighbour while the first one is being restored: what the first one lost at its failure, both lack.
+fn second_failure() -> impl Iterator<Item = Federation> {
+    let moments = || (5..60).step_by(3).flat_map(|ran| (1..4).map(move |recovery| (ran, recovery)));
+    moments().flat_map(|(ran, recovery)| (0..2).map(move |seed| (ran, recovery, seed))).map(
+        |(ran, recovery, seed)| {
+            let mut federation = row_of_four(seed);
+            let fault = |process| Fault::Crash {
+                process: ProcessId(process),
+                storage: StorageFate::Kept,
+                returns: true,
+            };
+            federation.faults = vec![
+                (when(FactKind::Ran, 1, ran), fault(1)),
+                (when(FactKind::RecoveryStarted, 2, recovery), fault(2)),
+            ];
+            federation
+        },
+    )
+}
+
+fn when(fact: FactKind, process: u32, occurrence: u32) -> Trigger {
+    Trigger::When { fact, cluster: None, process: Some(ProcessId(process)), occurrence }
+}
+
+#[test]
+fn losses_of_an_earlier_failure_are_still_losses_after_a_second_one() {
+    let found = first(second_failure(), &only(Defect::LossesOfFailedOnly));
+    println!("{found:?}");
+    assert!(found.is_some_and(|it| it.1 == Shows::Stall), "{found:?}");
+}
