@@ -1,5 +1,6 @@
 //! Builds a program of tasks from its parameters.
 
+use faultline_dataflow::programs::cloth::Cloth;
 use faultline_dataflow::programs::fibonacci::Fibonacci;
 use faultline_dataflow::programs::graph::Graph;
 use faultline_dataflow::programs::jacobi::Jacobi;
@@ -32,6 +33,13 @@ pub fn flow(application: &Application) -> Option<Result<Flow, Problem>> {
             seed: it.pattern().into(),
             depth: it.depth(),
             width: it.width(),
+            task_time: it.task_time(),
+        }),
+        Application::Cloth(it) => Flow::Cloth(Cloth {
+            rows: it.rows(),
+            columns: it.columns(),
+            size: it.size(),
+            iterations: it.iterations(),
             task_time: it.task_time(),
         }),
         Application::Jacobi(it) => Flow::Jacobi(Jacobi {

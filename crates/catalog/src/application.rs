@@ -54,7 +54,8 @@ pub(crate) fn config(spec: &FederationSpec) -> Option<Config> {
         | Application::NQueens(_)
         | Application::Qap(_)
         | Application::TaskGraph(_)
-        | Application::Jacobi(_) => return None,
+        | Application::Jacobi(_)
+        | Application::Cloth(_) => return None,
     })
 }
 

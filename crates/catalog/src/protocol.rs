@@ -152,9 +152,12 @@ pub(crate) fn cck(
             resource::Coordination::Everybody => cck::Coordination::Global,
         },
         replicas: checkpointing.replicas as u16,
-        servers: checkpointing.replicas as u16,
+        servers: options.servers.unwrap_or(checkpointing.replicas) as u16,
         replicate_to: replicate_to(checkpointing.replicate_to),
-        rerun: RerunOptions::default(),
+        rerun: RerunOptions {
+            from_memory: options.from_memory.unwrap_or(false),
+            spread: options.spread.unwrap_or(false),
+        },
         defects: match defect.map(|it| (it, it.rule())) {
             None => cck::Defects::default(),
             #[cfg(feature = "defects")]

@@ -228,7 +228,8 @@ Examples:
   faultline reproduce hc3i --quick --out /tmp/hc3i
   faultline reproduce hydee --quick
   faultline reproduce hydee-table1      compute the clusters of table I
-  faultline reproduce tic --seeds 5")]
+  faultline reproduce tic --seeds 5
+  faultline reproduce cck --quick")]
 pub(crate) struct ReproduceArguments {
     /// Choose the evaluation
     #[arg(value_enum)]
@@ -241,7 +242,7 @@ pub(crate) struct ReproduceArguments {
     /// compare it with the simulator
     #[arg(long)]
     pub(crate) with_processes: bool,
-    /// Run each setting with N seeds. Default: 30 for HC3I and TIC, 3 for HydEE; fewer with `--quick`
+    /// Run each setting with N seeds. Default: 30 for HC3I and TIC, 3 for HydEE and CCK; fewer with `--quick`
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) seeds: Option<u32>,
     /// Run J simulations in parallel; does not affect the output. Default: number of cores
@@ -357,6 +358,8 @@ pub(crate) enum Paper {
     /// Jafar, Krings, Gautier: Flexible Rollback Recovery in Dynamic Heterogeneous Grid Computing, 2009: TIC, SEL, and
     /// Satin.
     Tic,
+    /// Besseron, Jafar, Gautier, Roch and Besseron, Pigeon, Gautier, Jafar: CCK, 2006: figures 5 and 6, and 10 to 12.
+    Cck,
 }
 
 /// Run one federation under several protocols, and compare their costs and benefits.

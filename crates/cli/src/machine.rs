@@ -60,7 +60,8 @@ impl Size {
             | Application::NQueens(_)
             | Application::Qap(_)
             | Application::TaskGraph(_)
-            | Application::Jacobi(_) => 0,
+            | Application::Jacobi(_)
+            | Application::Cloth(_) => 0,
         };
         Size { nodes: nodes as u64, state }
     }

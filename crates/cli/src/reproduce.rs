@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use faultline_experiments::kept::{Kept, Step, Store};
 use faultline_experiments::reproduce::hydee::ping_pong::{CROWD, PAIR};
 use faultline_experiments::reproduce::{
-    Reproduction, Settings, hydee, page, reality, reproduce as repeat, tic,
+    Reproduction, Settings, cck, hydee, page, reality, reproduce as repeat, tic,
 };
 use faultline_experiments::table1;
 use miette::miette;
@@ -45,6 +45,11 @@ const TURNS: u32 = 5;
 /// The same when only the shape is wanted.
 const QUICK_TURNS: u32 = 1;
 
+/// Runs of each of CCK's settings.
+const CCK_SEEDS: u32 = 3;
+/// The same when only the shape is wanted.
+const CCK_QUICK_SEEDS: u32 = 1;
+
 /// `faultline reproduce`
 pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     match arguments.paper {
@@ -52,6 +57,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble>
         Paper::Hydee => hydee(arguments),
         Paper::HydeeTable1 => hydee_table1(arguments),
         Paper::Tic => tic(arguments),
+        Paper::Cck => cck(arguments),
     }
 }
 
@@ -121,6 +127,12 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     let measured = hydee::Measured { played, crowded, real };
     let done = work.repeat(opened, |store| hydee::reproduce(settings, &measured, store))?;
     leave(&done, &out)
+}
+
+fn cck(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
+    let out = place(arguments, "faultline-cck")?;
+    let seeds = arguments.seeds.unwrap_or(if arguments.quick { CCK_QUICK_SEEDS } else { CCK_SEEDS });
+    simulated(arguments, &out, seeds, cck::reproduce)
 }
 
 fn tic(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {

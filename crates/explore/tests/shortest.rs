@@ -57,9 +57,7 @@ fn survey() {
         match found {
             Some((overtakings, states, it)) => {
                 let (steps, violated) = (it.steps.len(), it.violated());
-                println!(
-                    "{defect}: {overtakings} overtaken, {steps} steps, {states} states: {violated:?}"
-                );
+                println!("{defect}: {overtakings} overtaken, {steps} steps, {states} states: {violated:?}");
             }
             None => println!("{defect}: not found"),
         }

@@ -4,7 +4,7 @@ use faultline_core::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tasks::{Fibonacci, Jacobi, NQueens, Qap, TaskGraph};
+use super::tasks::{Cloth, Fibonacci, Jacobi, NQueens, Qap, TaskGraph};
 use crate::quantity::{Duration, Size};
 
 /// The application that runs under the protocol.
@@ -39,6 +39,8 @@ pub enum Application {
     TaskGraph(TaskGraph),
     /// Program of tasks, planned in advance: Jacobi's method on a grid in two dimensions, cut into blocks.
     Jacobi(Jacobi),
+    /// Program of tasks, planned in advance: particles that springs hold together, cut into blocks.
+    Cloth(Cloth),
 }
 
 /// Families of applications. A protocol protects one of them.
@@ -346,6 +348,7 @@ impl Application {
             Application::Qap(_) => "qap",
             Application::TaskGraph(_) => "taskGraph",
             Application::Jacobi(_) => "jacobi",
+            Application::Cloth(_) => "cloth",
         }
     }
 
@@ -363,13 +366,14 @@ impl Application {
             | Application::NQueens(_)
             | Application::Qap(_)
             | Application::TaskGraph(_)
-            | Application::Jacobi(_) => Family::Tasks,
+            | Application::Jacobi(_)
+            | Application::Cloth(_) => Family::Tasks,
         }
     }
 
     /// Returns whether all tasks of the application are known in advance, so that they can be assigned to processes.
     pub fn is_planned(&self) -> bool {
-        matches!(self, Application::Jacobi(_))
+        matches!(self, Application::Jacobi(_) | Application::Cloth(_))
     }
 
     /// Returns the computing time of a process when nothing fails and no message has to be waited for; `None` if the
@@ -387,7 +391,8 @@ impl Application {
             | Application::NQueens(_)
             | Application::Qap(_)
             | Application::TaskGraph(_)
-            | Application::Jacobi(_) => None,
+            | Application::Jacobi(_)
+            | Application::Cloth(_) => None,
             Application::Synthetic(it) => match &it.traffic {
                 Traffic::Random(it) => Some(it.duration.0),
                 Traffic::Exact(it) => Some(it.duration.0),

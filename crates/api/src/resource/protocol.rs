@@ -209,6 +209,17 @@ pub struct Cck {
     /// with replicas in other places.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
+    /// Number of storage servers, with `replicateTo: sharedStorage`. Each server stores the parts of several processes.
+    /// Default: the number of replicas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub servers: Option<u32>,
+    /// Whether a re-execution starts at values that are still in memory, in addition to the checkpoint. Default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_memory: Option<bool>,
+    /// Whether other processes execute tasks of a re-execution that the process itself has no time for. Default false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<bool>,
 }
 
 /// With which processes a process coordinates its checkpoint.

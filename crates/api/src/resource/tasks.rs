@@ -140,6 +140,32 @@ pub struct Jacobi {
     pub task_time: Option<Duration>,
 }
 
+/// Simulation of a piece of cloth that hangs by two corners: particles that springs hold together, cut into square blocks.
+/// An iteration of a block is two tasks: one computes forces, the other moves the particles.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cloth {
+    /// Rows of blocks. Default 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub rows: Option<u32>,
+    /// Columns of blocks. Default 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub columns: Option<u32>,
+    /// Number of particles along each side of a block. Default 8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub size: Option<u32>,
+    /// Number of times that each particle is moved. Default 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub iterations: Option<u32>,
+    /// Time of each of the two tasks of a block at speed 100. Other tasks take no time. Default 5ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_time: Option<Duration>,
+}
+
 /// How the tasks of a program are assigned to processes in advance. Only for programs that can be planned, under a
 /// protocol that does not let processes steal tasks.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -149,6 +175,9 @@ pub struct Schedule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub window: Option<u32>,
+    /// Which of its executable tasks a process executes first. Default `oldestFirst`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Order>,
     /// The process of each piece of the data, by numbers from 0 in the order of the clusters. Blocks of `jacobi` are
     /// numbered row by row. Default: as many neighbouring pieces to each process as come out even.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,6 +189,17 @@ pub struct Schedule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub file: Option<String>,
+}
+
+/// Which of its executable tasks a process executes first.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Order {
+    /// The oldest one, in the order of the program.
+    #[default]
+    OldestFirst,
+    /// The one whose values, or values computed from them, are sent to another process soonest.
+    SendingFirst,
 }
 
 /// How idle processes get tasks from others. Only for programs of tasks.
@@ -288,6 +328,33 @@ impl Jacobi {
     /// See [`Jacobi::task_time`].
     pub fn task_time(&self) -> Span {
         self.task_time.map_or(Span::from_millis(10), |it| it.0)
+    }
+}
+
+impl Cloth {
+    /// See [`Cloth::rows`].
+    pub fn rows(&self) -> u32 {
+        self.rows.unwrap_or(4)
+    }
+
+    /// See [`Cloth::columns`].
+    pub fn columns(&self) -> u32 {
+        self.columns.unwrap_or(4)
+    }
+
+    /// See [`Cloth::size`].
+    pub fn size(&self) -> u32 {
+        self.size.unwrap_or(8)
+    }
+
+    /// See [`Cloth::iterations`].
+    pub fn iterations(&self) -> u32 {
+        self.iterations.unwrap_or(100)
+    }
+
+    /// See [`Cloth::task_time`].
+    pub fn task_time(&self) -> Span {
+        self.task_time.map_or(Span::from_millis(5), |it| it.0)
     }
 }
 

@@ -44,7 +44,8 @@ impl Check<'_> {
             | Application::NQueens(_)
             | Application::Qap(_)
             | Application::TaskGraph(_)
-            | Application::Jacobi(_) => self.program(),
+            | Application::Jacobi(_)
+            | Application::Cloth(_) => self.program(),
         }
     }
 

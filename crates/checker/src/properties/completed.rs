@@ -139,7 +139,8 @@ mod tests {
     #[test]
     fn a_run_without_memory_says_what_took_it_and_what_would_help() {
         let mut run = Run::new(&[&[0]]);
-        let part = |content, count: u64, mebibytes: u64| MemoryPart { content, count, bytes: mebibytes << 20 };
+        let part =
+            |content, count: u64, mebibytes: u64| MemoryPart { content, count, bytes: mebibytes << 20 };
         let parts = vec![
             part(MemoryContent::JudgedFacts, 7, 3),
             part(MemoryContent::Checkpoints, 12, 40),

@@ -9,11 +9,13 @@
 //! | `options` | what that paper leaves to future work |
 //! | [`hydee`] | the experiments of the HydEE paper |
 //! | [`tic`] | the experiments of the paper on TIC and SEL |
+//! | [`cck`] | the experiments of the two papers on CCK |
 //! | `section` | what an experiment leaves: text, tables, figures, findings |
 //! | [`chart`] | figures |
 //! | [`reality`] | the simulator beside real processes |
 //! | [`page`] | all of it as one page |
 
+pub mod cck;
 pub mod chart;
 mod distributed;
 mod dynamism;

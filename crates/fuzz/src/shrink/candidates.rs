@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
-    Application, Count, Crash, ExactTraffic, Exchange, Farm, Fault, Federation, FederationSpec, Fibonacci,
-    Heat, Jacobi, Link, Links, NQueens, Nas, Options, PingPong, Qap, Receive, ReplicateTo, Salted, Simulator,
-    Synthetic, TaskGraph, Traffic,
+    Application, Cloth, Count, Crash, ExactTraffic, Exchange, Farm, Fault, Federation, FederationSpec,
+    Fibonacci, Heat, Jacobi, Link, Links, NQueens, Nas, Options, PingPong, Qap, Receive, ReplicateTo, Salted,
+    Simulator, Synthetic, TaskGraph, Traffic,
 };
 use faultline_core::Span;
 
@@ -202,6 +202,12 @@ fn application(spec: &FederationSpec) -> Smaller {
             let flatter = fewer(it.depth()).map(|depth| TaskGraph { depth: Some(depth), ..it.clone() });
             let narrower = fewer(it.width()).map(|width| TaskGraph { width: Some(width), ..it.clone() });
             flatter.chain(narrower).map(|it| put(Application::TaskGraph(it))).collect()
+        }
+        Application::Cloth(it) => {
+            let shorter = fewer(it.iterations()).map(|all| Cloth { iterations: Some(all), ..it.clone() });
+            let lower = fewer(it.rows()).map(|rows| Cloth { rows: Some(rows), ..it.clone() });
+            let narrower = fewer(it.columns()).map(|columns| Cloth { columns: Some(columns), ..it.clone() });
+            shorter.chain(lower).chain(narrower).map(|it| put(Application::Cloth(it))).collect()
         }
         Application::Jacobi(it) => {
             let shorter = fewer(it.iterations()).map(|all| Jacobi { iterations: Some(all), ..it.clone() });

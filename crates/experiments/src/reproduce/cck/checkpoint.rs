@@ -1,0 +1,267 @@
+//! What a checkpoint costs: messages (long paper, section 3.6.1), and time by processes and storage servers (figure 5 of the
+//! short paper, figure 10 of the long one).
+
+use super::{Planned, times, watch};
+use crate::measures::{Spread, short};
+use crate::reproduce::chart::{Chart, Series};
+use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::{Interrupted, Lab};
+
+/// Channels between the blocks of a grid: each block sends to those beside it.
+fn channels([rows, columns]: [u32; 2]) -> u64 {
+    2 * u64::from((rows - 1) * columns + rows * (columns - 1))
+}
+
+pub(super) fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let grids: &[[u32; 2]] =
+        if lab.is_quick() { &[[3, 4], [6, 8]] } else { &[[3, 4], [6, 8], [9, 10], [12, 13], [15, 16]] };
+    let (mut rows, mut is_exact, mut last) = (Vec::new(), true, [0; 2]);
+    let mut series = ["neighbours", "everybody"].map(|it| Series { name: it.into(), points: Vec::new() });
+    for &grid in grids {
+        let n = u64::from(grid[0] * grid[1]);
+        let expected = [2 * n + 3 * channels(grid), n * (n + 2)];
+        let mut row = vec![Cell::Word(format!("{} x {}", grid[0], grid[1])), (channels(grid) as f64).into()];
+        for (index, coordination) in ["neighbours", "everybody"].into_iter().enumerate() {
+            let options = format!("replicas: 1, coordination: {coordination}");
+            let planned = Planned { options, tau: Some(0.5), iterations: 30, ..Planned::new("jacobi", grid) };
+            let runs = watch(lab, &format!("messages of {n} processes, {coordination}"), &planned)?;
+            let found = Spread::of(runs.iter().flat_map(|it| &it.checkpoints).map(|it| it.1 as f64));
+            is_exact &= found.runs > 0 && [found.least, found.most] == [expected[index] as f64; 2];
+            last[index] = found.mean as u64;
+            series[index].points.push((n as f64, found));
+            row.extend([found.into(), Cell::from(expected[index] as f64)]);
+        }
+        rows.push(row);
+    }
+    let n = grids[grids.len() - 1].map(u64::from);
+    Ok(vec![Section {
+        id: "messages",
+        title: "Messages of a checkpoint".into(),
+        place: "long paper, sections 3.4 and 3.6.1",
+        text: vec![
+            "Jacobi with one block for each process. With N processes and E channels, coordination between neighbours \
+             takes 2N + 3E messages: N to begin, 2E questions and answers that drain the channels, E to continue, \
+             and N acknowledgements. Coordination of all processes takes N(N + 2). Counted in every checkpoint."
+                .into(),
+        ],
+        findings: vec![Finding {
+            what: "messages of a checkpoint".into(),
+            published: "O(N V) with V neighbours, instead of O(N²)".into(),
+            ours: format!("{} instead of {} with {} processes", last[0], last[1], n[0] * n[1]),
+            agreement: Agreement::of(is_exact),
+            sentence: "Agrees if every checkpoint of every run took exactly as many messages as the formulas say.".into(),
+        }],
+        figures: vec![Figure {
+            name: "messages",
+            caption: "Messages of one checkpoint".into(),
+            chart: Chart {
+                title: "messages by processes".into(),
+                x: "processes".into(),
+                y: "messages".into(),
+                series: series.into(),
+                stated: Vec::new(),
+            },
+        }],
+        tables: vec![Table {
+            name: "messages",
+            caption: "Messages of one checkpoint, counted and computed".into(),
+            columns: vec!["grid", "channels", "neighbours", "2N + 3E", "everybody", "N(N + 2)"],
+            rows,
+        }],
+    }])
+}
+
+/// A rectangle of so many processes, as square as possible.
+fn rectangle(processes: u32) -> [u32; 2] {
+    let is_side = |it: &u32| processes.is_multiple_of(*it) && it * it <= processes;
+    let rows = (1..=processes).rev().find(is_side).unwrap_or(1);
+    [rows, processes / rows]
+}
+
+pub(super) fn one_server(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    /// Of Fast Ethernet, in megabytes per second.
+    const WIRE: f64 = 12.5;
+    let counts: &[u32] = if lab.is_quick() { &[2, 6] } else { &[4, 8, 16, 24, 32, 40] };
+    let (mut series, mut rows, mut findings) = (Vec::new(), Vec::new(), Vec::new());
+    // Two tasks of each block in each of two iterations.
+    for (tasks, blocks) in [(500, [25, 5]), (2000, [25, 20])] {
+        let (mut points, mut last_bytes, mut last) = (Vec::new(), 0.0, Spread::default());
+        for &count in counts {
+            let planned = Planned {
+                blocks,
+                iterations: 6,
+                task_ms: 1_000.0 / f64::from(2 * blocks[0] * blocks[1]),
+                options: "replicas: 1, replicateTo: sharedStorage, coordination: everybody".into(),
+                tau: Some(2.0),
+                bandwidth: WIRE,
+                ..Planned::new("cloth", rectangle(count))
+            };
+            let runs = watch(lab, &format!("cloth, {tasks} tasks, {count} processes"), &planned)?;
+            let bytes = Spread::of(runs.iter().flat_map(|it| &it.state_bytes).map(|it| *it as f64));
+            last = times(&runs);
+            last_bytes = bytes.mean;
+            points.push((f64::from(count), last));
+            let wire = bytes.mean * f64::from(count) / WIRE / 1e3;
+            rows.push(vec![
+                f64::from(tasks).into(),
+                f64::from(count).into(),
+                Cell::from(bytes.mean / 1e3),
+                wire.into(),
+                last.into(),
+            ]);
+        }
+        if tasks == 2000 {
+            findings.push(Finding {
+                what: "state of a process with 2000 tasks".into(),
+                published: "about 300 KB".into(),
+                ours: format!("{} KB", short(last_bytes / 1e3)),
+                agreement: Agreement::of((200.0..450.0).contains(&(last_bytes / 1e3))),
+                sentence: "Four particles in a block, so that a task is as small as the paper's.".into(),
+            });
+            let (count, wire) =
+                (counts[counts.len() - 1], last_bytes * f64::from(counts[counts.len() - 1]) / WIRE / 1e3);
+            findings.push(Finding {
+                what: "the server is the bottleneck".into(),
+                published: "with 2000 tasks, the server receives about 12 MB from 40 processors".into(),
+                ours: format!(
+                    "{} MB from {count}: {} ms of the wire, of {} ms for the checkpoint",
+                    short(last_bytes * f64::from(count) / 1e6),
+                    short(wire),
+                    short(last.mean)
+                ),
+                agreement: Agreement::of(wire / last.mean > 0.5),
+                sentence: "Agrees if more than half of the time is that of the server's wire.".into(),
+            });
+        }
+        series.push(Series { name: format!("{tasks} tasks a process"), points });
+    }
+    Ok(vec![Section {
+        id: "servers-short",
+        title: "One storage server".into(),
+        place: "short paper, section 4.2, figure 5",
+        text: vec![
+            "Cloth with 500 and 2000 tasks for each process: two tasks of each block in each of two unrolled iterations. \
+             One server on Fast Ethernet stores all states; all processes coordinate. The text of the paper says \
+             200 tasks where the caption says 500."
+                .into(),
+        ],
+        findings,
+        figures: vec![Figure {
+            name: "servers-short",
+            caption: "Time of a checkpoint with one storage server".into(),
+            chart: Chart {
+                title: "time of a checkpoint by processes".into(),
+                x: "processes".into(),
+                y: "milliseconds".into(),
+                series,
+                stated: Vec::new(),
+            },
+        }],
+        tables: vec![Table {
+            name: "servers-short",
+            caption: "Time of a checkpoint".into(),
+            columns: vec!["tasks", "processes", "state KB", "wire ms", "checkpoint ms"],
+            rows,
+        }],
+    }])
+}
+
+pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    /// Of Gigabit Ethernet, in megabytes per second.
+    const WIRE: f64 = 125.0;
+    let counts: &[u32] = if lab.is_quick() { &[20, 40] } else { &[20, 40, 60, 80, 120, 160, 200, 240] };
+    let servers: [u32; 2] = if lab.is_quick() { [5, 10] } else { [20, 60] };
+    // 2 MB of numbers of 8 bytes.
+    let size = if lab.is_quick() { 64 } else { 500 };
+    let (mut series, mut rows) = (Vec::new(), Vec::new());
+    let mut at = |servers: u32, lab: &mut Lab<'_, '_>| {
+        let mut points = Vec::new();
+        for &count in counts {
+            let planned = Planned {
+                size,
+                iterations: 4,
+                task_ms: 1_000.0,
+                options: format!("replicas: 1, replicateTo: sharedStorage, servers: {servers}"),
+                tau: Some(1.5),
+                bandwidth: WIRE,
+                ..Planned::new("jacobi", rectangle(count))
+            };
+            let runs = watch(lab, &format!("{count} processes, {servers} servers"), &planned)?;
+            let found = times(&runs);
+            let bytes = Spread::of(runs.iter().flat_map(|it| &it.state_bytes).map(|it| *it as f64));
+            let clients = count.div_ceil(servers);
+            let wire = bytes.mean * f64::from(clients) / WIRE / 1e3;
+            points.push((f64::from(count), found));
+            rows.push(vec![
+                f64::from(servers).into(),
+                f64::from(count).into(),
+                Cell::from(f64::from(clients)),
+                Cell::from(bytes.mean / 1e6),
+                wire.into(),
+                found.into(),
+            ]);
+        }
+        series.push(Series { name: format!("{servers} servers"), points: points.clone() });
+        Ok(points)
+    };
+    let few = at(servers[0], lab)?;
+    let many = at(servers[1], lab)?;
+    let last = |points: &[(f64, Spread)]| points[points.len() - 1].1.mean;
+    let ratio = last(&few) / last(&many);
+    let expected = f64::from(servers[1]) / f64::from(servers[0]);
+    let greatest = counts[counts.len() - 1];
+    Ok(vec![Section {
+        id: "servers-long",
+        title: "Many storage servers".into(),
+        place: "long paper, section 4.1, figure 10",
+        text: vec![
+            "Jacobi with one block of 2 MB for each process (32 KB with `--quick`). Each server receives the states of its \
+             processes one after the other. In the paper, both curves leave the line at four processes for each server: \
+             with 20 servers, at 80 processes; with 60 servers, 240 processes are just as many."
+                .into(),
+        ],
+        findings: vec![
+            Finding {
+                what: format!("{greatest} processes, {} servers", servers[1]),
+                published: "less than 230 ms (240 processes, 60 servers)".into(),
+                ours: format!("{} ms", short(last(&many))),
+                agreement: if lab.is_quick() {
+                    Agreement::UnderSpecified
+                } else {
+                    Agreement::of(last(&many) < 230.0)
+                },
+                sentence: "Four states of 2 MB take 64 ms on the wire. The rest of the published time is that of \
+                    processors and software, which are free here."
+                    .into(),
+            },
+            Finding {
+                what: format!("{} servers instead of {}", servers[0], servers[1]),
+                published: "a break in the slope at 80 processes: the servers are congested".into(),
+                ours: format!("{} times as long with {greatest} processes", short(ratio)),
+                agreement: Agreement::of((0.7 * expected..1.3 * expected).contains(&ratio)),
+                sentence: format!(
+                    "Agrees if the servers are the bottleneck, so that the time grows with the processes for each server: \
+                     {} times as many.",
+                    short(expected)
+                ),
+            },
+        ],
+        figures: vec![Figure {
+            name: "servers-long",
+            caption: "Time of a checkpoint".into(),
+            chart: Chart {
+                title: "time of a checkpoint by processes and servers".into(),
+                x: "processes".into(),
+                y: "milliseconds".into(),
+                series,
+                stated: if lab.is_quick() { Vec::new() } else { vec![("240 processes, 60 servers".into(), 230.0)] },
+            },
+        }],
+        tables: vec![Table {
+            name: "servers-long",
+            caption: "Time of a checkpoint".into(),
+            columns: vec!["servers", "processes", "processes a server", "state MB", "wire ms", "checkpoint ms"],
+            rows,
+        }],
+    }])
+}

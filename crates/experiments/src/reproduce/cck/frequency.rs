@@ -1,0 +1,76 @@
+//! Run time by the frequency of checkpoints: figure 11 of the long paper.
+
+use super::{Planned, watch};
+use crate::measures::{Spread, short};
+use crate::reproduce::chart::{Chart, Series};
+use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::{Interrupted, Lab};
+
+/// Tasks that a process runs at a time wait while it saves its state, so they are short: a checkpoint cannot hide behind one.
+const TASK_MS: f64 = 20.0;
+
+pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let taus: &[f64] = if lab.is_quick() { &[1.0, 5.0] } else { &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0] };
+    let (size, iterations) = if lab.is_quick() { (32, 300) } else { (125, 1_500) };
+    // As long as 2 MB take at 125 MB/s: each task writes the whole state, and this many bytes are computed sooner.
+    let bandwidth = 125.0 * f64::from(size * size) / 250_000.0;
+    let setting = |tau: Option<f64>| Planned {
+        size,
+        iterations,
+        task_ms: TASK_MS,
+        options: "replicas: 1, replicateTo: sharedStorage, servers: 10".into(),
+        tau,
+        bandwidth,
+        ..Planned::new("jacobi", [4, 8])
+    };
+    let calm = watch(lab, "without checkpoints", &setting(None))?;
+    let (mut points, mut rows) = (Vec::new(), Vec::new());
+    for &tau in taus {
+        let runs = watch(lab, &format!("a checkpoint every {tau} s"), &setting(Some(tau)))?;
+        let longer =
+            |(run, calm): (&super::Watched, &super::Watched)| 100.0 * (run.seconds / calm.seconds - 1.0);
+        let overhead = Spread::of(runs.iter().zip(&calm).map(longer));
+        let taken = Spread::of(runs.iter().map(|it| it.checkpoints.len() as f64));
+        points.push((1.0 / tau, overhead));
+        rows.push(vec![Cell::from(tau), Cell::from(1.0 / tau), taken.into(), overhead.into()]);
+    }
+    points.reverse();
+    let below = points.iter().filter(|it| it.0 <= 0.2).map(|it| it.1.most);
+    let most = below.fold(0.0, f64::max);
+    Ok(vec![Section {
+        id: "frequency",
+        title: "Run time by the frequency of checkpoints".into(),
+        place: "long paper, section 4.2, figure 11",
+        text: vec![format!(
+            "Jacobi on 32 processes with ten storage servers, and tasks of {TASK_MS} ms. A state of {} KB goes over a wire \
+             of {} MB/s, as long as 2 MB over Gigabit Ethernet. Without checkpoints, a run takes {} s.",
+            short(f64::from(size * size) * 8.0 / 1e3),
+            short(bandwidth),
+            short(Spread::of(calm.iter().map(|it| it.seconds)).mean)
+        )],
+        findings: vec![Finding {
+            what: "overhead at low frequencies".into(),
+            published: "less than 1 % below 0.1 Hz".into(),
+            ours: format!("at most {} % up to 0.2 Hz", short(most)),
+            agreement: Agreement::of(most < 1.0),
+            sentence: "Compared with the run of the same seed without checkpoints.".into(),
+        }],
+        figures: vec![Figure {
+            name: "frequency",
+            caption: "How much longer the run takes".into(),
+            chart: Chart {
+                title: "overhead by the frequency of checkpoints".into(),
+                x: "checkpoints per second".into(),
+                y: "percent".into(),
+                series: vec![Series { name: "overhead".into(), points }],
+                stated: vec![("below 0.1 Hz: less than 1 %".into(), 1.0)],
+            },
+        }],
+        tables: vec![Table {
+            name: "frequency",
+            caption: "Run time by the time between checkpoints".into(),
+            columns: vec!["seconds between checkpoints", "Hz", "complete checkpoints", "overhead %"],
+            rows,
+        }],
+    }])
+}

@@ -1,0 +1,184 @@
+//! The evaluations of the two papers on CCK, repeated: figures 5 and 6 of the short one, figures 10 to 12 of the long one.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `checkpoint` | what a checkpoint costs: messages and time (figures 5 and 10) |
+//! | `frequency` | run time by the frequency of checkpoints (figure 11) |
+//! | `required` | what is executed again (figure 6, and the bound of section 3.6.2) |
+//! | `order` | the same with local re-scheduling (figure 12) |
+//! | `observed` | checkpoints and recoveries, as facts show them |
+
+mod checkpoint;
+mod frequency;
+mod observed;
+mod order;
+mod required;
+
+use std::fmt::Write;
+
+use faultline_api::Federation;
+use faultline_checker::Verdict;
+
+use super::hydee::parse;
+use super::{Experiment, Interrupted, Lab, Paper, Reproduction, Settings, all};
+use crate::kept::Store;
+use crate::measures::Spread;
+use crate::simulate::simulate;
+use observed::{Watch, Watched};
+
+/// The papers.
+pub const PAPER: Paper = Paper {
+    title: "CCK, reproduced",
+    heading: "CCK: coordinated checkpoints of programs of tasks in KAAPI, reproduced",
+    meta: "X. Besseron, S. Jafar, T. Gautier, J.-L. Roch, 2006 (short paper, section 4), and X. Besseron, L. Pigeon, \
+        T. Gautier, S. Jafar, 2006 (long paper, section 4)",
+    prose: &[
+        "The protocol is the same code that runs on real processes, and the programs compute: every run was judged, \
+         and its result is that of the sequential reference. Time passes in the simulator: a task takes the time that \
+         the setting states.",
+        "The wire is the model of a checkpoint's time. A storage server receives 1 Gbit/s (100 Mbit/s for the short \
+         paper), which is stated as the bandwidth of its storage; processors and disks cost nothing. What the papers \
+         measured beyond that is their implementation and their machines of 2006. The text of the papers has no \
+         numbers for the curves of their figures, except those quoted below.",
+    ],
+    command: "faultline reproduce cck",
+};
+
+/// Settings: all, and those that show the shape of the figures.
+const SETTINGS: [u64; 2] = [135, 31];
+
+/// Repeats the evaluations. What `store` knows is not simulated again.
+pub fn reproduce(settings: Settings, store: &mut Store<'_>) -> Reproduction {
+    let all_of_them: [&Experiment<'_>; 6] = [
+        &checkpoint::messages,
+        &checkpoint::one_server,
+        &checkpoint::many_servers,
+        &frequency::frequency,
+        &required::required,
+        &order::order,
+    ];
+    all(&PAPER, &all_of_them, SETTINGS[usize::from(settings.quick)], settings, store)
+}
+
+/// A planned program on one cluster under CCK.
+#[derive(Clone, Debug)]
+struct Planned {
+    /// Rows and columns of processes.
+    grid: [u32; 2],
+    /// Rows and columns of blocks of each process.
+    blocks: [u32; 2],
+    /// Kind of the program.
+    program: &'static str,
+    /// Cells or particles along the side of a block.
+    size: u32,
+    iterations: u32,
+    task_ms: f64,
+    window: u32,
+    /// Options of the protocol beside the time between checkpoints.
+    options: String,
+    /// Seconds from one checkpoint to the next; `None` for no checkpoints, and no protocol.
+    tau: Option<f64>,
+    sends_first: bool,
+    /// Bytes per second that a storage takes, in megabytes.
+    bandwidth: f64,
+    faults: String,
+}
+
+impl Planned {
+    fn new(program: &'static str, grid: [u32; 2]) -> Planned {
+        Planned {
+            grid,
+            blocks: [1, 1],
+            program,
+            size: 2,
+            iterations: 20,
+            task_ms: 100.0,
+            window: 2,
+            options: "replicas: 1".into(),
+            tau: Some(1.0),
+            sends_first: false,
+            bandwidth: 125.0,
+            faults: String::new(),
+        }
+    }
+
+    fn processes(&self) -> u32 {
+        self.grid[0] * self.grid[1]
+    }
+
+    /// The process of each block, row by row: each has a rectangle of them.
+    fn pieces(&self) -> Vec<u32> {
+        let [rows, columns] = [0, 1].map(|it| self.grid[it] * self.blocks[it]);
+        let of = |row: u32, column: u32| row / self.blocks[0] * self.grid[1] + column / self.blocks[1];
+        (0..rows).flat_map(|row| (0..columns).map(move |column| of(row, column))).collect()
+    }
+
+    fn federation(&self) -> Federation {
+        let Planned { grid, blocks, program, size, iterations, task_ms, window, .. } = self;
+        let [rows, columns] = [0, 1].map(|it| grid[it] * blocks[it]);
+        let mut pieces = String::new();
+        for it in self.pieces() {
+            write!(pieces, "{it}, ").expect("a string takes everything");
+        }
+        let cck = |tau: f64| format!("{{ cck: {{ tau: {}ms, {} }} }}", (tau * 1e3).round(), self.options);
+        let protocol = self.tau.map_or_else(|| "{ none: {} }".to_owned(), cck);
+        let test = if *program == "jacobi" { "testEvery: 0, " } else { "" };
+        let order = if self.sends_first { ", order: sendingFirst" } else { "" };
+        parse(&format!(
+            "apiVersion: faultline.dev/v1alpha1
+kind: Federation
+metadata: {{ name: planned }}
+spec:
+  clusters: [{{ name: orsay, nodes: {processes} }}]
+  links: {{ within: {{ latency: 50us }}, between: {{ latency: 50us }} }}
+  protocol: {protocol}
+  application:
+    {program}: {{ rows: {rows}, columns: {columns}, size: {size}, iterations: {iterations}, {test}taskTime: {task}us }}
+  schedule: {{ window: {window}{order}, pieces: [{pieces}] }}
+  storage: {{ latency: 0ms, writeBandwidth: {bandwidth}kB }}
+  simulator: {{ sync: 0ms }}
+  failures: {{ detectAfter: 1s, restartAfter: 200ms }}
+  faults: [{faults}]
+  deadline: 1h
+",
+            processes = self.processes(),
+            task = (task_ms * 1e3).round(),
+            pieces = pieces.trim_end_matches(", "),
+            bandwidth = (self.bandwidth * 1e3).round(),
+            faults = self.faults,
+        ))
+    }
+}
+
+/// Runs one setting with every seed, and watches each run. Every run should pass.
+fn watch(lab: &mut Lab<'_, '_>, what: &str, planned: &Planned) -> Result<Vec<Watched>, Interrupted> {
+    let (interrupted, federation) = (lab.store.interrupted(), planned.federation());
+    let runs = lab.results("watched", what, &federation, |seed| {
+        let mut watch = Watch::new(interrupted);
+        let run = simulate(&federation, seed, &mut watch)?;
+        Ok((run, watch.close()))
+    })?;
+    for (run, _) in &runs {
+        lab.judged.add(run);
+        if run.verdict != Verdict::Pass {
+            lab.judged.wrong.push(format!("{what}, seed {}: {}", run.seed, run.reasons.join("; ")));
+        }
+    }
+    Ok(runs.into_iter().map(|(_, watched)| watched).collect())
+}
+
+/// How long complete checkpoints took, in milliseconds.
+fn times(runs: &[Watched]) -> Spread {
+    Spread::of(runs.iter().flat_map(|it| it.checkpoints.iter()).map(|it| it.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_process_has_a_rectangle_of_blocks() {
+        let planned = Planned { blocks: [1, 2], ..Planned::new("jacobi", [2, 2]) };
+        assert_eq!(planned.pieces(), [0, 0, 1, 1, 2, 2, 3, 3]);
+    }
+}

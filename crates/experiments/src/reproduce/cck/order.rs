@@ -1,0 +1,126 @@
+//! Local re-scheduling, tasks first that others wait for: figure 12 of the long paper.
+
+use faultline_core::ProcessId;
+
+use super::observed::Redone;
+use super::required::{redone, spread, with_failure};
+use super::{Planned, watch};
+use crate::measures::{Spread, short};
+use crate::reproduce::chart::{Chart, Series};
+use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::{Interrupted, Lab};
+
+pub(super) fn order(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let side = if lab.is_quick() { 8 } else { 16 };
+    // Unrolled as a whole: short against the width of a partition, and long.
+    let windows = [side / 4, 2 * side];
+    let moments: &[u32] =
+        if lab.is_quick() { &[30, 95] } else { &[5, 15, 25, 30, 35, 45, 50, 55, 65, 70, 75, 85, 90, 95] };
+    let (mut figures, mut rows, mut findings) = (Vec::new(), Vec::new(), Vec::new());
+    for window in windows {
+        let seconds = 100.0;
+        let mut series: Vec<Series> = Vec::new();
+        for sends_first in [false, true] {
+            let base = Planned {
+                blocks: [side, side],
+                size: 1,
+                iterations: window,
+                task_ms: seconds * 1e3 / f64::from(window * side * side),
+                // The first task of each block counts as a step.
+                window: window + 1,
+                sends_first,
+                ..Planned::new("jacobi", [3, 3])
+            };
+            let name = if sends_first { "those that others wait for first" } else { "oldest first" };
+            let mut points = Vec::new();
+            for &at in moments {
+                // Five checkpoints in a run; the failure comes with the last one before it.
+                let tau = seconds / 5.0;
+                let after = seconds * f64::from(at) / 100.0 - tau;
+                let planned = with_failure(&base, ProcessId(4), tau, after);
+                let runs = watch(
+                    lab,
+                    &format!("{window} iterations unrolled, {name}, a failure at {at} %"),
+                    &planned,
+                )?;
+                let again = spread(&redone(&runs), |it: &Redone| it.again() as f64);
+                points.push((f64::from(at) / 100.0, again));
+                rows.push(vec![
+                    f64::from(window).into(),
+                    name.into(),
+                    Cell::from(f64::from(at) / 100.0),
+                    again.into(),
+                ]);
+            }
+            series.push(Series { name: name.into(), points });
+        }
+        let at = |series: &Series, late: bool| {
+            let points = series.points.iter().filter(|it| (it.0 > 0.5) == late);
+            Spread::of(points.map(|it| it.1.mean)).mean
+        };
+        let is_short = window < side;
+        findings.push(Finding {
+            what: format!("{window} iterations unrolled, blocks of {side} x {side} for each process"),
+            published: "more tasks if the failure comes early, and 0 if it comes late".into(),
+            ours: format!(
+                "in the first half {} instead of {} tasks, in the second {} instead of {}; none after {} % instead of {} %",
+                short(at(&series[1], false)),
+                short(at(&series[0], false)),
+                short(at(&series[1], true)),
+                short(at(&series[0], true)),
+                short(100.0 * last_with_tasks(&series[1])),
+                short(100.0 * last_with_tasks(&series[0]))
+            ),
+            agreement: match is_short {
+                true => Agreement::of(last_with_tasks(&series[1]) < last_with_tasks(&series[0])),
+                false => Agreement::Measured,
+            },
+            sentence: match is_short {
+                true => "The window is short against the width of a partition: most tasks have no share in what is sent, and \
+                    wait until everything is sent."
+                    .into(),
+                false => "The window is long: almost every task has a share in what is sent, and there is little to \
+                    put off."
+                    .into(),
+            },
+        });
+        figures.push(Figure {
+            name: if is_short { "order-short" } else { "order-long" },
+            caption: format!(
+                "{window} iterations unrolled: tasks that processes which have not failed execute again"
+            ),
+            chart: Chart {
+                title: format!("re-executed tasks by the time of the failure, window of {window} iterations"),
+                x: "time of the failure, of the whole computation".into(),
+                y: "tasks".into(),
+                series,
+                stated: Vec::new(),
+            },
+        });
+    }
+    Ok(vec![Section {
+        id: "order",
+        title: "Local re-scheduling".into(),
+        place: "long paper, sections 3.7.2 and 4.3, figure 12",
+        text: vec![
+            "Jacobi on nine processes; a checkpoint every fifth of the run, and the process in the middle fails. Oldest \
+             first is the order without the optimisation. With it, a partition first runs those tasks whose values, or \
+             what is computed of them, are sent soonest. The paper does not say how many iterations were unrolled, \
+             and its result depends on that: the figure has both."
+                .into(),
+        ],
+        findings,
+        figures,
+        tables: vec![Table {
+            name: "order",
+            caption: "Tasks that processes which have not failed execute again".into(),
+            columns: vec!["iterations unrolled", "order", "time of the failure", "tasks"],
+            rows,
+        }],
+    }])
+}
+
+/// The last time of a failure after which something was executed again; 0 if there is none.
+fn last_with_tasks(series: &Series) -> f64 {
+    series.points.iter().rfind(|it| it.1.most > 0.0).map_or(0.0, |it| it.0)
+}

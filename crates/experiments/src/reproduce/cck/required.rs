@@ -1,0 +1,210 @@
+//! What processes that have not failed execute again: figure 6 of the short paper, and section 3.6.2 of the long one.
+
+use faultline_core::ProcessId;
+
+use super::observed::Redone;
+use super::{Planned, Watched, watch};
+use crate::measures::{Spread, short};
+use crate::reproduce::chart::{Chart, Series};
+use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
+use crate::reproduce::{Interrupted, Lab};
+
+/// From one checkpoint to the next, in iterations.
+const PERIOD: u32 = 10;
+
+/// Settings of a run in which one process fails so many tenths of an iteration after a checkpoint.
+pub(super) fn with_failure(planned: &Planned, failed: ProcessId, tau: f64, after: f64) -> Planned {
+    let at = ((tau + after) * 1e3).round();
+    let faults = format!("{{ at: {at}ms, crash: {{ cluster: orsay, node: {} }} }}", failed.0);
+    Planned { tau: Some(tau), faults, ..planned.clone() }
+}
+
+/// What the failure of each run cost.
+pub(super) fn redone(runs: &[Watched]) -> Vec<Redone> {
+    runs.iter().filter_map(|it| it.redone.clone()).collect()
+}
+
+pub(super) fn spread(all: &[Redone], of: impl Fn(&Redone) -> f64) -> Spread {
+    Spread::of(all.iter().map(of))
+}
+
+pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
+    let grid = if lab.is_quick() { [6, 8] } else { [15, 16] };
+    // Long against the time until the failed process runs again.
+    let task = 1.0;
+    let tau = f64::from(PERIOD) * task;
+    let iterations: &[u32] = if lab.is_quick() { &[2, 5] } else { &[1, 2, 3, 4, 5, 6, 7, 8, 9] };
+    let middle = ProcessId(grid[0] / 2 * grid[1] + grid[1] / 2);
+    let base = Planned { iterations: 3 * PERIOD, task_ms: task * 1e3, ..Planned::new("jacobi", grid) };
+    let ways = [("from the checkpoint", ""), ("and from values in memory", ", fromMemory: true")];
+    let mut series: Vec<Series> = Vec::new();
+    let mut rows: Vec<Vec<Cell>> = iterations.iter().map(|it| vec![f64::from(*it).into()]).collect();
+    let mut means = Vec::new();
+    for (name, option) in ways {
+        let (mut shares, mut idle) = (Vec::new(), Vec::new());
+        for (row, &after) in rows.iter_mut().zip(iterations) {
+            let options = format!("replicas: 1{option}");
+            // In the middle of an iteration.
+            let planned = with_failure(
+                &Planned { options, ..base.clone() },
+                middle,
+                tau,
+                (f64::from(after) + 0.5) * task,
+            );
+            let runs = watch(lab, &format!("a failure after {after} iterations, {name}"), &planned)?;
+            let all = redone(&runs);
+            let (share, none) = (spread(&all, Redone::share), spread(&all, Redone::idle));
+            shares.push((f64::from(after), share));
+            idle.push((f64::from(after), none));
+            row.extend([Cell::from(share), none.into()]);
+        }
+        means.push(Spread::of(shares.iter().map(|it| it.1.mean)).mean);
+        means.push(Spread::of(idle.iter().map(|it| it.1.mean)).mean);
+        series.push(Series { name: format!("executed again {name}"), points: shares });
+        series.push(Series { name: format!("processes without, {name}"), points: idle });
+    }
+    let n = grid[0] * grid[1];
+    let is_quick = lab.is_quick();
+    // Few processes are all near the failed one.
+    let judged = |agrees| if is_quick { Agreement::Measured } else { Agreement::of(agrees) };
+    let section = Section {
+        id: "required",
+        title: "What is executed again".into(),
+        place: "long paper, sections 3.5 and 3.6.2",
+        text: vec![format!(
+            "Jacobi with one block for each of {n} processes, of which one in the middle fails some iterations after a \
+             checkpoint. All others keep their state; what they execute again is compared with what they would after a \
+             rollback of all processes to the same checkpoint. A value from k iterations ago depends on blocks up to k \
+             steps away: so both figures depend on the number of iterations since the checkpoint, and a period that is \
+             long against the width of the grid leaves nothing to save."
+        )],
+        findings: vec![
+            Finding {
+                what: "executed again by processes that have not failed".into(),
+                published: "a share ε of the period, for neighbours of the failed process only (no number)".into(),
+                ours: format!(
+                    "{} % of a global rollback's, {} % with values in memory",
+                    short(means[0]),
+                    short(means[2])
+                ),
+                agreement: judged(means[0] <= 20.0),
+                sentence: format!("The mean over failures at {} to {} iterations. Agrees up to 20 %.", iterations[0], iterations[iterations.len() - 1]),
+            },
+            Finding {
+                what: "processes that execute nothing again".into(),
+                published: "the number of processes that take part is small, and may be constant".into(),
+                ours: format!("{} %, {} % with values in memory", short(means[1]), short(means[3])),
+                agreement: judged(means[1] >= 70.0),
+                sentence: "Of those that have not failed. Agrees from 70 % on.".into(),
+            },
+        ],
+        figures: vec![Figure {
+            name: "required",
+            caption: "Percentage of a global rollback that is executed again, and of the processes that execute nothing".into(),
+            chart: Chart {
+                title: "re-executed tasks by iterations since the checkpoint".into(),
+                x: "iterations since the checkpoint".into(),
+                y: "percent".into(),
+                series,
+                stated: Vec::new(),
+            },
+        }],
+        tables: vec![Table {
+            name: "required",
+            caption: "A failure some iterations after a checkpoint".into(),
+            columns: vec![
+                "iterations",
+                "executed again %",
+                "processes without %",
+                "with memory: executed again %",
+                "with memory: processes without %",
+            ],
+            rows,
+        }],
+    };
+    Ok(vec![section, neighbours(lab)?])
+}
+
+/// Tasks that a neighbour of the failed process executes again: cloth, as in the short paper.
+fn neighbours(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
+    let (blocks, iterations): ([u32; 2], &[u32]) =
+        if lab.is_quick() { ([3, 3], &[1, 3]) } else { ([10, 12], &[0, 1, 2, 3, 4, 5, 6, 8]) };
+    let tasks = 2 * blocks[0] * blocks[1];
+    let step = 2.4;
+    let tau = f64::from(PERIOD) * step;
+    let failed = ProcessId(4);
+    let (mut series, mut rows) = (Vec::new(), Vec::new());
+    let mut means = Vec::new();
+    for sends_first in [false, true] {
+        let base = Planned {
+            blocks,
+            iterations: 3 * PERIOD,
+            task_ms: step * 1e3 / f64::from(tasks),
+            sends_first,
+            ..Planned::new("cloth", [3, 3])
+        };
+        let (mut cck, mut global) = (Vec::new(), Vec::new());
+        for &after in iterations {
+            let planned = with_failure(&base, failed, tau, (f64::from(after) + 0.5) * step);
+            let order = if sends_first { "those that others wait for first" } else { "oldest first" };
+            let runs = watch(lab, &format!("cloth, a failure after {after} iterations, {order}"), &planned)?;
+            let all = redone(&runs);
+            let mean = |it: &Redone, of: &dyn Fn(&(ProcessId, u64, u64)) -> u64| {
+                it.live.iter().map(of).sum::<u64>() as f64 / it.live.len() as f64
+            };
+            let again = spread(&all, |it| mean(it, &|it| it.1));
+            let globally = spread(&all, |it| mean(it, &|it| it.2));
+            cck.push((f64::from(after), again));
+            global.push((f64::from(after), globally));
+            rows.push(vec![order.into(), f64::from(after).into(), again.into(), globally.into()]);
+        }
+        let sum = |points: &[(f64, Spread)]| points.iter().map(|it| it.1.mean).sum::<f64>();
+        means.push((sum(&cck) / sum(&global), cck[0].1.mean / global[0].1.mean.max(1.0)));
+        let name = if sends_first { "CCK, those that others wait for first" } else { "CCK, oldest first" };
+        series.push(Series { name: name.into(), points: cck });
+        if !sends_first {
+            series.push(Series { name: "global rollback".into(), points: global });
+        }
+    }
+    Ok(Section {
+        id: "neighbours",
+        title: "What neighbours execute again".into(),
+        place: "short paper, section 4.3, figure 6",
+        text: vec![format!(
+            "Cloth on nine processes, {tasks} tasks for each in one iteration; the one in the middle fails, and all others \
+             send to it. In the paper, tasks that others wait for run first."
+        )],
+        findings: vec![Finding {
+            what: "soon after a checkpoint".into(),
+            published: "very few: most communications are part of the checkpoint".into(),
+            ours: format!(
+                "{} % of a global rollback's, {} % if tasks that others wait for run first",
+                short(100.0 * means[0].1),
+                short(100.0 * means[1].1)
+            ),
+            agreement: Agreement::of(means[0].1 < 0.5),
+            sentence: format!(
+                "Half an iteration after the first one. Over all failures: {} % and {} %.",
+                short(100.0 * means[0].0),
+                short(100.0 * means[1].0)
+            ),
+        }],
+        figures: vec![Figure {
+            name: "neighbours",
+            caption: "Tasks that a process which has not failed executes again".into(),
+            chart: Chart {
+                title: "re-executed tasks of a neighbour by iterations since the checkpoint".into(),
+                x: "iterations since the checkpoint".into(),
+                y: "tasks".into(),
+                series,
+                stated: Vec::new(),
+            },
+        }],
+        tables: vec![Table {
+            name: "neighbours",
+            caption: "Tasks of a process that has not failed, in the mean".into(),
+            columns: vec!["order", "iterations", "executed again", "after a global rollback"],
+            rows,
+        }],
+    })
+}
