@@ -20,7 +20,7 @@ fn begun(place: &Place, arguments: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Interrupts the command once its journal has so many lines, and waits for its end.
+/// Interrupts the command once its journal has `lines` lines, and waits for its end.
 fn interrupted(place: &Place, arguments: &[&str], journal: &str, lines: usize) -> Output {
     let child = begun(place, arguments);
     let begun = Instant::now();

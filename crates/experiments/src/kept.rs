@@ -22,7 +22,7 @@ pub struct Kept {
     pub setting: String,
     /// The seed.
     pub seed: u64,
-    /// What came of it.
+    /// The result, as JSON.
     pub result: Value,
 }
 

@@ -22,7 +22,7 @@ const OPTIONS: [&str; 10] = [
     "--window-size=1240,1600",
 ];
 
-/// A page about a run with so many processes in each of two clusters.
+/// A page about a run of two clusters with `nodes` processes each.
 struct Page {
     dir: PathBuf,
 }

@@ -9,7 +9,7 @@ use faultline_api::samples::SAMPLES;
 use faultline_checker::{Context, judge};
 use faultline_core::{FactKind, Promise, Promises, Scope};
 use faultline_protocols::hc3i::{DEFECTS_OF_COLOURS, DEFECTS_OF_LEADERS, Defect};
-use faultline_protocols::{hydee, theft};
+use faultline_protocols::{cck, hydee, theft};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
@@ -30,6 +30,7 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
         ("docs/baselines.md", "Defect switches of the snapshot", own(&DEFECTS_OF_COLOURS)),
         ("docs/baselines.md", "Defect switches of the hierarchical baseline", own(&DEFECTS_OF_LEADERS)),
         ("docs/hydee.md", "Defect switches", hydee::Defect::ALL.iter().map(name).collect()),
+        ("docs/cck.md", "Defect switches", cck::Defect::ALL.iter().map(name).collect()),
         ("docs/tic-sel.md", "Defect switches", theft::Defect::ALL.iter().map(name).collect()),
         ("docs/bundle.md", "Facts of processes", FactKind::OF_PROCESSES.iter().map(name).collect()),
         ("docs/federation-file.md", "Protocols", variants("Protocol")),

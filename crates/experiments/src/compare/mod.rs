@@ -400,7 +400,7 @@ impl Bench<'_, '_, '_> {
         row
     }
 
-    /// Runs of so many kinds are not made.
+    /// Removes runs that are not made from the total: `kinds` for each seed.
     fn renounce(&mut self, kinds: u64) {
         self.store.renounce(kinds * u64::from(self.settings.seeds));
     }

@@ -152,7 +152,7 @@ fn all(
     Reproduction { paper, seeds: settings.seeds, quick: settings.quick, sections, judged, missing }
 }
 
-/// An experiment: runs what it needs, and says what came of it.
+/// An experiment: runs what it needs, and describes the results.
 type Experiment<'e> = dyn Fn(&mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> + 'e;
 
 /// Where experiments are run.
