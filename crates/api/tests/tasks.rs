@@ -113,11 +113,11 @@ fn clusters_have_a_speed_and_processes_some_patience() {
 }
 
 #[test]
-fn a_program_fits_into_memory() {
+fn a_program_fits_in_memory() {
     rejects(
         [("n: 20", "n: 60")],
         7,
-        "the program has up to 1096305888484 tasks, which do not fit into memory",
+        "the program has up to 1096305888484 tasks, which do not fit in memory",
         "raise `threshold` or lower `n`: at most 16777216 tasks are possible",
     );
     rejects([("n: 20", "n: 0")], 7, "n is 0, which is out of range", "write a number from 1 to 93");

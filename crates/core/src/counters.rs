@@ -1,7 +1,7 @@
 //! One small number per process: sparse while few processes have a number, dense when many do.
 //!
 //! In most programs a process of a large cluster talks to a few others, in some to all of them. A table of all pairs
-//! of senders and receivers would not fit into memory, and a sorted list alone would cost a search per message.
+//! of senders and receivers would not fit in memory, and a sorted list alone would cost a search per message.
 
 use alloc::vec::Vec;
 

@@ -1,18 +1,19 @@
 //! Programs of tasks that share data.
 //!
-//! A program is a first task that spawns others, each of which may spawn more. Tasks share *data*, whose values are assigned
-//! once: a task that reads a value begins when the value exists. So there is nothing to lock and nothing to wait for inside
-//! a task, and every execution spawns the same tasks under the same names.
+//! A program is a first task that spawns others, each of which may spawn more. Tasks share *data*, whose
+//! values are assigned once: a task that reads a value starts when the value exists. Inside a task there is
+//! therefore nothing to lock and nothing to wait for, and every execution spawns the same tasks under the
+//! same names.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
-//! | [`program`] | how a program is written |
-//! | [`graph`] | the tasks and values that a place has |
-//! | [`place`] | a process that runs tasks, steals and lends them |
-//! | [`recovery`] | what protocols see of places |
+//! | [`program`] | how to write a program |
+//! | [`graph`] | the tasks and values of a place |
+//! | [`place`] | a process that runs, steals and lends tasks |
+//! | [`recovery`] | the interface between places and protocols |
 //! | [`plan`] | the tasks of each partition of an iterative program, and the values that partitions send |
-//! | [`partition`] | a process that runs partitions of a plan, and what protocols see of it |
-//! | [`reference`](mod@reference) | what it computes, task after task |
+//! | [`partition`] | a process that runs partitions of a plan, and its interface to protocols |
+//! | [`reference`](mod@reference) | sequential execution, one task after another |
 #![no_std]
 
 extern crate alloc;

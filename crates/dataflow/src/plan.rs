@@ -1,10 +1,10 @@
-//! The static schedule of a program: which partition runs which task of the first frame, and which values cross between
-//! partitions.
+//! The static schedule of a program: which partition runs each task of the first frame, and which values
+//! cross between partitions.
 //!
-//! Every process plans the same program in the same way, so that tasks, values and communications have the same names
-//! everywhere, and in every execution. Steps that are alike share one shape: a loop is stored once.
+//! Every process plans the same program in the same way, so that tasks, values and messages have the same
+//! names everywhere and in every execution. Equal steps share one shape: a loop is stored once.
 //!
-//! What the tasks of the first frame spawn in turn is not planned; a planned program's tasks spawn none.
+//! Only the tasks of the first frame are planned. In a planned program, they spawn no tasks.
 
 mod urgency;
 
@@ -21,30 +21,30 @@ use crate::program::{Access, Call, Frame, Mode, Op, Program};
 /// A task of the first frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskNo {
-    /// Its step.
+    /// The step of the task.
     pub step: u32,
-    /// Its place among the tasks of the step, in the order of spawning.
+    /// The position of the task within its step, in the order of spawning.
     pub index: u32,
 }
 
-/// What one task writes through one of its accesses, once. What several tasks gather is as many values, combined where it is
-/// read.
+/// What one task writes through one of its accesses, once. A value gathered from several tasks consists of
+/// one such value per task, which the reader combines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Value {
     /// The task that writes it.
     pub task: TaskNo,
-    /// Which of its accesses that are no reads.
+    /// The index of the access among those that are not reads.
     pub output: u32,
 }
 
-/// The schedule of a program. Partitions are named like the processes that begin with them.
+/// The schedule of a program. Each partition has the name of the process that starts with it.
 #[derive(Clone, Debug)]
 pub struct Plan {
     partitions: u32,
     steps: Vec<Arc<Step>>,
-    /// How many tasks come before each step.
+    /// The number of tasks before each step.
     before: Vec<u32>,
-    /// All pairs of partitions between which values are sent, and their places in `numbers`.
+    /// All pairs of partitions between which values are sent, and their indices in `numbers`.
     channels: BTreeMap<(ProcessId, ProcessId), usize>,
     /// The first message number of each channel, step after step.
     numbers: Vec<u32>,
@@ -58,7 +58,7 @@ pub struct Plan {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Step {
     tasks: Vec<Planned>,
-    /// By partition.
+    /// Tasks by partition.
     tasks_of: Vec<Vec<u32>>,
 }
 
@@ -68,13 +68,14 @@ struct Planned {
     partition: ProcessId,
     kind: u16,
     args: Arc<[u64]>,
-    /// With versions counted from the first that the task uses, so that the steps of a loop are alike.
+    /// Accesses with versions counted from the first one that the task uses, so that equal steps of a loop
+    /// compare equal.
     accesses: Arc<[Access]>,
     reads: Vec<Gathered>,
     outputs: Vec<Output>,
 }
 
-/// What one access reads.
+/// The source of what one access reads.
 #[derive(Clone, Debug, PartialEq)]
 struct Gathered {
     /// How several contributions are combined.
@@ -86,26 +87,27 @@ struct Gathered {
 enum Source {
     /// A value that the first task created.
     Literal(Chunk),
-    /// What a task of this step, or of a step before it, writes.
+    /// The output of a task in this step or in a step before it.
     Written { back: u32, index: u32, output: u32 },
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Output {
-    /// Tasks that read it: how many steps later, and the task.
+    /// The tasks that read the value: how many steps later, and the task.
     readers: Vec<(u32, u32)>,
-    /// Other partitions that read it, and the place of this value among what the step sends to them.
+    /// Other partitions that read the value, and the index of this value among those that the step sends to
+    /// them.
     sends: Vec<(ProcessId, u32)>,
 }
 
 impl Plan {
-    /// Plans `program` for `partitions` partitions. Piece `i` of the program belongs to partition `pieces[i]`; pieces beyond
-    /// the list, and tasks without a piece, are dealt out in turn.
+    /// Plans `program` for `partitions` partitions. Piece `i` of the program belongs to partition
+    /// `pieces[i]`; pieces beyond the list, and tasks without a piece, are distributed round-robin.
     ///
     /// # Panics
     ///
-    /// When a piece is assigned to a partition that does not exist, or when the result of the program is not written by one
-    /// task of the first frame.
+    /// Panics if a piece is assigned to a partition that does not exist, or if the result of the program is
+    /// not written by exactly one task of the first frame.
     pub fn new<G: Program>(program: &G, partitions: u32, pieces: &[u32]) -> Plan {
         assert!(partitions > 0, "a plan has at least one partition");
         assert!(
@@ -179,7 +181,7 @@ impl Plan {
         plan
     }
 
-    /// Finds out who sends what to whom: the partitions of readers.
+    /// Finds the senders and receivers of all values, from the partitions of their readers.
     fn find_channels(&mut self, steps: &mut [Step]) {
         let partitions: Vec<Vec<ProcessId>> =
             steps.iter().map(|step| step.tasks.iter().map(|it| it.partition).collect()).collect();
@@ -213,9 +215,9 @@ impl Plan {
         }
     }
 
-    /// Keeps one of each kind of step.
+    /// Keeps one shape for each kind of step.
     fn share_shapes(&mut self, steps: Vec<Step>) {
-        /// A loop has few kinds of step; a program without a loop is not searched for long.
+        /// A loop has few kinds of step; this bounds the search in a program without loops.
         const SEARCHED: usize = 8;
         let mut shapes: Vec<Arc<Step>> = Vec::new();
         for step in steps {
@@ -228,76 +230,76 @@ impl Plan {
         }
     }
 
-    /// How many partitions there are.
+    /// Returns the number of partitions.
     pub fn partitions(&self) -> u32 {
         self.partitions
     }
 
-    /// How many steps there are.
+    /// Returns the number of steps.
     pub fn steps(&self) -> u32 {
         self.steps.len() as u32
     }
 
-    /// How many different steps are stored.
+    /// Returns the number of different steps stored.
     pub fn shapes(&self) -> usize {
         let all: BTreeSet<*const Step> = self.steps.iter().map(Arc::as_ptr).collect();
         all.len()
     }
 
-    /// How many steps after a value was written it is read at the latest.
+    /// Returns the largest number of steps between the writing of a value and its last reader.
     pub fn reach(&self) -> u32 {
         self.reach
     }
 
-    /// What the program is run for.
+    /// Returns the value that is the result of the program.
     pub fn result(&self) -> Value {
         self.result
     }
 
-    /// All pairs of partitions of which the first ever sends a value to the second.
+    /// Returns all pairs of partitions of which the first ever sends a value to the second.
     pub fn channels(&self) -> impl Iterator<Item = (ProcessId, ProcessId)> + '_ {
         self.channels.keys().copied()
     }
 
-    /// The partitions that ever send to this one.
+    /// Returns the partitions that ever send to this one.
     pub fn senders_to(&self, partition: ProcessId) -> Vec<ProcessId> {
         self.channels().filter(|(_, to)| *to == partition).map(|(from, _)| from).collect()
     }
 
-    /// The partitions that this one ever sends to.
+    /// Returns the partitions to which this one ever sends.
     pub fn receivers_of(&self, partition: ProcessId) -> Vec<ProcessId> {
         self.channels().filter(|(from, _)| *from == partition).map(|(_, to)| to).collect()
     }
 
-    /// The tasks of a partition in a step.
+    /// Returns the tasks of a partition in a step.
     pub fn tasks_of(&self, step: u32, partition: ProcessId) -> impl Iterator<Item = TaskNo> + '_ {
         let tasks = &self.steps[step as usize].tasks_of[partition.index()];
         tasks.iter().map(move |index| TaskNo { step, index: *index })
     }
 
-    /// The partition of a task.
+    /// Returns the partition of a task.
     pub fn partition_of(&self, task: TaskNo) -> ProcessId {
         self.planned(task).partition
     }
 
-    /// The values that a task reads, but for those that the first task created.
+    /// Returns the values that a task reads, except those that the first task created.
     pub fn sources(&self, task: TaskNo) -> impl Iterator<Item = Value> + '_ {
         self.planned(task).reads.iter().flat_map(|read| &read.from).filter_map(move |it| it.value(task))
     }
 
-    /// The values that a task writes.
+    /// Returns the values that a task writes.
     pub fn outputs(&self, task: TaskNo) -> impl Iterator<Item = Value> + use<> {
         (0..self.planned(task).outputs.len() as u32).map(move |output| Value { task, output })
     }
 
-    /// The tasks that read a value.
+    /// Returns the tasks that read a value.
     pub fn readers(&self, value: Value) -> impl Iterator<Item = TaskNo> + '_ {
         let Value { task, output } = value;
         let readers = &self.planned(task).outputs[output as usize].readers;
         readers.iter().map(move |(ahead, index)| TaskNo { step: task.step + ahead, index: *index })
     }
 
-    /// The communications of a value.
+    /// Returns the messages that carry a value.
     pub fn messages(&self, value: Value) -> impl Iterator<Item = MessageId> + '_ {
         let planned = self.planned(value.task);
         let from = planned.partition;
@@ -308,12 +310,12 @@ impl Plan {
         })
     }
 
-    /// The name of a task, the same as where work is stolen.
+    /// Returns the name of a task, which is the same as in an execution with work stealing.
     pub fn name(&self, task: TaskNo) -> TaskId {
         TaskId::MAIN.child(self.before[task.step as usize] + task.index)
     }
 
-    /// A task with its inputs, of which `value` gives those that tasks wrote.
+    /// Returns a task with its inputs. `value` returns those that tasks wrote.
     pub fn call(&self, task: TaskNo, mut value: impl FnMut(Value) -> Option<Chunk>) -> Call {
         let planned = self.planned(task);
         let mut input = |Gathered { op, from }: &Gathered| {
@@ -332,7 +334,7 @@ impl Plan {
         }
     }
 
-    /// How a task uses values.
+    /// Returns how a task uses values.
     pub fn accesses(&self, task: TaskNo) -> &[Access] {
         &self.planned(task).accesses
     }
@@ -343,7 +345,7 @@ impl Plan {
 }
 
 impl Source {
-    /// What it is for this task.
+    /// Returns the value that this source stands for when `task` reads it.
     fn value(&self, task: TaskNo) -> Option<Value> {
         match *self {
             Source::Literal(_) => None,
@@ -354,7 +356,7 @@ impl Source {
     }
 }
 
-/// Where a task reads a version from, and the values among that.
+/// Returns the source from which a task reads a version, and the values among them.
 fn sources(
     task: TaskNo,
     literals: &BTreeMap<Version, Chunk>,
@@ -373,7 +375,7 @@ fn sources(
     (Gathered { op: *op, from: values.iter().map(source).collect() }, values.clone())
 }
 
-/// The same accesses with versions counted from 1 for each piece of data.
+/// Returns the same accesses with versions counted from 1 for each piece of data.
 fn counted_from_first(accesses: &[Access]) -> Arc<[Access]> {
     let first = |data: DataId| {
         accesses.iter().filter(|it| it.version.data == data).map(|it| it.version.n).min().unwrap_or(1)
@@ -385,7 +387,7 @@ fn counted_from_first(accesses: &[Access]) -> Arc<[Access]> {
     accesses.iter().map(counted).collect()
 }
 
-/// Assigns `pieces` pieces to `partitions` partitions, as many neighbouring ones to each as come out even.
+/// Assigns `pieces` pieces to `partitions` partitions, in blocks of neighbouring pieces of nearly equal size.
 pub fn in_blocks(pieces: u32, partitions: u32) -> Vec<u32> {
     let of = |piece| u64::from(piece) * u64::from(partitions) / u64::from(pieces);
     (0..pieces).map(|piece| of(piece) as u32).collect()

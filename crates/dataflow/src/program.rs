@@ -1,4 +1,4 @@
-//! How a program of tasks is written.
+//! The interface for writing programs of tasks.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -10,23 +10,26 @@ use serde::{Deserialize, Serialize};
 
 /// A program of tasks.
 ///
-/// Its functions are pure: the same call with the same inputs does the same in every execution, [hints](Frame::hint) aside.
-/// A program that breaks a rule of [`Frame`] panics: that is a defect of the program, not a condition.
+/// Its functions are pure: except for [hints](Frame::hint), the same call with the same inputs has the same
+/// outcome in every execution. A program that violates a rule of [`Frame`] panics: that is a bug in the
+/// program, not a runtime condition.
 pub trait Program: Clone + Debug + Send + Sync + 'static {
-    /// The first task, which has neither inputs nor outputs. Spawns the others; the newest version of the data that it
-    /// returns is the result of the program.
+    /// Runs the first task, which has neither inputs nor outputs, and which spawns the others. The result of
+    /// the program is the newest version of the data that it returns.
     fn main(&self, frame: &mut Frame) -> Data;
-    /// Any other task: reads the inputs of `call`, and puts its outputs or spawns tasks that do.
+    /// Runs any other task: reads the inputs of `call`, and writes its outputs or spawns tasks that write
+    /// them.
     fn run(&self, call: &Call, frame: &mut Frame);
-    /// How long the task takes on a place of speed 100 %: the simulator charges that, and a real place waits the rest out.
+    /// Returns how long the task takes on a place of speed 100 %. The simulator charges this time, and a real
+    /// place waits for the rest of it.
     fn cost(&self, call: &Call) -> Span;
-    /// Identifies a result. The default covers all of its bytes.
+    /// Returns a digest that identifies a result. The default covers all of its bytes.
     fn digest(&self, result: &Chunk) -> Digest {
         digest(result)
     }
-    /// The digest of the right result. By default the tasks are run one after another; a program that knows another way to
-    /// its result overrides this, so that the runtime is compared with something that shares nothing with it. May take as long as
-    /// the program computes, modelled time aside.
+    /// Returns the digest of the correct result. By default, this runs the tasks one after another. A program
+    /// that can compute its result in another way overrides this, so that the runtime is compared with an
+    /// independent computation. May take as long as the program itself, without the modelled time.
     fn expected(&self) -> Digest {
         crate::reference(self).0
     }
@@ -35,30 +38,30 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
 /// A task as it was spawned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Its name, the same in every execution.
+    /// The name of the task, the same in every execution.
     pub id: TaskId,
-    /// Which of the program's kinds of task it is.
+    /// The kind of task, a number that the program defines.
     pub kind: u16,
     /// Its arguments.
     pub args: Arc<[u64]>,
     /// The values that it reads and writes, in the order of its [uses](Use).
     pub accesses: Arc<[Access]>,
-    /// The values that it reads, in the order of its accesses: complete when it runs.
+    /// The values that it reads, in the order of its accesses. Complete when the task runs.
     pub inputs: Vec<Chunk>,
 }
 
 impl Call {
-    /// The words of the input with this place among the inputs.
+    /// Returns the words of the input with this index.
     pub fn words(&self, input: usize) -> Vec<u64> {
         words(&self.inputs[input])
     }
 
-    /// The versions that it reads.
+    /// Returns the versions that the task reads.
     pub fn reads(&self) -> impl Iterator<Item = Version> + '_ {
         self.accesses.iter().filter(|it| it.mode == Mode::Read).map(|it| it.version)
     }
 
-    /// The versions that it has a right to write.
+    /// Returns the versions that the task has the right to write.
     pub fn writes(&self) -> impl Iterator<Item = Version> + '_ {
         self.accesses.iter().filter(|it| it.mode != Mode::Read).map(|it| it.version)
     }
@@ -67,37 +70,38 @@ impl Call {
 /// How a task uses a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
-    /// How.
+    /// What the task may do with the version.
     pub mode: Mode,
-    /// Which.
+    /// The version used.
     pub version: Version,
 }
 
 /// What a task may do with a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
-    /// Read it: the task begins once the version exists.
+    /// Read it: the task starts once the version exists.
     Read,
-    /// Assign it, alone.
+    /// Assign it, as the only writer.
     Write,
-    /// Contribute to it, among others.
+    /// Contribute to it, with other writers.
     Gather(Op),
 }
 
-/// How contributions to one version are combined. Each is associative and commutative, so that their order does not show.
-/// Chunks are taken as little-endian words of 64 bits.
+/// The operation that combines contributions to one version. Each is associative and commutative, so that
+/// their order does not matter. Chunks are read as little-endian words of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
-    /// Adds word by word, wrapping around; a shorter contribution counts as filled up with zeros.
+    /// Adds word by word, wrapping around. A shorter contribution is padded with zeros.
     Sum,
-    /// The least contribution, the first word weighing most.
+    /// Keeps the least contribution, with the first word as the most significant.
     Least,
-    /// The greatest contribution, the first word weighing most.
+    /// Keeps the greatest contribution, with the first word as the most significant.
     Greatest,
 }
 
 impl Op {
-    /// Combines two contributions. Of contributions without bytes only the length is known: the longer one stays.
+    /// Combines two contributions. Of contributions without bytes only the length is known: the longer one is
+    /// kept.
     pub fn combine(self, one: &Chunk, other: &Chunk) -> Chunk {
         if let (Chunk::Virtual(_), _) | (_, Chunk::Virtual(_)) = (one, other) {
             return Chunk::Virtual(one.len().max(other.len()));
@@ -117,12 +121,13 @@ impl Op {
     }
 }
 
-/// Data that tasks share, as a running task names it. Means nothing in another task: see [`Frame::own`].
+/// Data that tasks share, as named by a running task. The name is meaningless in another task: see
+/// [`Frame::own`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data(DataId);
 
-/// How a spawned task uses data. "The newest value" is counted in the order in which the spawning task says so, and not in
-/// the order in which tasks run.
+/// How a spawned task uses data. "The newest value" follows the order in which the spawning task declares the
+/// uses, not the order in which tasks run.
 #[derive(Clone, Copy, Debug)]
 pub enum Use {
     /// Reads the newest value.
@@ -131,31 +136,31 @@ pub enum Use {
     Write(Data),
     /// Reads the newest value and assigns the next: two accesses, in this order.
     Exclusive(Data),
-    /// Contributes to the next value. Uses that follow one another with the same operation, without another use of the
-    /// data in between, contribute to the same value. A task need not contribute; a value without any contribution is
-    /// empty.
+    /// Contributes to the next value. Consecutive uses with the same operation, without another use of the
+    /// data in between, contribute to the same value. A task need not contribute; a value without any
+    /// contribution is empty.
     Gather(Data, Op),
 }
 
 /// Everything that a task has done, applied in one step when it ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// In the order of spawning.
+    /// The calls, in the order of spawning.
     pub spawned: Vec<Call>,
-    /// What it put, by the index of the access.
+    /// What the task wrote, by the index of the access.
     pub written: Vec<(u32, Chunk)>,
-    /// The values that it created.
+    /// The values that the task created.
     pub created: Vec<(Version, Chunk)>,
-    /// The least number that it [told](Frame::tell).
+    /// The least number that the task [published](Frame::tell).
     pub told: Option<u64>,
 }
 
-/// Where a running task puts what it does. Versions are counted here, in program order.
+/// Records what a running task does, and counts versions in program order.
 #[derive(Debug)]
 pub struct Frame {
     task: TaskId,
     own: Arc<[Access]>,
-    /// What became of each access of its own.
+    /// How the task has used each of its own accesses.
     fates: Vec<Fate>,
     outcome: Outcome,
     created: u32,
@@ -164,31 +169,31 @@ pub struct Frame {
     marks: Marks,
 }
 
-/// How a program says that its first task's tasks be planned; where work is stolen, this means nothing.
+/// How a program asks for its tasks to be planned. Work stealing ignores this.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
-    /// From which of the spawned tasks on, which piece they belong to.
+    /// The spawned tasks from which a new piece applies, and the piece.
     pub(crate) pieces: Vec<(usize, u32)>,
     /// The first task of each step after the first.
     pub(crate) steps: Vec<usize>,
 }
 
-/// What a running task knows of data: few pieces, so that a list is as good as a map.
+/// What a running task knows of data. Pieces are few, so that a list is as good as a map.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
-    /// The newest version; 0 is none.
+    /// The newest version; 0 means none.
     n: u32,
-    /// The first version that a task may be given to read.
+    /// The first version that a spawned task may read.
     least: u32,
     /// The last version that this task may have assigned.
     last: u32,
-    /// Further contributions with this operation are to the newest version.
+    /// Further contributions with this operation belong to the newest version.
     gathers: Option<Op>,
-    /// The newest version is gathered by tasks that this one does not know, too.
+    /// Tasks unknown to this one also contribute to the newest version.
     is_partial: bool,
 }
 
-/// What a task did with its right to write a version.
+/// How a task has used its right to write a version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fate {
     put: bool,
@@ -196,12 +201,12 @@ struct Fate {
 }
 
 impl Frame {
-    /// For a run of `call`, where the least number that is known to have been told is `hint`.
+    /// Creates the frame for a run of `call`, where `hint` is the least number known to have been published.
     pub fn of(call: &Call, hint: u64) -> Frame {
         Frame::new(call.id, call.accesses.clone(), hint)
     }
 
-    /// For the first task.
+    /// Creates the frame of the first task.
     pub fn main() -> Frame {
         Frame::new(TaskId::MAIN, Arc::from([]), u64::MAX)
     }
@@ -212,7 +217,7 @@ impl Frame {
         Frame { task, own, fates, outcome, created: 0, newest, hint, marks }
     }
 
-    /// New data, without a value: a task must write it before one may read it.
+    /// Creates data without a value: a task must write it before another may read it.
     pub fn data(&mut self) -> Data {
         let data = self.task.data(self.created);
         self.created += 1;
@@ -220,7 +225,7 @@ impl Frame {
         Data(data)
     }
 
-    /// New data with this value.
+    /// Creates data with this value.
     pub fn value(&mut self, chunk: Chunk) -> Data {
         let data = self.data();
         let version = self.next(data.0);
@@ -228,9 +233,9 @@ impl Frame {
         data
     }
 
-    /// The data of this task's access `index`, to be used by tasks that it spawns. With a right to write, the version
-    /// that this task was to assign is the next one, and a task that it spawns may be given that right, once; with a
-    /// right to gather, any number of them. No task that it spawns may read what it gathers.
+    /// Returns the data of this task's access `index`, for use by tasks that it spawns. With the right to
+    /// write, the next version is the one that this task was to assign, and one spawned task may be given
+    /// that right; with the right to gather, any number of them. No spawned task may read what it gathers.
     pub fn own(&mut self, index: usize) -> Data {
         let data = self.own[index].version.data;
         if self.find(data).is_none() {
@@ -242,7 +247,7 @@ impl Frame {
                 }
                 newest.is_partial |= matches!(mode, Mode::Gather(_));
             }
-            // What came before a version that this task only writes is no business of its children.
+            // Children must not see what preceded a version that this task only writes.
             (newest.n, newest.least) = match newest.n {
                 0 => (newest.last - 1, newest.last),
                 n => (n, n),
@@ -253,6 +258,10 @@ impl Frame {
     }
 
     /// Assigns the version of this task's access `index`, or contributes to it. At most once for each access.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the task may only read the access, or has already written it.
     pub fn put(&mut self, index: usize, chunk: Chunk) {
         let (task, access) = (self.task, self.own[index]);
         assert!(access.mode != Mode::Read, "task {task} puts into access {index}, which it may only read");
@@ -262,7 +271,7 @@ impl Frame {
         self.outcome.written.push((index as u32, chunk));
     }
 
-    /// Spawns a task of a kind that the program knows. Which tasks a task spawns must not depend on a
+    /// Spawns a task of a kind that the program defines. Which tasks a task spawns must not depend on a
     /// [hint](Frame::hint), except that it may spawn none at all.
     pub fn spawn(&mut self, kind: u16, args: &[u64], uses: &[Use]) {
         let id = self.task.child(self.outcome.spawned.len() as u32);
@@ -282,37 +291,38 @@ impl Frame {
         self.outcome.spawned.push(Call { id, kind, args, accesses, inputs: Vec::new() });
     }
 
-    /// The tasks spawned from here on belong to this piece of the program's data. A [plan](crate::plan::Plan) assigns each
-    /// piece to a partition; where work is stolen, pieces mean nothing.
+    /// Assigns the tasks spawned afterwards to this piece of the program's data. A [plan](crate::plan::Plan)
+    /// assigns each piece to a partition. Work stealing ignores pieces.
     pub fn at(&mut self, piece: u32) {
         self.marks.pieces.push((self.outcome.spawned.len(), piece));
     }
 
-    /// The tasks spawned from here on belong to the next step: an iteration of a loop, say. A partition runs ahead of its
-    /// own slowest step by a window of steps; where work is stolen, steps mean nothing.
+    /// Assigns the tasks spawned afterwards to the next step, such as an iteration of a loop. A partition
+    /// runs ahead of its own slowest step by a window of steps. Work stealing ignores steps.
     pub fn next_step(&mut self) {
         self.marks.steps.push(self.outcome.spawned.len());
     }
 
-    /// The least number that any task is known to have [told](Frame::tell); [`u64::MAX`] when none is. A hint, to prune by:
-    /// what it says depends on the order in which tasks run, and may be forgotten after a failure. So the result of the
-    /// program must not depend on it. A search that prunes what is strictly worse than the hint is safe; one that prunes
-    /// what is as good as the hint loses the optimum when the task that found it runs again.
+    /// Returns the least number that any task is known to have [published](Frame::tell), or [`u64::MAX`] if
+    /// there is none. This is a hint for pruning: it depends on the order in which tasks run, and may be lost
+    /// in a failure, so the result of the program must not depend on it. A search that prunes only what is
+    /// strictly worse than the hint is safe; a search that also prunes what equals the hint loses the optimum
+    /// when the task that found it runs again.
     pub fn hint(&self) -> u64 {
         self.hint
     }
 
-    /// Lets other tasks know of a number, in their [hint](Frame::hint).
+    /// Publishes a number to other tasks, through their [hint](Frame::hint).
     pub fn tell(&mut self, number: u64) {
         self.hint = self.hint.min(number);
         self.outcome.told = Some(self.hint);
     }
 
-    /// Everything that the task has done.
+    /// Returns everything that the task has done.
     ///
     /// # Panics
     ///
-    /// When the task has a right to write that it neither used nor handed on, or did both.
+    /// Panics if the task neither used nor passed on a right to write, or did both.
     pub fn finish(self) -> Outcome {
         for (index, (access, fate)) in self.own.iter().zip(&self.fates).enumerate() {
             let is_right = access.mode != Mode::Write || fate.put != fate.handed_on;
@@ -321,14 +331,14 @@ impl Frame {
         self.outcome
     }
 
-    /// Everything that the first task has done, and which version is the result of the program.
+    /// Returns everything that the first task has done, and the version that is the result of the program.
     pub(crate) fn finish_main(self, result: Data) -> (Outcome, Version) {
         let n = self.newest(result.0).n;
         assert!(n > 0, "no task writes the result of the program");
         (self.finish(), Version { data: result.0, n })
     }
 
-    /// The same, with what it says to a plan.
+    /// The same as [`Frame::finish_main`], with the marks for a plan.
     pub(crate) fn finish_planned(mut self, result: Data) -> (Outcome, Version, Marks) {
         let marks = core::mem::take(&mut self.marks);
         let (outcome, result) = self.finish_main(result);
@@ -391,12 +401,12 @@ impl Frame {
     }
 }
 
-/// A chunk of these words, little-endian.
+/// Returns a chunk of these words, little-endian.
 pub fn chunk(words: &[u64]) -> Chunk {
     Chunk::Bytes(words.iter().flat_map(|it| it.to_le_bytes()).collect())
 }
 
-/// The words of a chunk, the last filled up with zeros; none of a chunk without bytes.
+/// Returns the words of a chunk, the last padded with zeros, or no words for a chunk without bytes.
 pub fn words(chunk: &Chunk) -> Vec<u64> {
     let Chunk::Bytes(bytes) = chunk else { return Vec::new() };
     let word = |part: &[u8]| {
@@ -407,7 +417,7 @@ pub fn words(chunk: &Chunk) -> Vec<u64> {
     bytes.chunks(8).map(word).collect()
 }
 
-/// Identifies the bytes of a chunk, or its length where there are none.
+/// Returns a digest of the bytes of a chunk, or of its length if it has none.
 pub fn digest(chunk: &Chunk) -> Digest {
     let hash = match chunk {
         Chunk::Virtual(len) => blake3::hash(&len.to_le_bytes()),

@@ -1,5 +1,5 @@
-//! What a program computes: task after task, without places, thefts or failures. Shares nothing with the runtime that is
-//! compared with it.
+//! Computes a program sequentially, without places, thefts or failures. Shares no code with the runtime that
+//! is compared with it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,11 +8,11 @@ use faultline_core::{Chunk, Digest, Version};
 
 use crate::program::{Access, Call, Frame, Mode, Outcome, Program};
 
-/// Runs `program` to its end: the digest of its result, and how many tasks it took beside the first.
+/// Runs `program` to its end. Returns the digest of its result, and the number of tasks beside the first.
 ///
 /// # Panics
 ///
-/// When the program waits for a value that no task writes.
+/// Panics if the program waits for a value that no task writes.
 pub fn reference<G: Program>(program: &G) -> (Digest, u64) {
     let mut frame = Frame::main();
     let result = program.main(&mut frame);
@@ -38,9 +38,9 @@ pub fn reference<G: Program>(program: &G) -> (Digest, u64) {
 
 struct Run {
     values: BTreeMap<Version, Value>,
-    /// Tasks, by a value that they wait for.
+    /// Tasks by a value that they wait for.
     parked: BTreeMap<Version, Vec<Call>>,
-    /// Tasks that may wait or not; the last is next.
+    /// Tasks that may or may not have to wait; the last is next.
     open: Vec<Call>,
     hint: u64,
 }
@@ -48,7 +48,7 @@ struct Run {
 #[derive(Default)]
 struct Value {
     chunk: Option<Chunk>,
-    /// How many tasks have a right to write it.
+    /// The number of tasks with a right to write it.
     writers: u32,
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::program::{Data, Op, Use, chunk, digest, words};
 
-    /// `run` as the program's tasks, from a first one of kind 0 that writes the result.
+    /// A program made of `run`: its first task is of kind 0 and writes the result.
     #[derive(Clone, Debug)]
     struct Script(fn(&Call, &mut Frame));
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_look_at_words_and_do_not_mind_the_order() {
+    fn operations_combine_words_in_any_order() {
         let (one, other) = (chunk(&[3, 9]), chunk(&[4]));
         for (op, expected) in
             [(Op::Sum, chunk(&[7, 9])), (Op::Least, one.clone()), (Op::Greatest, other.clone())]

@@ -1,12 +1,13 @@
-//! What one place has of a program: the tasks that have not ended, and the values that they use. It is what a place computes
-//! on, what it saves, and (cut to one task) what it gives away.
+//! A place's share of a program: the tasks that have not ended, and the values that they use. A place
+//! computes on a graph, checkpoints it, and gives away parts of it, each cut down to one task.
 //!
-//! A graph consists of *parts*: the program itself, and one for each theft that the place works for. Parts share nothing, so
-//! that the same task may occur in two of them after an absorption, and a part can be dropped as a whole.
+//! A graph consists of *parts*: the program itself, and one part for each theft that the place works for.
+//! Parts share nothing. The same task may therefore occur in two of them after an absorption, and a part can
+//! be dropped as a whole.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
-//! | `part` | the tasks and values that come of one theft |
+//! | `part` | the tasks and values that result from one theft |
 //! | `save` | a graph as chunks of bytes |
 
 mod part;
@@ -21,20 +22,20 @@ use serde::{Deserialize, Serialize};
 use crate::program::{Call, Outcome};
 use part::{Part, Vertex};
 
-/// What one place has of a program.
+/// The tasks of a program that a place has, and the values that they use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
-    /// By the theft that it is worked on for; the program itself is [`Theft::NONE`].
+    /// Parts by theft; the program itself is [`Theft::NONE`].
     parts: BTreeMap<Theft, Part>,
-    /// Tasks that may run: the place takes the last, thieves the first.
+    /// Tasks that are ready to run: the place takes the last one, thieves the first.
     ready: VecDeque<(Theft, TaskId)>,
-    /// Tasks that others have taken, and the parts that they belong to.
+    /// Tasks lent to other processes, and the parts to which they belong.
     loans: BTreeMap<Theft, (Theft, Vertex)>,
-    /// Processes that are gone, whose graphs became part of this one.
+    /// Permanently failed processes whose graphs became part of this one.
     absorbed: BTreeSet<ProcessId>,
 }
 
-/// Multiset hashes of the tasks that a state contains, as a witness holds them.
+/// Multiset hashes of the tasks that a state contains, in the form that a witness uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effects {
     /// Wrapping sum over the tasks spawned.
@@ -50,34 +51,36 @@ impl Effects {
     }
 }
 
-/// A task on its way to a thief, with its inputs.
+/// A task in transit to a thief, with its inputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loan {
     /// The task.
     pub call: Call,
 }
 
-/// What is owed for a stolen task once all tasks that came of it have ended.
+/// The result of a stolen task, returned to the victim once the task and all of its descendants have ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Payment {
     /// What the task and its descendants wrote, by the index of the stolen task's access.
     pub written: Vec<(u32, Chunk)>,
-    /// The tasks that this contains.
+    /// Hashes of the tasks that this result contains.
     pub effects: Effects,
 }
 
-/// What changes a graph. A graph is its first state and the fold of these, so that a log of them is as good as a copy.
+/// An event that changes a graph. A graph equals its first state followed by these events, so that a log of
+/// them is as good as a copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum GraphEvent {
     /// The outcome of a task of a part was applied.
     Ran {
-        /// The part.
+        /// The part to which the task belongs.
         theft: Theft,
-        /// The task.
+        /// The name of the task.
         task: TaskId,
-        /// The [hint](crate::Frame::hint) that it was given: with the task's inputs, everything that its outcome depends on.
+        /// The [hint](crate::Frame::hint) that the task was given. Together with the task's inputs, it
+        /// determines the outcome.
         hint: u64,
-        /// What it did, in one record: a log cannot hold a part of it.
+        /// Everything the task did, in one record, so that a log cannot contain only a part of it.
         outcome: Outcome,
     },
     /// A task of a part (the second theft) was lent.
@@ -88,12 +91,13 @@ pub enum GraphEvent {
     Taken(Theft, Loan),
     /// The result of a lent task arrived.
     Merged(Theft, Payment),
-    /// What was owed is not wanted any more.
+    /// The result that a victim expected is no longer wanted.
     Forgotten(Theft),
 }
 
 impl Graph {
-    /// The graph of a program whose first task has done this, and whose result is to be this version.
+    /// Returns the graph of a program whose first task had this outcome, and whose result is to be this
+    /// version.
     pub fn begin(outcome: Outcome, result: Version) -> Graph {
         let mut graph = Graph::default();
         graph.parts.insert(Theft::NONE, Part::begin(result));
@@ -101,19 +105,19 @@ impl Graph {
         graph
     }
 
-    /// The newest task that may run, with its inputs. From now on it executes.
+    /// Starts the newest ready task, and returns it with its inputs.
     pub fn execute(&mut self) -> Option<(Theft, Call)> {
         let (theft, task) = self.ready.pop_back()?;
         let part = self.parts.get_mut(&theft).expect("a ready task belongs to a part");
         Some((theft, part.execute(task)))
     }
 
-    /// Whether a task may run.
+    /// Returns whether a task is ready to run.
     pub fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Applies what an executing task has done, in one step. False when the task is not wanted any more.
+    /// Applies the outcome of an executing task in one step. Returns false if the task is no longer wanted.
     pub fn apply(&mut self, theft: Theft, task: TaskId, outcome: Outcome) -> bool {
         let Some(call) = self.parts.get_mut(&theft).and_then(|part| part.end(task)) else { return false };
         self.settle(theft, |part| {
@@ -123,7 +127,8 @@ impl Graph {
         true
     }
 
-    /// Sets the oldest task that may run aside for a thief: the part that it belongs to, and it.
+    /// Sets the oldest ready task aside for a thief. Returns the part to which the task belongs, and the
+    /// task.
     pub fn lend(&mut self, theft: Theft) -> Option<(Theft, TaskId)> {
         let (of, task) = self.ready.pop_front()?;
         let part = self.parts.get_mut(&of).expect("a ready task belongs to a part");
@@ -131,7 +136,7 @@ impl Graph {
         Some((of, task))
     }
 
-    /// Sets a task that executes aside as lent under a theft. False when another task is lent under it.
+    /// Lends an executing task under a theft. Returns false if another task is already lent under it.
     pub fn lend_again(&mut self, theft: Theft, of: Theft, task: TaskId) -> bool {
         if self.loans.contains_key(&theft) {
             return false;
@@ -143,33 +148,33 @@ impl Graph {
         true
     }
 
-    /// What a thief is sent.
+    /// Returns what the victim sends to the thief.
     pub fn loan(&self, theft: Theft) -> Option<Loan> {
         let (of, vertex) = self.loans.get(&theft)?;
         Some(Loan { call: self.parts[of].with_inputs(vertex) })
     }
 
-    /// The task that is lent under this theft.
+    /// Returns the task that is lent under this theft.
     pub fn lent(&self, theft: Theft) -> Option<TaskId> {
         self.loans.get(&theft).map(|(_, vertex)| vertex.task())
     }
 
-    /// The task that was stolen in this theft, which is worked on here.
+    /// Returns the task that was stolen in this theft, and that this place works on.
     pub fn owed(&self, theft: Theft) -> Option<TaskId> {
         self.parts.get(&theft).map(|part| part.root)
     }
 
-    /// All thefts under which tasks are lent.
+    /// Returns all thefts under which tasks are lent.
     pub fn loans(&self) -> impl Iterator<Item = Theft> + '_ {
         self.loans.keys().copied()
     }
 
-    /// All thefts that are worked for here, and whether everything that is owed is there.
+    /// Returns all thefts that this place works for, each with whether its result is complete.
     pub fn debts(&self) -> impl Iterator<Item = (Theft, bool)> + '_ {
         self.parts.iter().map(|(theft, part)| (*theft, part.is_done()))
     }
 
-    /// Begins to work for a theft. False when it does so already.
+    /// Starts to work for a theft. Returns false if the graph already does.
     pub fn take(&mut self, theft: Theft, loan: Loan) -> bool {
         if self.parts.contains_key(&theft) {
             return false;
@@ -180,12 +185,12 @@ impl Graph {
         true
     }
 
-    /// What is owed, once everything of it is there.
+    /// Returns the result that is owed for a theft, once it is complete.
     pub fn payment(&self, theft: Theft) -> Option<Payment> {
         self.parts.get(&theft).filter(|part| part.is_done()).map(Part::payment)
     }
 
-    /// Applies the result of a lent task: the task, and the part that it belongs to.
+    /// Applies the result of a lent task. Returns the task and the part to which it belongs.
     pub fn merge(&mut self, theft: Theft, payment: Payment) -> Option<(TaskId, Theft)> {
         let (of, vertex) = self.loans.remove(&theft)?;
         let task = vertex.task();
@@ -198,7 +203,7 @@ impl Graph {
         Some((task, of))
     }
 
-    /// Takes a lent task back: it may run, or be lent again.
+    /// Takes a lent task back, so that it can run here or be lent again.
     pub fn void(&mut self, theft: Theft) -> Option<TaskId> {
         let (of, vertex) = self.loans.remove(&theft)?;
         let task = vertex.task();
@@ -207,7 +212,7 @@ impl Graph {
         Some(task)
     }
 
-    /// Drops a part, with all that was lent of it.
+    /// Drops a part and everything that was lent from it.
     pub fn forget(&mut self, theft: Theft) -> Option<TaskId> {
         let part = self.parts.remove(&theft)?;
         if !part.is_done() {
@@ -217,12 +222,16 @@ impl Graph {
         Some(part.root)
     }
 
-    /// Whether everything that is owed under this theft is there.
+    /// Returns whether the result owed under this theft is complete.
     pub fn is_done(&self, theft: Theft) -> bool {
         self.parts.get(&theft).is_some_and(Part::is_done)
     }
 
-    /// The graph of a process that is gone becomes part of this one.
+    /// Absorbs the graph of a permanently failed process.
+    ///
+    /// # Panics
+    ///
+    /// Panics if both graphs work for the same theft, or lend a task under it.
     pub fn absorb(&mut self, of: ProcessId, other: Graph) {
         self.absorbed.insert(of);
         self.absorbed.extend(other.absorbed);
@@ -237,7 +246,7 @@ impl Graph {
         other.ready.into_iter().rev().for_each(|it| self.ready.push_front(it));
     }
 
-    /// The processes whose graphs became part of this one.
+    /// Returns the processes whose graphs became part of this one.
     pub fn absorbed(&self) -> &BTreeSet<ProcessId> {
         &self.absorbed
     }
@@ -246,7 +255,7 @@ impl Graph {
     ///
     /// # Panics
     ///
-    /// If the event is impossible here, so that the graphs were not equal.
+    /// Panics if the event is impossible here, which means that the graphs were not equal.
     pub fn redo(&mut self, event: GraphEvent) {
         let is_possible = match event {
             GraphEvent::Ran { theft, task, outcome, .. } => {
@@ -265,25 +274,25 @@ impl Graph {
         assert!(is_possible, "a log of events does not fit its graph");
     }
 
-    /// The tasks that this state contains.
+    /// Returns hashes of the tasks that this state contains.
     pub fn effects(&self) -> Effects {
         let mut sum = Effects::default();
         self.parts.values().for_each(|part| sum.add(part.effects));
         sum
     }
 
-    /// The tasks that a part contains.
+    /// Returns hashes of the tasks that a part contains.
     pub fn effects_of(&self, theft: Theft) -> Effects {
         self.parts.get(&theft).map(|part| part.effects).unwrap_or_default()
     }
 
-    /// Takes a task out of those that may run.
+    /// Removes a task from the ready ones.
     fn pick(&mut self, theft: Theft, task: TaskId) -> bool {
         let place = self.ready.iter().rposition(|it| *it == (theft, task));
         place.and_then(|place| self.ready.remove(place)).is_some()
     }
 
-    /// Changes a part; tasks that may run now are the next ones, in their order.
+    /// Changes a part, and appends the tasks that became ready, in their order.
     fn settle(&mut self, theft: Theft, change: impl FnOnce(&mut Part) -> Vec<TaskId>) {
         let part = self.parts.get_mut(&theft).expect("only a part that is there changes");
         self.ready.extend(change(part).into_iter().rev().map(|task| (theft, task)));

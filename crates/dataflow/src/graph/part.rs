@@ -1,4 +1,4 @@
-//! The tasks and values that come of one theft.
+//! The tasks and values that result from one theft.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -17,9 +17,9 @@ pub(super) struct Part {
     pub(super) root: TaskId,
     pub(super) tasks: BTreeMap<TaskId, Vertex>,
     pub(super) data: BTreeMap<Version, Datum>,
-    /// What is to be paid, by the index of the root's access.
+    /// The values that the victim expects, by the index of the root's access.
     owed: Vec<(u32, Version)>,
-    /// Tasks of this part that others have taken.
+    /// The number of tasks of this part that are lent.
     lent: u32,
     pub(super) effects: Effects,
 }
@@ -27,11 +27,11 @@ pub(super) struct Part {
 /// A task that has not ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Vertex {
-    /// Without inputs, which are among the values.
+    /// The call without its inputs, which are among the values.
     pub(super) call: Call,
-    /// Values that it waits for.
+    /// The number of values that the task waits for.
     missing: u32,
-    /// Not saved: a state that is restored has a task that executed begin again.
+    /// Not saved: a restored state runs an interrupted task again from its beginning.
     #[serde(skip)]
     pub(super) is_executing: bool,
 }
@@ -42,14 +42,14 @@ impl Vertex {
     }
 }
 
-/// A value, or what is known of one that is to come.
+/// A value, or what is known of a value that does not exist yet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Datum {
     #[serde(with = "super::save::presence")]
     pub(super) chunk: Option<Chunk>,
-    /// Tasks that may write it; complete without any.
+    /// Tasks that may write it. The value is complete when there are none.
     writers: u32,
-    /// Tasks that read it, and the debt. Dropped without any.
+    /// Tasks that read it, and the result that is owed. The value is dropped when there are none.
     readers: u32,
     waiting: Vec<TaskId>,
 }
@@ -131,7 +131,7 @@ impl Part {
         self.lent -= 1;
     }
 
-    /// Applies what a task with these accesses has done: the tasks that may run now.
+    /// Applies the outcome of a task with these accesses. Returns the tasks that became ready.
     pub(super) fn outcome(&mut self, accesses: &[Access], outcome: Outcome) -> Vec<TaskId> {
         let mut ready = Vec::new();
         let created: Vec<Version> = outcome.created.iter().map(|(version, _)| *version).collect();
@@ -147,7 +147,7 @@ impl Part {
             for version in call.reads() {
                 let datum = self.data.entry(version).or_default();
                 datum.readers += 1;
-                // Also what this very outcome writes: its right to write is given back below.
+                // Includes the values that this outcome itself writes: its right to write is returned below.
                 if datum.writers > 0 {
                     datum.waiting.push(call.id);
                     missing += 1;

@@ -1,4 +1,5 @@
-//! A graph as chunks: an index, then one chunk for each value that is there, so that images of unchanged values share them.
+//! A graph as chunks: an index, followed by one chunk for each existing value, so that images share unchanged
+//! values.
 
 use alloc::sync::Arc;
 
@@ -7,7 +8,7 @@ use faultline_core::Chunk;
 use super::Graph;
 
 impl Graph {
-    /// The graph as chunks. Tasks that execute count as not begun, and are the next ones.
+    /// Returns the graph as chunks. Executing tasks are saved as not started, and are the next to run.
     pub fn save(&self) -> Arc<[Chunk]> {
         let mut graph = self.clone();
         let executing = self.parts.iter().flat_map(|(theft, part)| {
@@ -20,11 +21,11 @@ impl Graph {
         core::iter::once(Chunk::Bytes(index.into())).chain(values).collect()
     }
 
-    /// The graph that was saved as these chunks.
+    /// Loads a graph that was saved as these chunks.
     ///
     /// # Panics
     ///
-    /// When they are not what [`Graph::save`] made; the storage would have noticed.
+    /// Panics if the chunks were not made by [`Graph::save`]. The storage detects corruption before this.
     pub fn load(chunks: &[Chunk]) -> Graph {
         let Some((Chunk::Bytes(index), values)) = chunks.split_first() else {
             panic!("a saved graph begins with its index")
@@ -40,7 +41,7 @@ impl Graph {
     }
 }
 
-/// Of a value only whether it is there: it has a chunk of its own.
+/// Serializes only whether a value exists; the value itself has its own chunk.
 pub(super) mod presence {
     use faultline_core::Chunk;
     use serde::{Deserialize, Deserializer, Serializer};

@@ -1,4 +1,5 @@
-//! A graph against the sequential reference: alone, lent and merged in pieces, saved and loaded at every step.
+//! Compares a graph with the sequential reference: alone, lent and merged in pieces, saved and loaded at
+//! every step.
 
 use alloc::vec::Vec;
 
@@ -44,7 +45,7 @@ fn programs() -> (Fibonacci, Queens) {
 }
 
 #[test]
-fn a_graph_alone_computes_what_the_reference_does_and_holds_nothing_in_the_end() {
+fn a_graph_alone_computes_what_the_reference_does_and_is_empty_at_the_end() {
     fn check<G: Program>(program: &G) {
         let mut graph = first(program);
         let mut tasks = 0;
@@ -85,7 +86,7 @@ fn two_graphs_that_steal_from_each_other_compute_the_same_through_saves_and_void
             for (key, _) in debts.into_iter().filter(|(_, is_done)| *is_done) {
                 let payment = thief.payment(key).expect("it is done");
                 assert!(victim.merge(key, payment.clone()).is_some());
-                assert!(victim.merge(key, payment).is_none(), "a result is merged once");
+                assert!(victim.merge(key, payment).is_none(), "a result is merged only once");
                 assert!(thief.forget(key).is_some());
             }
         }
@@ -100,17 +101,17 @@ fn two_graphs_that_steal_from_each_other_compute_the_same_through_saves_and_void
 }
 
 #[test]
-fn an_absorbed_graph_goes_on_where_it_was() {
+fn an_absorbed_graph_resumes_where_it_was() {
     let (program, _) = programs();
     let (mut victim, mut thief) = (first(&program), Graph::default());
     let mut none = Vec::new();
     (0..5).for_each(|_| assert!(step(&program, &mut victim, &mut none)));
-    victim.lend(theft(1)).expect("there is work");
+    victim.lend(theft(1)).expect("a task is ready");
     thief.take(theft(1), victim.loan(theft(1)).expect("it is lent"));
     step(&program, &mut thief, &mut none);
     thief.absorb(ProcessId(0), Graph::load(&victim.save()));
     while step(&program, &mut thief, &mut none) {}
-    let payment = thief.payment(theft(1)).expect("everything has ended");
+    let payment = thief.payment(theft(1)).expect("all tasks have ended");
     thief.merge(theft(1), payment).expect("it is lent");
     thief.forget(theft(1)).expect("it is owed");
     while step(&program, &mut thief, &mut none) {}

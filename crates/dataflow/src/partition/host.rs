@@ -17,7 +17,7 @@ use super::{Inner, Partition, PartitionWord, Running};
 use crate::plan::{Plan, Value};
 use crate::program::Program;
 
-/// The host that a protocol is given while it handles one input.
+/// The host through which a protocol acts while it handles one input.
 pub(super) struct Desk<'a, P: PartitionProtocol, G: Program> {
     pub(super) inner: &'a mut Inner<P, G>,
     pub(super) out: &'a mut Out<Partition<P, G>>,
@@ -26,7 +26,7 @@ pub(super) struct Desk<'a, P: PartitionProtocol, G: Program> {
 impl<P: PartitionProtocol, G: Program> Desk<'_, P, G> {
     /// # Panics
     ///
-    /// When the partition does not run here: a protocol asks [`PartitionHost::runs`] first.
+    /// Panics if the partition does not run here: a protocol calls [`PartitionHost::runs`] first.
     fn running(&mut self, partition: ProcessId) -> &mut Running {
         self.inner
             .running
@@ -153,7 +153,7 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for Desk<'_, P, G> {
     }
 }
 
-/// The share that a snapshot holds, or the initial one.
+/// Returns the share in a snapshot, or the initial one.
 fn share<P: PartitionProtocol, G: Program>(
     from: Option<&Snapshot>,
     partition: ProcessId,

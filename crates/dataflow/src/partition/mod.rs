@@ -1,9 +1,10 @@
-//! A protocol around the partitions of a planned program: one process.
+//! A process that runs partitions of a planned program, together with its protocol.
 //!
-//! Each rank begins with the partition of its own name, and takes over those of ranks that are gone, as its protocol says. It
-//! runs their tasks in the order of the plan, sends what other partitions read, and states what it saw.
+//! Each rank starts with the partition of its own name, and takes over the partitions of permanently failed
+//! ranks as its protocol decides. It runs their tasks in the order of the plan, sends the values that other
+//! partitions read, and records facts about both.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | `share` | what a partition has executed, and the values that it needs |
 //! | `rerun` | tasks that are executed again for others |
@@ -49,17 +50,18 @@ use share::Share;
 /// The configuration of every process that runs partitions.
 #[derive(Clone, Debug)]
 pub struct PartitionConfig<P: PartitionProtocol, G: Program> {
-    /// Of the protocol.
+    /// Parameters of the protocol.
     pub protocol: Arc<P::Config>,
-    /// What is computed.
+    /// The program to compute.
     pub program: Arc<G>,
-    /// Its plan, with one partition for each rank.
+    /// The program's plan, with one partition for each rank.
     pub plan: Arc<Plan>,
-    /// A partition executes no task that is this many steps, or more, after its first step that is not complete. At least 1.
+    /// The window: a partition executes no task that is this many steps, or more, after its first incomplete
+    /// step. At least 1.
     pub window: u32,
-    /// In percent, by process: a task of cost 1 s takes 4 s at 25 %.
+    /// Speeds in percent, by process: a task of cost 1 s takes 4 s at 25 %.
     pub speeds: Arc<[u32]>,
-    /// How many tasks run at a time, by process.
+    /// The number of tasks that run at a time, by process.
     pub cores: Arc<[u32]>,
 }
 
@@ -139,11 +141,11 @@ pub enum PartitionWord<C> {
     Helped(HelpNo, Outcome),
     /// A message of the protocol.
     Protocol {
-        /// The partition, or the process that runs none, that sends it.
+        /// The sending partition, or the sending process if it runs none.
         from: ProcessId,
-        /// The partition, or the process that runs none, that it is for.
+        /// The receiving partition, or the receiving process if it runs none.
         to: ProcessId,
-        /// Content.
+        /// The message.
         message: C,
     },
 }
@@ -262,12 +264,12 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
 }
 
 impl<P: PartitionProtocol, G: Program> Partition<P, G> {
-    /// The protocol, for tests.
+    /// Returns the protocol, for tests.
     pub fn protocol(&self) -> &P {
         &self.protocol
     }
 
-    /// What a partition that runs here has executed, for tests.
+    /// Returns what a partition that runs here has executed, for tests.
     pub fn executed(&self, partition: ProcessId) -> Option<&Executed> {
         self.inner.running.get(&partition).map(|it| it.share.executed())
     }
@@ -287,7 +289,7 @@ impl<P: PartitionProtocol, G: Program> Partition<P, G> {
         self.protocol.handle(input, now, &mut Desk { inner: &mut self.inner, out });
     }
 
-    /// Shows the protocol everything, then begins jobs.
+    /// Passes all inputs to the protocol, then starts jobs.
     fn settle(&mut self, now: Time, out: &mut Out<Self>) {
         while let Some(input) = self.inner.unseen.pop_front() {
             self.feed(input, now, out);
@@ -309,7 +311,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         out.push(Action::Send { to: To::One(to), packet: Packet::Control(word) });
     }
 
-    /// Tells every other rank that is up what the result is.
+    /// Tells every other running rank the result.
     fn say_over(&mut self, digest: Digest, out: &mut Out<Partition<P, G>>) {
         let membership = self.membership.clone();
         for it in membership.with_role(Role::RANK) {
@@ -319,7 +321,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// The process that a partition, or a process without one, is reached at.
+    /// Returns the process that currently hosts a partition, or the process itself if it runs none.
     fn address(&self, of: ProcessId) -> ProcessId {
         match self.membership.member(of).role {
             Role::RANK => heir(&self.membership, of),
@@ -482,7 +484,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         let before = core::mem::replace(&mut self.membership, membership.clone());
         self.has_begun |= membership.member(self.me).up;
         let Some(digest) = self.over else { return };
-        // The process that found the result may have failed before all had heard of it.
+        // The process that found the result may have failed before all others learned of it.
         let changed = before.members.iter().zip(membership.members.iter());
         if changed.into_iter().any(|(old, new)| (old.up, old.life) != (new.up, new.life)) {
             self.say_over(digest, out);
@@ -493,7 +495,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         self.over = Some(digest);
     }
 
-    /// States the end once, when the result is known and everything that is to run here has run.
+    /// Records the end once, when the result is known and all partitions that run here have finished.
     fn finish(&mut self, out: &mut Out<Partition<P, G>>) {
         let Some(digest) = self.over.filter(|_| !self.has_finished) else { return };
         let is_complete = |it: &Running| it.share.is_complete(&self.plan);
@@ -510,7 +512,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
     }
 }
 
-/// What a task wrote, by its accesses that are no reads.
+/// Returns what a task wrote, by those of its accesses that are not reads.
 fn by_output(accesses: &[crate::program::Access], outcome: Outcome) -> Vec<Option<Chunk>> {
     let mut by_access = vec![None; accesses.len()];
     for (index, chunk) in outcome.written {

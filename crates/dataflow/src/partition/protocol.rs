@@ -1,4 +1,4 @@
-//! What protocols see of partitions.
+//! The interface between protocols and partitions.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,26 +13,27 @@ use faultline_core::{
 use super::share::Executed;
 use crate::plan::{Plan, Value};
 
-/// A protocol for planned programs, one instance per process. It acts on the partitions that the process runs through a
-/// [`PartitionHost`]: its own, and those of processes that are gone.
+/// A protocol for planned programs, one instance per process. It acts on the partitions that the process runs
+/// through a [`PartitionHost`]: its own, and those of permanently failed processes.
 pub trait PartitionProtocol: Speaks {
     /// Parameters, equal for all processes.
     type Config: Clone + Debug;
-    /// Whether it needs packets between two lives in the order of sending.
+    /// Whether the protocol needs packets between two lives in the order of sending.
     const FIFO: bool;
 
-    /// What it promises beyond what every protocol owes.
+    /// Returns what the protocol promises beyond what every protocol owes.
     fn promises(config: &Self::Config) -> Promises;
-    /// Processes it needs beside the ranks; they stand outside every cluster and run no tasks.
+    /// Returns the processes that the protocol needs beside the ranks. They belong to no cluster and run no
+    /// tasks.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
-    /// Begins a life. The first life of a rank runs its own partition, which is held until [`PartitionHost::release`];
-    /// later lives run none until [`PartitionHost::restore`].
+    /// Starts a life. The first life of a rank runs its own partition, which is held until
+    /// [`PartitionHost::release`]; later lives run none until [`PartitionHost::restore`].
     fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn PartitionHost<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: PartitionInput<Self>, now: Time, host: &mut dyn PartitionHost<Self>);
-    /// When [`PartitionInput::Timeout`] is wanted.
+    /// Returns when the protocol wants [`PartitionInput::Timeout`].
     fn next_deadline(&self) -> Option<Time>;
-    /// Values for a live view; the process fills in the progress.
+    /// Returns values for a live view; the process fills in the progress.
     fn gauges(&self) -> Gauges;
     /// The checkpoint that a message of the protocol coordinates, if it is one that does.
     fn checkpoint_of(_message: &Self::Control) -> Option<Position> {
@@ -44,29 +45,29 @@ pub trait PartitionProtocol: Speaks {
     }
 }
 
-/// A value on its way from one partition to another.
+/// A value in transit from one partition to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
-    /// The communication: the two partitions, and its number in the plan.
+    /// The message identity: the two partitions, and the message's number in the plan.
     pub id: MessageId,
-    /// What is sent.
+    /// The name of the value that is sent.
     pub value: Value,
-    /// Its content, if its task wrote any.
+    /// The content, if the value's task wrote any.
     pub content: Option<Chunk>,
 }
 
-/// What happens to a protocol for planned programs.
+/// An input to a protocol for planned programs.
 #[derive(Clone, Debug)]
 pub enum PartitionInput<P: PartitionProtocol> {
-    /// A value arrived: [`PartitionHost::accept`] gives it to its partition.
+    /// A value arrived. [`PartitionHost::accept`] passes it to its partition.
     Arrived(Delivery),
     /// A message of the protocol arrived.
     Control {
-        /// The partition, or the process that runs none, that sent it.
+        /// The sending partition, or the sending process if it runs none.
         from: ProcessId,
-        /// The partition, or the process that runs none, that it is for.
+        /// The receiving partition, or the receiving process if it runs none.
         to: ProcessId,
-        /// Content.
+        /// The message.
         message: P::Control,
     },
     /// An image arrived.
@@ -76,27 +77,27 @@ pub enum PartitionInput<P: PartitionProtocol> {
         /// The image.
         image: Arc<Image<P::Head, P::Saved>>,
     },
-    /// An image is durable here.
+    /// An image is durable on this process's storage.
     Persisted(ImageName),
-    /// An image could not be written here.
+    /// An image could not be written to this process's storage.
     PersistFailed(ImageName),
-    /// Answer to [`Machine::read`].
+    /// Answers [`Machine::read`].
     Read {
-        /// What was asked for.
+        /// The name of the image that was requested.
         name: ImageName,
-        /// It, when it is there and intact.
+        /// The image, if it exists and is intact.
         image: Option<Arc<Image<P::Head, P::Saved>>>,
     },
-    /// Answer to [`Machine::list`].
+    /// Answers [`Machine::list`].
     Listed(Vec<(ImageName, Arc<P::Head>)>),
     /// A record is durable.
     Recorded {
-        /// Which.
+        /// The version of the record.
         version: u64,
     },
     /// The membership changed.
     Membership(Arc<Membership>),
-    /// The deadline has passed, perhaps.
+    /// The deadline may have passed.
     Timeout,
 }
 
@@ -112,21 +113,21 @@ pub struct RerunOptions {
 
 /// The partitions of a process as its protocol sees them.
 pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
-    /// The plan.
+    /// Returns the plan.
     fn plan(&self) -> &Plan;
-    /// Sends a message to a partition, or to a process that runs none. Between two partitions it arrives after all values that
-    /// were sent before.
+    /// Sends a message to a partition, or to a process that runs none. Between two partitions, it arrives
+    /// after all values that were sent before it.
     fn tell(&mut self, from: ProcessId, to: ProcessId, message: P::Control);
-    /// Whether the partition runs here.
+    /// Returns whether the partition runs here.
     fn runs(&self, partition: ProcessId) -> bool;
-    /// Gives a value to its partition, and to what the partition executes again. A value that is there already is dropped.
+    /// Passes a value to its partition, and to the partition's re-execution. Duplicates are dropped.
     fn accept(&mut self, delivery: Delivery);
-    /// The tasks that the partition has executed.
+    /// Returns the tasks that the partition has executed.
     fn executed(&self, partition: ProcessId) -> Executed;
-    /// The values that `from` has sent to the partition, according to what `from` has executed, and that the partition
-    /// neither has nor has done with.
+    /// Returns the values that `from` has sent to the partition, according to what `from` has executed, and
+    /// that the partition still needs but does not have.
     fn lacking(&self, partition: ProcessId, from: ProcessId, executed: &Executed) -> Vec<Value>;
-    /// The state now; tasks that execute count as not begun.
+    /// Returns the current state. Executing tasks count as not started.
     fn snapshot(&mut self, partition: ProcessId) -> Snapshot;
     /// Runs the partition from an image's state, or from its beginning. What it was here is void. It is held until
     /// [`PartitionHost::release`]. `epoch` names the recovery.
@@ -143,9 +144,9 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     /// Sends values that the partition wrote to the partition `by`: at once if they are there, and else when they have been
     /// written again. Returns the values of other partitions that this needs and that are not there.
     fn demand(&mut self, partition: ProcessId, values: &[Value], by: ProcessId) -> Vec<Value>;
-    /// Nothing is executed again any more.
+    /// Ends all re-executions.
     fn end_rerun(&mut self, partition: ProcessId);
-    /// Of the partition no job begins, and no outcome is applied: it sends nothing.
+    /// Holds the partition: no job starts, no outcome is applied, and nothing is sent.
     fn hold(&mut self, partition: ProcessId);
     /// Ends [`PartitionHost::hold`].
     fn release(&mut self, partition: ProcessId);

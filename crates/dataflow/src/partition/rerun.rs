@@ -1,5 +1,5 @@
-//! Tasks that are executed again for what others lost, beside the share that continues: values are assigned once, so that a
-//! second execution only needs a place of its own for them.
+//! Re-executes tasks for values that other partitions lost, while the share itself continues. Values are
+//! assigned once, so that a second execution only needs separate storage for them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use faultline_core::{Chunk, Incarnation, ProcessId};
 use super::share::{Executed, Share};
 use crate::plan::{Plan, TaskNo, Value};
 
-/// What one partition executes again, from a checkpoint on.
+/// The re-execution of one partition, starting at a checkpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Rerun {
     partition: ProcessId,
@@ -24,7 +24,7 @@ pub(super) struct Rerun {
     waiting: BTreeSet<TaskNo>,
     ready: BTreeSet<TaskNo>,
     executing: BTreeSet<TaskNo>,
-    /// Values that partitions demand.
+    /// Values that other partitions demand.
     owed: BTreeMap<Value, BTreeSet<ProcessId>>,
     /// Other processes may execute tasks of it.
     spreads: bool,
@@ -56,8 +56,9 @@ impl Rerun {
         }
     }
 
-    /// A partition demands a value that was written here: the value if it is there, and else the values of other partitions
-    /// that its execution lacks. Everything between the checkpoint and the value is executed again.
+    /// Handles a demand for a value that was written here. Returns the value if it exists, otherwise the
+    /// missing values of other partitions that its execution requires. Everything between the checkpoint and
+    /// the value is re-executed.
     pub(super) fn demand(
         &mut self,
         plan: &Plan,
@@ -88,7 +89,7 @@ impl Rerun {
         Err(wanted.into_iter().collect())
     }
 
-    /// A value of another partition arrived. It is kept also if it is not asked for as yet.
+    /// Handles a value of another partition. It is kept even if nothing has demanded it yet.
     pub(super) fn receive(&mut self, plan: &Plan, value: Value, content: Option<Chunk>) {
         if self.values.insert(value, content).is_none() {
             self.wake(plan, value);

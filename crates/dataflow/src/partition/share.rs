@@ -1,4 +1,4 @@
-//! What one partition has done of its plan, and the values that the rest of it needs.
+//! A partition's progress in its plan, and the values that the remaining tasks need.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -9,35 +9,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, TaskNo, Value};
 
-/// The tasks of one partition that were executed.
+/// The executed tasks of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Executed {
-    /// All tasks of the steps before this one.
+    /// The first step that is not complete: all tasks of earlier steps were executed.
     pub before: u32,
-    /// These, too.
+    /// Executed tasks of this step and later ones.
     pub beyond: BTreeSet<TaskNo>,
 }
 
 impl Executed {
-    /// Whether this task of the partition is among them.
+    /// Returns whether this task of the partition was executed.
     pub fn contains(&self, task: TaskNo) -> bool {
         task.step < self.before || self.beyond.contains(&task)
     }
 
-    /// No task of this step, nor of a later one, is among them.
+    /// Returns the first step such that neither it nor a later one contains an executed task.
     pub fn end(&self) -> u32 {
         self.beyond.last().map_or(self.before, |it| it.step + 1)
     }
 }
 
-/// What one partition has done of its plan, and the values that the rest of it needs: all that a checkpoint holds.
+/// A partition's progress in its plan, and the values that the remaining tasks need: the contents of a
+/// checkpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     partition: ProcessId,
     executed: Executed,
-    /// Written here or received, and read by a task of this partition that was not executed.
+    /// Values written here or received, and read by a task of this partition that was not executed.
     values: BTreeMap<Value, Option<Chunk>>,
-    /// Hashes of the messages that the executed tasks sent, and of those received.
+    /// Hashes of the messages that the executed tasks sent, and of the messages received.
     pub(super) sent: u64,
     pub(super) received: u64,
     /// Tasks that may run, by their rank.
@@ -45,19 +46,19 @@ pub(super) struct Share {
     executing: BTreeSet<TaskNo>,
 }
 
-/// A share as its first chunk says it; the values follow, one chunk each.
+/// The first chunk of a saved share. The values follow, one chunk each.
 #[derive(Serialize, Deserialize)]
 struct Index {
     partition: ProcessId,
     executed: Executed,
-    /// And whether there is a chunk: a task need not write what it may.
+    /// Each value, and whether it has a chunk: a task need not write what it may write.
     values: Vec<(Value, bool)>,
     sent: u64,
     received: u64,
 }
 
 impl Share {
-    /// Before the first task.
+    /// Returns the share before the first task.
     pub(super) fn new(partition: ProcessId, plan: &Plan, window: u32) -> Share {
         let mut share = Share {
             partition,
@@ -85,12 +86,12 @@ impl Share {
         self.values.get(&value)
     }
 
-    /// Whether a task waits for this value, which is not there.
+    /// Returns whether a task waits for this value, which is missing.
     pub(super) fn lacks(&self, plan: &Plan, value: Value) -> bool {
         !self.values.contains_key(&value) && self.is_read(plan, value)
     }
 
-    /// What `from` has sent according to what it executed, and this partition lacks.
+    /// Returns the values that `from` has sent, according to what it executed, and that this partition lacks.
     pub(super) fn lacking(&self, plan: &Plan, from: ProcessId, executed: &Executed) -> Vec<Value> {
         let last = plan.steps().min(executed.end() + plan.reach());
         let mut lacking: Vec<Value> = (self.executed.before..last)
@@ -112,7 +113,7 @@ impl Share {
         Some(task)
     }
 
-    /// A value arrived. False when it is there already, or no task waits for it.
+    /// Handles a value that arrived. Returns false if it is a duplicate, or if no task waits for it.
     pub(super) fn receive(&mut self, plan: &Plan, window: u32, value: Value, content: Option<Chunk>) -> bool {
         if !self.lacks(plan, value) {
             return false;
@@ -122,7 +123,7 @@ impl Share {
         true
     }
 
-    /// Applies what a task wrote, output by output. False when it is not executing.
+    /// Applies what a task wrote, output by output. Returns false if the task is not executing.
     pub(super) fn execute(
         &mut self,
         plan: &Plan,
@@ -153,7 +154,7 @@ impl Share {
         true
     }
 
-    /// The share as chunks; tasks that execute count as not begun.
+    /// Returns the share as chunks. Executing tasks are saved as not started.
     pub(super) fn save(&self) -> Arc<[Chunk]> {
         let index = Index {
             partition: self.partition,
@@ -167,11 +168,11 @@ impl Share {
         core::iter::once(Chunk::Bytes(index.into())).chain(values).collect()
     }
 
-    /// The share that was saved as these chunks.
+    /// Loads a share that was saved as these chunks.
     ///
     /// # Panics
     ///
-    /// When they are not what [`Share::save`] made; the storage would have noticed.
+    /// Panics if the chunks were not made by [`Share::save`]. The storage detects corruption before this.
     pub(super) fn load(chunks: &[Chunk], plan: &Plan, window: u32) -> Share {
         let Some((Chunk::Bytes(index), values)) = chunks.split_first() else {
             panic!("a saved share begins with its index")
@@ -203,13 +204,13 @@ impl Share {
         self.values
     }
 
-    /// Whether a task of this partition that was not executed reads the value.
+    /// Returns whether a task of this partition that was not executed reads the value.
     fn is_read(&self, plan: &Plan, value: Value) -> bool {
         let is_here = |task: &TaskNo| plan.partition_of(*task) == self.partition;
         plan.readers(value).filter(is_here).any(|task| !self.executed.contains(task))
     }
 
-    /// Tasks that a new value lets run.
+    /// Marks the tasks that a new value makes ready.
     fn wake(&mut self, plan: &Plan, window: u32, value: Value) {
         let partition = self.partition;
         for task in plan.readers(value).filter(|it| plan.partition_of(*it) == partition) {

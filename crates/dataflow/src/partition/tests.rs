@@ -1,4 +1,5 @@
-//! Shares against the sequential reference: in any order, saved and loaded at every step, and executed again from any point.
+//! Compares shares with the sequential reference: in any order, saved and loaded at every step, and
+//! re-executed from any point.
 
 use alloc::collections::VecDeque;
 
@@ -19,7 +20,7 @@ fn plan(program: &Flow, partitions: u32) -> Plan {
     Plan::new(program, partitions, &in_blocks(program.pieces(), partitions))
 }
 
-/// What a task writes, with these inputs.
+/// Returns what a task writes, given these inputs.
 fn execute(
     program: &Flow,
     plan: &Plan,
@@ -32,8 +33,8 @@ fn execute(
     by_output(plan.accesses(task), frame.finish())
 }
 
-/// Runs all partitions, drawing which one is next; at each step they are saved and loaded. All that was sent, in the order of
-/// sending.
+/// Runs all partitions in a random order, and saves and loads them at each step. Returns the digest, and all
+/// messages in the order of sending.
 fn run(program: &Flow, plan: &Plan, window: u32, mut random: u64) -> (Digest, Vec<MessageId>, Vec<Share>) {
     let mut shares: Vec<Share> =
         (0..plan.partitions()).map(|it| Share::new(ProcessId(it), plan, window)).collect();
@@ -44,9 +45,9 @@ fn run(program: &Flow, plan: &Plan, window: u32, mut random: u64) -> (Digest, Ve
         if (random >> 40).is_multiple_of(2)
             && let Some(index) = (way.len() as u64 > 0).then(|| (random >> 33) % way.len() as u64)
         {
-            let (to, value, content) = way.remove(index as usize).expect("it is there");
-            assert!(shares[to.index()].receive(plan, window, value, content.clone()), "it is waited for");
-            assert!(!shares[to.index()].receive(plan, window, value, content), "and it is taken once");
+            let (to, value, content) = way.remove(index as usize).expect("a message is in transit");
+            assert!(shares[to.index()].receive(plan, window, value, content.clone()), "a task waits for it");
+            assert!(!shares[to.index()].receive(plan, window, value, content), "a duplicate is refused");
         }
         let share = &mut shares[((random >> 33) % u64::from(plan.partitions())) as usize];
         *share = Share::load(&share.save(), plan, window);
@@ -74,7 +75,7 @@ fn every_order_of_execution_computes_what_the_reference_does() {
         for seed in 0..10 {
             let (digest, sent, shares) = run(&program, &plan, window, seed);
             assert_eq!(digest, program.reference(), "{partitions} partitions");
-            assert!(shares.iter().all(|it| it.save().len() == 1), "nothing is held in the end");
+            assert!(shares.iter().all(|it| it.save().len() == 1), "no value is left at the end");
             for channel in plan.channels() {
                 let on_channel = sent.iter().filter(|it| (it.from, it.to) == channel);
                 let mut numbers: Vec<u32> = on_channel.map(|it| it.number).collect();
@@ -88,7 +89,7 @@ fn every_order_of_execution_computes_what_the_reference_does() {
 }
 
 #[test]
-fn blocks_talk_to_their_neighbours_and_steps_share_their_shape() {
+fn blocks_send_only_to_neighbours_and_steps_share_their_shape() {
     let grid = plan(&jacobi(15, 16, 100, 0), 240);
     assert_eq!(grid.channels().count(), 898, "each of 240 blocks with its neighbours");
     assert_eq!(grid.steps(), 102);
@@ -115,7 +116,7 @@ fn a_partition_runs_ahead_by_its_window_only() {
         steps.push(task.step);
     }
     assert_eq!(steps, [0], "the first iteration needs the other block");
-    // No task waits for another: steps would run in any order, but for the window.
+    // No task waits for another: only the window limits the order of steps.
     let alone = plan_of_independent_steps();
     let mut share = Share::new(ProcessId(0), &alone, 3);
     let tasks: Vec<TaskNo> = core::iter::from_fn(|| share.next()).collect();

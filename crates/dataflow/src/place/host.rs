@@ -15,7 +15,7 @@ use crate::graph::{Effects, Graph, GraphEvent};
 use crate::program::Program;
 use crate::recovery::{Estate, Host, Leg, Recovery, root};
 
-/// The host that a protocol is given while it handles one input.
+/// The host through which a protocol acts while it handles one input.
 pub(super) struct Desk<'a, P: Recovery, G: Program> {
     pub(super) inner: &'a mut Inner<P, G>,
     pub(super) out: &'a mut Out<Place<P, G>>,
@@ -145,7 +145,7 @@ impl<P: Recovery, G: Program> Host<P> for Desk<'_, P, G> {
 }
 
 impl<P: Recovery, G: Program> Desk<'_, P, G> {
-    /// The state of an image and of the log after it; the initial one without.
+    /// Returns the state of an image and of the log after it, or the initial state if there is no image.
     fn restore_from(
         &mut self,
         from: Option<&Image<P::Head, P::Saved>>,
@@ -169,7 +169,7 @@ impl<P: Recovery, G: Program> Desk<'_, P, G> {
             None if inner.me == root(&inner.membership) => inner.first(self.out),
             None => Graph::default(),
         };
-        // What it was told while it restored stays true; it is stated again in the new state.
+        // What the place learned while it restored remains true, and is recorded again in the new state.
         inner.is_end_stated = false;
     }
 }

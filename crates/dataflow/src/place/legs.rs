@@ -1,4 +1,4 @@
-//! What a place does with the messages of thefts.
+//! Sends and handles the messages of thefts.
 
 use alloc::vec::Vec;
 
@@ -13,12 +13,12 @@ use crate::program::Program;
 use crate::recovery::{Input, Leg, Recovery, heir};
 
 impl<P: Recovery, G: Program> Inner<P, G> {
-    /// Whether this process answers for that one.
+    /// Returns whether this process answers for `process`.
     pub(super) fn is_mine(&self, process: ProcessId) -> bool {
         process == self.me || self.graph.absorbed().contains(&process)
     }
 
-    /// A leg with content arrived. While it is held, a place drops what it is given: what it will be, it does not know.
+    /// Handles a leg with content. A held place drops the leg, since it does not yet know its future state.
     pub(super) fn arrived(
         &mut self,
         _from: ProcessId,
@@ -38,7 +38,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// A word arrived; what is the protocol's is given back.
+    /// Handles a message without content. Returns it if it belongs to the protocol.
     pub(super) fn told(
         &mut self,
         from: ProcessId,
@@ -62,7 +62,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     fn asked(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
         let thief = self.membership.member(theft.thief);
         if self.over.is_some() || thief.gone || thief.life > theft.life {
-            // The thief hears that the program is over, or asks no more.
+            // The thief learns that the program is over, or stops asking.
         } else if self.graph.lent(theft).is_some() {
             self.unseen.push_back(Input::Due(theft, Leg::Task));
         } else if let Some((of, task)) = self.graph.lend(theft) {
@@ -117,7 +117,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// Gives a leg to the network, or does at once what it is for.
+    /// Sends a leg, or performs its effect immediately if this process is the receiver.
     pub(super) fn pass(&mut self, theft: Theft, leg: Leg, out: &mut Out<Place<P, G>>) {
         match leg {
             Leg::Ask => {
@@ -143,7 +143,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// Gives what is owed to the process that it is owed to.
+    /// Returns the result of a theft to the process that expects it.
     fn pay(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
         let Some(payment) = self.graph.payment(theft) else { return };
         if theft == Theft::NONE {
@@ -156,14 +156,15 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             let heir = heir(&self.membership, theft.victim);
             let victim = if self.is_mine(theft.victim) { self.me } else { heir };
             if victim == self.me && !self.is_mine(theft.victim) {
-                // It is paid once this place has absorbed the victim; until then the loan is not here.
+                // The result is paid once this place has absorbed the victim; until then it does not hold the
+                // loan.
                 return;
             }
             self.pay_to(victim, theft, payment, out);
         }
     }
 
-    /// Gives what is owed to a process that has the stolen task now.
+    /// Sends a result to the process that now holds the stolen task.
     pub(super) fn pay_orphan(&mut self, theft: Theft, to: ProcessId, out: &mut Out<Place<P, G>>) {
         if let Some(payment) = self.graph.payment(theft) {
             self.pay_to(to, theft, payment, out);
@@ -172,7 +173,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
 
     fn pay_to(&mut self, to: ProcessId, theft: Theft, payment: Payment, out: &mut Out<Place<P, G>>) {
         if to == self.me {
-            // Both sides of the theft are here: the result is there and the debt gone in one step.
+            // Both sides of the theft are here: one step merges the result and drops the debt.
             self.merge(theft, payment, out);
             self.forget(theft, out);
         } else {
@@ -198,8 +199,9 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         out.push(Action::Send { to: To::One(to), packet });
     }
 
-    /// After an absorption both sides of a theft may be here: what is lent to nobody is taken back, what is owed to nobody
-    /// dropped, and what is owed here paid. A process absorbed as it began has never lent anything (`as_it_began`).
+    /// Settles thefts of which both sides may be here after an absorption: takes back a task lent to no
+    /// process, drops a result owed to no process, and merges a result owed to this one. A process that was
+    /// absorbed in its initial state has never lent anything (`as_it_began`).
     pub(super) fn reconcile_own(&mut self, as_it_began: bool, out: &mut Out<Place<P, G>>) {
         let loans: Vec<Theft> = self.graph.loans().filter(|it| self.is_mine(it.thief)).collect();
         for theft in loans.into_iter().filter(|it| self.graph.owed(*it).is_none()).collect::<Vec<_>>() {

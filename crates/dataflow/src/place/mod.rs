@@ -1,6 +1,7 @@
-//! A protocol around a graph of tasks: one process.
+//! A process that runs the tasks of a graph, together with its protocol.
 //!
-//! The place runs tasks, steals and lends them, and states what it saw. It knows nothing of any protocol.
+//! The place runs, steals and lends tasks, and records facts about them. It does not depend on any particular
+//! protocol.
 
 mod host;
 mod legs;
@@ -30,26 +31,26 @@ use steal::Thief;
 /// The configuration of every place.
 #[derive(Clone, Debug)]
 pub struct PlaceConfig<P: Recovery, G: Program> {
-    /// Of the protocol.
+    /// Parameters of the protocol.
     pub protocol: Arc<P::Config>,
-    /// What is computed.
+    /// The program to compute.
     pub program: Arc<G>,
-    /// How work spreads.
+    /// How idle places steal work.
     pub stealing: Stealing,
-    /// In percent, by process: a task of cost 1 s takes 4 s at 25 %.
+    /// Speeds in percent, by process: a task of cost 1 s takes 4 s at 25 %.
     pub speeds: Arc<[u32]>,
-    /// How many tasks run at a time, by process.
+    /// The number of tasks that run at a time, by process.
     pub cores: Arc<[u32]>,
 }
 
-/// A protocol around a graph of tasks: one process.
+/// A process that runs the tasks of a graph, together with its protocol.
 #[derive(Clone, Debug)]
 pub struct Place<P: Recovery, G: Program> {
     protocol: P,
     inner: Inner<P, G>,
 }
 
-/// Everything of a place but the protocol.
+/// Everything in a place except the protocol.
 #[derive(Clone, Debug)]
 struct Inner<P: Recovery, G: Program> {
     me: ProcessId,
@@ -66,28 +67,28 @@ struct Inner<P: Recovery, G: Program> {
     thief: Thief,
     /// The result of the program, once it is known.
     over: Option<Digest>,
-    /// The result was stated in the present state.
+    /// The result was recorded in the present state.
     is_end_stated: bool,
-    /// The least number that tasks have told.
+    /// The least number that any task has published.
     hint: u64,
-    /// The task of each theft whose result was merged and not yet receipted, for the facts.
+    /// The task of each theft whose result was merged but not yet receipted, for the facts.
     merged: BTreeMap<Theft, TaskId>,
     /// Tasks whose outcomes were applied in this life.
     ran: u64,
-    /// Not yet seen by the protocol.
+    /// Inputs that the protocol has not handled yet.
     unseen: VecDeque<Input<P>>,
     logs: bool,
-    /// What changed the graph since the log was last taken; always empty where nothing logs.
+    /// Events that changed the graph since the log was last taken. Always empty for a protocol without a log.
     events: Vec<GraphEvent>,
     /// The protocol has been told that there are events.
     is_told: bool,
-    /// The kinds of fact that somebody takes.
+    /// The kinds of fact that are recorded.
     taken: FactKinds,
-    /// Facts of this life, stated or not.
+    /// Facts of this life, recorded or not.
     facts: u64,
 }
 
-/// A job that is out.
+/// A job in progress.
 #[derive(Clone, Copy, Debug)]
 struct Running {
     job: JobNo,
@@ -97,12 +98,12 @@ struct Running {
     hint: u64,
 }
 
-/// What a leg with content carries beside it.
+/// The header of a leg with content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// The theft.
     pub theft: Theft,
-    /// Which of its messages.
+    /// The kind of message.
     pub leg: Leg,
 }
 
@@ -112,7 +113,7 @@ impl Stamp for Mark {
     }
 }
 
-/// What places say to each other without content.
+/// A message between places without content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Word<C> {
     /// A leg.
@@ -121,7 +122,7 @@ pub enum Word<C> {
     Nothing(Theft),
     /// The program has ended with this result.
     Over(Digest),
-    /// A number that a task told.
+    /// A number that a task published.
     Hint(u64),
     /// A message of the protocol.
     Protocol(C),
@@ -266,12 +267,12 @@ impl<P: Recovery, G: Program> Process for Place<P, G> {
 }
 
 impl<P: Recovery, G: Program> Place<P, G> {
-    /// The protocol, for tests.
+    /// Returns the protocol, for tests.
     pub fn protocol(&self) -> &P {
         &self.protocol
     }
 
-    /// The graph, for tests.
+    /// Returns the graph, for tests.
     pub fn graph(&self) -> &Graph {
         &self.inner.graph
     }
@@ -280,7 +281,7 @@ impl<P: Recovery, G: Program> Place<P, G> {
         self.protocol.handle(input, now, &mut Desk { inner: &mut self.inner, out });
     }
 
-    /// Shows the protocol everything, then begins jobs, and asks for work.
+    /// Passes all inputs to the protocol, then starts jobs and asks for work.
     fn settle(&mut self, now: Time, out: &mut Out<Self>) {
         loop {
             while let Some(input) = self.inner.unseen.pop_front() {
@@ -323,7 +324,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// The graph of an image and of the log after it. What the log says that tasks have told is known again, too.
+    /// Returns the graph of an image and of the log after it. Also restores the hint from the log.
     fn replay(&mut self, image: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]) -> Graph {
         let mut graph = Graph::load(&image.snapshot.application);
         for event in log.iter().flat_map(|it| events(&it.snapshot.application)) {
@@ -339,7 +340,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         out.push(Action::Send { to: To::One(to), packet: Packet::Control(word) });
     }
 
-    /// Says something to every other rank that is up.
+    /// Sends a message to every other running rank.
     fn say_to_all(&mut self, word: &Word<P::Control>, out: &mut Out<Place<P, G>>) {
         let membership = self.membership.clone();
         for it in membership.with_role(Role::RANK) {
@@ -349,7 +350,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// The graph that the program begins with.
+    /// Returns the graph with which the program starts.
     fn first(&mut self, out: &mut Out<Place<P, G>>) -> Graph {
         let mut frame = Frame::main();
         let result = self.program.main(&mut frame);
@@ -364,7 +365,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         Witness { life: self.life, upto: FactNo(self.facts), sent: spawned, delivered: ran }
     }
 
-    /// Whether it has room for work and nothing to do.
+    /// Returns whether this place could run a task but has none.
     fn is_idle(&self) -> bool {
         let may_work = self.is_rank && !self.held && self.over.is_none();
         may_work && !self.graph.is_ready() && self.jobs.len() < self.cores
@@ -406,7 +407,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         self.check_done(theft, out);
     }
 
-    /// A part has changed: its debt may be complete.
+    /// Handles a changed part, whose result may now be complete.
     fn check_done(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
         if let Some(task) = self.graph.owed(theft).filter(|_| self.graph.is_done(theft)) {
             if theft != Theft::NONE {
@@ -416,7 +417,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// Takes a number that a task has told, here or elsewhere.
+    /// Handles a number that a task published, here or elsewhere.
     fn hear(&mut self, hint: u64, is_own: bool, out: &mut Out<Place<P, G>>) {
         if hint < self.hint {
             self.hint = hint;
@@ -443,16 +444,17 @@ impl<P: Recovery, G: Program> Inner<P, G> {
                 }
             }
         }
-        // The process that says so may have failed before all had heard it.
+        // The process that announced the end may have failed before all others learned of it.
         if let Some(digest) = self.over.filter(|_| failed) {
             self.say_to_all(&Word::Over(digest), out);
         }
     }
 
-    /// The program has ended. Its result is that of the debt to nobody, of which only one place has the evidence.
+    /// Ends the program. Its result is the result of the root theft, of which only one place has the
+    /// evidence.
     fn end(&mut self, digest: Digest, effects: Effects, out: &mut Out<Place<P, G>>) {
         self.over = Some(digest);
-        // A place that has no state yet is not finished in it: it states this once it is released.
+        // A place without a state has not finished yet; it records the end once it is released.
         if !self.held && !core::mem::replace(&mut self.is_end_stated, true) {
             let witness = self.witness(effects);
             self.fact(FactKind::Finished, || Fact::Finished(Box::new((witness, digest))), out);
@@ -460,7 +462,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     }
 }
 
-/// The events of a segment of the log.
+/// Decodes the events of a log segment.
 fn events(segment: &[Chunk]) -> Vec<GraphEvent> {
     let [Chunk::Bytes(bytes)] = segment else { panic!("a segment of a log is one piece") };
     postcard::from_bytes(bytes).expect("a segment of a log can be decoded")

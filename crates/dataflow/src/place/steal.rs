@@ -1,24 +1,24 @@
-//! Whom a place without work asks for some.
+//! Chooses the process that an idle place asks for work.
 
 use faultline_core::{Life, Membership, ProcessId, Role, Span, Theft, Time};
 
 /// How places steal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stealing {
-    /// After being turned away, a place waits for this long before it asks again.
+    /// How long a place waits after a refusal before it asks again.
     pub patience: Span,
-    /// Percentage of the questions that stay within the place's cluster, if another of its processes is up.
+    /// Percentage of requests that stay within the place's cluster, if another of its processes is up.
     pub cluster_first: u8,
 }
 
-/// A place's side of stealing.
+/// The thief's side of stealing.
 #[derive(Clone, Debug)]
 pub(super) struct Thief {
     stealing: Stealing,
-    /// What it asks for, and the life of the victim.
+    /// The pending request, and the life of the victim.
     asking: Option<(Theft, Life)>,
     number: u32,
-    /// It does not ask before.
+    /// The earliest time of the next request.
     not_before: Time,
     random: u64,
 }
@@ -32,12 +32,12 @@ impl Thief {
         self.asking.map(|(theft, _)| theft)
     }
 
-    /// Stops asking, whatever the answer is.
+    /// Cancels the pending request, whatever the answer is.
     pub(super) fn stop(&mut self) {
         self.asking = None;
     }
 
-    /// The victim has nothing.
+    /// Handles a refusal: the victim has no task.
     pub(super) fn turned_away(&mut self, theft: Theft, now: Time) {
         if self.asking() == Some(theft) {
             self.asking = None;
@@ -45,7 +45,7 @@ impl Thief {
         }
     }
 
-    /// Stops asking a process that failed since it was asked.
+    /// Cancels a request to a process that has failed since.
     pub(super) fn meet(&mut self, membership: &Membership) {
         let failed = |(theft, life): (Theft, Life)| {
             let victim = membership.member(theft.victim);
@@ -56,12 +56,12 @@ impl Thief {
         }
     }
 
-    /// When a place without work asks next; `None` while it asks.
+    /// Returns when an idle place sends its next request, or `None` while one is pending.
     pub(super) fn next_question(&self) -> Option<Time> {
         self.asking.is_none().then_some(self.not_before)
     }
 
-    /// Asks a process, if there is one and it is time.
+    /// Sends a request if it is due and a victim exists.
     pub(super) fn ask(
         &mut self,
         me: ProcessId,
@@ -85,7 +85,7 @@ impl Thief {
         let stays = self.draw(100) < u64::from(self.stealing.cluster_first);
         let victim = match (near, count) {
             (_, 0) => {
-                // Nobody to ask: looks again after a while, or when the membership changes.
+                // No victim exists: tries again later, or when the membership changes.
                 self.not_before = now + self.stealing.patience;
                 return None;
             }
@@ -98,7 +98,7 @@ impl Thief {
         Some(theft)
     }
 
-    /// A number below `limit`, by SplitMix64.
+    /// Returns a random number below `limit`, by SplitMix64.
     fn draw(&mut self, limit: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut x = self.random;

@@ -1,19 +1,20 @@
-//! Fibonacci numbers by their definition: two calls and a sum, down to a threshold below which a task calls itself no more.
+//! Fibonacci numbers by their definition: two calls and a sum, down to a threshold below which a task spawns
+//! no further calls.
 //!
-//! The program has the shape of every divide-and-conquer program, and no data to speak of: what it costs to run is what tasks
-//! cost.
+//! The program has the shape of every divide-and-conquer program and almost no data, so that its running cost
+//! is the cost of tasks.
 
 use faultline_core::{Chunk, Span};
 
 use super::{Invalid, at_most_tasks, in_range, mix};
 use crate::program::{Call, Data, Frame, Program, Use, chunk};
 
-/// A call: its argument is n.
+/// A call. Its argument is n.
 const CALL: u16 = 0;
 /// The sum of two calls.
 const SUM: u16 = 1;
 
-/// The largest Fibonacci number of 64 bits.
+/// The largest Fibonacci number that fits in 64 bits.
 const MOST: u32 = 93;
 /// A task that computes a larger one by its definition takes seconds.
 const MOST_THRESHOLD: u32 = 35;
@@ -21,11 +22,11 @@ const MOST_THRESHOLD: u32 = 35;
 /// Parameters of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fibonacci {
-    /// Which number.
+    /// The index of the Fibonacci number.
     pub n: u32,
-    /// The largest number that one task computes, without spawning others.
+    /// The largest index that one task computes without spawning others.
     pub threshold: u32,
-    /// How long such a task takes. Calls above the threshold and sums take no time.
+    /// The time that such a task takes. Calls above the threshold and sums take no time.
     pub task_time: Span,
 }
 
@@ -43,9 +44,9 @@ impl Fibonacci {
         at_most_tasks(self.tasks(), "raise `threshold` or lower `n`")
     }
 
-    /// How many tasks it has.
+    /// Returns the number of tasks.
     pub fn tasks(&self) -> u64 {
-        // By n, for the last two n.
+        // The two most recent counts, by n.
         let (mut before, mut last) = (1u64, 1u64);
         for _ in self.threshold..self.n {
             (before, last) = (last, last.saturating_add(before).saturating_add(2));
@@ -53,7 +54,7 @@ impl Fibonacci {
         last
     }
 
-    /// The result, from the small numbers to the large ones.
+    /// Computes the result upwards from the smallest numbers.
     pub(super) fn reference(&self) -> Chunk {
         let mut lines = [[0, trail_of_call(0)], [1, trail_of_call(1)]];
         for n in 2..=u64::from(self.n) {
@@ -103,12 +104,12 @@ fn by_definition(n: u64) -> u64 {
     if n < 2 { n } else { by_definition(n - 1) + by_definition(n - 2) }
 }
 
-/// What a task without children leaves in the result.
+/// The contribution of a task without children to the result.
 fn trail_of_call(n: u64) -> u64 {
     mix(n)
 }
 
-/// What a sum leaves in the result. Its operands cannot be exchanged.
+/// The contribution of a sum to the result. Its operands cannot be exchanged.
 fn trail_of_sum(one: u64, other: u64) -> u64 {
     mix(one ^ mix(other).rotate_left(1))
 }
@@ -134,16 +135,16 @@ mod tests {
     fn numbers_are_those_of_the_definition() {
         let of = |n| words(&Fibonacci { n, threshold: 3, task_time: Span::ZERO }.reference())[0];
         assert_eq!((of(1), of(2), of(3), of(10), of(90)), (1, 1, 2, 55, 2_880_067_194_370_816_120));
-        assert_eq!(of(MOST), 12_200_160_415_121_876_738, "the largest of 64 bits");
+        assert_eq!(of(MOST), 12_200_160_415_121_876_738, "the largest that fits in 64 bits");
     }
 
     #[test]
-    fn a_task_that_is_lost_or_counted_twice_shows() {
+    fn a_task_that_is_lost_or_counted_twice_changes_the_result() {
         testing::every_task_shows(&Flow::Fibonacci(Fibonacci { n: 9, threshold: 2, task_time: Span::ZERO }));
     }
 
     #[test]
-    fn a_program_that_does_not_fit_into_memory_is_refused() {
+    fn a_program_that_does_not_fit_in_memory_is_refused() {
         let program = Fibonacci { n: 60, threshold: 10, task_time: Span::ZERO };
         assert!(matches!(program.validate(), Err(Invalid::TooManyTasks { .. })));
         assert!(matches!(

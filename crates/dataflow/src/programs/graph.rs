@@ -1,9 +1,10 @@
-//! Random programs, to search for schedules that a protocol does not survive.
+//! Random programs, for searching for schedules that a protocol does not survive.
 //!
-//! A task either computes, or has data of its own, and spawns tasks that write it, change it, gather into it and read it, in
-//! any order, and that take over its own right to write. What a task writes is a hash of its name and of everything that it has
-//! read, so that every wrong input reaches the result. Besides, each task contributes to one sum over the whole program: that
-//! shows a task which is lost, or counted twice, even where the operation of a gathering hides it.
+//! A task either computes, or has its own data and spawns tasks that write, change, gather into and read the
+//! data in any order, and that take over the task's right to write. What a task writes is a hash of its name
+//! and of everything that it has read, so that every wrong input affects the result. In addition, each task
+//! contributes to one sum over the whole program. The sum reveals a lost or duplicated task even where the
+//! operation of a gathering hides it.
 
 use alloc::vec::Vec;
 
@@ -12,33 +13,33 @@ use faultline_core::{Chunk, Span};
 use super::{Invalid, at_most_tasks, in_range, mix};
 use crate::program::{Call, Data, Frame, Op, Program, Use, chunk};
 
-/// A task of the random part. Its arguments: its name, its level, its output.
+/// A task of the random part. Its arguments are its name, its level and its output.
 const NODE: u16 = 0;
-/// Puts value and sum together.
+/// Combines value and sum.
 const RESULT: u16 = 1;
 
 /// Deeper programs are only larger.
 const MOST_DEPTH: u32 = 16;
-/// Tasks that one task spawns at most.
+/// The largest number of tasks that one task may spawn.
 const MOST_WIDTH: u32 = 64;
-/// A task reads at most so many values beside the one that it changes.
+/// The largest number of values that a task reads beside the one that it changes.
 const MOST_READS: usize = 3;
 
 /// Parameters of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
-    /// Decides everything else: which tasks there are, and what they read and write.
+    /// The seed of everything else: the tasks, and what they read and write.
     pub seed: u64,
     /// Levels of tasks below the first one.
     pub depth: u32,
-    /// Tasks that one task spawns at most; it spawns at least one.
+    /// The largest number of tasks that one task spawns; it spawns at least one.
     pub width: u32,
-    /// Mean time of a task that spawns none; each takes up to twice as long. Other tasks take no time.
+    /// The mean time of a task that spawns none; each takes up to twice as long. Other tasks take no time.
     pub task_time: Span,
 }
 
 impl Default for Graph {
-    /// Some hundred tasks.
+    /// A few hundred tasks.
     fn default() -> Self {
         Graph { seed: 1, depth: 5, width: 5, task_time: Span::from_millis(10) }
     }
@@ -56,19 +57,20 @@ impl Graph {
         )
     }
 
-    /// The result, by doing everything in the order in which the program says it.
+    /// Computes the result by executing everything in program order.
     pub(super) fn reference(&self) -> Chunk {
         let mut sum = [0; 2];
         let value = self.compute(&Node::first(self), &[], &mut sum);
         chunk(&[value, sum[0], sum[1]])
     }
 
-    /// What the task writes, or contributes, with everything that it spawns.
+    /// Returns what the task writes or contributes, including everything that it spawns.
     fn compute(&self, node: &Node, inputs: &[u64], sum: &mut [u64; 2]) -> u64 {
         *sum = [sum[0].wrapping_add(mix(node.name)), sum[1] + 1];
         let hash = node.hash(inputs.iter().copied());
         let Some(plan) = node.plan(self) else { return mix(hash) };
-        // What each piece of data holds, and with which operation it is being gathered. The last is the task's own.
+        // The value of each piece of data, and the operation with which it is being gathered. The last is the
+        // task's own.
         let mut data: Vec<(u64, Option<Op>)> = (0..plan.own).map(|it| (initial(hash, it), None)).collect();
         data.push((
             if node.output == Output::Change { inputs[0] } else { mix(hash) },
@@ -109,7 +111,7 @@ impl Program for Graph {
             return;
         }
         let node = Node::of(&call.args);
-        // Accesses: what it changes is read first; then its output, the sum, and what it reads.
+        // Accesses: first what it changes; then its output, the sum, and what it reads.
         let output = usize::from(node.output == Output::Change);
         frame.put(output + 1, chunk(&[mix(node.name), 1]));
         let inputs = (0..call.inputs.len()).map(|it| call.words(it).first().copied().unwrap_or(0));
@@ -154,7 +156,7 @@ impl Program for Graph {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Output {
     Write,
-    /// Reads the value before.
+    /// Reads the previous value.
     Change,
     Gather(Op),
 }
@@ -173,7 +175,7 @@ impl Output {
     }
 }
 
-/// A task, as its arguments say.
+/// A task, decoded from its arguments.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     name: u64,
@@ -181,10 +183,10 @@ struct Node {
     output: Output,
 }
 
-/// What a task that spawns others does.
+/// The actions of a task that spawns others.
 #[derive(Clone, Debug)]
 struct Plan {
-    /// Pieces of data that it creates; the number after them stands for its own output.
+    /// The number of pieces of data that it creates; the next number stands for its own output.
     own: usize,
     children: Vec<Child>,
 }
@@ -192,9 +194,9 @@ struct Plan {
 #[derive(Clone, Debug)]
 struct Child {
     node: Node,
-    /// Which data it writes.
+    /// The data that it writes.
     target: usize,
-    /// Which data it reads beside that.
+    /// The other data that it reads.
     reads: Vec<usize>,
 }
 
@@ -212,7 +214,7 @@ impl Node {
         Node { name: args[0], level: args[1] as u32, output: Output::ALL[args[2] as usize] }
     }
 
-    /// Of its name and all that it has read.
+    /// Hashes the task's name and everything that it has read.
     fn hash(&self, inputs: impl Iterator<Item = u64>) -> u64 {
         inputs.fold(mix(self.name ^ 1), |hash, input| mix(hash ^ input.rotate_left(7)))
     }
@@ -232,7 +234,7 @@ impl Node {
             (state % below as u64) as usize
         };
         let own = 1 + draw(3);
-        // Whether its own output has been handed on, and whether there is a value of it to be read.
+        // Whether its own output has been passed on, and whether a value of it can be read.
         let (mut is_given, mut is_readable) = (false, self.output == Output::Change);
         let mut children = Vec::new();
         for index in 0..1 + draw(graph.width as usize) as u64 {
@@ -257,7 +259,7 @@ impl Node {
     }
 }
 
-/// What data holds at first.
+/// The initial value of data.
 fn initial(hash: u64, number: usize) -> u64 {
     mix(hash ^ number as u64)
 }
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_lost_or_counted_twice_shows() {
+    fn a_task_that_is_lost_or_counted_twice_changes_the_result() {
         for seed in 1..6 {
             let program = (0..).map(|it| graph(seed * 1000 + it, 4, 4));
             let large = |it: &Graph| {
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_fit_into_memory_is_refused() {
+    fn a_program_that_does_not_fit_in_memory_is_refused() {
         assert!(matches!(graph(1, 16, 8).validate(), Err(Invalid::TooManyTasks { .. })));
         assert!(matches!(graph(1, 2, 0).validate(), Err(Invalid::OutOfRange { field: "width", .. })));
         assert_eq!(Graph::default().validate(), Ok(()));

@@ -1,9 +1,11 @@
-//! Jacobi's method on a square grid in two dimensions: each cell becomes the mean of its four neighbours, again and again.
+//! Jacobi's method on a square grid in two dimensions: in each iteration, every cell becomes the mean of its
+//! four neighbours.
 //!
-//! The grid is cut into blocks, each a piece of its own. A task computes one iteration of one block: it reads the block and
-//! the edges of its neighbours, and writes the block and its edges for the next iteration. At intervals, all
-//! blocks gather their greatest change, and a test notes when that fell below the tolerance. In the end the blocks are
-//! folded into one hash, each with its neighbour, so that all messages but the tests' pass between neighbours.
+//! The grid is cut into blocks, each its own piece. A task computes one iteration of one block: it reads the
+//! block and the edges of its neighbours, and writes the block and its edges for the next iteration. At
+//! intervals, all blocks gather their greatest change, and a test records when it fell below the tolerance.
+//! At the end the blocks are folded into one hash, each with its neighbour, so that all messages except those
+//! of the tests pass between neighbours.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,16 +16,16 @@ use super::blocks::{Blocks, first_trail, hash, next_trail, word};
 use super::{Invalid, at_most_tasks, in_range, mix};
 use crate::program::{Call, Data, Frame, Op, Program, Use, chunk};
 
-/// Writes a block as it is in the beginning, and its edges.
+/// Writes the initial state of a block, and its edges.
 const BEGIN: u16 = 0;
 /// One iteration of a block.
 const UPDATE: u16 = 1;
-/// Looks at the greatest change of an iteration.
+/// Tests the greatest change of an iteration.
 const TEST: u16 = 2;
-/// Folds a block into the hash of those beyond it.
+/// Folds a block into the hash of the blocks beyond it.
 const FOLD: u16 = 3;
 
-/// Larger grids are only longer.
+/// Larger grids only take longer.
 const MOST_BLOCKS: u32 = 1 << 10;
 const MOST_SIZE: u32 = 1 << 12;
 /// The sides of a block: above, below, left, right.
@@ -38,18 +40,18 @@ pub struct Jacobi {
     pub columns: u32,
     /// Cells along the side of a block.
     pub size: u32,
-    /// How often every cell is computed.
+    /// The number of iterations of every cell.
     pub iterations: u32,
     /// The number of iterations from one test of the greatest change to the next; 0 means no test.
     pub test_every: u32,
     /// The computation counts as converged when no cell changes by more.
     pub tolerance: f64,
-    /// How long one iteration of a block takes.
+    /// The time that one iteration of a block takes.
     pub task_time: Span,
 }
 
 impl Default for Jacobi {
-    /// Sixteen blocks, of which each takes one second in all.
+    /// Sixteen blocks, each of which takes one second in total.
     fn default() -> Self {
         Jacobi {
             rows: 4,
@@ -75,7 +77,7 @@ impl Jacobi {
         at_most_tasks(tasks, "lower `iterations`, `rows` or `columns`")
     }
 
-    /// How many blocks there are. They are numbered row by row.
+    /// Returns the number of blocks. They are numbered row by row.
     pub fn pieces(&self) -> u32 {
         self.rows * self.columns
     }
@@ -93,7 +95,7 @@ impl Jacobi {
         self.test_every > 0 && (iteration + 1).is_multiple_of(self.test_every)
     }
 
-    /// The result, on one grid without blocks.
+    /// Computes the result on one grid without blocks.
     pub(super) fn reference(&self) -> Chunk {
         let size = self.size as usize;
         let (height, width) = (self.rows as usize * size, self.columns as usize * size);
@@ -144,7 +146,7 @@ impl Program for Jacobi {
     fn main(&self, frame: &mut Frame) -> Data {
         let all = self.pieces();
         let blocks: Vec<Data> = (0..all).map(|_| frame.data()).collect();
-        // Two sets of edges: one iteration reads what the one before wrote, while it writes its own.
+        // Two sets of edges: an iteration reads the set that the previous one wrote, and writes the other.
         let edges: Vec<[[Option<Data>; SIDES]; 2]> = (0..all)
             .map(|block| {
                 let mut set = || self.neighbours(block).map(|it| it.map(|_| frame.data()));
@@ -223,12 +225,12 @@ impl Jacobi {
         self.size as usize * self.size as usize
     }
 
-    /// The sides at which a block has a neighbour.
+    /// Returns the sides at which a block has a neighbour.
     fn sides(&self, block: u32) -> impl Iterator<Item = usize> + use<> {
         self.neighbours(block).into_iter().enumerate().filter_map(|(side, it)| it.map(|_| side))
     }
 
-    /// What a neighbour at this side reads: the trail of the block, and its cells there.
+    /// Returns what a neighbour at this side reads: the trace of the block, and its cells there.
     fn edge(&self, block: &[u64], side: usize) -> Vec<u64> {
         let size = self.size as usize;
         let cell = |along: usize| match side {
@@ -281,7 +283,7 @@ impl Jacobi {
     }
 }
 
-/// Cells beyond the grid.
+/// Boundary values of the cells beyond the grid.
 const TOP: f64 = 1.0;
 const OTHER: f64 = 0.0;
 
@@ -336,7 +338,7 @@ mod tests {
     fn heat_comes_from_above_and_the_changes_become_small() {
         let result = |iterations| words(&jacobi(2, 3, 4, iterations, 1).reference());
         let change = |iterations| f64::from_bits(result(iterations)[1]);
-        assert_eq!(change(1), 0.25, "next to the hot side, zeros have one neighbour that is none");
+        assert_eq!(change(1), 0.25, "next to the hot side, a zero has one neighbour that is not");
         assert!(change(100) < change(10) && change(10) < change(2));
         let converged = result(100)[2];
         assert!(converged > 0 && converged < 100, "{converged}");
@@ -344,22 +346,22 @@ mod tests {
     }
 
     #[test]
-    fn blocks_do_not_show_in_the_cells() {
+    fn the_cells_do_not_depend_on_the_blocks() {
         let (one, many) =
             (words(&jacobi(1, 1, 12, 20, 1).reference()), words(&jacobi(3, 4, 3, 20, 1).reference()));
-        assert_ne!(one[0], many[0], "trails are those of blocks");
-        assert_ne!(one[1..], many[1..], "a grid of 12 x 12 is none of 9 x 12");
+        assert_ne!(one[0], many[0], "traces depend on the blocks");
+        assert_ne!(one[1..], many[1..], "a grid of 12 x 12 differs from one of 9 x 12");
         let square = words(&jacobi(4, 4, 3, 20, 1).reference());
         assert_eq!(one[1..], square[1..]);
     }
 
     #[test]
-    fn a_task_that_is_lost_or_counted_twice_shows() {
+    fn a_task_that_is_lost_or_counted_twice_changes_the_result() {
         testing::every_task_shows(&Flow::Jacobi(jacobi(2, 3, 2, 4, 2)));
     }
 
     #[test]
-    fn a_program_that_does_not_fit_into_memory_is_refused() {
+    fn a_program_that_does_not_fit_in_memory_is_refused() {
         let program = jacobi(100, 100, 1, 10_000, 0);
         assert!(matches!(program.validate(), Err(Invalid::TooManyTasks { .. })));
         assert!(matches!(jacobi(0, 1, 1, 1, 0).validate(), Err(Invalid::OutOfRange { field: "rows", .. })));

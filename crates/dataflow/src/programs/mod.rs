@@ -1,16 +1,16 @@
-//! Programs to run: each with a sequential reference that knows no tasks.
+//! Programs to run, each with a sequential reference that uses no tasks.
 //!
-//! | program | result | tasks share |
+//! | program | result | shared data |
 //! | --- | --- | --- |
 //! | [`fibonacci`] | a Fibonacci number | the two numbers that a sum waits for |
 //! | [`queens`] | how many ways there are to place n queens | one sum, which all tasks contribute to |
 //! | [`cloth`] | the particles of a piece of cloth, folded into a hash | edges and corners of blocks |
 //! | [`jacobi`] | a field of temperatures, folded into a hash | edges of blocks, and the greatest change |
 //! | [`qap`] | the cheapest assignments of facilities to locations | what a task's children found, and a bound as a hint |
-//! | [`graph`] | a number that every task and every value has a share in | anything: made for searches |
+//! | [`graph`] | a number that depends on every task and every value | anything: made for searches |
 //!
-//! A result holds more than the answer: every task leaves a trace in it, so that a run in which a task is lost, or counted
-//! twice, has another digest.
+//! A result contains more than the answer: every task leaves a trace in it, so that a run in which a task is
+//! lost or counted twice has another digest.
 
 mod blocks;
 pub mod cloth;
@@ -29,7 +29,7 @@ use faultline_core::{Chunk, Digest, Span};
 
 use crate::program::{Call, Data, Frame, Program, digest};
 
-/// Most tasks of a program: more do not fit into the memory of a place.
+/// The largest number of tasks of a program: more do not fit in the memory of a place.
 pub const MOST_TASKS: u64 = 1 << 24;
 
 /// The program that a run computes.
@@ -49,33 +49,33 @@ pub enum Flow {
     Cloth(cloth::Cloth),
 }
 
-/// Why parameters cannot be run. Fields are named as in the types of the programs.
+/// Why parameters are invalid. Fields have the names that they have in the types of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// Out of range.
+    /// A parameter is out of range.
     #[error("{field} is {value}, which is out of range")]
     OutOfRange {
-        /// Which.
+        /// The name of the parameter.
         field: &'static str,
-        /// As given.
+        /// The value found.
         value: u64,
         /// The least value.
         least: u64,
         /// The greatest value.
         most: u64,
     },
-    /// The program would not fit into memory.
-    #[error("the program has up to {tasks} tasks, which do not fit into memory")]
+    /// The program does not fit in memory.
+    #[error("the program has up to {tasks} tasks, which do not fit in memory")]
     TooManyTasks {
-        /// An upper bound of its tasks.
+        /// An upper bound of the program's tasks.
         tasks: u64,
-        /// What makes it smaller.
+        /// How to make the program smaller.
         remedy: &'static str,
     },
 }
 
 impl Invalid {
-    /// What to do about it.
+    /// Returns the remedy, as an instruction.
     pub fn remedy(&self) -> String {
         match self {
             Invalid::OutOfRange { least, most, .. } => format!("write a number from {least} to {most}"),
@@ -91,7 +91,8 @@ impl Flow {
     ///
     /// # Errors
     ///
-    /// Names the first parameter that is out of range.
+    /// Returns the first parameter that is out of range, or the number of tasks if the program does not fit
+    /// in memory.
     pub fn validate(&self) -> Result<(), Invalid> {
         match self {
             Flow::Fibonacci(it) => it.validate(),
@@ -103,7 +104,8 @@ impl Flow {
         }
     }
 
-    /// How many pieces a plan may assign to partitions; 0 for a program whose tasks spawn others, which cannot be planned.
+    /// Returns the number of pieces that a plan may assign to partitions, or 0 for a program whose tasks
+    /// spawn others, which cannot be planned.
     pub fn pieces(&self) -> u32 {
         match self {
             Flow::Fibonacci(_) | Flow::Queens(_) | Flow::Qap(_) | Flow::Graph(_) => 0,
@@ -112,7 +114,8 @@ impl Flow {
         }
     }
 
-    /// The digest of the result, computed without tasks. Takes as long as the program computes, modelled time aside.
+    /// Returns the digest of the result, computed without tasks. Takes as long as the program itself, without
+    /// the modelled time.
     pub fn reference(&self) -> Digest {
         digest(&match self {
             Flow::Fibonacci(it) => it.reference(),

@@ -1,7 +1,7 @@
-//! In how many ways n queens can stand on a board of n x n squares so that none attacks another.
+//! Counts the placements of n queens on a board of n x n squares in which no queen attacks another.
 //!
-//! A task places the queen of one row, and spawns a task for every square that is left; below a depth it counts by itself. All
-//! tasks contribute to one sum, which no task waits for.
+//! A task places the queen of one row, and spawns a task for every free square; below a certain depth it
+//! counts by itself. All tasks contribute to one sum, for which no task waits.
 
 use alloc::vec::Vec;
 
@@ -10,8 +10,8 @@ use faultline_core::{Chunk, Span};
 use super::{Invalid, at_most_tasks, in_range, mix};
 use crate::program::{Call, Data, Frame, Op, Program, Use, chunk};
 
-/// The only kind of task. Its arguments: the row, the columns and the two sets of diagonals that are attacked, as bits from the
-/// point of view of the row, and a hash of the placement.
+/// The only kind of task. Its arguments are the row, the attacked columns and diagonals in both directions,
+/// as bits from the point of view of the row, and a hash of the placement.
 const PLACE: u16 = 0;
 
 /// Larger boards take hours.
@@ -22,14 +22,15 @@ const MOST: u32 = 18;
 pub struct Queens {
     /// Rows and columns of the board.
     pub n: u32,
-    /// Rows whose queens are placed by tasks of their own; a task places the queens of all other rows.
+    /// The number of rows whose queens are placed by separate tasks; a task places the queens of all other
+    /// rows.
     pub depth: u32,
-    /// How long such a task takes. Other tasks take no time.
+    /// The time that such a task takes. Other tasks take no time.
     pub task_time: Span,
 }
 
 impl Default for Queens {
-    /// Some 600 tasks on a board of 10 x 10.
+    /// About 600 tasks on a board of 10 x 10.
     fn default() -> Self {
         Queens { n: 10, depth: 3, task_time: Span::from_millis(20) }
     }
@@ -48,7 +49,7 @@ impl Queens {
         at_most_tasks(tasks, "lower `depth`")
     }
 
-    /// The result, by placing column after column on a list.
+    /// Computes the result on a list, column after column.
     pub(super) fn reference(&self) -> Chunk {
         let mut total = [0; 2];
         self.place(&mut Vec::new(), &mut total);
@@ -74,7 +75,7 @@ impl Queens {
         }
     }
 
-    /// How many placements begin with these columns.
+    /// Counts the placements that begin with these columns.
     fn count(&self, columns: &mut Vec<u32>) -> u64 {
         let row = columns.len() as u32;
         if row == self.n {
@@ -125,12 +126,12 @@ impl Program for Queens {
 }
 
 impl Queens {
-    /// A bit for each column.
+    /// One bit for each column.
     fn board(&self) -> u64 {
         (1 << self.n) - 1
     }
 
-    /// Placements of the rows that are left.
+    /// Counts the placements of the remaining rows.
     fn solutions(&self, columns: u64, rising: u64, falling: u64) -> u64 {
         if columns == self.board() {
             return 1;
@@ -146,12 +147,12 @@ impl Queens {
     }
 }
 
-/// The hash of a placement with another queen.
+/// The hash of a placement with one more queen.
 fn after(hash: u64, column: u32) -> u64 {
     mix(hash ^ u64::from(column + 1))
 }
 
-/// What a task without children leaves in the result.
+/// The contribution of a task without children to the result.
 fn trail(hash: u64, count: u64) -> u64 {
     mix(hash ^ mix(count))
 }
@@ -183,12 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_lost_or_counted_twice_shows() {
+    fn a_task_that_is_lost_or_counted_twice_changes_the_result() {
         testing::every_task_shows(&Flow::Queens(queens(6, 3)));
     }
 
     #[test]
-    fn a_program_that_does_not_fit_into_memory_is_refused() {
+    fn a_program_that_does_not_fit_in_memory_is_refused() {
         assert!(matches!(queens(18, 8).validate(), Err(Invalid::TooManyTasks { .. })));
         assert!(matches!(queens(8, 9).validate(), Err(Invalid::OutOfRange { field: "depth", .. })));
         assert!(matches!(queens(30, 2).validate(), Err(Invalid::OutOfRange { field: "n", .. })));

@@ -1,4 +1,4 @@
-//! What every program is tried with.
+//! Tests that every program must pass.
 
 extern crate std;
 
@@ -12,20 +12,21 @@ use super::Flow;
 use crate::program::{Call, Data, Frame, Mode, Op, Program, chunk};
 use crate::reference;
 
-/// How many tasks computed what the sequential reference computes.
+/// Asserts that the tasks compute what the sequential reference computes, and returns how many tasks there
+/// were.
 pub(super) fn agrees_with_its_reference(program: &Flow) -> u64 {
     let (found, tasks) = reference(program);
     assert_eq!(found, program.reference(), "{program:?}");
     tasks
 }
 
-/// Loses each task in turn, and counts each task that spawns none twice.
+/// Loses each task in turn, counts each task that spawns none twice, and asserts that the result changes.
 pub(super) fn every_task_shows(program: &Flow) {
     let seen = Seen::default();
     let (expected, _) = reference(&Watched { program: program.clone(), seen: seen.clone() });
     assert_eq!(expected, program.reference());
     let seen = seen.0.lock().unwrap().clone();
-    assert!(seen.len() > 20, "{} tasks show nothing", seen.len());
+    assert!(seen.len() > 20, "{} tasks are too few for this test", seen.len());
     for &(task, spawns) in &seen {
         let broken = |wrong| reference(&Broken { program: program.clone(), task, wrong }).0;
         assert_ne!(broken(Wrong::Lost), expected, "task {task} was lost");
@@ -35,14 +36,14 @@ pub(super) fn every_task_shows(program: &Flow) {
     }
 }
 
-/// The result of a program whose tasks are all given `hint` or less.
+/// Returns the result of a program whose tasks are all given `hint` or less.
 pub(super) fn with_hint<G: Program>(program: &G, hint: u64) -> Chunk {
     let result = Arc::new(Mutex::new(chunk(&[])));
     reference(&Hinted { program: program.clone(), hint, result: result.clone() });
     Arc::into_inner(result).unwrap().into_inner().unwrap()
 }
 
-/// Tasks, and whether they have spawned others.
+/// Tasks, and whether each has spawned others.
 #[derive(Clone, Debug, Default)]
 struct Seen(Arc<Mutex<Vec<(TaskId, bool)>>>);
 

@@ -7,23 +7,23 @@ use crate::placement::ReplicateTo;
 /// Parameters of TIC and SEL.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// From one checkpoint of a process to its next (tau). Under TIC, forced ones count; under SEL, this is how often the log
-    /// is truncated.
+    /// The time from one checkpoint of a process to its next (tau). Under TIC, forced checkpoints count;
+    /// under SEL, this is how often the log is truncated.
     pub tau: Span,
-    /// What stable storage holds.
+    /// The contents of stable storage.
     pub record: Record,
-    /// Whether a thief takes a checkpoint before it asks for a task, as printed (section 4, event CP0). Nothing depends on
-    /// it. SEL has no such checkpoint.
+    /// Whether a thief takes a checkpoint before it asks for a task, as printed (section 4, event CP0).
+    /// Correctness does not depend on it. SEL has no such checkpoint.
     pub before_asking: bool,
-    /// Copies of each image beside the owner's own. A storage server counts as one.
+    /// The number of copies of each image beside the owner's own. A storage server counts as one.
     pub replicas: u16,
-    /// Where they are.
+    /// Where the copies are stored.
     pub replicate_to: ReplicateTo,
-    /// Rules that are broken on purpose.
+    /// Rules that are violated on purpose.
     pub defects: Defects,
 }
 
-/// What stable storage holds of a process.
+/// What stable storage contains of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Record {
     /// Its graph, as of its newest checkpoint: theft-induced checkpointing (TIC).
@@ -34,9 +34,10 @@ pub enum Record {
 }
 
 defects! {
-    /// A restored process does not ask what became of the tasks that it lent.
+    /// A restored process does not ask about the state of the tasks that it lent.
     NoQuery,
-    /// An absorbed graph is not looked for in the images of other absorbed processes, so that it may come twice.
+    /// An absorbed graph is not looked up in the images of other absorbed processes, so that it may be
+    /// absorbed twice.
     AbsorbedTwice,
     /// A task is sent before the theft is durable at the victim.
     TaskBeforeRecord,
@@ -45,25 +46,26 @@ defects! {
     /// A receipt is sent when the result arrives, before the victim's state that holds it is durable: the thief's final
     /// checkpoint is deleted at event G.
     ReceiptAtMerge,
-    /// As printed (F-G, case 2): a thief whose result is on its way counts as ended. It answers no question, and sends the
-    /// result once.
+    /// As printed (F-G, case 2): a thief whose result is in transit counts as terminated. It answers no
+    /// question, and sends the result once.
     LateTermination,
     /// As printed (volatile nodes): a result counts only in the life of the thief in which the task was stolen.
     StaleResultRefused,
     /// A thief denies a task that it still asks for.
     WantDenied,
-    /// A process that is restoring denies tasks that its image may hold.
+    /// A process that is restoring denies tasks that its image may contain.
     RestoringDenies,
-    /// A restored process answers for itself only, and not for those that its image had absorbed.
+    /// A restored process answers only for itself, and not for the processes that its image had absorbed.
     HereAlone,
-    /// The segments of a log count one by one, and not as a prefix: a leg goes once its own segment is durable.
+    /// The segments of a log count one by one, and not as a prefix: a leg is sent once its own segment is
+    /// durable.
     LogOutOfOrder,
-    /// As printed (section 5): the log holds what constructs the graph, and not that a task was stolen.
+    /// As printed (section 5): the log contains what constructs the graph, but not the thefts of tasks.
     TheftsNotLogged,
 }
 
 impl Defect {
-    /// Whether it breaks a rule of logs, which TIC does not have.
+    /// Returns whether the defect violates a rule of logs, which TIC does not have.
     pub fn is_of_logs(self) -> bool {
         matches!(self, Defect::LogOutOfOrder | Defect::TheftsNotLogged)
     }

@@ -1,7 +1,8 @@
-//! Images of this process and of others: held, and looked up.
+//! Stores and looks up images of this process and of others.
 //!
-//! The state of a process is a *chain*: its newest checkpoint, and under SEL the segments of its log that follow without a
-//! hole. The name of a segment is that of its checkpoint with a higher attempt, so that names are in the order of the log.
+//! The state of a process is a *chain*: its newest checkpoint and, under SEL, the segments of its log that
+//! follow without a gap. A segment has its checkpoint's name with a higher attempt, so that names are in the
+//! order of the log.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -15,26 +16,26 @@ use super::message::{Head, Message};
 /// An image of a process.
 pub(super) type ImageOf = Image<Head, ()>;
 
-/// Of a checkpoint. Segments of the log that follows it have higher ones.
+/// The attempt of a checkpoint. Segments of the log that follows it have higher attempts.
 pub(super) const CHECKPOINT: Attempt = Attempt(1);
 
-/// Whether an image is a checkpoint, and not a segment of a log.
+/// Returns whether an image is a checkpoint rather than a segment of a log.
 pub(super) fn is_checkpoint(name: ImageName) -> bool {
     name.attempt == CHECKPOINT
 }
 
-/// What this process's storage holds, its own images included.
+/// The contents of this process's storage, including its own images.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Copies {
-    /// Durable here, by owner, ascending.
+    /// Durable images by owner, ascending.
     names: BTreeMap<ProcessId, BTreeSet<ImageName>>,
-    /// Asked for before the storage was listed: the process that asked, and the owner.
+    /// Requests received before the storage was listed: the requesting process and the owner.
     early: Vec<(ProcessId, ProcessId)>,
-    /// Being read for a process that asked.
+    /// Reads for processes that requested images.
     lookups: Vec<Lookup>,
 }
 
-/// The images of an owner that are read for a process that asked for them.
+/// The images of an owner that are being read for a process that requested them.
 #[derive(Clone, Debug)]
 struct Lookup {
     from: ProcessId,
@@ -49,14 +50,14 @@ struct Lookup {
 pub(super) struct Answer {
     pub(super) to: ProcessId,
     pub(super) owner: ProcessId,
-    /// All from the newest checkpoint on.
+    /// All images from the newest checkpoint on.
     pub(super) images: Vec<Arc<ImageOf>>,
-    /// An image that should be here could not be read.
+    /// An image that should exist could not be read.
     pub(super) is_damaged: bool,
 }
 
 impl Copies {
-    /// The newest checkpoint of an owner here.
+    /// Returns the newest checkpoint of an owner in this storage.
     fn checkpoint(&self, owner: ProcessId) -> Option<ImageName> {
         self.names.get(&owner)?.iter().copied().rfind(|it| is_checkpoint(*it))
     }
@@ -65,7 +66,7 @@ impl Copies {
         self.checkpoint(owner).is_none()
     }
 
-    /// An image is durable: those before its owner's newest checkpoint are collected.
+    /// Handles a durable image: collects images before its owner's newest checkpoint.
     pub(super) fn settle(&mut self, name: ImageName, host: &mut dyn Machine<TaskRecovery>) {
         let all = self.names.entry(name.owner).or_default();
         all.insert(name);
@@ -76,7 +77,7 @@ impl Copies {
         }
     }
 
-    /// Takes an image of its owner, unless it is none that counts: the owner is gone, or lives again.
+    /// Stores an image of its owner, unless the owner failed permanently or the image is of an earlier life.
     pub(super) fn hold(
         &mut self,
         image: Arc<ImageOf>,
@@ -96,7 +97,7 @@ impl Copies {
         }
     }
 
-    /// Looks up the newest state of an owner for a process that asks: at once if there is none.
+    /// Looks up the newest state of an owner for a requesting process. Answers immediately if there is none.
     pub(super) fn fetch(
         &mut self,
         from: ProcessId,
@@ -128,7 +129,7 @@ impl Copies {
         None
     }
 
-    /// The storage has been listed: processes that asked before are answered now.
+    /// Handles the listing of the storage: answers the processes that asked before it.
     pub(super) fn listed(
         &mut self,
         names: impl Iterator<Item = ImageName>,
@@ -141,8 +142,8 @@ impl Copies {
         early.into_iter().filter_map(|(from, owner)| self.fetch(from, owner, true, host)).collect()
     }
 
-    /// An image was read, or could not be. In the latter case, it is damaged or was collected meanwhile: what is left is
-    /// looked up again.
+    /// Handles an image that was read, or could not be. In the latter case it is damaged or was collected
+    /// meanwhile, and the remaining images are looked up again.
     pub(super) fn read(
         &mut self,
         name: ImageName,
@@ -180,7 +181,7 @@ pub(super) struct Search {
     images: BTreeMap<ImageName, Arc<ImageOf>>,
     /// Processes whose answers are missing, this one included.
     pub(super) asked: BTreeSet<ProcessId>,
-    /// Images that a process said it sends, and that have not arrived.
+    /// Images that a process announced but that have not arrived.
     announced: BTreeMap<ProcessId, BTreeSet<ImageName>>,
 }
 
@@ -193,12 +194,12 @@ impl Search {
         self.asked.is_empty()
     }
 
-    /// A process is asked again, or not at all any more: what it announced counts for nothing.
+    /// Forgets what a process announced: it is asked again, or is no longer asked.
     pub(super) fn begin_again(&mut self, with: ProcessId) {
         self.announced.remove(&with);
     }
 
-    /// An image arrived, or was read here.
+    /// Handles an image that arrived, or that was read here.
     pub(super) fn found(&mut self, image: &Arc<ImageOf>) {
         let name = image.name;
         self.images.insert(name, image.clone());
@@ -208,7 +209,7 @@ impl Search {
         self.conclude();
     }
 
-    /// A process has sent these images, or will.
+    /// Handles the announcement that a process has sent these images or will send them.
     pub(super) fn holds(&mut self, from: ProcessId, names: &[ImageName]) {
         let missing = names.iter().copied().filter(|it| !self.images.contains_key(it)).collect();
         self.announced.insert(from, missing);
@@ -220,7 +221,7 @@ impl Search {
         asked.retain(|it| announced.get(it).is_none_or(|missing| !missing.is_empty()));
     }
 
-    /// The newest checkpoint found, and the segments of the log that follow it without a hole.
+    /// Returns the newest checkpoint found, and the segments of the log that follow it without a gap.
     pub(super) fn chain(&self) -> Vec<Arc<ImageOf>> {
         let Some(checkpoint) = self.images.keys().copied().rfind(|it| is_checkpoint(*it)) else {
             return Vec::new();

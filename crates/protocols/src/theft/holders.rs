@@ -1,4 +1,4 @@
-//! Who holds copies of whose images: a function of the membership alone.
+//! Chooses the holders of each process's images, as a function of the membership alone.
 
 use alloc::vec::Vec;
 
@@ -7,14 +7,15 @@ use faultline_core::{Membership, Presence, ProcessId, Role};
 use super::config::Config;
 use crate::placement::ReplicateTo;
 
-/// The processes that hold copies of `owner`'s images.
+/// Returns the processes that hold copies of `owner`'s images.
 pub(super) fn holders(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
     let copies = usize::from(config.replicas);
     let stays = |it: &ProcessId| !membership.member(*it).gone;
     candidates(config, membership, owner).into_iter().filter(stays).take(copies).collect()
 }
 
-/// The processes that may ever have held copies of `owner`'s images: with each process that goes, the next one takes over.
+/// Returns the processes that may ever have held copies of `owner`'s images: when a holder fails permanently,
+/// the next candidate takes over.
 pub(super) fn all_holders(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
     let gone = membership.members.iter().filter(|it| it.gone).count();
     let mut all = candidates(config, membership, owner);
@@ -23,7 +24,7 @@ pub(super) fn all_holders(config: &Config, membership: &Membership, owner: Proce
     all
 }
 
-/// In the order of preference.
+/// Returns the candidates in the order of preference.
 fn candidates(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
     let ranks = ring(membership, owner);
     let cluster = membership.cluster_of(owner);
@@ -38,8 +39,8 @@ fn candidates(config: &Config, membership: &Membership, owner: ProcessId) -> Vec
     }
 }
 
-/// The other ranks that are there from the beginning, from the owner's next cluster on, each cluster from the owner's own place
-/// in its cluster on, so that the owners of a cluster spread over the holders of another.
+/// Returns the other ranks that exist from the beginning, starting with the owner's next cluster, and within
+/// each cluster at the owner's own index. The owners of a cluster thus spread over the holders of another.
 fn ring(membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
     let own = membership.cluster_of(owner).index();
     let clusters = membership.clusters.len();

@@ -1,4 +1,4 @@
-//! What processes say to each other.
+//! The messages of the protocol.
 
 use alloc::sync::Arc;
 
@@ -8,29 +8,30 @@ use serde::{Deserialize, Serialize};
 /// A message of the protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// A holder to an owner: this image is durable here, or a newer checkpoint is.
+    /// From a holder to an owner: this image, or a newer checkpoint, is durable at the holder.
     Durable(ImageName),
-    /// A process that restores, or absorbs another one: what is the newest state of this owner?
+    /// From a process that restores or absorbs: asks for the newest state of this owner.
     Fetch(ProcessId),
-    /// These images of this owner make up the newest state here; they are sent, too. None, if there is none.
+    /// These images of this owner make up the newest state at the sender, which also sends them. Empty if it
+    /// has none.
     Holds(ProcessId, Arc<[ImageName]>),
-    /// The sender answers for these processes from now on. What was sent to them before may be lost.
+    /// The sender now answers for these processes. Messages sent to them before may be lost.
     Here(Arc<[ProcessId]>),
-    /// What has become of this loan?
+    /// Asks about the state of this loan.
     Query(Theft),
-    /// It is still asked for.
+    /// The task is still wanted.
     Want(Theft),
-    /// The thief neither has it nor will.
+    /// The thief neither has the task nor will have it.
     Never(Theft),
-    /// A holder whose storage was lost asks an owner for its state.
+    /// From a holder whose storage was lost: asks an owner for its state.
     Refill,
-    /// There is nothing to hold as yet.
+    /// The owner has no state to store yet.
     Nothing,
 }
 
-/// What a listing says of an image.
+/// The header of an image, as a listing of the storage returns it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// The processes that are gone and whose graphs are part of this one.
+    /// The permanently failed processes whose graphs are part of this one.
     pub absorbed: Arc<[ProcessId]>,
 }

@@ -1,34 +1,35 @@
 //! Recovery by theft: theft-induced checkpointing (TIC) and systematic event logging (SEL).
 //!
-//! S. Jafar, A. Krings, T. Gautier: *Flexible Rollback Recovery in Dynamic Heterogeneous Grid Computing* (2009), sections 4 and
-//! 5. Only what is stolen crosses between processes. So only thefts wait for stable storage: the task until the victim's record
-//! says that it is lent, the result until the thief's record contains it. Under TIC the record is a checkpoint of the graph,
-//! which the theft forces; under SEL it is a log of events, written as they happen. All else is the same: only processes that
-//! failed restore; where one is gone for good, the next one absorbs its state. Everything that may have been lost meanwhile is
-//! settled by questions about thefts.
+//! S. Jafar, A. Krings, T. Gautier: *Flexible Rollback Recovery in Dynamic Heterogeneous Grid Computing* (2009),
+//! sections 4 and 5. Processes exchange only stolen tasks and their results. Only thefts therefore wait for
+//! stable storage: the task until the victim's record contains the loan, the result until the thief's record
+//! contains it. Under TIC the record is a checkpoint of the graph, which the theft forces; under SEL it is a log
+//! of events, written as they happen. Otherwise the protocols are the same: only failed processes restore. If a
+//! process has failed permanently, the next one absorbs its state. Queries about thefts then settle everything
+//! that may have been lost.
 //!
-//! # Where this differs from a plain reading of the paper
+//! # Differences from a plain reading of the paper
 //!
 //! | as printed | what breaks | here | switch |
 //! | --- | --- | --- | --- |
-//! | F-G, case 2: a thief that is still executing takes no action | a victim that fails after it has merged the result waits for ever | a thief can be asked until it has a receipt | `late-termination` |
+//! | F-G, case 2: a thief that is still executing takes no action | a victim that fails after it has merged the result waits permanently | a thief can be asked until it has a receipt | `late-termination` |
 //! | results of re-joining nodes are ignored | a restored thief's result is never merged: the run stalls | a theft is identified by the life in which it was asked for, in whatever life the result is sent | `stale-result-refused` |
-//! | the final checkpoint may go once the result has arrived (event G) | the result is lost with the victim, and computed again | the receipt follows a durable record of the victim that holds the result | `receipt-at-merge` |
-//! | section 5: only the construction of the graph is logged | a rebuilt victim runs what it has lent | a log holds every change of the graph, thefts included | `thefts-not-logged` |
-//! | each event is logged by itself | a log with a hole cannot be replayed | an image counts as durable once all before it are | `log-out-of-order` |
-//! | section 5: equal identifiers avoid duplicates when a task runs again | nothing, if every record of its children is durable before one is stolen | the outcome of a task is one event, applied and logged at once: a log cannot hold a part of it | |
-//! | C2: a task always creates the same graph | not with a shared bound that prunes: an equal optimum is pruned by a bound that its own lost execution told | a program prunes strictly; an event holds the bound that its task was given | none; a program is at fault |
+//! | the final checkpoint may be deleted once the result has arrived (event G) | the result is lost with the victim, and recomputed | the receipt follows a durable record of the victim that contains the result | `receipt-at-merge` |
+//! | section 5: only the construction of the graph is logged | a rebuilt victim runs tasks that it has lent | a log contains every change of the graph, thefts included | `thefts-not-logged` |
+//! | each event is logged by itself | a log with a gap cannot be replayed | an image counts as durable once all before it are | `log-out-of-order` |
+//! | section 5: equal identifiers avoid duplicates when a task runs again | nothing, if every record of its children is durable before one is stolen | the outcome of a task is one event, applied and logged at once: a log cannot contain a part of it | |
+//! | C2: a task always creates the same graph | not with a shared bound that prunes: an equal optimum is pruned by a bound that its own lost execution published | a program prunes strictly; an event contains the bound that its task was given | none; the program is at fault |
 //! | a thief takes a checkpoint before each request (event CP0) | nothing, but a theft forces three checkpoints instead of two | optional (`before_asking`) | |
 //! | the name server lists terminated processes | | a thief answers by itself, or the process that absorbed it | `here-alone` |
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | `config` | parameters, known defects |
 //! | `stable` | a process's own record, and the legs that wait for it |
 //! | `copies` | images of this process and of others |
-//! | `holders` | who holds whose copies |
+//! | `holders` | the choice of holders |
 //! | `restore` | restoring and absorbing |
-//! | `message` | what processes say to each other |
+//! | `message` | the messages of the protocol |
 
 mod config;
 mod copies;
@@ -64,19 +65,19 @@ pub struct TaskRecovery {
     config: Arc<Config>,
     membership: Arc<Membership>,
     is_rank: bool,
-    /// The storage has been listed.
+    /// Whether the storage has been listed.
     is_listed: bool,
-    /// It has a state, and answers for itself.
+    /// Whether the process has a state, and answers for itself.
     is_running: bool,
-    /// No image of the program is left.
+    /// Whether no image of the program is left.
     is_lost: bool,
     stable: Stable,
     copies: Copies,
-    /// Images that are looked for: its own, or those of processes that are gone.
+    /// Searches for images: its own, or those of permanently failed processes.
     searches: BTreeMap<ProcessId, Search>,
-    /// Processes whose graphs became part of this one's.
+    /// Processes whose graphs became part of this process's graph.
     absorbed: BTreeSet<ProcessId>,
-    /// Owners that have not given this process, whose storage was lost, what it should hold.
+    /// Owners that have not yet re-sent the images that this process, whose storage was lost, should hold.
     unfilled: BTreeSet<ProcessId>,
 }
 
@@ -193,7 +194,7 @@ impl Recovery for TaskRecovery {
 }
 
 impl TaskRecovery {
-    /// Completes writes, begins the next one, and lets the legs go that waited.
+    /// Completes writes, starts the next one, and sends the legs that waited for them.
     fn settle(&mut self, now: Time, host: &mut dyn Host<Self>) {
         while let Some(name) = self.stable.complete(&self.config, &self.membership, host) {
             self.copies.settle(name, host);
@@ -206,7 +207,7 @@ impl TaskRecovery {
         self.stable.release(&self.membership, host);
     }
 
-    /// A leg may go as far as the graph is concerned.
+    /// Handles a leg that the graph is ready to send.
     fn due(&mut self, theft: Theft, leg: Leg, host: &mut dyn Host<Self>) {
         let Config { before_asking, record, defects, .. } = *self.config;
         let goes_at_once = match leg {
@@ -233,7 +234,7 @@ impl TaskRecovery {
                 let victim = heir(&self.membership, theft.victim);
                 host.control(To::One(victim), Message::Never(theft));
             }
-            // It was merged before, perhaps in a state that is not durable yet.
+            // The result was merged before, perhaps in a state that is not durable yet.
             Leg::Result => self.stable.await_next(theft, Leg::Receipt),
             _ => {}
         }
@@ -256,7 +257,7 @@ impl TaskRecovery {
             Message::Query(theft) if !self.is_running && self.config.defects.has(Defect::RestoringDenies) => {
                 host.control(To::One(from), Message::Never(theft));
             }
-            // What a process that restores is asked, it does not know; it will say so itself.
+            // A restoring process does not know the answer; it reports its state later.
             _ if !self.is_running => {}
             Message::Here(processes) => self.reconcile_with(from, &processes, host),
             Message::Query(theft) => self.asked_about(from, theft, host),
@@ -269,7 +270,7 @@ impl TaskRecovery {
         }
     }
 
-    /// `from` answers for these processes from now on: what was sent to them before may be lost.
+    /// Handles that `from` now answers for these processes: messages sent to them before may be lost.
     fn reconcile_with(&mut self, from: ProcessId, processes: &[ProcessId], host: &mut dyn Host<Self>) {
         let concerns = |process: ProcessId| processes.contains(&process);
         if host.asking().is_some_and(|it| concerns(it.victim)) {
@@ -291,7 +292,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Says what became of a task that was lent to this process, or to one that it answers for.
+    /// Reports the state of a task that was lent to this process, or to one that it answers for.
     fn asked_about(&mut self, from: ProcessId, theft: Theft, host: &mut dyn Host<Self>) {
         if !host.is_mine(theft.thief) {
             return;
@@ -307,7 +308,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Sends a result that may have been lost, unless it goes anyway.
+    /// Sends a result that may have been lost, unless it will be sent anyway.
     fn return_again(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
         let has_ended = self.config.defects.has(Defect::LateTermination) && theft != Theft::NONE;
         if !self.stable.awaits(theft, Leg::Result) && !has_ended && !self.is_stale(theft) {
@@ -315,7 +316,8 @@ impl TaskRecovery {
         }
     }
 
-    /// Whether a result would be refused because its thief has begun a new life since; it never is.
+    /// Returns whether a result would be refused because its thief has started a new life since. Without the
+    /// defect, it never is.
     fn is_stale(&self, theft: Theft) -> bool {
         let is_of_this_life = theft.thief == self.me && theft.life == self.life;
         self.config.defects.has(Defect::StaleResultRefused) && theft != Theft::NONE && !is_of_this_life
@@ -345,7 +347,7 @@ impl TaskRecovery {
             .map(ProcessId)
             .filter(|it| self.membership.member(*it).gone)
             .collect();
-        // What was lent to them may have been lent after their heir has said that it answers for them.
+        // Tasks may have been lent to them after the announcement of the process that answers for them.
         for theft in host.loans() {
             let is_new = gone.contains(&theft.thief) && !before.member(theft.thief).gone;
             if is_new && self.is_running {
@@ -359,7 +361,7 @@ impl TaskRecovery {
         }
     }
 
-    /// An owner has given this process what it should hold, or has nothing.
+    /// Handles that an owner has re-sent the images for this process to hold, or has none.
     fn filled(&mut self, owner: ProcessId, host: &mut dyn Host<Self>) {
         if self.unfilled.remove(&owner) && self.unfilled.is_empty() {
             host.held();

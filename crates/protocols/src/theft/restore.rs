@@ -1,4 +1,4 @@
-//! Restoring after a failure, and absorbing what processes leave that are gone for good.
+//! Restores after a failure, and absorbs the state of permanently failed processes.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -14,8 +14,8 @@ use super::message::Message;
 use super::{Defect, TaskRecovery};
 
 impl TaskRecovery {
-    /// The storage has been listed. The newest image in a storage that was kept is good enough: what went to others went with
-    /// it, or with an older one.
+    /// Handles the listing of the storage. The newest image in a storage that survived suffices: nothing was
+    /// sent that it, or an older image, does not contain.
     pub(super) fn listed(&mut self, names: Vec<ImageName>, host: &mut dyn Host<Self>) {
         self.is_listed = true;
         let answers = self.copies.listed(names.into_iter(), host);
@@ -30,7 +30,7 @@ impl TaskRecovery {
         self.look_for(&[self.me], asks_others, host);
     }
 
-    /// Looks for the newest states of `owners`.
+    /// Starts searches for the newest states of `owners`.
     fn look_for(&mut self, owners: &[ProcessId], asks_others: bool, host: &mut dyn Host<Self>) {
         for owner in owners {
             let mut asked = if asks_others { self.ask_holders(*owner, host) } else { BTreeSet::new() };
@@ -43,7 +43,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Answers processes that asked for images, this one included.
+    /// Answers processes that requested images, including this one.
     pub(super) fn answer(&mut self, answers: impl IntoIterator<Item = Answer>, host: &mut dyn Host<Self>) {
         for Answer { to, owner, images, is_damaged } in answers {
             let names: Arc<[ImageName]> = images.iter().map(|it| it.name).collect();
@@ -61,7 +61,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Asks all processes that may hold images of `owner`, those that are up at once.
+    /// Asks all processes that may hold images of `owner` and that are up.
     fn ask_holders(&self, owner: ProcessId, host: &mut dyn Host<Self>) -> BTreeSet<ProcessId> {
         let mut all = all_holders(&self.config, &self.membership, owner);
         all.retain(|it| *it != self.me);
@@ -71,7 +71,7 @@ impl TaskRecovery {
         all.into_iter().collect()
     }
 
-    /// These processes are up again: they are asked again. Those that are gone do not answer.
+    /// Asks these processes again, which are up again. Permanently failed ones do not answer.
     pub(super) fn search_again(&mut self, new: &[ProcessId], host: &mut dyn Host<Self>) {
         for (owner, search) in &mut self.searches {
             search.asked.retain(|it| !self.membership.member(*it).gone);
@@ -85,7 +85,7 @@ impl TaskRecovery {
         self.finish(host);
     }
 
-    /// An image of a process that is looked for arrived.
+    /// Handles an image of a process that is searched for.
     pub(super) fn found(&mut self, image: &Arc<ImageOf>, host: &mut dyn Host<Self>) {
         if let Some(search) = self.searches.get_mut(&image.name.owner) {
             search.found(image);
@@ -93,7 +93,7 @@ impl TaskRecovery {
         }
     }
 
-    /// An answer about the newest state of `owner`: these images.
+    /// Handles an answer about the newest state of `owner`: these images.
     pub(super) fn holds(
         &mut self,
         owner: ProcessId,
@@ -107,13 +107,13 @@ impl TaskRecovery {
         }
     }
 
-    /// An image in this process's own storage was read.
+    /// Handles an image that was read in this process's own storage.
     pub(super) fn read(&mut self, name: ImageName, image: Option<&Arc<ImageOf>>, host: &mut dyn Host<Self>) {
         let answers = self.copies.read(name, image, host);
         self.answer(answers, host);
     }
 
-    /// Looks for what those leave that are gone, and whose heir this process is.
+    /// Searches for the state of permanently failed processes for which this process answers.
     pub(super) fn look_for_estates(&mut self, host: &mut dyn Host<Self>) {
         let all = (0..self.membership.members.len() as u32).map(ProcessId);
         let left: Vec<ProcessId> = all
@@ -127,7 +127,7 @@ impl TaskRecovery {
         self.look_for(&left, true, host);
     }
 
-    /// Goes on once all that was looked for is found, or known to be lost.
+    /// Continues once every search has found its state, or has established that it is lost.
     fn finish(&mut self, host: &mut dyn Host<Self>) {
         if self.searches.is_empty() || !self.searches.values().all(Search::is_over) {
             return;
@@ -142,7 +142,7 @@ impl TaskRecovery {
         }
         let mut heritage: Vec<ProcessId> = found.keys().copied().collect();
         let mut new = BTreeSet::new();
-        // First the graphs that hold others: these must not come twice.
+        // Graphs that contain others come first, so that no graph is absorbed twice.
         while !heritage.is_empty() && !self.is_lost {
             let held_by = |one: ProcessId, other: ProcessId| {
                 let best = found[&other].first();
@@ -186,7 +186,8 @@ impl TaskRecovery {
         }
     }
 
-    /// Answers for itself and for all whom it absorbed, and settles what may have been lost.
+    /// Announces that this process answers for itself and for all that it absorbed, and settles messages that
+    /// may have been lost.
     fn begin(&mut self, absorbed: BTreeSet<ProcessId>, host: &mut dyn Host<Self>) {
         if !host.is_over() && host.is_mine(root(&self.membership)) && !host.has_root() {
             self.give_up(host);
@@ -212,7 +213,7 @@ impl TaskRecovery {
         self.look_for_estates(host);
     }
 
-    /// Asks what became of a loan, unless its task is yet to be sent.
+    /// Asks about the state of a loan, unless its task has not been sent yet.
     pub(super) fn ask_about(&self, theft: Theft, host: &mut dyn Host<Self>) {
         let goes_anyway = host.is_mine(theft.thief) || self.stable.awaits(theft, Leg::Task);
         if !goes_anyway && !self.config.defects.has(Defect::NoQuery) {
@@ -220,7 +221,7 @@ impl TaskRecovery {
         }
     }
 
-    /// The storage was lost: asks for what it should hold.
+    /// Asks owners for the images to hold, after this process's storage was lost.
     fn refill(&mut self, host: &mut dyn Host<Self>) {
         let holds = |owner: &ProcessId| holders(&self.config, &self.membership, *owner).contains(&self.me);
         let stays = |it: &ProcessId| !self.membership.member(*it).gone && *it != self.me;

@@ -1,8 +1,9 @@
 //! A process's own stable record, and the legs that wait for it.
 //!
-//! The record is written in images. Under TIC each is a checkpoint of the graph, one is written at a time, and what waits for
-//! the next one waits together. Under SEL a checkpoint is followed by segments of the log of events. Several are written at a
-//! time, and an image counts as durable once all images before it are: only a prefix of a log can be replayed.
+//! The record consists of images. Under TIC each is a checkpoint of the graph; one is written at a time, and
+//! legs that wait for the next one wait together. Under SEL a checkpoint is followed by segments of the log
+//! of events. Several are written at a time, and an image counts as durable once all images before it are:
+//! only a prefix of a log can be replayed.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -20,11 +21,11 @@ use super::copies::{CHECKPOINT, ImageOf, is_checkpoint};
 use super::holders::holders;
 use super::message::Head;
 
-/// How long a write may take before it is tried again. The time doubles with each try: a slow storage must not be given the same
-/// image faster than it can write it.
+/// How long a write may take before it is tried again. The time doubles with each try, so that a slow storage
+/// is not given the same image faster than it can write it.
 const RETRY: Span = Span::from_millis(200);
 
-/// How many segments of a log are written at a time; further events go into the next one together.
+/// The number of segments of a log that are written at a time; further events go together into the next one.
 const IN_FLIGHT: usize = 4;
 
 /// A process's own stable record.
@@ -32,32 +33,32 @@ const IN_FLIGHT: usize = 4;
 pub(super) struct Stable {
     me: ProcessId,
     life: Life,
-    /// The number of the checkpoint that this life began with; 0 is none.
+    /// The number of the checkpoint from which this life started; 0 means none.
     restored: Sn,
     /// The newest image of this life, durable or not.
     last: Option<ImageName>,
     /// The newest checkpoint that is durable here and at its holders.
     pub(super) newest: Option<Arc<ImageOf>>,
-    /// In the order of their names.
+    /// Writes in progress, in the order of their names.
     writing: VecDeque<Write>,
-    /// Legs that go with the next image.
+    /// Legs that wait for the next image.
     waiting: Vec<(Theft, Leg)>,
-    /// The state as it is now is to become durable.
+    /// Whether the current state is to become durable.
     is_wanted: bool,
-    /// The next image is a checkpoint, even if the log could go on: events do not tell what happened, or a holder lacks the
+    /// Whether the next image must be a checkpoint: events do not tell what happened, or a holder lacks the
     /// checkpoint that the log follows.
     needs_checkpoint: bool,
-    /// Legs whose image is durable, until this process is known to have started.
+    /// Legs whose image is durable, held until all other processes know that this process has started.
     held: Vec<(Theft, Leg)>,
-    /// When the next checkpoint is due.
+    /// The time at which the next checkpoint is due.
     due: Time,
-    /// When writes are tried again that make no progress, and after how long then.
+    /// The time at which writes without progress are tried again, and the delay after that.
     retry: (Time, Span),
-    /// A write was completed since that was last decided.
+    /// Whether a write was completed since the last decision about retries.
     has_progressed: bool,
 }
 
-/// An image on its way to stable storage.
+/// An image that is being written to stable storage.
 #[derive(Clone, Debug)]
 struct Write {
     image: Arc<ImageOf>,
@@ -86,25 +87,25 @@ impl Stable {
         }
     }
 
-    /// Whether this leg waits for an image, so that it will go anyway.
+    /// Returns whether this leg waits for an image, so that it will be sent anyway.
     pub(super) fn awaits(&self, theft: Theft, leg: Leg) -> bool {
         let written = self.writing.iter().flat_map(|it| &it.legs);
         self.waiting.iter().chain(written).chain(&self.held).any(|it| *it == (theft, leg))
     }
 
-    /// The leg goes with the next image.
+    /// Makes the leg wait for the next image.
     pub(super) fn await_next(&mut self, theft: Theft, leg: Leg) {
         if !self.awaits(theft, leg) {
             self.waiting.push((theft, leg));
         }
     }
 
-    /// Makes the state as it is now durable, as soon as the writes before it leave room.
+    /// Makes the current state durable, once the writes before it leave room.
     pub(super) fn force(&mut self) {
         self.is_wanted = true;
     }
 
-    /// What the log says since the last checkpoint is not all that happened, or not all holders can use it.
+    /// Requires a checkpoint: the log since the last one is not complete, or some holders cannot use it.
     pub(super) fn force_checkpoint(&mut self) {
         self.is_wanted = true;
         self.needs_checkpoint = true;
@@ -130,10 +131,10 @@ impl Stable {
             Record::Events => match (host.log(logged(config)), self.last) {
                 (Some(segment), Some(last)) => (ImageName { attempt: last.attempt.next(), ..last }, segment),
                 (None, None) if !self.is_wanted => return,
-                // A log begins with a checkpoint.
+                // A log starts with a checkpoint.
                 (_, None) => (self.next_checkpoint(), host.snapshot()),
                 (None, Some(_)) => {
-                    // All events are durable, or will be with what is written.
+                    // All events are durable, or will be with the writes in progress.
                     self.is_wanted = false;
                     let legs = core::mem::take(&mut self.waiting);
                     return self.writing.back_mut().map_or(&mut self.held, |it| &mut it.legs).extend(legs);
@@ -158,7 +159,7 @@ impl Stable {
         self.writing.push_back(write);
     }
 
-    /// When [`Stable::timeout`] is wanted.
+    /// Returns when [`Stable::timeout`] is wanted.
     pub(super) fn next_deadline(&self, config: &Config) -> Time {
         let is_open = match config.record {
             Record::Graph => self.writing.is_empty(),
@@ -173,7 +174,7 @@ impl Stable {
         ImageName { owner: self.me, incarnation: self.life.incarnation(), sn, attempt: CHECKPOINT }
     }
 
-    /// Tries writes again that made no progress for a while: a storage that was full, or a message that was lost, may be why.
+    /// Retries writes without progress: the storage may have been full, or a message lost.
     pub(super) fn timeout(
         &mut self,
         config: &Config,
@@ -193,7 +194,7 @@ impl Stable {
         self.retry = (now + after, after);
     }
 
-    /// Sends what is written to holders that may not have it, and writes it here if that failed.
+    /// Sends unfinished writes to holders that may not have them, and writes them here if that failed.
     pub(super) fn again(
         &mut self,
         config: &Config,
@@ -208,7 +209,7 @@ impl Stable {
         }
     }
 
-    /// A holder's storage was lost. False if there is nothing to hold.
+    /// Re-sends images to a holder whose storage was lost. Returns false if there is nothing to hold.
     pub(super) fn refill(
         &mut self,
         holder: ProcessId,
@@ -219,7 +220,7 @@ impl Stable {
         let image = match config.record {
             Record::Graph => self.writing.back().map(|it| &it.image).or(self.newest.as_ref()),
             Record::Events => {
-                // One checkpoint is all that it needs.
+                // One checkpoint is all that the holder needs.
                 self.needs_checkpoint |= self.last.is_some();
                 return self.last.is_some();
             }
@@ -227,14 +228,14 @@ impl Stable {
         image.inspect(|it| host.send_image(holder, (**it).clone())).is_some()
     }
 
-    /// A process failed: what was on its way to it may not have arrived.
+    /// Handles a failed process: what was in transit to it may not have arrived.
     pub(super) fn failed(&mut self, holder: ProcessId) {
         for write in &mut self.writing {
             write.holders.remove(&holder);
         }
     }
 
-    /// Processes are gone, so that others hold the images of this one.
+    /// Handles a change of holders after permanent failures.
     pub(super) fn holders_changed(&mut self, config: &Config) {
         self.needs_checkpoint |= config.record == Record::Events && self.last.is_some();
     }
@@ -259,8 +260,8 @@ impl Stable {
         self.writing.iter().any(|it| is_checkpoint(it.image.name))
     }
 
-    /// Completes the oldest write that is durable everywhere, if all before it are; or a checkpoint, which stands for all before
-    /// it. Then its name.
+    /// Completes the oldest write that is durable everywhere, if all before it are; or a checkpoint, which
+    /// replaces all before it. Returns its name.
     pub(super) fn complete(
         &mut self,
         config: &Config,
@@ -298,14 +299,14 @@ impl Stable {
         Some(name)
     }
 
-    /// Lets the legs go whose image is durable, once all know that this process has started.
+    /// Sends the legs whose image is durable, once all processes know that this one has started.
     pub(super) fn release(&mut self, membership: &Membership, host: &mut dyn Host<TaskRecovery>) {
         if membership.member(self.me).started {
             self.held.drain(..).for_each(|(theft, leg)| host.pass(theft, leg));
         }
     }
 
-    /// What a restored process states.
+    /// Records what a restored process claims.
     pub(super) fn claim_restored(&mut self, name: Option<ImageName>, host: &mut dyn Host<TaskRecovery>) {
         let checkpoint = name.map(ImageName::position).unwrap_or_default();
         self.restored = checkpoint.sn;
@@ -328,7 +329,7 @@ impl Write {
     }
 }
 
-/// The events that go into the log: all of them.
+/// Returns which events the log contains: all of them.
 fn logged(config: &Config) -> fn(&GraphEvent) -> bool {
     if config.defects.has(Defect::TheftsNotLogged) {
         |event| !matches!(event, GraphEvent::Lent(..) | GraphEvent::Voided(_))

@@ -1,15 +1,16 @@
 //! The Gilmore-Lawler bound: no completion of a partial assignment costs less.
 //!
-//! What two facilities without a location add to the cost is estimated row by row: a facility at a location meets the others
-//! in the best order imaginable, its largest flows over the shortest distances. Which facility pays for which location is then
-//! a linear assignment problem, whose optimum is the bound (P. C. Gilmore, 1962; E. L. Lawler, 1963).
+//! The cost that two facilities without a location add is estimated row by row: a facility at a location
+//! meets the others in the best possible order, its largest flows over the shortest distances. Choosing the
+//! facility that pays for each location is then a linear assignment problem, whose optimum is the bound (P.
+//! C. Gilmore, 1962; E. L. Lawler, 1963).
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::instance::Instance;
 
-/// Facilities that have a location, and all others.
+/// A partial assignment: facilities with a location, and all others.
 #[derive(Clone, Debug)]
 pub(super) struct Partial<'a> {
     instance: &'a Instance,
@@ -17,7 +18,7 @@ pub(super) struct Partial<'a> {
     pub(super) locations: Vec<usize>,
     /// Locations without a facility, ascending.
     pub(super) free: Vec<usize>,
-    /// Cost among the facilities that have a location.
+    /// Cost among the facilities with a location.
     pub(super) cost: u64,
 }
 
@@ -28,7 +29,7 @@ impl<'a> Partial<'a> {
         locations.iter().fold(empty, |partial, &location| partial.with(location))
     }
 
-    /// With the next facility at `location`, which is free.
+    /// Places the next facility at `location`, which is free.
     pub(super) fn with(&self, location: usize) -> Partial<'a> {
         let (instance, facility) = (self.instance, self.instance.order[self.locations.len()]);
         let mut next = self.clone();
@@ -39,7 +40,7 @@ impl<'a> Partial<'a> {
         next
     }
 
-    /// What `facility` at `location` costs together with the facilities that have a location.
+    /// Returns the cost of `facility` at `location` together with the facilities with a location.
     fn interaction(&self, facility: usize, location: usize) -> u64 {
         let placed = self.instance.order.iter().zip(&self.locations);
         placed
@@ -50,7 +51,7 @@ impl<'a> Partial<'a> {
             .sum()
     }
 
-    /// A lower bound of the cost of every completion.
+    /// Returns a lower bound of the cost of every completion.
     pub(super) fn bound(&self) -> u64 {
         let instance = self.instance;
         let facilities = &instance.order[self.locations.len()..];
@@ -76,11 +77,11 @@ impl<'a> Partial<'a> {
     }
 }
 
-/// The least sum of `n` of the `n * n` costs, one in each row and column: shortest augmenting paths with potentials
-/// (H. W. Kuhn, 1955, in the form of R. Jonker and A. Volgenant, 1987).
+/// Returns the least sum of `n` of the `n * n` costs, one in each row and column: shortest augmenting paths
+/// with potentials (H. W. Kuhn, 1955, in the form of R. Jonker and A. Volgenant, 1987).
 fn assignment(costs: &[u64], n: usize) -> u64 {
     const FAR: i64 = i64::MAX / 2;
-    // Column 0 is where a path begins; rows and columns count from 1.
+    // Column 0 is the beginning of a path; rows and columns count from 1.
     let (mut of_row, mut of_column) = (vec![0i64; n + 1], vec![0i64; n + 1]);
     let mut row_of = vec![0usize; n + 1];
     let mut before = vec![0usize; n + 1];
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
     use crate::programs::mix;
 
-    /// Every assignment of `n` rows to columns, by trying them all.
+    /// Tries every assignment of `n` rows to columns.
     fn least(costs: &[u64], n: usize, row: usize, used: u32) -> u64 {
         if row == n {
             return 0;
@@ -162,9 +163,9 @@ mod tests {
                 let bound = Partial::new(&instance, &locations[..depth]).bound();
                 assert!(bound <= cost, "{bound} > {cost} after {depth} of {locations:?}");
             }
-            assert_eq!(Partial::new(&instance, &locations).bound(), cost, "nothing is estimated any more");
+            assert_eq!(Partial::new(&instance, &locations).bound(), cost, "nothing remains to be estimated");
         }
-        // As published for this instance.
+        // The published bound of this instance.
         assert_eq!(Partial::new(&instance, &[]).bound(), 493);
     }
 }

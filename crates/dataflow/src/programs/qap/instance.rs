@@ -5,9 +5,9 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Most facilities: what more than that takes is counted in lifetimes.
+/// The largest number of facilities: larger instances take lifetimes.
 pub const MOST: usize = 32;
-/// Largest distance and flow: a cost fits into 64 bits with room to spare.
+/// The largest distance and flow: any cost then fits in 64 bits.
 const MOST_ENTRY: u64 = 1 << 24;
 
 /// Nugent, Vollmann and Ruml's instance of 12 facilities; the optimum is 578.
@@ -28,58 +28,58 @@ pub struct Instance {
     pub(super) order: Vec<usize>,
 }
 
-/// Why a text is no instance. Lines count from 1.
+/// Why a text is not an instance. Lines count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// There is nothing to read.
     #[error("the text is empty")]
     Empty,
-    /// Something that is no entry of a matrix, nor a size.
+    /// A word that is neither an entry of a matrix nor a size.
     #[error("line {line}: `{found}` is not a whole number from 0 to {limit}")]
     NotANumber {
-        /// Where.
+        /// The line, counted from 1.
         line: usize,
-        /// What stands there.
+        /// The word found.
         found: String,
-        /// The largest number that may stand there.
+        /// The largest number allowed.
         limit: u64,
     },
     /// A size that cannot be searched.
     #[error("line {line}: {found} facilities cannot be searched")]
     Size {
-        /// Where.
+        /// The line, counted from 1.
         line: usize,
-        /// As given.
+        /// The size found.
         found: u64,
     },
-    /// The matrices have holes.
+    /// The matrices are incomplete.
     #[error("line {line}: the text ends after {found} of {expected} entries of two {n} x {n} matrices")]
     Short {
-        /// The last line that holds anything.
+        /// The last line that contains anything.
         line: usize,
         /// The size.
         n: usize,
-        /// Entries found.
+        /// The number of entries found.
         found: usize,
-        /// Entries that the size asks for.
+        /// The number of entries that the size requires.
         expected: usize,
     },
     /// The matrices have more entries than the size says.
     #[error("line {line}: `{found}` follows the last of {expected} entries of two {n} x {n} matrices")]
     Long {
-        /// Where.
+        /// The line, counted from 1.
         line: usize,
-        /// What stands there.
+        /// The first surplus word.
         found: String,
         /// The size.
         n: usize,
-        /// Entries that the size asks for.
+        /// The number of entries that the size requires.
         expected: usize,
     },
 }
 
 impl Malformed {
-    /// What to do about it.
+    /// Returns the remedy, as an instruction.
     pub fn remedy(&self) -> String {
         match self {
             Malformed::Empty => {
@@ -94,11 +94,11 @@ impl Malformed {
 }
 
 impl Instance {
-    /// Reads the format of QAPLIB. Line breaks have no meaning there, so a row may take several lines.
+    /// Reads the format of QAPLIB. Line breaks have no meaning there, so a row may span several lines.
     ///
     /// # Errors
     ///
-    /// Names the first place that is not as the format asks.
+    /// Returns the first place that violates the format.
     pub fn parse(text: &str) -> Result<Instance, Malformed> {
         let mut tokens = (1..)
             .zip(text.lines())
@@ -138,7 +138,7 @@ impl Instance {
         Instance { n, distances, flows, order }
     }
 
-    /// What the flow from one facility to another costs when they are at these locations.
+    /// Returns the cost of the flow from one facility to another at these locations.
     pub(super) fn pair(&self, from: usize, to: usize, at: usize, to_at: usize) -> u64 {
         self.flows[from * self.n + to] * self.distances[at * self.n + to_at]
     }
@@ -157,14 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_may_be_broken_anywhere() {
+    fn rows_may_span_lines() {
         let lines = Instance::parse("2\n\n0 1\n1 0\n\n0 3\n4 0\n").unwrap();
         assert_eq!(Instance::parse(" 2 0 1 1\n0\n0 3 4 0"), Ok(lines.clone()));
         assert_eq!((lines.n, lines.pair(0, 1, 1, 0), lines.pair(1, 0, 1, 0)), (2, 3, 4));
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_with_its_line_and_the_remedy() {
+    fn errors_name_the_line_and_the_remedy() {
         let bound = "is not a whole number from 0 to 16777216";
         let blanks = "write whole numbers, separated by blanks";
         for (text, what, remedy) in [

@@ -1,18 +1,20 @@
-//! The quadratic assignment problem by branch and bound: which facility goes to which location, so that flows over distances
-//! cost least.
+//! The quadratic assignment problem by branch and bound: assigns facilities to locations so that the flows
+//! over distances cost least.
 //!
-//! A task holds the locations of the first facilities. If not even the best completion imaginable is as cheap as the cheapest
-//! assignment known, the task ends there. Otherwise it spawns a task for every location of the next facility and one that
-//! combines what they find; below a depth it searches by itself.
+//! A task has the locations of the first facilities. If even the best possible completion costs more than the
+//! cheapest assignment known, the task ends. Otherwise it spawns one task for every location of the next
+//! facility, and one that combines their results; below a certain depth it searches by itself.
 //!
-//! The cheapest cost known is a [hint](Frame::hint): it only falls, and a task that knows an old one searches more and finds the
-//! same. A task prunes what is strictly worse and nothing else, so that every execution finds *all* cheapest assignments.
+//! The cheapest cost known is a [hint](Frame::hint). It only decreases, and a task with an outdated hint
+//! searches more and finds the same. A task prunes only what is strictly worse, so that every execution finds
+//! *all* cheapest assignments.
 //!
-//! A result is four words: the cost, how many assignments have it, the sum of their hashes, and a proof that everything has been
-//! searched. For the proof, assignments are numbered in the order in which one sequential search would meet them. A task that
-//! spawns no others is responsible for an interval of these numbers, pruned or not, and contributes a hash of its end minus a
-//! hash of its beginning: exactly if the intervals of all tasks follow one another without gap or overlap, nothing but the hashes
-//! of both ends of the whole is left.
+//! A result consists of four words: the cost, how many assignments have it, the sum of their hashes, and a
+//! proof that everything was searched. For the proof, assignments are numbered in the order in which a
+//! sequential search would visit them. A task that spawns no others is responsible for an interval of these
+//! numbers, pruned or not, and contributes a hash of its end minus a hash of its beginning. Only if the
+//! intervals of all tasks follow one another without gap or overlap do all hashes cancel except those of both
+//! ends of the whole.
 
 mod bound;
 mod instance;
@@ -28,37 +30,39 @@ pub use self::instance::{Instance, MOST, Malformed};
 use super::{Invalid, at_most_tasks, in_range, mix};
 use crate::program::{Call, Data, Frame, Program, Use, chunk};
 
-/// A partial assignment. Its arguments: the locations of the first facilities.
+/// A partial assignment. Its arguments are the locations of the first facilities.
 const NODE: u16 = 0;
-/// Combines what the tasks for every location of a facility have found.
+/// Combines the results of the tasks for every location of a facility.
 const COMBINE: u16 = 1;
 
-/// The instances that need no file, by name.
+/// The built-in instances, by name.
 pub const SHIPPED: [&str; 3] = ["nug12", "nug14", "nug15"];
 
 /// Parameters of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Qap {
-    /// What is assigned.
+    /// The instance to solve.
     pub instance: Arc<Instance>,
-    /// Facilities whose locations are chosen by tasks of their own; a task chooses the locations of all others.
+    /// The number of facilities whose locations are chosen by separate tasks; a task chooses the locations of
+    /// all others.
     pub depth: u32,
-    /// How long such a task takes, if it has to search. Other tasks take no time.
+    /// The time that such a task takes if it has to search. Other tasks take no time.
     pub task_time: Span,
-    /// The cost of an assignment that the search begins with.
+    /// The cost of the assignment with which the search starts.
     start: u64,
 }
 
 impl Qap {
-    /// A search that begins with the assignment that a descent by exchanges of two locations finds.
+    /// Creates a search that starts with the assignment found by descent, exchanging two locations at a time.
     pub fn new(instance: Instance, depth: u32, task_time: Span) -> Qap {
         let start = descent(&instance);
         Qap { instance: Arc::new(instance), depth, task_time, start }
     }
 
-    /// The text of a shipped instance; `None` if there is none of this name. They are by C. E. Nugent, T. E. Vollmann and
-    /// J. Ruml (Operations Research 16, 1968), as collected in QAPLIB (R. E. Burkard, S. E. Karisch and F. Rendl, Journal of
-    /// Global Optimization 10, 1997); the optimal costs are 578, 1014 and 1150.
+    /// Returns the text of a built-in instance, or `None` if no instance has this name. The instances are by
+    /// C. E. Nugent, T. E. Vollmann and J. Ruml (Operations Research 16, 1968), as collected in QAPLIB (R. E.
+    /// Burkard, S. E. Karisch and F. Rendl, Journal of Global Optimization 10, 1997); the optimal costs are
+    /// 578, 1014 and 1150.
     pub fn shipped(name: &str) -> Option<&'static str> {
         match name {
             "nug12" => Some(instance::NUG12),
@@ -74,7 +78,7 @@ impl Qap {
         let mut level = 1u64;
         let mut tasks = level;
         for placed in 0..u64::from(self.depth) {
-            // As many tasks that combine as were there already.
+            // Each of them adds one task that combines.
             tasks = tasks.saturating_add(level);
             level = level.saturating_mul(n - placed);
             tasks = tasks.saturating_add(level);
@@ -82,12 +86,12 @@ impl Qap {
         at_most_tasks(tasks, "lower `depth`")
     }
 
-    /// The result, searched in one go.
+    /// Computes the result in one sequential search.
     pub(super) fn reference(&self) -> Chunk {
         reference::search(&self.instance)
     }
 
-    /// Everything below a partial assignment.
+    /// Searches everything below a partial assignment.
     fn search(&self, node: &Partial<'_>, found: &mut Found) {
         if node.free.is_empty() {
             found.assignment(node);
@@ -96,8 +100,8 @@ impl Qap {
         }
     }
 
-    /// The number of the first assignment below a partial one and the number after the last, in the order of a sequential
-    /// search; modulo 2^64.
+    /// Returns the number of the first assignment below a partial one and the number after the last, in the
+    /// order of a sequential search, modulo 2^64.
     fn interval(&self, locations: &[u64]) -> (u64, u64) {
         let n = self.instance.n as u64;
         let mut free: Vec<u64> = (0..n).collect();
@@ -143,7 +147,7 @@ impl Program for Qap {
         }
         self.search(&node, &mut found);
         if found.assignments == 0 {
-            // The cost is somebody else's.
+            // The cost is another task's.
             found.cost = u64::MAX;
         } else {
             frame.tell(found.cost);
@@ -159,12 +163,12 @@ impl Program for Qap {
     }
 }
 
-/// What a part of the search has found.
+/// The result of a part of the search.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     /// The least cost.
     cost: u64,
-    /// How many assignments have it.
+    /// The number of assignments with this cost.
     assignments: u64,
     /// The sum of their hashes.
     hashes: u64,
@@ -177,7 +181,7 @@ impl Found {
         Found { cost: u64::MAX, assignments: 0, hashes: 0, searched: 0 }
     }
 
-    /// A complete assignment that is not worse than what was found before.
+    /// Records a complete assignment that is not worse than those found before.
     fn assignment(&mut self, node: &Partial<'_>) {
         let hash = node.locations.iter().fold(0, |hash, &location| mix(hash ^ location as u64));
         if node.cost < self.cost {
@@ -211,7 +215,7 @@ impl Found {
     }
 }
 
-/// The cost of an assignment that no exchange of two locations makes cheaper.
+/// Returns the cost of an assignment that no exchange of two locations makes cheaper.
 fn descent(instance: &Instance) -> u64 {
     let mut locations: Vec<usize> = (0..instance.n).collect();
     let mut cost = Partial::new(instance, &locations).cost;
@@ -232,7 +236,7 @@ fn descent(instance: &Instance) -> u64 {
     }
 }
 
-/// Modulo 2^64.
+/// The factorial modulo 2^64.
 fn factorial(n: usize) -> u64 {
     (1..=n as u64).fold(1, u64::wrapping_mul)
 }
@@ -257,7 +261,8 @@ mod tests {
         Qap::new(instance, depth, Span::ZERO)
     }
 
-    /// The least cost, and how many assignments have it, by trying them all and adding up all pairs.
+    /// Finds the least cost, and how many assignments have it, by trying all assignments and adding all
+    /// pairs.
     fn by_trying(instance: &Instance, at: &mut Vec<usize>, best: &mut (u64, u64)) {
         let n = instance.n;
         if at.len() < n {
@@ -280,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_finds_what_trying_everything_finds() {
+    fn the_reference_agrees_with_exhaustive_search() {
         for seed in 0..30 {
             let instance = random(2 + seed as usize % 5, seed);
             let mut best = (u64::MAX, 0);
@@ -303,7 +308,7 @@ mod tests {
     #[test]
     fn the_optimum_of_nug12_is_the_published_one() {
         let program = qap(Instance::parse(instance::NUG12).unwrap(), 3);
-        assert!(program.start > 578, "the search has something to find");
+        assert!(program.start > 578, "the search can improve its start");
         let found = words(&program.reference());
         // Rows and columns of the 3 x 4 grid can be reflected: four assignments for each.
         assert_eq!((found[0], found[1]), (578, 4));
@@ -321,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_change_what_is_searched_and_not_what_is_found() {
+    fn hints_change_the_search_but_not_the_result() {
         let program = qap(random(6, 7), 3);
         let expected = program.reference();
         for hint in [words(&expected)[0], program.start, u64::MAX] {
@@ -330,12 +335,12 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_lost_or_counted_twice_shows() {
+    fn a_task_that_is_lost_or_counted_twice_changes_the_result() {
         testing::every_task_shows(&Flow::Qap(qap(random(5, 3), 3)));
     }
 
     #[test]
-    fn shipped_instances_can_be_read() {
+    fn built_in_instances_can_be_read() {
         for (name, n) in SHIPPED.into_iter().zip([12, 14, 15]) {
             let instance = Instance::parse(Qap::shipped(name).unwrap()).unwrap();
             assert_eq!(instance.n, n);

@@ -1,4 +1,4 @@
-//! The search in one go: one recursion, no tasks, no hints, nothing shared.
+//! A sequential search: one recursion without tasks, hints or shared data.
 
 use alloc::vec::Vec;
 
@@ -9,8 +9,8 @@ use super::{Instance, factorial};
 use crate::program::chunk;
 use crate::programs::mix;
 
-/// The least cost, the number of assignments that have it, the sum of their hashes, and the hash of the numbers of all
-/// assignments.
+/// Returns the least cost, the number of assignments that have it, the sum of their hashes, and the hash of
+/// the numbers of all assignments.
 pub(super) fn search(instance: &Instance) -> Chunk {
     let mut best: (u64, Vec<Vec<usize>>) = (u64::MAX, Vec::new());
     let mut open = Vec::from([Partial::new(instance, &[])]);
@@ -24,7 +24,7 @@ pub(super) fn search(instance: &Instance) -> Chunk {
             }
             continue;
         }
-        // The most promising child is looked at first.
+        // The most promising child is visited first.
         let children = node.free.iter().map(|&location| node.with(location));
         let mut children: Vec<(u64, Partial<'_>)> = children.map(|it| (it.bound(), it)).collect();
         children.retain(|(bound, _)| *bound <= best.0);
