@@ -1,4 +1,4 @@
-//! What a run cost, in numbers: checkpoints, rollbacks, lost work, messages. Tells, does not judge.
+//! The cost of a run, in numbers: checkpoints, rollbacks, lost work, messages. Reports without judging.
 
 use faultline_core::fault::Outcome;
 use faultline_core::{Cause, Claim, Fact, Incarnation, Position, ProcessId, Span};
@@ -9,53 +9,56 @@ use crate::context::Context;
 use crate::history::{Group, History, RestoredBy, Rollback};
 use crate::lost::{Return, Returns, Undone};
 
-/// What a run cost.
+/// The cost of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Account {
-    /// How the run ended.
+    /// How the run ended, or `None` if it was cut short.
     pub outcome: Option<Outcome>,
-    /// Facts in the trace.
+    /// The number of facts in the trace.
     pub facts: u64,
-    /// By group: the processes that take checkpoints together, a process, a cluster or all.
+    /// Accounts by group. A group is the set of processes that take checkpoints together: a process, a
+    /// cluster or the federation.
     pub groups: Vec<GroupAccount>,
-    /// By group, then in the order of incarnations.
+    /// Rollbacks by group, then in the order of incarnations.
     pub rollbacks: Vec<RollbackAccount>,
-    /// Messages first sent from one group to another, by sender and then receiver. Undone sends count as well.
+    /// The number of messages first sent from one group to another, by sender and then receiver. Includes
+    /// undone sends.
     pub messages: Vec<Vec<u64>>,
 }
 
-/// What one group did.
+/// The account of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupAccount {
-    /// What people call it.
+    /// The group's display name.
     pub name: String,
-    /// Committed checkpoints that the timer asked for.
+    /// Committed checkpoints requested by the timer.
     pub unforced: u64,
-    /// Committed checkpoints that a message forced.
+    /// Committed checkpoints forced by a message.
     pub forced: u64,
-    /// Attempts at checkpoints that were given up, by the members' sum.
+    /// Discarded attempts at checkpoints, summed over the members.
     pub aborted: u64,
-    /// The longest that a member's application stood still for a checkpoint.
+    /// The longest time for which a checkpoint paused a member's application.
     pub frozen_longest: Span,
     /// Rollbacks because a process of the group failed.
     pub rollbacks_by_failure: u64,
     /// Rollbacks because another group had rolled back.
     pub rollbacks_by_alert: u64,
-    /// Lives of its processes that ended before the run did.
+    /// Lives of the group's processes that ended before the run did.
     pub failures: u64,
-    /// Messages to other groups that were sent again.
+    /// Messages to other groups that were re-sent.
     pub resent: u64,
     /// Messages that were dropped because a rollback had undone them.
     pub dropped: u64,
-    /// Deliveries within the group, undone ones included.
+    /// Deliveries within the group, including undone ones.
     pub delivered_within: u64,
-    /// Deliveries from other groups, undone ones included.
+    /// Deliveries from other groups, including undone ones.
     pub delivered_between: u64,
     /// Messages that waited for a checkpoint that they forced.
     pub held: u64,
-    /// Checkpoints that its members kept after their last collection, at most; `None` without a collection.
+    /// The largest number of checkpoints that a member kept after its last collection; `None` without a
+    /// collection.
     pub kept: Option<u32>,
 }
 
@@ -65,32 +68,32 @@ pub struct GroupAccount {
 pub struct RollbackAccount {
     /// The group, as an index into [`Account::groups`].
     pub group: usize,
-    /// The incarnation that it began.
+    /// The incarnation that the rollback started.
     pub incarnation: Incarnation,
-    /// Why, by the group's own word.
+    /// The self-reported cause.
     pub cause: Option<Cause>,
-    /// What was restored; SN 0 is the initial state.
+    /// The restored position; SN 0 is the initial state.
     pub checkpoint: Position,
-    /// Committed checkpoints that were passed over.
+    /// The number of committed checkpoints that were passed over.
     pub depth: u32,
-    /// Lost work of all members together, as [`crate::lost`] defines it.
+    /// The lost work of all members together, as defined in [`crate::lost`].
     pub lost_work: Span,
-    /// From the failure, or (for an alert, or without a common clock) from when the survivors stood still, until the
-    /// last member went on. `None` when it cannot be told.
+    /// The time from the failure until the last member resumed. For an alert, or without a common clock, it
+    /// starts when the survivors paused. `None` if it is unknown.
     pub time_to_recover: Option<Span>,
-    /// Deliveries that were undone.
+    /// The number of undone deliveries.
     pub undone_deliveries: u64,
-    /// Members that restored.
+    /// The number of members that restored.
     pub members: u32,
 }
 
-/// Draws up the account of a run.
+/// Computes the account of a run.
 pub fn account(trace: &Trace, context: &Context) -> Account {
     Account::of(&History::new(trace, context))
 }
 
 impl Account {
-    /// Draws up the account of a run whose history has been put together already.
+    /// Computes the account of a run from its history.
     pub fn of(history: &History<'_>) -> Account {
         let mut this = Account {
             outcome: history.context.outcome.clone(),
@@ -184,12 +187,12 @@ struct Undoing<'a> {
     group: &'a Group<'a>,
     incarnation: Incarnation,
     rollback: &'a Rollback,
-    /// Of every member.
+    /// The returns of every member.
     returns: &'a [(ProcessId, Vec<Return>)],
 }
 
 impl Undoing<'_> {
-    /// `None` when nobody restored anything.
+    /// Returns the account, or `None` if no process restored anything.
     fn account(&self, group: usize) -> Option<RollbackAccount> {
         let checkpoint = self.rollback.target()?.map_or(Position::default(), |name| name.position);
         let line = self.group.line_before(self.incarnation);
@@ -206,7 +209,7 @@ impl Undoing<'_> {
         })
     }
 
-    /// The members' returns to what this rollback restored.
+    /// Returns the members' returns to what this rollback restored.
     fn returns(&self) -> impl Iterator<Item = (ProcessId, &Return)> {
         let all = self.returns.iter().flat_map(|(process, all)| all.iter().map(|it| (*process, it)));
         all.filter(|(_, it)| it.incarnation == self.incarnation)

@@ -1,4 +1,4 @@
-//! What a checker has to know of a run that no fact states.
+//! What a checker must know about a run beyond its facts.
 
 use std::collections::BTreeSet;
 
@@ -11,59 +11,61 @@ use faultline_trace::manifest::{Backend, Bounds, Copies, EffectEntry, Keepers, L
 
 use crate::judgement::Property;
 
-/// What a checker has to know of a run that no fact states. It is what the run's manifest says, and comes from nowhere
-/// else: the same manifest is judged the same wherever it is judged.
+/// What a checker must know about a run beyond its facts. It comes from the run's manifest and nowhere else,
+/// so that the same manifest is judged the same everywhere.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Context {
-    /// What the protocol promises.
+    /// The protocol's promises.
     pub promises: Promises,
     /// The ranks of each cluster, ascending.
     pub clusters: Vec<Vec<ProcessId>>,
-    /// What people call the processes; those that are missing are called by their number.
+    /// Display names of the processes. Processes beyond the list are named by their number.
     pub process_names: Vec<String>,
-    /// What people call the clusters; those that are missing are called by their number.
+    /// Display names of the clusters. Clusters beyond the list are named by their number.
     pub cluster_names: Vec<String>,
-    /// How many faults were planned.
+    /// The number of planned faults.
     pub planned_faults: usize,
-    /// The faults that were planned, with those that were added; empty when only their number is known.
+    /// The planned faults, including those added during the run. Empty if only their number is known.
     pub plan: Vec<PlannedFault>,
-    /// What the record says became of each fault; `None` when it says nothing.
+    /// The outcome of each fault according to the record; `None` if the record does not state any.
     pub faults: Option<Vec<FaultAccount>>,
-    /// The driver measures every link before the application begins.
+    /// Whether the driver measures every link before the application begins.
     pub measures_links: bool,
-    /// How the run ended; `None` when it was cut short.
+    /// How the run ended; `None` if it was cut short.
     pub outcome: Option<Outcome>,
-    /// When it ended, by the supervisor's clock.
+    /// The end of the run, by the supervisor's clock.
     pub end: Time,
-    /// Results of the same federation without faults, when they are known.
+    /// Results of the same federation without faults, if they are known.
     pub expected: Option<Vec<(ProcessId, Digest)>>,
-    /// What bounds the work that a rollback may lose.
+    /// The bounds on the work that a rollback may lose.
     pub bounds: Option<Bounds>,
-    /// The copies of each part of a checkpoint that the federation asks for; `None` when that is not known.
+    /// The copies of each part of a checkpoint that the federation requests; `None` if unknown.
     pub copies: Option<Copies>,
-    /// The processes that are there to keep copies.
+    /// The processes that exist only to store copies.
     pub servers: Vec<ProcessId>,
-    /// Whether a node's storage dies with the node's process.
+    /// Whether a node's storage is lost when the node's process fails.
     pub volatile_storage: bool,
-    /// Facts at which processes were halted until the supervisor let them go on, because a fault waited for them.
+    /// The facts at which processes were halted until the supervisor released them, because a fault was
+    /// waiting for them.
     pub halting: BTreeSet<FactKind>,
     /// When faults took effect; empty in virtual time.
     pub effects: Vec<EffectEntry>,
-    /// Within this span, the deaths that one fault causes count as simultaneous.
+    /// The span within which the failures caused by one fault count as simultaneous.
     pub at_once_within: Span,
-    /// Links as asked for and as measured.
+    /// Links as requested and as measured.
     pub links: Vec<LinkEntry>,
-    /// All processes read the same clock, so that times of different processes can be compared.
+    /// Whether all processes read the same clock, so that times of different processes can be compared.
     pub common_clock: bool,
-    /// A run that was ended by its deadline is judged as one that completed when no application message has moved for
-    /// this long: by then every message that can arrive has arrived. Half the run in virtual time, and at least ten seconds;
-    /// on real processes nobody knows what a busy machine holds up, and no such run is.
+    /// The time without a moving application message after which a run that its deadline ended is judged as
+    /// completed: by then, every message that can arrive has arrived. In virtual time this is half the run,
+    /// and at least ten seconds. On real processes it is `None`, because a busy machine can delay messages
+    /// indefinitely.
     pub settled_after: Option<Span>,
 }
 
 impl Context {
-    /// A federation of clusters with these ranks that completed, to be adapted.
+    /// A completed federation of clusters with these ranks, to be adapted by tests.
     #[cfg(test)]
     pub(crate) fn new(promises: Promises, clusters: Vec<Vec<ProcessId>>) -> Context {
         Context {
@@ -91,7 +93,7 @@ impl Context {
         }
     }
 
-    /// What the manifest of a run says, whether the run was recorded or not.
+    /// Takes the context from the manifest of a run, whether or not the run was recorded.
     pub fn from_manifest(manifest: &Manifest) -> Context {
         let mut clusters = vec![Vec::new(); manifest.clusters.len()];
         for (index, process) in manifest.processes.iter().enumerate() {
@@ -125,7 +127,7 @@ impl Context {
         }
     }
 
-    /// What people call `process`.
+    /// Returns the display name of `process`.
     pub fn process(&self, process: ProcessId) -> String {
         if process == ProcessId::SUPERVISOR {
             return "the supervisor".into();
@@ -133,7 +135,7 @@ impl Context {
         self.process_names.get(process.index()).cloned().unwrap_or_else(|| process.to_string())
     }
 
-    /// What people call `cluster`; `outside` is where processes are that belong to none.
+    /// Returns the display name of `cluster`. Processes without a cluster belong to `outside`.
     pub fn cluster(&self, cluster: ClusterId) -> String {
         if cluster == ClusterId::OUTSIDE {
             return "outside".into();
@@ -141,7 +143,7 @@ impl Context {
         self.cluster_names.get(cluster.index()).cloned().unwrap_or_else(|| cluster.to_string())
     }
 
-    /// What people call a message.
+    /// Returns the display name of a message.
     pub fn message(&self, id: MessageId) -> String {
         let name = format!("message {} from {} to {}", id.number, self.process(id.from), self.process(id.to));
         match id.incarnation.0 {
@@ -150,13 +152,15 @@ impl Context {
         }
     }
 
-    /// Whether a property is judged: every protocol owes it, or this one promises it.
+    /// Returns whether a property is judged: because every protocol owes it, or because this protocol
+    /// promises it.
     pub fn is_judged(&self, property: Property) -> bool {
         property.promise().is_none_or(|it| self.promises.include(it))
     }
 
-    /// How many copies of a part of `owner` these processes can hold, by what the federation asks for. The owner's own does
-    /// not count, and neither does that of a process that is not to keep any. `None` when nothing is known of copies.
+    /// Returns how many copies of a part of `owner` these processes can hold, given what the federation
+    /// requests. The owner's own copy and copies of processes that are not meant to store any do not count.
+    /// `None` if nothing is known about copies.
     pub(crate) fn copies_at(
         &self,
         owner: ProcessId,
@@ -165,7 +169,7 @@ impl Context {
         let cluster = |process: ProcessId| self.clusters.iter().position(|it| it.contains(&process));
         let own = cluster(owner);
         let holders = holders.filter(|&it| it != owner);
-        // Equal places count once.
+        // Equal locations count once.
         let places: BTreeSet<usize> = match self.copies?.kept_by {
             Keepers::SameCluster => holders.filter(|&it| cluster(it) == own).map(ProcessId::index).collect(),
             Keepers::OtherCluster => holders.filter_map(cluster).filter(|&it| Some(it) != own).collect(),
@@ -176,7 +180,7 @@ impl Context {
         Some(places.len())
     }
 
-    /// The processes that take checkpoints together.
+    /// Returns the processes that take checkpoints together.
     pub(crate) fn groups(&self) -> Vec<Vec<ProcessId>> {
         let mut all: Vec<ProcessId> = self.clusters.concat();
         all.sort_unstable();
@@ -187,12 +191,13 @@ impl Context {
         }
     }
 
-    /// Whether a re-execution repeats the messages of the execution, so that one whose send was undone is not undone.
+    /// Returns whether a re-execution repeats the messages of the execution, so that a message whose send was
+    /// undone remains valid.
     pub(crate) fn repeats(&self) -> bool {
         self.promises.include(Promise::Repetition)
     }
 
-    /// What people call a group.
+    /// Returns the display name of a group.
     pub fn group(&self, group: usize) -> String {
         match self.promises.scope {
             Scope::Process => self.process(ProcessId(group as u32)),

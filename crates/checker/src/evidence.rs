@@ -1,8 +1,8 @@
-//! What the facts of a whole run demand of each other, and of what its manifest says.
+//! Consistency rules between the facts of a whole run, and between the facts and the manifest.
 //!
-//! Seals show what was changed after a run. These demands also show a fact that is missing where the rest was sealed again:
-//! a life that was started has a stream, a failure is detected, an application that acts has begun. They hold for the record
-//! of a whole run, and not for facts that a test puts together.
+//! Seals reveal what was changed after a run. These rules also reveal a missing fact where the rest was
+//! sealed again: a started life has a stream, a failure is detected, an application that acts has begun. They
+//! apply to the record of a whole run, not to facts assembled by a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,11 @@ use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId, Span, Time, Trigger}
 use crate::context::Context;
 use crate::history::History;
 
-/// How much later than its time something may be done in virtual time, and by real processes on a busy machine.
+/// How late an action may be: in virtual time, and by real processes on a busy machine.
 const LATE: (Span, Span) = (Span::from_secs(1), Span::from_secs(30));
 
-/// The demands that a recorded run does not meet, as sentences without a full stop. None speaks against a protocol: facts
-/// are missing, or were changed.
+/// Returns the rules that a recorded run violates, as sentences without a full stop. None of them speaks
+/// against a protocol: facts are missing, or were changed.
 pub(crate) fn contradictions(history: &History<'_>) -> Vec<String> {
     if history.trace.supervisor().is_empty() {
         return vec!["the supervisor's facts are missing".to_owned()];
@@ -33,13 +33,13 @@ pub(crate) fn contradictions(history: &History<'_>) -> Vec<String> {
     reasons
 }
 
-/// What the supervisor's facts and the manifest demand of each other and of the streams.
+/// The rules between the supervisor's facts, the manifest and the streams.
 struct Demands<'a> {
     history: &'a History<'a>,
     context: &'a Context,
     facts: &'a [(Time, Fact)],
     is_completed: bool,
-    /// The user stopped the federation for a while, which no time of the plan counts.
+    /// Whether the user paused the federation. Times in the plan do not count pauses.
     is_paused: bool,
     late: Span,
 }
@@ -65,7 +65,8 @@ impl<'a> Demands<'a> {
         format!("{life} of {}", self.context.process(process))
     }
 
-    /// Every process was started, its lives are numbered one after the other, and each has a stream.
+    /// Requires that every process was started, that its lives are numbered consecutively, and that each has
+    /// a stream.
     fn lives(&self, reasons: &mut Vec<String>) {
         let mut lives: BTreeMap<ProcessId, Vec<Life>> = BTreeMap::new();
         let known = (0..self.context.process_names.len() as u32).map(ProcessId);
@@ -92,7 +93,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// The end of a life is detected before the next one starts, and soon after the life failed.
+    /// Requires that the end of a life is detected before the next one starts, and soon after the life
+    /// failed.
     fn ends(&self, reasons: &mut Vec<String>) {
         let mut detected = BTreeSet::new();
         let mut failed = BTreeMap::new();
@@ -128,7 +130,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// The application begins once, after the start of every process and before everything that comes of it.
+    /// Requires that the application begins once, after the start of every process and before all of its
+    /// effects.
     fn beginning(&self, reasons: &mut Vec<String>) {
         let begins = self.facts.iter().filter(|(_, fact)| *fact == Fact::Begun).count();
         let begun = self.facts.iter().position(|(_, fact)| *fact == Fact::Begun);
@@ -171,7 +174,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// A run completed when its supervisor says so, last of all, and every rank has stated its result.
+    /// Requires that a run is completed if its supervisor says so in its last fact, and that every rank has
+    /// stated its result.
     fn completion(&self, reasons: &mut Vec<String>) {
         let place = self.facts.iter().position(|(_, fact)| *fact == Fact::Completed);
         let (last, _) = self.facts[self.facts.len() - 1];
@@ -212,7 +216,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Each planned fault became what the manifest says, and left the facts that it must leave.
+    /// Requires that each planned fault had the outcome in the manifest, and left the corresponding facts.
     fn faults(&self, reasons: &mut Vec<String>) {
         let mut states: BTreeMap<FaultNo, FaultState> = BTreeMap::new();
         let mut ended: BTreeSet<(FaultNo, ProcessId)> = BTreeSet::new();
@@ -243,7 +247,7 @@ impl<'a> Demands<'a> {
         }
         for &(no, fault, _, _) in &self.history.supervision.injected {
             let struck = match fault {
-                // A process that had failed already is told not to return.
+                // A process that had already failed is told not to return.
                 Fault::Crash { returns: false, .. } | Fault::LoseCluster { returns: false, .. } => true,
                 Fault::Crash { process, .. } => ended.contains(&(no, *process)),
                 Fault::LoseCluster { .. } => ended.iter().any(|(by, _)| *by == no),
@@ -282,7 +286,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// The witness of a result names the place of the result in its stream.
+    /// Requires that the witness of a result names the position of the result in its stream.
     fn results(&self, reasons: &mut Vec<String>) {
         for (&(process, life), stream) in &self.history.trace.streams {
             let is_elsewhere = |(number, (_, fact)): (u64, &(Time, Fact))| match fact {
@@ -298,7 +302,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Where links are measured, no application begins before all of them are.
+    /// Requires that an application begins only after all links have been measured, where links are measured.
     fn links(&self, reasons: &mut Vec<String>) {
         if !self.context.measures_links {
             if self.context.links.iter().any(|it| it.measured.is_some()) {
@@ -336,7 +340,7 @@ mod tests {
 
     const CRASH: Fault = Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true };
 
-    /// One planned crash, which happened, and a run that completed after it.
+    /// A run with one planned crash that completed after the crash.
     fn good() -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.context.process_names = vec!["paris-0".into(), "lyon-0".into(), "server".into()];
@@ -358,7 +362,7 @@ mod tests {
         run
     }
 
-    /// What is found in a run that was changed.
+    /// Returns what is found in a changed run.
     fn told(change: impl FnOnce(&mut Run)) -> String {
         let mut run = good();
         change(&mut run);
@@ -371,12 +375,12 @@ mod tests {
     }
 
     #[test]
-    fn a_record_from_which_nothing_is_missing_is_complete() {
+    fn a_whole_record_has_no_contradictions() {
         assert_eq!(told(|_| {}), "");
     }
 
     #[test]
-    fn a_life_without_a_stream_or_without_its_start_is_missed() {
+    fn a_missing_stream_or_start_of_a_life_is_found() {
         let why = told(|run| drop(run.trace.streams.remove(&(p(2), Life(1)))));
         assert_eq!(why, "there are no facts of life 1 of server");
         let why =
@@ -387,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_was_never_detected_is_missed() {
+    fn an_undetected_end_is_found() {
         let why = told(|run| remove(run, |fact| matches!(fact, Fact::Detected { .. })));
         assert_eq!(why, "the end of life 1 of paris-0 was never detected, but life 2 started");
         let fails = |run: &mut Run, wait| {
@@ -403,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_and_the_end_have_their_places() {
+    fn missing_and_misplaced_starts_and_completions_are_found() {
         let why = told(|run| remove(run, |fact| *fact == Fact::Begun));
         assert_eq!(why, "the supervisor's facts do not contain the start of the application");
         let why = told(|run| {
@@ -424,9 +428,9 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_that_is_removed_before_a_result_is_missed() {
+    fn a_fact_removed_before_a_result_is_found() {
         let why = told(|run| run.state(1, Fact::Begun));
-        assert_eq!(why, "", "what follows a result is another matter");
+        assert_eq!(why, "", "facts after a result are not covered by its witness");
         let why = told(|run| {
             run.state(1, Fact::Begun);
             run.finish(1, Digest([0; 16]));
@@ -439,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_leave_the_facts_that_they_must_leave() {
+    fn missing_facts_of_faults_are_found() {
         let why = told(|run| remove(run, |fact| matches!(fact, Fact::Injecting { .. })));
         assert!(
             why.contains("fault 0 ended life 1 of paris-0, but the supervisor's facts do not contain"),
@@ -462,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_should_have_been_measured_are_missed() {
+    fn missing_link_measurements_are_found() {
         let link = |from, to| LinkEntry {
             from: ClusterId(from),
             to: ClusterId(to),
@@ -472,8 +476,12 @@ mod tests {
             since: None,
         };
         let links = vec![link(0, 0), link(0, 1)];
-        assert_eq!(told(|run| run.context.links = links.clone()), "", "virtual links are as asked for");
+        assert_eq!(
+            told(|run| run.context.links = links.clone()),
+            "",
+            "virtual links have the requested properties"
+        );
         let why = told(|run| (run.context.links, run.context.measures_links) = (links.clone(), true));
-        assert_eq!(why, "the link c0 to c1 was not measured", "within a cluster of one is no link");
+        assert_eq!(why, "the link c0 to c1 was not measured", "a cluster of one has no link within it");
     }
 }

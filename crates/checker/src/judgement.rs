@@ -1,39 +1,40 @@
-//! What the checker says: findings, one per property, and the verdict that follows from them.
+//! The checker's output: one finding per property, and the verdict that follows from them.
 
 use faultline_core::{FactNo, Life, ProcessId, Promise};
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 
-/// What a run was judged by. Declared in the order in which a reader wants to see them.
+/// The properties by which a run is judged, declared in the order in which reports show them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Property {
-    /// The evidence is all there, and as it was recorded.
+    /// The evidence is complete and unchanged.
     RecordComplete,
-    /// The run came to its end.
+    /// The run completed.
     Completed,
-    /// The planned faults changed something.
+    /// The planned faults had an effect.
     FaultsTookEffect,
-    /// The processes of a cluster that was lost died at one moment.
+    /// The processes of a lost cluster failed simultaneously.
     AtOnce,
-    /// The emulated links were as asked for.
+    /// The emulated links had the requested properties.
     LinksAsAsked,
-    /// Every rank's result is that of a run without faults.
+    /// Every rank's result equals that of a run without faults.
     SameResult,
-    /// No history holds a delivery of a message that its sender's history does not hold.
+    /// No state contains a delivery of a message that its sender's state does not contain.
     NoGhost,
-    /// Every message that was sent, and whose send was not undone, was delivered.
+    /// Every message whose send was not undone was delivered.
     NoLoss,
-    /// No history holds two deliveries of one message, nor two messages of one place in their channel.
+    /// No state contains two deliveries of one message, nor two messages with the same position in their
+    /// channel.
     ExactlyOnce,
-    /// No message was consumed by what led to it.
+    /// No message was consumed before its causes.
     CausalOrder,
-    /// Every task of a program is run exactly once, as far as the result is concerned.
+    /// Every task of a program contributes to the result exactly once.
     TasksOnce,
     /// No process takes back a task that its thief has.
     OneOwner,
-    /// What a checkpoint says it contains is what the facts before it say.
+    /// The self-reported contents of a checkpoint match the facts before it.
     WitnessAgrees,
     /// A message from another cluster was delivered only after the checkpoint that it forces.
     ForcedBeforeDelivery,
@@ -43,7 +44,7 @@ pub enum Property {
     ForcedPerTheft,
     /// The processes of a cluster agree on its checkpoints and rollbacks.
     MembersAgree,
-    /// No checkpoint holds a delivery of a message of its cluster without its send.
+    /// No checkpoint contains a delivery of a message of its cluster without its send.
     ConsistentCheckpoint,
     /// A checkpoint of partitions was valid only once every partition had saved its part.
     ValidCheckpoints,
@@ -55,7 +56,7 @@ pub enum Property {
     NeighboursOnly,
     /// Every part of a checkpoint was durable wherever it is kept before the checkpoint was committed.
     DurableBeforeCommit,
-    /// No cluster rolled back further than it had to.
+    /// No cluster rolled back further than necessary.
     MaximalLine,
     /// Every part of a restored checkpoint was durable before a process of its group resumed.
     DurableBeforeResume,
@@ -69,21 +70,22 @@ pub enum Property {
     DemandedOnly,
     /// Every message whose send was undone, and whose receiver has it, was sent again and then kept from the network.
     OrphansReplayed,
-    /// A process that went back got nothing of a later phase before it had sent such a message again.
+    /// A process that rolled back received nothing of a later phase before it had re-sent such a message.
     OrphansFirst,
-    /// The phases of such messages are what follows from what was consumed.
+    /// The phases of such messages follow from what was consumed.
     PhasesAgree,
-    /// Who went back was delivered the same messages in the same order again, as far as others depend on it.
+    /// A process that rolled back was delivered the same messages in the same order, as far as other
+    /// processes depend on it.
     RepeatedOrder,
-    /// No failure made a cluster go back again and again.
+    /// No failure made a cluster roll back indefinitely.
     RecoveryTerminates,
-    /// After the last fault everything came to rest or went on.
+    /// After the last fault, recoveries ended and the application resumed.
     Progress,
-    /// A cluster was given up only when every copy of a part was lost.
+    /// A cluster was declared unrecoverable only if every copy of a part was lost.
     UnrecoverableJustified,
     /// Nothing that had been collected was needed again.
     SafeCollection,
-    /// No logged message was forgotten before a checkpoint of its receiver held it.
+    /// No logged message was collected before a checkpoint of its receiver contained it.
     LogKept,
     /// No failure lost more work than the checkpoint interval allows.
     BoundedLoss,
@@ -94,7 +96,8 @@ pub enum Property {
 }
 
 impl Property {
-    /// Whether a violation stands however much else is unknown: what was stated is wrong by itself.
+    /// Returns whether a violation holds regardless of missing facts, because the stated facts are wrong by
+    /// themselves.
     fn needs_no_other_fact(self) -> bool {
         matches!(
             self,
@@ -105,8 +108,9 @@ impl Property {
         )
     }
 
-    /// The promise without which a protocol is not judged by it; `None` when every protocol owes it. Of
-    /// [`Property::MaximalLine`] and [`Property::MembersAgree`] a part rests on a promise, and is left out by itself.
+    /// Returns the promise that a protocol must make to be judged by the property; `None` if every protocol
+    /// owes it. [`Property::MaximalLine`] and [`Property::MembersAgree`] depend on a promise only in part,
+    /// and leave that part out by themselves.
     pub fn promise(self) -> Option<Promise> {
         match self {
             Property::ForcedBeforeDelivery => Some(Promise::ForcedBeforeDelivery),
@@ -124,7 +128,7 @@ impl Property {
         }
     }
 
-    /// What it demands, as a sentence.
+    /// Returns the property as a sentence.
     pub fn statement(self) -> &'static str {
         match self {
             Property::RecordComplete => "the record is complete and unchanged",
@@ -176,46 +180,46 @@ impl Property {
     }
 }
 
-/// A fact that something rests on.
+/// A fact cited as evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Source {
-    /// Who stated it.
+    /// The process that stated it.
     pub process: ProcessId,
-    /// In which life.
+    /// The life in which it was stated.
     pub life: Life,
-    /// Its place in that life's stream.
+    /// Its position in that life's stream.
     pub number: FactNo,
 }
 
-/// Something that must not happen, and did.
+/// One violation of a property.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// What happened, as a sentence that names who and what.
+    /// What happened, as a sentence that names the processes and messages involved.
     pub text: String,
     /// The facts that show it.
     pub evidence: Vec<Source>,
 }
 
-/// What was found of one property.
+/// The finding for one property.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// Which.
+    /// The property.
     pub property: Property,
-    /// How many instances were judged.
+    /// The number of instances judged.
     pub instances: u64,
     /// The first violations.
     pub violations: Vec<Violation>,
-    /// How many violations there are beside these.
+    /// The number of further violations.
     pub more_violations: u64,
     /// Why the property, or a part of it, could not be judged although it should have been.
     pub unknown: Option<String>,
-    /// What a reader should know that speaks neither for nor against the protocol.
+    /// Information for the reader that speaks neither for nor against the protocol.
     pub remarks: Vec<String>,
 }
 
 impl Finding {
-    /// Violations kept with their sentences.
+    /// The number of violations kept with their sentences.
     const KEPT: usize = 20;
 
     pub(crate) fn new(property: Property) -> Finding {
@@ -229,7 +233,7 @@ impl Finding {
         }
     }
 
-    /// Notes a violation; `text` is only asked for when it is kept.
+    /// Records a violation. `text` is called only if the violation is kept.
     pub(crate) fn violated<const N: usize>(&mut self, evidence: [Source; N], text: impl FnOnce() -> String) {
         if self.violations.len() < Self::KEPT {
             self.violations.push(Violation { text: text(), evidence: evidence.to_vec() });
@@ -238,7 +242,7 @@ impl Finding {
         }
     }
 
-    /// Notes that something could not be judged; the first reason is kept.
+    /// Records that something could not be judged. The first reason is kept.
     pub(crate) fn unjudged(&mut self, reason: impl FnOnce() -> String) {
         self.unknown.get_or_insert_with(reason);
     }
@@ -252,37 +256,38 @@ impl Finding {
         Finding { remarks: self.violations.into_iter().map(text).collect(), ..Finding::new(self.property) }
     }
 
-    /// How many violations were found.
+    /// Returns the number of violations.
     pub fn violation_count(&self) -> u64 {
         self.violations.len() as u64 + self.more_violations
     }
 }
 
-/// What a run is worth.
+/// The overall verdict on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
-    /// Everything that should have been judged was, and was right.
+    /// Everything that should have been judged was judged, and no violation was found.
     Pass,
-    /// Something could not be judged; nothing was found wrong.
+    /// Something could not be judged, and no violation was found.
     Unknown,
-    /// Something was wrong.
+    /// A violation was found.
     Fail,
 }
 
-/// What the checker says of a run.
+/// The checker's judgement of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// In a word.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why it is not a pass, as sentences.
+    /// Why the verdict is not a pass, as sentences.
     pub reasons: Vec<String>,
-    /// Property by property.
+    /// One finding per property.
     pub findings: Vec<Finding>,
 }
 
 impl Judgement {
-    /// Where the evidence `is_flawed`, only what no missing fact can explain makes a run fail.
+    /// Derives the verdict. If the evidence `is_flawed`, only a violation that no missing fact can explain
+    /// makes a run fail.
     pub(crate) fn new(findings: Vec<Finding>, is_flawed: bool) -> Judgement {
         let (mut wrong, mut doubtful) = (Vec::new(), Vec::new());
         for finding in findings.iter().filter(|finding| finding.violation_count() > 0) {
@@ -306,12 +311,12 @@ impl Judgement {
         Judgement { verdict, reasons: wrong.into_iter().chain(open).chain(doubtful).collect(), findings }
     }
 
-    /// What was found of `property`.
+    /// Returns the finding for `property`.
     pub fn of(&self, property: Property) -> &Finding {
         self.findings.iter().find(|finding| finding.property == property).expect("every property is judged")
     }
 
-    /// The properties of which violations were found.
+    /// Returns the properties with violations.
     pub fn violated(&self) -> impl Iterator<Item = Property> + '_ {
         self.findings.iter().filter(|it| it.violation_count() > 0).map(|it| it.property)
     }

@@ -1,10 +1,11 @@
-//! Judges a recorded run: was what the protocol did right?
+//! Judges a recorded run: did the protocol behave correctly?
 //!
-//! The checker reads facts only, and the little context that no fact states ([`Context`]). From the composite's facts it
-//! rebuilds what every process had sent and delivered at every cut ([`history`]); each property under [`properties`] then
-//! says what it judged and what it found. No clock orders facts of different processes, so nothing here compares their
-//! times: facts are related by streams, restores, message identities and incarnations. A protocol's own word
-//! ([`faultline_core::Claim`]) is judged, or names what is to be judged; it is never evidence.
+//! The checker reads only facts, and the context that no fact states ([`Context`]). From the composite's
+//! facts it rebuilds what every process had sent and delivered at every cut ([`history`]). Each property
+//! under [`properties`] then reports what it judged and what it found. Clocks do not order facts of different
+//! processes, so the checker does not compare their times: facts are related by streams, restores, message
+//! identities and incarnations. What a protocol reports about itself ([`faultline_core::Claim`]) is judged,
+//! or names what is to be judged; it is never evidence.
 
 pub mod account;
 mod context;
@@ -29,7 +30,7 @@ pub fn judge(trace: &Trace, context: &Context) -> Judgement {
     judge_history(&History::new(trace, context))
 }
 
-/// Judges a run whose history has been put together already.
+/// Judges a run from its history.
 pub fn judge_history(history: &History<'_>) -> Judgement {
     let findings = properties::ALL.iter().map(|check| check(history)).collect();
     Judgement::new(findings, history.is_flawed())
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_no_evidence_against_a_run() {
+    fn missing_facts_are_no_evidence_against_a_run() {
         let run = good();
         let lives: Vec<_> = run.trace.streams.keys().copied().collect();
         for &(process, life) in &lives {
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_stand_in_the_order_of_the_properties() {
+    fn findings_are_in_the_order_of_the_properties() {
         let run = good();
         let findings = judge(&run.trace, &run.context).findings;
         assert!(findings.is_sorted_by_key(|finding| finding.property));

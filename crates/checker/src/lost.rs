@@ -1,14 +1,15 @@
-//! Lost work: what the rollbacks of a process undid. The one definition, behind every number and picture that shows it.
+//! Lost work: what the rollbacks of a process undid. This definition is behind every number and picture that
+//! shows lost work.
 //!
-//! The lost work of a process in a rollback is the time from the instant at which it had been in the state that it
-//! restored, but not before the application began, until it stood still for the recovery or died. Everything that it did
-//! in between was undone. What an earlier rollback had undone already does not count again, nor does the time in which
-//! the process was dead. It died when the supervisor ended it, and otherwise with its last fact: nobody can tell better.
-//! Time in which it stood still during a checkpoint counts; time in which the user of the federation had all of it stand
-//! still does not.
+//! The lost work of a process in a rollback is the time from the instant of the restored state, but not
+//! before the application began, until the process paused for the recovery or failed. Everything that it did
+//! in between was undone. What an earlier rollback had already undone does not count again, nor does the time
+//! during which the process was down. The process failed when the supervisor ended it, or otherwise with its
+//! last fact: nothing better is known. Time during which a checkpoint paused it counts; time during which the
+//! user paused the whole federation does not.
 //!
-//! The lost work of a cluster's rollback is the sum over its processes. Judges nothing, and compares no clocks but the
-//! supervisor's with those of the processes that it ended.
+//! The lost work of a cluster's rollback is the sum over its processes. This module judges nothing, and
+//! compares no clocks except the supervisor's with those of the processes that it ended.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +17,11 @@ use faultline_core::fault::Change;
 use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId, Span, Time};
 use faultline_trace::Trace;
 
-/// A place in the facts of a process: a life, and a fact of it; as an end, the place behind the last one. Places of one
-/// process are ordered like its history.
+/// A position in the facts of a process: a life, and a fact of it; as an end, the position after the last
+/// one. Positions of one process are ordered like its history.
 pub type Place = (Life, usize);
 
-/// The end of a life, as a place.
+/// The end of a life, as a position.
 const END: usize = usize::MAX;
 
 /// A process's return to an earlier state.
@@ -28,13 +29,13 @@ const END: usize = usize::MAX;
 pub struct Return {
     /// The restore.
     pub at: Place,
-    /// What was restored; `None` is the initial state.
+    /// The restored image; `None` is the initial state.
     pub image: Option<ImageName>,
-    /// The incarnation that its cluster began.
+    /// The incarnation that its cluster started.
     pub incarnation: Incarnation,
-    /// When the process had been in that state.
+    /// When the process had been in the restored state.
     pub to: Time,
-    /// What it undid, in the order of the process's history.
+    /// The undone stretches, in the order of the process's history.
     pub undone: Vec<Undone>,
 }
 
@@ -43,22 +44,22 @@ pub struct Return {
 pub struct Undone {
     /// Its first fact.
     pub from: Place,
-    /// Behind its last fact.
+    /// The position after its last fact.
     pub upto: Place,
-    /// When the work in it began.
+    /// When its work started.
     pub began: Time,
-    /// When that ended.
+    /// When its work ended.
     pub ended: Time,
-    /// For how long of this the user had everybody stand still.
+    /// How much of it the user had paused the federation.
     pub stood: Span,
 }
 
-/// When the user of a federation had all of it stand still.
+/// The pauses of the whole federation by its user.
 #[derive(Clone, Debug, Default)]
 pub struct Stands(Vec<(Time, Time)>);
 
 impl Stands {
-    /// As the supervisor states it.
+    /// Reads the pauses from the supervisor's facts.
     pub fn of(trace: &Trace) -> Stands {
         let mut stands = Vec::new();
         for (at, fact) in trace.supervisor() {
@@ -72,12 +73,13 @@ impl Stands {
         Stands(stands)
     }
 
-    /// Every pause, from when to when; one that had not ended has the greatest time as its end.
+    /// Returns the start and the end of every pause. A pause that had not ended has the greatest time as its
+    /// end.
     pub fn stretches(&self) -> impl Iterator<Item = (Time, Time)> {
         self.0.iter().copied()
     }
 
-    /// How long of this time.
+    /// Returns how much of this interval was paused.
     pub fn within(&self, from: Time, upto: Time) -> Span {
         let each = self.0.iter().map(|&(begun, ended)| (begun.max(from), ended.min(upto)));
         each.filter(|(begun, ended)| begun < ended)
@@ -86,14 +88,14 @@ impl Stands {
 }
 
 impl Return {
-    /// The process's lost work.
+    /// Returns the process's lost work.
     pub fn lost(&self) -> Span {
         self.undone.iter().fold(Span::ZERO, |sum, it| sum + Span(it.ended.since(it.began).0 - it.stood.0))
     }
 }
 
 impl Undone {
-    /// Its facts.
+    /// Returns the facts of the stretch.
     pub fn facts<'a>(&self, trace: &'a Trace, process: ProcessId) -> &'a [(Time, Fact)] {
         let stream = stream(trace, process, self.from.0);
         &stream[self.from.1.min(stream.len())..self.upto.1.min(stream.len())]
@@ -127,12 +129,12 @@ impl<'a> Returns<'a> {
         this
     }
 
-    /// When the user had everybody stand still.
+    /// Returns the pauses of the federation by its user.
     pub fn stands(&self) -> &Stands {
         &self.stands
     }
 
-    /// The returns of one process, in its order.
+    /// Returns the returns of one process, in its order.
     pub fn of(&self, process: ProcessId) -> Vec<Return> {
         let mut returns = Vec::new();
         let mut past = Past::default();
@@ -158,7 +160,8 @@ impl<'a> Returns<'a> {
         let life = from.0;
         let mut active = self.trace.lives(process).filter(|(_, stream)| !stream.is_empty());
         let is_first = active.next().is_some_and(|(first, _)| first == life);
-        // Back to the initial state, in which a process is until the application begins, whenever its first fact is.
+        // Returns to the initial state, in which a process is until the application begins, even if its first
+        // fact is earlier.
         let is_initial = cut == Place::default() && from.1 == 0;
         let began = if is_initial { self.begun } else { instant(self.trace, process, from).max(self.begun) };
         let undone = Undone { from, upto, began, ended: began, stood: Span::ZERO };
@@ -178,7 +181,7 @@ impl<'a> Returns<'a> {
     }
 }
 
-/// When a process was at a place of its history: the time of the fact there, or of the last one.
+/// Returns when a process was at a position of its history: the time of the fact there, or of the last one.
 pub fn instant(trace: &Trace, process: ProcessId, place: Place) -> Time {
     let stream = stream(trace, process, place.0);
     stream.get(place.1).or(stream.last()).map_or(Time::ZERO, |(at, _)| *at)
@@ -188,7 +191,7 @@ fn stream(trace: &Trace, process: ProcessId, life: Life) -> &[(Time, Fact)] {
     trace.streams.get(&(process, life)).map_or(&[], Vec::as_slice)
 }
 
-/// What of a process's history stands, as stretches of it.
+/// The stretches of a process's history that have not been undone.
 #[derive(Default)]
 struct Past {
     standing: Vec<(Place, Place)>,
@@ -196,7 +199,7 @@ struct Past {
 }
 
 impl Past {
-    /// At `now`, the process returns to `cut`. Answers with the stretches that this undoes, each of one life.
+    /// At `now`, the process returns to `cut`. Returns the stretches that this undoes, each of one life.
     fn restore(&mut self, cut: Place, now: Place) -> Vec<(Place, Place)> {
         self.standing.push((self.begun, now));
         self.begun = now;
@@ -217,7 +220,7 @@ impl Past {
     }
 }
 
-/// A stretch over several lives as one stretch per life, the last one first.
+/// Splits a stretch over several lives into one stretch per life, the last one first.
 fn split_by_life(from: Place, upto: Place) -> Vec<(Place, Place)> {
     let mut stretches = Vec::new();
     for life in (from.0.0..=upto.0.0).rev() {
@@ -235,7 +238,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, p};
 
-    /// A process that worked for 10 after its first checkpoint, and stood still for 1.
+    /// A process that worked for 10 after its first checkpoint, and was paused for 1.
     fn one_rollback() -> Run {
         let mut run = Run::new(&[&[0]]);
         run.wait(Span(2));
@@ -255,24 +258,24 @@ mod tests {
     }
 
     #[test]
-    fn a_survivor_loses_what_it_did_before_it_stood_still() {
+    fn a_survivor_loses_its_work_until_it_pauses() {
         assert_eq!(lost(&one_rollback()), [10]);
     }
 
     #[test]
-    fn what_was_undone_before_is_not_lost_again() {
+    fn undone_work_is_not_lost_again() {
         let mut run = one_rollback();
         run.send(0, 0);
         run.wait(Span(7));
         run.claim(0, Claim::RecoveryStarted { lives: 1, round: 2 });
         run.wait(Span(2));
-        // Passes over the checkpoint, to which it had returned: 5 before it, and 7 after the return.
+        // Passes over the checkpoint to which it had returned: 5 before it, and 7 after the return.
         run.restore(0, 2, None);
         assert_eq!(lost(&run), [10, 5 + 7]);
     }
 
     #[test]
-    fn a_dead_process_loses_nothing_until_it_is_back() {
+    fn a_failed_process_loses_nothing_while_it_is_down() {
         let mut run = Run::new(&[&[0]]);
         run.commit_all(0, &[0]);
         run.wait(Span(3));
@@ -287,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_stood_still_before_it_died_lost_what_it_did_before() {
+    fn a_process_that_paused_before_it_failed_lost_its_work_until_the_pause() {
         let mut run = Run::new(&[&[0]]);
         run.commit_all(0, &[0]);
         run.wait(Span(3));
@@ -313,14 +316,14 @@ mod tests {
     }
 
     #[test]
-    fn work_is_not_lost_while_the_user_has_everybody_stand_still() {
+    fn no_work_is_lost_while_the_user_pauses_the_federation() {
         let mut run = Run::new(&[&[0]]);
         let pause = |paused| Fact::Changed(Box::new(Change::Pause(paused)));
         run.supervisor(pause(true));
         run.wait(Span(50));
         run.supervisor(pause(false));
         let stands = Stands::of(&run.trace);
-        let [(from, upto)] = stands.0[..] else { panic!("it stood once: {stands:?}") };
+        let [(from, upto)] = stands.0[..] else { panic!("it paused once: {stands:?}") };
         let long = upto.since(from);
         assert!(long >= Span(50));
         assert_eq!(stands.within(Time::ZERO, upto + Span(9)), long);

@@ -1,4 +1,5 @@
-//! Builds small traces for the tests of properties: an honest composite, told step by step what to do.
+//! Builds small traces for the tests of properties: a composite that states its actions correctly, driven
+//! step by step.
 
 pub(crate) mod planned;
 pub(crate) mod tasks;
@@ -30,13 +31,13 @@ pub(crate) fn check_alone(check: fn(&History<'_>) -> Finding, run: &Run) -> Find
     check(&History::new(&run.trace, &run.context))
 }
 
-/// A run that completed, as far as its context says, under a protocol that forces checkpoints between clusters.
+/// A completed run (according to its context) under a protocol that forces checkpoints between clusters.
 pub(crate) struct Run {
     pub(crate) trace: Trace,
     pub(crate) context: Context,
     now: Time,
     seats: BTreeMap<u32, Seat>,
-    /// By process, incarnation and SN.
+    /// Checkpoints by process, incarnation and SN.
     checkpoints: BTreeMap<(u32, u32, u32), Saved>,
 }
 
@@ -58,7 +59,7 @@ struct Seat {
 }
 
 impl Run {
-    /// As an entry of a vector: everything that can be received has been.
+    /// An entry of a vector that covers everything that can be received.
     pub(crate) const COVERS_ALL: Position = Position::new(u32::MAX, 0);
 
     pub(crate) fn new(clusters: &[&[u32]]) -> Run {
@@ -84,14 +85,14 @@ impl Run {
         run
     }
 
-    /// A run under a protocol that repeats executions, and promises this besides.
+    /// Creates a run under a protocol that repeats executions, and promises this besides.
     pub(crate) fn repeating(promises: &[Promise], clusters: &[&[u32]]) -> Run {
         let mut run = Run::new(clusters);
         run.context.promises = run.context.promises.with(&[Promise::Repetition]).with(promises);
         run
     }
 
-    /// From here on the protocol does not promise this.
+    /// Withdraws a promise of the protocol from here on.
     pub(crate) fn withdraw(&mut self, promise: Promise) {
         self.context.promises = self.context.promises.without(promise);
     }
@@ -175,7 +176,7 @@ impl Run {
         self.seats.get_mut(&process).expect("is part of the run").position = position;
     }
 
-    /// The next checkpoint of `cluster`, on which everything may be delivered.
+    /// Commits the next checkpoint of `cluster`, whose vectors cover everything.
     pub(crate) fn commit_all(&mut self, cluster: u16, members: &[u32]) {
         let ddv = vec![Self::COVERS_ALL; self.context.clusters.len()];
         self.commit_with(cluster, members, &ddv, &[]);
@@ -263,7 +264,7 @@ impl Run {
         self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
     }
 
-    /// The storage of `process` corrupts what it reads from now on, for a while.
+    /// Makes the storage of `process` corrupt what it reads, for a while.
     pub(crate) fn spoil(&mut self, process: u32, span: Span) {
         let fault = Fault::Storage { process: p(process), how: StorageFault::Corrupt, span: Some(span) };
         self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
@@ -274,7 +275,7 @@ impl Run {
         self.state(process, Fact::Finished(Box::new((witness, digest))));
     }
 
-    /// Facts of the present life of `process` are missing from here on.
+    /// Drops facts of the present life of `process` from here on.
     pub(crate) fn lose_evidence(&mut self, process: u32) {
         let seat = self.seats.get_mut(&process).expect("is part of the run");
         seat.facts += 1;

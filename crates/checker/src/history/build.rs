@@ -1,4 +1,4 @@
-//! Puts a history together: one pass over every stream, then the endings.
+//! Builds a history: one pass over every stream, followed by the final states.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub(super) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
         return builder.finish();
     }
     for (&(process, life), stream) in &trace.streams {
-        // A life that stated nothing is no state of its process.
+        // A life that stated nothing is not a state of its process.
         if process != ProcessId::SUPERVISOR && !stream.is_empty() {
             builder.read(process, life, stream);
         }
@@ -38,7 +38,7 @@ pub(super) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
 
 struct Builder<'a> {
     history: History<'a>,
-    /// Reports that an image is durable, to be entered once every part is known.
+    /// Reports that an image is durable, entered once every part is known.
     durable: Vec<(ImageName, StoredCopy)>,
     /// Thefts and absorptions.
     tasks: Tasks,
@@ -48,7 +48,7 @@ struct Builder<'a> {
     last_movement: Time,
 }
 
-/// Where the pass is within one stream.
+/// The position of the pass within one stream.
 struct Cursor<'a> {
     process: ProcessId,
     /// The process that states the facts.
@@ -329,14 +329,14 @@ impl<'a> Builder<'a> {
         history.claims.push(Claimed { at, time, claim });
     }
 
-    /// An application message was sent or delivered.
+    /// Handles an application message that was sent or delivered.
     fn moved(&mut self, cursor: &mut Cursor<'a>, fact: u32, time: Time) {
         self.history.sums.push((fact, cursor.sums));
         cursor.segment.is_active = true;
         self.last_movement = self.last_movement.max(time);
     }
 
-    /// The process goes back: its state is from now on that of an earlier cut.
+    /// Handles a restore: the process's state becomes that of an earlier cut.
     fn restore(
         &mut self,
         cursor: &mut Cursor<'a>,
@@ -407,7 +407,7 @@ impl<'a> Builder<'a> {
         self.history
     }
 
-    /// Finds the cut of every part, and who held it.
+    /// Finds the cut of every part, and its holders.
     fn enter_parts(&mut self) {
         let history = &mut self.history;
         for group in &mut history.groups {
@@ -443,7 +443,7 @@ impl<'a> Builder<'a> {
         history.cuts.sort_unstable();
     }
 
-    /// Decides what every process has done in the end.
+    /// Determines the final state of every process.
     fn end_processes(&mut self) {
         let history = &mut self.history;
         let completed = history.context.outcome == Some(Outcome::Completed);
@@ -499,7 +499,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What a process that is gone has done survives as far as a surviving process absorbed it.
+    /// What a permanently failed process has done survives as far as a surviving process absorbed it.
     fn keep_what_was_absorbed(&mut self) {
         let history = &mut self.history;
         let mut absorptions = history.tasks.as_ref().map_or(Vec::new(), |it| it.absorptions.clone());
@@ -521,7 +521,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Decides whether a message could still have been under way at the end.
+    /// Determines whether a message could still have been in transit at the end.
     fn settle(&mut self) {
         let context = self.history.context;
         self.history.is_settled = match context.outcome {
@@ -535,15 +535,15 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Whether others of its group have gone back, and `process` has not yet.
+/// Returns whether other members of the group of `process` have rolled back, and `process` has not yet.
 fn lags(history: &History<'_>, process: ProcessId) -> bool {
     let Some((group, place)) = history.member(process) else { return false };
     let mut newest = history.groups[group].rollbacks.values().rev().filter(|it| it.target().is_some());
     newest.next().is_some_and(|it| it.restored.get(place).is_none_or(Option::is_none))
 }
 
-/// The members of groups that said last of all that they cannot be restored. They may have announced a rollback that
-/// they did not live to make, so what they did is not known to last.
+/// Returns the members of groups whose last claim is that they cannot be restored. They may have announced a
+/// rollback that they did not carry out, so it is unknown whether what they did survives.
 fn given_up(history: &History<'_>) -> BTreeSet<ProcessId> {
     let gave_up = |claimed: &&Claimed<'_>| {
         let own = history.processes[history.process_of(claimed.at).index()].segments.clone();

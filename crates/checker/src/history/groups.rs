@@ -1,4 +1,5 @@
-//! Checkpoints and rollbacks of the processes that take checkpoints together: a cluster, or the whole federation.
+//! Checkpoints and rollbacks of groups: the processes that take checkpoints together, such as a cluster or
+//! the whole federation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +10,12 @@ use faultline_core::{
 
 use super::{Point, Supervision};
 
-/// Names one attempt at one checkpoint of a group.
+/// The name of one attempt at a checkpoint of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CheckpointName {
-    /// Which.
+    /// The checkpoint's position.
     pub position: Position,
-    /// The try.
+    /// The attempt at this position.
     pub attempt: Attempt,
 }
 
@@ -27,27 +28,27 @@ impl From<ImageName> for CheckpointName {
 /// One member's part of a checkpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
-    /// What it says it contains, and where that was first stated.
+    /// The self-reported contents, and where they were first stated.
     pub witness: Option<(Witness, Point)>,
-    /// The cut; `None` when nobody stated it, or facts are missing.
+    /// The cut; `None` if no process stated it, or if facts are missing.
     pub cut: Option<Point>,
-    /// Every report that it is durable somewhere.
+    /// Every report that the part is durable at some process.
     pub copies: Vec<StoredCopy>,
 }
 
 /// A durable copy of a part.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredCopy {
-    /// Who holds it; the owner is one of the holders.
+    /// The holder of the copy; the owner is one of the holders.
     pub holder: ProcessId,
-    /// In which life it was reported.
+    /// The holder's life that reported the copy.
     pub life: Life,
-    /// When, by the holder's clock.
+    /// The time of the report, by the holder's clock.
     pub time: Time,
 }
 
 impl Part {
-    /// Whether every copy of the part may have been lost by the supervisor's fact `before`.
+    /// Returns whether every copy of the part may have been lost by the supervisor's fact `before`.
     pub fn may_be_lost(&self, supervision: &Supervision<'_>, before: usize) -> bool {
         self.copies.iter().all(|copy| supervision.may_have_lost(copy.holder, copy.life, before))
     }
@@ -56,15 +57,15 @@ impl Part {
 /// A member's commit of a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Commit<'a> {
-    /// Who.
+    /// The member.
     pub process: ProcessId,
-    /// Where it said so.
+    /// The fact that states the commit.
     pub at: Point,
-    /// When, by its own clock.
+    /// The time of the commit, by the member's clock.
     pub time: Time,
     /// Whether a message forced the checkpoint.
     pub forced: bool,
-    /// How long the application stood still.
+    /// How long the application was paused.
     pub frozen: Span,
     /// The checkpoint's vectors.
     pub vectors: &'a Arc<Vectors>,
@@ -73,11 +74,11 @@ pub struct Commit<'a> {
 /// One attempt at a checkpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoint<'a> {
-    /// By place of the member in its group.
+    /// Parts by the member's index in its group.
     pub parts: Vec<Part>,
     /// The commits, in the order of processes and lives.
     pub commits: Vec<Commit<'a>>,
-    /// Whether a rollback went back to it.
+    /// Whether a rollback restored it.
     pub is_restored: bool,
 }
 
@@ -86,33 +87,33 @@ pub struct Checkpoint<'a> {
 pub struct RestoredBy {
     /// The restore.
     pub at: Point,
-    /// When, by the member's clock.
+    /// The time of the restore, by the member's clock.
     pub time: Time,
-    /// What was restored; `None` is the initial state.
+    /// The restored checkpoint; `None` is the initial state.
     pub checkpoint: Option<CheckpointName>,
-    /// The last state before it, in the same life; `None` when the life began with this restore.
+    /// The last state before it in the same life; `None` if the life started with this restore.
     pub before: Option<Point>,
 }
 
-/// A rollback of a group: everything under one incarnation's number.
+/// A rollback of a group: all restores and claims with one incarnation number.
 #[derive(Clone, Debug, Default)]
 pub struct Rollback {
-    /// By place of the member in its group; `None` for a member that did not get there.
+    /// Restores by the member's index in its group; `None` for a member that did not restore.
     pub restored: Vec<Option<RestoredBy>>,
-    /// Why, as the members claim: the first claim and where it stands.
+    /// The cause that the members claim: the first claim and its fact.
     pub cause: Option<(Cause, Point)>,
-    /// The position claimed to be restored, by each member that claims one.
+    /// The position that each member claims to have restored.
     pub claimed: Vec<(ProcessId, Position, Point)>,
 }
 
 impl Rollback {
-    /// The restores.
+    /// Returns the restores.
     pub fn restores(&self) -> impl Iterator<Item = &RestoredBy> {
         self.restored.iter().flatten()
     }
 
-    /// What was restored, by the first member that did: `None` when nobody restored anything, `Some(None)` is the
-    /// initial state.
+    /// Returns the checkpoint that the first restoring member restored: `None` if no process restored
+    /// anything, `Some(None)` for the initial state.
     pub fn target(&self) -> Option<Option<CheckpointName>> {
         self.restores().next().map(|it| it.checkpoint)
     }
@@ -121,11 +122,11 @@ impl Rollback {
 /// The processes that take checkpoints together.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
-    /// Its members, ascending.
+    /// The members, ascending.
     pub members: Vec<ProcessId>,
     /// Its checkpoints.
     pub checkpoints: BTreeMap<CheckpointName, Checkpoint<'a>>,
-    /// Its rollbacks, by the incarnation that each began.
+    /// Rollbacks by the incarnation that each started.
     pub rollbacks: BTreeMap<Incarnation, Rollback>,
 }
 
@@ -148,8 +149,8 @@ impl<'a> Group<'a> {
             .or_insert_with(|| Rollback { restored: vec![None; members], ..Rollback::default() })
     }
 
-    /// The group's line of history just before `incarnation` began, newest first: incarnations, each with the SN up to
-    /// which its checkpoints belong to the line.
+    /// Returns the group's line of history just before `incarnation` started, newest first: incarnations,
+    /// each with the SN up to which its checkpoints belong to the line.
     pub fn line_before(&self, incarnation: Incarnation) -> Vec<(Incarnation, Sn)> {
         let began_by = |it: &Incarnation| self.rollbacks.get(it).and_then(Rollback::target);
         let earlier = self.rollbacks.range(..incarnation).rev().map(|(&it, _)| it);
@@ -159,7 +160,7 @@ impl<'a> Group<'a> {
         while let Some(target) = began_by(&newest) {
             let from = target.map_or(Position::default(), |it| it.position);
             if from.incarnation >= newest {
-                break; // nonsense, which is somebody else's to report
+                break; // invalid; another property reports it
             }
             (newest, bound) = (from.incarnation, from.sn);
             line.push((newest, bound));
@@ -167,12 +168,12 @@ impl<'a> Group<'a> {
         line
     }
 
-    /// Whether a position belongs to a line.
+    /// Returns whether a position belongs to a line.
     pub fn is_on(line: &[(Incarnation, Sn)], position: Position) -> bool {
         line.iter().any(|&(incarnation, upto)| incarnation == position.incarnation && position.sn <= upto)
     }
 
-    /// The committed checkpoints of a line that are newer than `position`, newest first.
+    /// Returns the committed checkpoints of a line that are newer than `position`, newest first.
     pub fn committed_after<'b>(
         &'b self,
         line: &'b [(Incarnation, Sn)],

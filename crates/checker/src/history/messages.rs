@@ -7,7 +7,7 @@ use faultline_core::{MessageId, Position};
 
 use super::Point;
 
-/// A message's place among all messages.
+/// The index of a message among all messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MessageNo(pub u32);
 
@@ -16,17 +16,17 @@ pub struct MessageNo(pub u32);
 pub struct Message {
     /// Its identity.
     pub id: MessageId,
-    /// Where the application sent it: once, if all is well.
+    /// The sends by the application: exactly one in a correct run.
     pub sent: Points,
-    /// Where it was delivered, in any state of the receiver.
+    /// The deliveries, in any state of the receiver.
     pub delivered: Points,
-    /// The sender's position as first piggybacked, and where.
+    /// The sender's position as first piggybacked, and the fact that states it.
     pub stamp: Option<(Position, Point)>,
-    /// A later transmission with another stamp.
+    /// A later transmission with a different position.
     pub restamped: Option<(Position, Point)>,
 }
 
-/// A few points; most often one.
+/// A short list of points, most often of length one.
 #[derive(Clone, Debug, Default)]
 pub struct Points {
     first: Option<Point>,
@@ -41,22 +41,22 @@ impl Points {
         }
     }
 
-    /// The first one.
+    /// Returns the first point.
     pub fn first(&self) -> Option<Point> {
         self.first
     }
 
-    /// All, in the order of stating.
+    /// Returns all points, in the order in which they were stated.
     pub fn iter(&self) -> impl Iterator<Item = &Point> + '_ {
         self.first.iter().chain(&self.more)
     }
 
-    /// How many there are.
+    /// Returns the number of points.
     pub fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.more.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }
@@ -70,17 +70,17 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Every message, in an order that depends on the trace only.
+    /// Returns every message, in an order that depends only on the trace.
     pub fn iter(&self) -> std::slice::Iter<'_, Message> {
         self.all.iter()
     }
 
-    /// A message.
+    /// Returns a message.
     pub fn get(&self, no: MessageNo) -> &Message {
         &self.all[no.0 as usize]
     }
 
-    /// The message of this identity.
+    /// Returns the message with this identity.
     pub fn find(&self, id: MessageId) -> Option<&Message> {
         self.by_id.get(&id).map(|&no| self.get(no))
     }
@@ -101,7 +101,7 @@ impl Messages {
     }
 }
 
-/// A fast hash for four small numbers; the map is never iterated over, so its order does not matter.
+/// A fast hash for four small numbers. The map is never iterated, so its order does not matter.
 #[derive(Default)]
 struct IdHasher(u64);
 

@@ -1,8 +1,9 @@
-//! What every process had done at every point, put together from the facts of its lives.
+//! The state of every process at every point, rebuilt from the facts of its lives.
 //!
-//! A life's stream starts from the initial state; a restore goes back to a cut of the same process's own earlier stream.
-//! So the states of a process form a tree of [`Segment`]s, each a stretch of one stream that continues a cut of an
-//! earlier segment. What the process has done in the end is the path to the end of its last segment; the rest is undone.
+//! A life's stream starts from the initial state; a restore returns to a cut of the same process's own
+//! earlier stream. The states of a process therefore form a tree of [`Segment`]s, each of them a stretch of
+//! one stream that continues a cut of an earlier segment. The final state of the process is the path to the
+//! end of its last segment; the rest is undone.
 
 mod build;
 mod groups;
@@ -30,11 +31,11 @@ pub use planned::{Joined, Planned, Rerun, Task};
 pub use supervision::{LifeEnd, Supervision};
 pub use tasks::{Absorption, End, Step, Tasks};
 
-/// A segment's place among all segments.
+/// The index of a segment among all segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentNo(pub u32);
 
-/// A fact's place, or (as a cut) the place before it, in the tree of its process's states.
+/// The position of a fact, or (as a cut) the position before it, in the tree of its process's states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
     /// The segment.
@@ -52,29 +53,30 @@ pub struct Segment {
     pub host: ProcessId,
     /// In which life.
     pub life: Life,
-    /// The first fact of the stretch; the restore that it begins with, if any, is the fact before.
+    /// The first fact of the stretch; the fact before it is the restore that starts the segment, if any.
     pub begin: u32,
     /// The fact after the last one.
     pub end: u32,
-    /// The cut that it continues; `None` is the initial state.
+    /// The cut that the segment continues; `None` is the initial state.
     pub parent: Option<Point>,
-    /// Under which incarnation its process sends.
+    /// The incarnation under which the process sends.
     pub incarnation: Incarnation,
-    /// Whether it begins with a restore, rather than with a life.
+    /// Whether the segment starts with a restore, rather than with a life.
     pub is_restored: bool,
-    /// The cut that it continues could not be found: facts are missing.
+    /// Whether the cut that the segment continues could not be found, because facts are missing.
     pub is_rootless: bool,
-    /// Whether the application did anything in it.
+    /// Whether the application acted in it.
     pub is_active: bool,
-    /// Facts before this one are part of what the process has done in the end; `begin` when none is.
+    /// Facts before this one belong to the final state of the process; `begin` if none does.
     pub survives: u32,
-    /// Its running sums, as a range of [`History::sums`].
+    /// The segment's running sums, as a range of [`History::sums`].
     sums: (u32, u32),
-    /// The sums of what it continues.
+    /// The sums of the cut that the segment continues.
     base: Sums,
 }
 
-/// Multiset hashes of what a process had sent and delivered; in a program of tasks, of the tasks spawned and run.
+/// Multiset hashes of what a process had sent and delivered, or, in a program of tasks, of the tasks spawned
+/// and run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Wrapping sum of the sent messages' mixes.
@@ -83,35 +85,36 @@ pub struct Sums {
     pub delivered: u64,
 }
 
-/// How well the final state of a process is known.
+/// How much is known about the final state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// This cut is what it has done in the end.
+    /// The final state is this cut.
     Known(Point),
-    /// It never stated anything.
+    /// The process never stated a fact.
     Silent,
-    /// It was dead, or had not recovered yet, or not gone back with the others of its group, or that had been given up,
-    /// when the run ended.
+    /// When the run ended, the process was down, had not recovered, or had not rolled back with the others of
+    /// its group; or its group had been declared unrecoverable.
     Unsettled,
     /// Facts of its last life, or of what that life restored, are missing.
     Incomplete,
-    /// It never lives again. What other processes absorbed of it survives.
+    /// The process failed permanently. What other processes absorbed of it survives.
     Gone,
 }
 
-/// One process.
+/// The history of one process.
 #[derive(Clone, Debug)]
 pub struct ProcessHistory {
     /// Its segments, in the order of its lives.
     pub segments: std::ops::Range<u32>,
-    /// What it has done in the end.
+    /// The process's final state.
     pub ending: Ending,
-    /// Its group, and its place among the group's members; `None` for processes that run no application.
+    /// The process's group, and its index among the group's members; `None` for processes that run no
+    /// application.
     pub member: Option<(usize, usize)>,
 }
 
 impl Sums {
-    /// The sums of two multisets together.
+    /// Returns the sums of the union of two multisets.
     #[must_use]
     pub fn plus(self, other: Sums) -> Sums {
         Sums {
@@ -121,14 +124,14 @@ impl Sums {
     }
 }
 
-/// A witness that someone stated.
+/// A witness that a process stated.
 #[derive(Clone, Copy, Debug)]
 pub struct Witnessed {
-    /// The fact.
+    /// The fact that contains the witness.
     pub at: Point,
-    /// Whose state it is about.
+    /// The process whose state the witness describes.
     pub owner: ProcessId,
-    /// It.
+    /// The witness.
     pub witness: Witness,
     /// The checkpoint part that it belongs to.
     pub part: Option<ImageName>,
@@ -143,49 +146,50 @@ pub struct BetweenDelivery<'a> {
     pub message: MessageNo,
     /// The delivery.
     pub at: Point,
-    /// The vectors of the last checkpoint that its process had committed or restored; `None` when they are not known.
+    /// The vectors of the last checkpoint that its process had committed or restored; `None` if unknown.
     pub vectors: Option<&'a Vectors>,
 }
 
-/// What a process stated that only its protocol knows.
+/// A claim: a fact that only the process's protocol knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimed<'a> {
     /// The fact.
     pub at: Point,
-    /// By the clock of its driver.
+    /// The time, by the clock of the process's driver.
     pub time: Time,
-    /// It.
+    /// The claim.
     pub claim: &'a Claim,
 }
 
-/// What every process had done at every point.
+/// The state of every process at every point.
 #[derive(Debug)]
 pub struct History<'a> {
-    /// The facts.
+    /// The facts of the run.
     pub trace: &'a Trace,
-    /// What no fact states.
+    /// What is known about the run beyond its facts.
     pub context: &'a Context,
     /// All segments, by process and life.
     pub segments: Vec<Segment>,
-    /// Indexed by [`ProcessId`].
+    /// Process histories, indexed by [`ProcessId`].
     pub processes: Vec<ProcessHistory>,
     /// Every message.
     pub messages: Messages,
     /// The processes that take checkpoints together.
     pub groups: Vec<Group<'a>>,
-    /// What the supervisor did.
+    /// The supervisor's actions.
     pub supervision: Supervision<'a>,
     /// Every witness.
     pub witnessed: Vec<Witnessed>,
     /// Every delivery between groups.
     pub between: Vec<BetweenDelivery<'a>>,
-    /// Every message that was kept from the network, and where, in the order of processes and lives.
+    /// Every message that was suppressed (kept from the network), and the fact that states it, in the order
+    /// of processes and lives.
     pub suppressed: Vec<(MessageId, Point)>,
-    /// Every claim but those about a single message.
+    /// Every claim except those about a single message.
     pub claims: Vec<Claimed<'a>>,
-    /// The last result that each segment states, by segment.
+    /// The last result in each segment, by segment.
     pub results: Vec<(Point, Witness, Digest)>,
-    /// What a program of tasks did; `None` for processes that exchange messages.
+    /// The history of a program of tasks; `None` for processes that exchange messages.
     pub tasks: Option<Tasks>,
     /// What a program of tasks did that are assigned in advance.
     pub planned: Option<Planned>,
@@ -193,29 +197,30 @@ pub struct History<'a> {
     saved_by: BTreeMap<ImageName, ProcessId>,
     /// Nothing was under way when the run ended, so that what was not delivered by then is lost.
     pub is_settled: bool,
-    /// What the facts demand of each other in vain, as sentences without a full stop. Empty until they are examined.
+    /// Consistency rules that the facts violate, as sentences without a full stop. Empty until they are
+    /// examined.
     pub contradictions: Vec<String>,
-    /// Running sums at every send and delivery: (fact, sums after it).
+    /// Running sums at every send and delivery: the fact, and the sums after it.
     sums: Vec<(u32, Sums)>,
     /// Cuts of checkpoints that were committed or restored, with the group, ascending.
     cuts: Vec<(Point, usize, CheckpointName)>,
 }
 
 impl<'a> History<'a> {
-    /// Puts the history together. Linear in the number of facts, but for sorting checkpoints.
+    /// Builds the history, in time linear in the number of facts except for sorting checkpoints.
     pub fn new(trace: &'a Trace, context: &'a Context) -> History<'a> {
         build::build(trace, context)
     }
 
-    /// The same history, with the contradictions between its facts. A record that was read needs this; what was kept in
-    /// memory is complete by construction.
+    /// Adds the contradictions between the facts to the history. A record that was read from disk needs this;
+    /// what was kept in memory is complete by construction.
     #[must_use]
     pub fn examined(mut self) -> History<'a> {
         self.contradictions = contradictions(&self);
         self
     }
 
-    /// When the last injected fault that holds messages back came to its end.
+    /// Returns when the last injected fault that delays messages ended.
     pub(crate) fn last_disturbance(&self) -> Time {
         let ends = self.supervision.injected.iter().map(|&(_, fault, at, _)| match *fault {
             Fault::Crash { .. } | Fault::LoseCluster { .. } => at,
@@ -225,33 +230,33 @@ impl<'a> History<'a> {
         ends.max().unwrap_or_default()
     }
 
-    /// Since when the supervisor has neither disturbed nor changed the federation, by its clock; the end of time when a
-    /// disturbance lasts.
+    /// Returns the time since which the supervisor has neither disturbed nor changed the federation, by its
+    /// clock; the end of time if a disturbance lasts.
     pub(crate) fn calm_since(&self) -> Time {
         let is_calm = |fact: &Fact| matches!(fact, Fact::Ineffective { .. } | Fact::Completed);
         let acts = self.trace.supervisor().iter().filter(|(_, fact)| !is_calm(fact)).map(|(at, _)| *at);
         acts.max().unwrap_or_default().max(self.last_disturbance())
     }
 
-    /// Whether something is wrong with the evidence.
+    /// Returns whether the evidence has flaws.
     pub fn is_flawed(&self) -> bool {
         !self.trace.flaws.is_empty() || !self.contradictions.is_empty()
     }
 
-    /// A segment.
+    /// Returns a segment.
     pub fn segment(&self, no: SegmentNo) -> &Segment {
         &self.segments[no.0 as usize]
     }
 
-    /// Whether a segment is a state of its process: a life other than the first has none before its first restore,
-    /// unless its application acted all the same.
+    /// Returns whether a segment is a state of its process. A life other than the first has no state before
+    /// its first restore, unless its application acted anyway.
     pub fn has_state(&self, no: SegmentNo) -> bool {
         let segment = self.segment(no);
         let is_first = self.processes[segment.process.index()].segments.start == no.0;
         segment.is_restored || segment.is_active || is_first
     }
 
-    /// The last state that a member had before it restored, in the same life or an earlier one.
+    /// Returns the last state that a member had before it restored, in the same life or an earlier one.
     pub fn state_before(&self, restored: &RestoredBy) -> Option<Point> {
         restored.before.or_else(|| {
             let own = self.processes[self.process_of(restored.at).index()].segments.clone();
@@ -261,24 +266,24 @@ impl<'a> History<'a> {
         })
     }
 
-    /// The process that stated the fact at `point`.
+    /// Returns the process that stated the fact at `point`.
     pub fn process_of(&self, point: Point) -> ProcessId {
         self.segment(point.segment).process
     }
 
-    /// The fact at `point`, for evidence.
+    /// Returns the fact at `point`, for evidence.
     pub fn source(&self, point: Point) -> Source {
         let segment = self.segment(point.segment);
         Source { process: segment.host, life: segment.life, number: FactNo(point.fact.into()) }
     }
 
-    /// When the fact at `point` was stated, by the clock of its process.
+    /// Returns the time of the fact at `point`, by the clock of its process.
     pub fn time(&self, point: Point) -> Time {
         let segment = self.segment(point.segment);
         self.trace.streams[&(segment.host, segment.life)][point.fact as usize].0
     }
 
-    /// Whether the state at `cut` contains the fact at `fact`, of the same process.
+    /// Returns whether the state at `cut` contains the fact at `fact`, of the same process.
     pub fn contains(&self, mut cut: Point, fact: Point) -> bool {
         while cut.segment > fact.segment {
             match self.segment(cut.segment).parent {
@@ -289,12 +294,13 @@ impl<'a> History<'a> {
         cut.segment == fact.segment && fact.fact < cut.fact
     }
 
-    /// Whether the state at `cut` contains the fact at `fact`: of the same process, or of one whose state it absorbed.
+    /// Returns whether the state at `cut` contains the fact at `fact`, of the same process or of one whose
+    /// state it absorbed.
     pub fn holds(&self, cut: Point, fact: Point) -> bool {
         self.contains(cut, fact) || self.absorbed_at(cut).any(|it| self.holds(it, fact))
     }
 
-    /// The cuts of other processes' states that the state at `cut` has absorbed itself.
+    /// Returns the cuts of other processes' states that the state at `cut` has absorbed directly.
     fn absorbed_at(&self, cut: Point) -> impl Iterator<Item = Point> + '_ {
         let absorptions = self.tasks.iter().flat_map(|it| &it.absorptions);
         let own = absorptions
@@ -302,33 +308,33 @@ impl<'a> History<'a> {
         own.filter(|it| it.image.is_some()).filter_map(|it| self.cut_of(it.of, &it.witness))
     }
 
-    /// Whether the fact at `point` is part of what its process has done in the end.
+    /// Returns whether the fact at `point` belongs to the final state of its process.
     pub fn survives(&self, point: Point) -> bool {
         point.fact < self.segment(point.segment).survives
     }
 
-    /// How well the final state of `process` is known.
+    /// Returns how much is known about the final state of `process`.
     pub fn ending(&self, process: ProcessId) -> Ending {
         self.processes.get(process.index()).map_or(Ending::Silent, |it| it.ending)
     }
 
-    /// Whether `process` was of a cluster that has left: nothing is under way to or from it.
+    /// Returns whether `process` belonged to a cluster that has left: nothing is in transit to or from it.
     pub fn has_left(&self, process: ProcessId) -> bool {
         let of = |cluster: &ClusterId| self.context.clusters.get(cluster.index());
         self.supervision.left.iter().filter_map(of).any(|members| members.contains(&process))
     }
 
-    /// The group of `process` and its place in it; `None` for processes that run no application.
+    /// Returns the group of `process` and its index in it; `None` for processes that run no application.
     pub fn member(&self, process: ProcessId) -> Option<(usize, usize)> {
         self.processes.get(process.index()).and_then(|it| it.member)
     }
 
-    /// The group of `process`.
+    /// Returns the group of `process`.
     pub fn group_of(&self, process: ProcessId) -> Option<usize> {
         self.member(process).map(|(group, _)| group)
     }
 
-    /// What the facts say had been sent and delivered at `cut`.
+    /// Returns what had been sent and delivered at `cut`, according to the facts.
     pub fn sums_at(&self, cut: Point) -> Sums {
         let segment = self.segment(cut.segment);
         let sums = &self.sums[segment.sums.0 as usize..segment.sums.1 as usize];
@@ -338,14 +344,15 @@ impl<'a> History<'a> {
         }
     }
 
-    /// The first checkpoint, committed or restored, of the same segment whose cut contains the fact at `point`.
+    /// Returns the first checkpoint, committed or restored, of the same segment whose cut contains the fact
+    /// at `point`.
     pub fn first_checkpoint_with(&self, point: Point) -> Option<(CheckpointName, &Checkpoint<'a>)> {
         let after = self.cuts.partition_point(|&(cut, ..)| cut <= point);
         let &(cut, group, name) = self.cuts.get(after)?;
         (cut.segment == point.segment).then(|| (name, &self.groups[group].checkpoints[&name]))
     }
 
-    /// Finds the cut that a witness of `owner` names; `None` when facts before it are missing.
+    /// Returns the cut that a witness of `owner` names; `None` if facts before it are missing.
     pub fn cut_of(&self, owner: ProcessId, witness: &Witness) -> Option<Point> {
         self.cut_at(owner, owner, witness)
     }
@@ -381,7 +388,8 @@ impl<'a> History<'a> {
         cuts.fold(self.sums_at(own), |sum, cut| sum.plus(self.sums_at(cut)))
     }
 
-    /// Whether the send of a message is part of what its sender has done in the end.
+    /// Returns whether the send of a message belongs to the final state of its sender; `None` if that is
+    /// unknown.
     pub fn send_survives(&self, message: &Message) -> Option<bool> {
         match self.ending(message.id.from) {
             Ending::Known(_) => Some(message.sent.iter().any(|&at| self.survives(at))),

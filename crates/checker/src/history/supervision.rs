@@ -1,4 +1,4 @@
-//! What the supervisor did: lives, ends of lives, and injected faults, in its own order.
+//! The supervisor's actions in its own order: lives, ends of lives, and injected faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,46 +8,47 @@ use faultline_core::{ClusterId, Fact, Fault, FaultNo, Life, ProcessId, StorageFa
 /// The end of a life, as the supervisor knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct LifeEnd {
-    /// Whose.
+    /// The process.
     pub process: ProcessId,
-    /// Of which life.
+    /// The life that ended.
     pub life: Life,
-    /// When, by the supervisor's clock.
+    /// The time, by the supervisor's clock.
     pub at: Time,
-    /// The supervisor's first fact that says so.
+    /// The supervisor's first fact that states the end.
     pub fact: usize,
-    /// Whether the supervisor ended it, by an injected fault or to fence it off.
+    /// Whether the supervisor ended it, by an injected fault or to fence it.
     pub is_ordered: bool,
-    /// Whether the storage of the process was lost with it.
+    /// Whether the process lost its storage with it.
     pub is_storage_lost: bool,
 }
 
-/// What the supervisor did.
+/// The supervisor's actions.
 #[derive(Debug, Default)]
 pub struct Supervision<'a> {
     /// Every start of a life: process, life, the supervisor's fact.
     pub starts: Vec<(ProcessId, Life, usize)>,
-    /// Every end of a life, in the order of the first word about it.
+    /// Every end of a life, in the order of the first fact about it.
     pub ends: Vec<LifeEnd>,
-    /// Every fault that was injected, with when and the supervisor's fact.
+    /// Every injected fault, with its time and the supervisor's fact.
     pub injected: Vec<(FaultNo, &'a Fault, Time, usize)>,
-    /// Every fault that found nothing to act on, and why.
+    /// Every fault that had no effect, and the reason.
     pub ineffective: Vec<(FaultNo, &'a str)>,
     /// Every cluster that has left for good.
     pub left: Vec<ClusterId>,
-    /// When the application was allowed to begin.
+    /// When the application was released.
     pub begun: Option<Time>,
     /// The newest life of each process.
     newest: BTreeMap<ProcessId, Life>,
-    /// For each process, the supervisor's facts at which the content of its storage was lost or spoilt, with the life
-    /// that ended then, or that stored into a storage which spoils; ascending.
+    /// For each process, the supervisor's facts at which the contents of its storage were lost or corrupted,
+    /// in ascending order. Each comes with the life that ended then, or that wrote to a corrupting storage.
     losses: BTreeMap<ProcessId, Vec<(Life, usize)>>,
 }
 
 impl<'a> Supervision<'a> {
     pub(super) fn new(facts: &'a [(Time, Fact)], volatile_storage: bool) -> Supervision<'a> {
         let mut this = Supervision::default();
-        // Until when, by the supervisor's clock, a storage spoils what is read; for ever is the end of time.
+        // Until when a storage corrupts what is read, by the supervisor's clock; the end of time if
+        // permanently.
         let mut spoils: BTreeMap<ProcessId, Time> = BTreeMap::new();
         for (number, (at, fact)) in facts.iter().enumerate() {
             match fact {
@@ -108,7 +109,8 @@ impl<'a> Supervision<'a> {
         }
     }
 
-    /// The processes that never live again, by the faults that were injected. `clusters` are the ranks of each cluster.
+    /// Returns the processes that have failed permanently, according to the injected faults. `clusters` are
+    /// the ranks of each cluster.
     pub fn gone(&self, clusters: &[Vec<ProcessId>]) -> BTreeSet<ProcessId> {
         let mut gone = BTreeSet::new();
         for (no, fault, ..) in &self.injected {
@@ -124,24 +126,24 @@ impl<'a> Supervision<'a> {
         gone
     }
 
-    /// The newest life of `process` that was started.
+    /// Returns the newest life of `process` that was started.
     pub fn newest_life(&self, process: ProcessId) -> Option<Life> {
         self.newest.get(&process).copied()
     }
 
-    /// The end of a life.
+    /// Returns the end of a life.
     pub fn end_of(&self, process: ProcessId, life: Life) -> Option<&LifeEnd> {
         self.ends.iter().rev().find(|it| (it.process, it.life) == (process, life))
     }
 
-    /// The supervisor's first fact about the end of a life; greater than every fact when it never ended. What the life
-    /// did happened before.
+    /// Returns the supervisor's first fact about the end of a life; greater than every fact if it never
+    /// ended. Everything that the life did happened before.
     pub fn end_of_life(&self, process: ProcessId, life: Life) -> usize {
         self.end_of(process, life).map_or(usize::MAX, |end| end.fact)
     }
 
-    /// Whether something that `process` had stored in `life` may have been lost or spoilt by the supervisor's fact
-    /// `before`.
+    /// Returns whether something that `process` had stored in `life` may have been lost or corrupted by the
+    /// supervisor's fact `before`.
     pub fn may_have_lost(&self, process: ProcessId, life: Life, before: usize) -> bool {
         self.losses
             .get(&process)

@@ -1,11 +1,14 @@
-//! What a program of tasks did: which tasks each process had, had lent and owed at every cut, rebuilt from the facts.
+//! The history of a program of tasks: the tasks that each process had, had lent and owed at every cut,
+//! rebuilt from the facts.
 //!
-//! A process has *parts*: the program itself, and one for each task that it stole. A task that runs leaves its part, and the
-//! tasks that it spawned enter it; a stolen task leaves the victim's part, and its result brings back everything that came of
-//! it. How tasks are named ([`TaskId::child`]) is all that this shares with the runtime.
+//! A process has *parts*: the program itself, and one for each task that it stole. A task that runs leaves
+//! its part, and the tasks that it spawned enter it. A stolen task leaves the victim's part, and its result
+//! brings back the tasks that descend from it. All that this shares with the runtime is how tasks are named
+//! ([`TaskId::child`]).
 //!
-//! Each stream is followed by a cursor. Where a state depends on another process's (a result, a state that is absorbed), the
-//! cursor waits until the other one has come that far. So the pass is linear in the number of facts.
+//! A cursor follows each stream. Where a state depends on that of another process (a result, or an absorbed
+//! state), the cursor waits until the other one has reached it. The pass is therefore linear in the number of
+//! facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,20 +17,21 @@ use faultline_trace::Stream;
 
 use super::{History, Point, SegmentNo, Sums};
 
-/// What a program of tasks did.
+/// The history of a program of tasks.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
     /// Every step of every theft, by process and life.
     pub thefts: BTreeMap<Theft, Vec<Step>>,
-    /// Every state of a process that is gone that became part of another one's, by process and life.
+    /// Every absorption of a permanently failed process's state, by process and life.
     pub absorptions: Vec<Absorption>,
-    /// Facts that cannot follow from what their process had, and why, as sentences without a full stop.
+    /// Facts that are impossible given what their process had, and the reason, as sentences without a full
+    /// stop.
     pub impossible: Vec<(Point, String)>,
-    /// Every end of the program, stated by a process that had all of it.
+    /// Every end of the program, stated by the process that had all of it.
     pub ends: Vec<End>,
-    /// How many tasks were run, and stolen tasks returned.
+    /// The number of tasks run and of stolen tasks returned.
     pub moves: u64,
-    /// What was contained at each cut that a witness names; `None` where that is not known.
+    /// The contents of each cut that a witness names; `None` if unknown.
     contained: BTreeMap<Cut, Option<Sums>>,
 }
 
@@ -38,20 +42,20 @@ pub struct Step {
     pub at: Point,
     /// What happened.
     pub step: TheftStep,
-    /// What is stolen.
+    /// The stolen task.
     pub task: TaskId,
 }
 
-/// A state of a process that is gone that became part of another one's.
+/// The absorption of a permanently failed process's state.
 #[derive(Clone, Copy, Debug)]
 pub struct Absorption {
     /// The fact.
     pub at: Point,
-    /// Whose state.
+    /// The process whose state was absorbed.
     pub of: ProcessId,
-    /// The image; `None` is the state in which the process began, or nothing.
+    /// The absorbed image; `None` is the initial state of the process, or nothing.
     pub image: Option<ImageName>,
-    /// What the state says it contains.
+    /// The self-reported contents of the state.
     pub witness: Witness,
 }
 
@@ -60,13 +64,13 @@ pub struct Absorption {
 pub struct End {
     /// The fact.
     pub at: Point,
-    /// What the result says it contains.
+    /// The self-reported contents of the result.
     pub stated: Sums,
-    /// What the facts say; `None` where that is not known.
+    /// The contents according to the facts; `None` if unknown.
     pub found: Option<Sums>,
 }
 
-/// A cut, as witnesses name it: facts of this life before this number.
+/// A cut in the form in which witnesses name it: the facts of this life before this number.
 type Cut = (ProcessId, Life, u64);
 
 impl Tasks {
@@ -74,12 +78,12 @@ impl Tasks {
         self.thefts.is_empty() && self.moves == 0
     }
 
-    /// What the state that `witness` names contains; `None` when it is not known.
+    /// Returns the contents of the state that `witness` names; `None` if unknown.
     pub fn contained(&self, owner: ProcessId, witness: &Witness) -> Option<Sums> {
         self.contained.get(&(owner, witness.life, witness.upto.0)).copied().flatten()
     }
 
-    /// The steps of a theft of one kind.
+    /// Returns the steps of a theft of one kind.
     pub fn steps(&self, theft: Theft, step: TheftStep) -> impl Iterator<Item = Step> + '_ {
         self.thefts.get(&theft).into_iter().flatten().copied().filter(move |it| it.step == step)
     }
@@ -91,14 +95,14 @@ struct State {
     parts: BTreeMap<Theft, Part>,
     /// Lent tasks: the part, and the task.
     loans: BTreeMap<Theft, (Theft, TaskId)>,
-    /// Facts are missing, so that it may have anything.
+    /// Whether facts are missing, so that the contents are unknown.
     is_unknown: bool,
     /// Two parts had the same task when it was run or lent. No fact says whose it was, so that from then on one part may seem to
     /// lack what the other one has.
     is_mixed: bool,
 }
 
-/// What came of one theft, or of the program itself.
+/// The tasks that result from one theft, or from the program itself.
 #[derive(Clone, Debug, Default)]
 struct Part {
     /// Tasks that have neither run nor been lent.
@@ -106,7 +110,7 @@ struct Part {
     lent: u32,
     /// Tasks spawned and run.
     sums: Sums,
-    /// The sums are not known, because executions of a part of it differ.
+    /// Whether the sums are unknown, because executions of a part of it differ.
     is_vague: bool,
 }
 
@@ -139,7 +143,7 @@ impl State {
     }
 }
 
-/// Where the pass is within the facts of one process.
+/// The position of the pass within the facts of one process.
 struct Cursor<'a> {
     process: ProcessId,
     lives: Vec<(Life, &'a Stream)>,
@@ -152,16 +156,16 @@ struct Cursor<'a> {
 struct Pass<'h, 'a> {
     history: &'h History<'a>,
     tasks: Tasks,
-    /// Cuts whose state is wanted.
+    /// Cuts whose state is needed.
     wanted: BTreeSet<Cut>,
     states: BTreeMap<Cut, State>,
-    /// What results contain; more than one entry where executions differ.
+    /// The contents of results; more than one entry where executions differ.
     results: BTreeMap<Theft, Vec<Sums>>,
     /// Thefts whose results were found to differ.
     differing: BTreeSet<Theft>,
 }
 
-/// Follows every stream. `tasks` holds the thefts and absorptions.
+/// Follows every stream. `tasks` contains the thefts and absorptions.
 pub(super) fn follow(history: &History<'_>, tasks: Tasks) -> Tasks {
     let of_witness = |owner: ProcessId, it: &Witness| (owner, it.life, it.upto.0);
     let stated = history.witnessed.iter().map(|it| of_witness(it.owner, &it.witness));
@@ -179,7 +183,7 @@ pub(super) fn follow(history: &History<'_>, tasks: Tasks) -> Tasks {
         pass.run();
         let all = pass.results.iter().filter(|(_, found)| found.len() > 1);
         let found: BTreeSet<Theft> = all.map(|(theft, _)| *theft).collect();
-        // Once more, with the knowledge of which results cannot be told apart.
+        // Repeats the pass, now knowing which results cannot be told apart.
         if found.is_subset(&differing) {
             let states = pass.states.iter();
             pass.tasks.contained = states.map(|(cut, state)| (*cut, state.sums())).collect();
@@ -221,7 +225,8 @@ impl<'a> Pass<'_, 'a> {
         }
     }
 
-    /// Follows a stream as far as possible; whether there is more of it. `is_missing`: what it waits for is not known.
+    /// Follows a stream as far as possible, and returns whether more of it remains. `is_missing`: what it
+    /// waits for is unknown.
     fn advance(&mut self, cursor: &mut Cursor<'a>, mut is_missing: bool) -> bool {
         while let Some(&(life, stream)) = cursor.lives.get(cursor.life) {
             loop {
@@ -255,7 +260,7 @@ impl<'a> Pass<'_, 'a> {
         Point { segment: SegmentNo(cursor.segment), fact: cursor.fact }
     }
 
-    /// Applies a fact to the state; false when it waits for another process.
+    /// Applies a fact to the state. Returns false if the fact waits for another process.
     fn apply(&mut self, cursor: &mut Cursor<'a>, at: Point, fact: &Fact, is_missing: bool) -> bool {
         let state = &mut cursor.state;
         match fact {
@@ -366,7 +371,7 @@ impl<'a> Pass<'_, 'a> {
                     });
                     return true;
                 };
-                // Both sides may be here, after an absorption.
+                // After an absorption, both sides may be here.
                 let own = state.parts.get(&theft).filter(|it| it.is_done() && !it.is_vague).map(|it| it.sums);
                 let found = own.or_else(|| self.results.get(&theft).and_then(|it| it.first()).copied());
                 if found.is_none() && !is_missing {

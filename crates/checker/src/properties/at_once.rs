@@ -1,4 +1,5 @@
-//! A cluster loss ended all its processes at one moment: otherwise the survivors had time to act on the first deaths.
+//! A cluster loss ended all of its processes at once: otherwise the survivors had time to act on the first
+//! failures.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_die_too_far_apart_are_not_lost_at_once() {
+    fn processes_that_fail_too_far_apart_are_not_lost_at_once() {
         let finding = check_alone(check, &lost(&[Some(0), Some(49_000), Some(1_000)]));
         assert_eq!(
             (finding.instances, &finding.unknown),
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_saw_is_not_judged() {
+    fn an_unrecorded_end_is_not_judged() {
         let unseen = check_alone(check, &lost(&[Some(0), None, Some(1)])).unknown.unwrap();
         assert!(unseen.contains("p1 ended by fault 0 is unknown"), "{unseen}");
         let mut run = lost(&[Some(0), Some(1)]);
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_with_one_process_alive_dies_at_once() {
+    fn a_cluster_with_one_process_up_is_lost_at_once() {
         let finding = check_alone(check, &lost(&[Some(0)]));
         assert_eq!((finding.instances, finding.unknown), (1, None));
     }

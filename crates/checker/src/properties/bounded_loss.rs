@@ -1,17 +1,18 @@
 //! Lost work is bounded: a failure loses at most the checkpoint interval, the commit and the detection.
 //!
-//! Judged where the bound applies: at rollbacks for a failure that restore the newest committed checkpoint. What the
-//! protocol decides of that bound is how long its coordinator waits between a commit and the next request, by the
-//! coordinator's own clock; how long a commit takes is the storage's and the network's business, and is reported, not
-//! bounded. Runs in which a fault holds messages, writes or processes back are not judged, and neither is the time for which
-//! a coordinator was halted at a fact of its own so that a fault could strike.
+//! Judged where the bound applies: at rollbacks for a failure that restore the newest committed checkpoint.
+//! The part of the bound that the protocol controls is how long its coordinator waits between a commit and
+//! the next request, by the coordinator's own clock. The duration of a commit depends on the storage and the
+//! network, and is reported rather than bounded. Runs in which a fault delays messages, writes or processes
+//! are not judged. Time during which a coordinator was halted at one of its own facts for a fault to be
+//! injected does not count.
 
 use faultline_core::{Cause, Claim, Fault, Incarnation, Position, ProcessId, Promise, Span, Time};
 
 use crate::history::{Group, History, LifeEnd, Point, Rollback};
 use crate::judgement::{Finding, Property};
 
-/// What timers of real processes may be late.
+/// How late timers of real processes may be.
 const SLACK: Span = Span::from_millis(500);
 
 pub(super) fn check(history: &History<'_>) -> Finding {
@@ -40,7 +41,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     }
     let slack = if history.context.common_clock { Span::ZERO } else { SLACK };
     for (number, group) in history.groups.iter().enumerate() {
-        // The resource states delays by cluster of the federation, which need not be what goes back together.
+        // The resource states delays by cluster of the federation, which may differ from the group that rolls
+        // back together.
         let stands_in = |it: &Vec<ProcessId>| group.members.first().is_some_and(|first| it.contains(first));
         let cluster = history.context.clusters.iter().position(stands_in);
         let Some(&Some(every)) = cluster.and_then(|it| bounds.checkpoint_every.get(it)) else { continue };
@@ -64,8 +66,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding
 }
 
-/// How long the coordinator had let the application run since the restored checkpoint without asking for the next;
-/// `None` when the bound does not apply.
+/// Returns how long the coordinator let the application run since the restored checkpoint without requesting
+/// the next; `None` if the bound does not apply.
 fn waited(
     history: &History<'_>,
     group: &Group<'_>,
@@ -105,21 +107,21 @@ fn waited(
             _ => {}
         }
     }
-    // A coordinator that neither asked nor stood still went back at once, or died.
+    // A coordinator that neither requested a checkpoint nor paused rolled back immediately, or failed.
     let last_words = || {
         let last = (state.fact as usize).checked_sub(1)?;
         history.trace.streams[&(process, life)].get(last).map(|(time, _)| *time)
     };
     let stood = stood.or_else(|| restored.before.map(|_| restored.time)).or_else(last_words)?;
     let since = since?;
-    // Who waits for a dead member's next life takes no checkpoint; when it learns of the death, no fact says. A member may
-    // have died before the last commit, after it had done its part. The clocks may differ by less than the slack: this
-    // excuses, and blames nobody.
+    // A process that waits for the next life of a failed member takes no checkpoint; no fact states when it
+    // learns of the failure. A member may have failed before the last commit, after it had done its part. The
+    // clocks may differ by less than the slack: this only excuses, and never accuses.
     let deaths = history.supervision.ends.iter();
     let unmended = deaths.filter(|end| !is_mended(history, group, end, since));
     let first = unmended.map(|it| it.at.max(since)).min();
     let stood = first.map_or(stood, |it| it.min(stood));
-    // Who is halted, so that a fault can strike at a fact of its, asks for nothing either.
+    // A process that is halted for a fault to be injected at one of its facts requests no checkpoint either.
     let stream = &history.trace.streams[&(process, life)];
     let after = stream.partition_point(|(time, _)| *time < since);
     let mut facts = stream[after..].iter().take_while(|(time, _)| *time <= stood);
@@ -128,8 +130,8 @@ fn waited(
     Some(halted.unwrap_or(stood).since(since))
 }
 
-/// Whether the end of a life concerns the group no more by `now`: the process is no member, or has restored something in a
-/// later life.
+/// Returns whether the end of a life no longer concerns the group at `now`: the process is not a member, or
+/// has restored in a later life.
 fn is_mended(history: &History<'_>, group: &Group<'_>, end: &LifeEnd, now: Time) -> bool {
     let Ok(place) = group.members.binary_search(&end.process) else { return true };
     let mut restores = group.rollbacks.values().filter_map(|it| it.restored[place]);
@@ -142,7 +144,8 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_trace::manifest::Bounds;
 
-    /// A failure `after` the last checkpoint of a cluster that takes one every second, and detects within 100 ms.
+    /// A failure `after` the last checkpoint of a cluster that takes one every second, and detects failures
+    /// within 100 ms.
     fn run(after: Span) -> Run {
         let mut run = Run::new(&[&[0, 1]]);
         run.context.common_clock = true;
@@ -171,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Longer than anyone may take for a checkpoint: another machine has to be found for the member.
+    /// Longer than any checkpoint may take: another machine has to be found for the member.
     fn waits_for_the_next_life(common_clock: bool) {
         let mut run = run(Span::from_millis(900));
         run.context.common_clock = common_clock;
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_died_before_the_last_commit_is_waited_for_as_well() {
+    fn waiting_for_a_member_that_failed_before_the_last_commit_is_excused_as_well() {
         let mut run = run(Span::from_millis(900));
         run.kill(1, false);
         run.commit_all(0, &[0]);
@@ -203,16 +206,16 @@ mod tests {
     }
 
     #[test]
-    fn a_halted_process_is_not_blamed() {
+    fn a_halted_process_is_excused() {
         let mut run = run(Span::from_millis(1_200));
         run.context.halting = [faultline_core::FactKind::CheckpointCommitted].into();
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.context.halting = [faultline_core::FactKind::Delivered].into();
-        assert_eq!(check_alone(check, &run).violation_count(), 1, "it stated nothing of this kind");
+        assert_eq!(check_alone(check, &run).violation_count(), 1, "it was not halted at this kind of fact");
     }
 
     #[test]
-    fn who_has_not_acted_has_lost_nothing() {
+    fn a_process_that_has_not_acted_has_lost_nothing() {
         let failed_twice = |acts: bool| {
             let context = run(Span::ZERO).context;
             let mut run = Run::new(&[&[0, 1]]);

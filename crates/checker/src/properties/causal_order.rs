@@ -1,9 +1,10 @@
-//! Causal order (HydEE section II-A: the events of an execution are consistent with the happened-before relation): what the
-//! processes have done in the end can be put into one order in which every message is sent before it is consumed.
+//! Causal order (HydEE section II-A: the events of an execution are consistent with the happened-before
+//! relation): the final states of the processes can be put into one order in which every message is sent
+//! before it is consumed.
 //!
-//! Without rollbacks nothing else is possible. But where messages of a rolled-back process are still there before it has
-//! sent them again, a message that depends on them can overtake them: be consumed by what led to them. Judged where the
-//! application states what it consumes.
+//! Without rollbacks, this always holds. But where messages of a rolled-back process still exist before it
+//! has re-sent them, a message that depends on them can overtake them, and so be consumed by its own causes.
+//! Judged where the application states what it consumes.
 
 use crate::history::History;
 use crate::judgement::{Finding, Property};
@@ -32,7 +33,7 @@ mod tests {
     use crate::testing::{Run, check_alone};
 
     #[test]
-    fn a_chain_of_messages_is_in_order_whoever_is_read_first() {
+    fn a_chain_of_messages_is_in_order_in_any_reading_order() {
         let mut run = Run::new(&[&[0], &[1], &[2]]);
         let first = run.send(2, 1);
         run.deliver(first);
@@ -45,18 +46,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_consumed_before_its_cause_is_found() {
+    fn a_message_consumed_before_its_cause_is_found() {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         let cause = run.send(0, 1);
         run.deliver(cause);
         run.consume(cause);
         let effect = run.send(1, 0);
-        // The cause is undone, its effect is not, and comes before it.
+        // The cause is undone. Its effect is not, and comes before it.
         run.restore(0, 0, Some((0, 1)));
         run.deliver(effect);
         run.consume(effect);
-        assert_eq!(check_alone(check, &run).violation_count(), 0, "the cause is not there any more");
+        assert_eq!(check_alone(check, &run).violation_count(), 0, "the cause no longer exists");
         run.send_as(cause);
         let finding = check_alone(check, &run);
         assert!(

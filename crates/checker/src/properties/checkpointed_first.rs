@@ -1,9 +1,10 @@
-//! What crosses between processes is durable first: a task is sent only after a checkpoint that holds its theft, a result only
-//! after one that holds it as complete, and a receipt only after one that holds the result (L5). Judged for protocols that promise
-//! it.
+//! What processes exchange is durable first: a task is sent only after a checkpoint that contains its theft,
+//! a result only after one that contains it as complete, and a receipt only after one that contains the
+//! result (L5). Judged for protocols that promise it.
 //!
-//! A checkpoint counts from the fact on with which its owner states that it is durable in its own storage. A state that was
-//! restored or absorbed was durable before. How many copies there must be elsewhere is judged when a checkpoint is committed.
+//! A checkpoint counts once its owner states that it is durable in its own storage. A state that was restored
+//! or absorbed was durable before. The number of copies at other processes is judged when a checkpoint is
+//! committed.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 }
                 _ => continue,
             };
-            // Without such a step in its past the process has nothing to protect.
+            // If the process has not taken such a step, it has nothing to protect.
             let is_past = |it: &&Step| it.step == needed && history.holds(sent.at, it.at);
             let Some(cause) = steps.iter().rfind(is_past) else { continue };
             finding.instances += 1;
@@ -44,7 +45,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding
 }
 
-/// By life: reports that an own checkpoint is durable, and the cut of each.
+/// By life: reports that one of the process's own checkpoints is durable, and the cut of each.
 struct Durable(BTreeMap<(ProcessId, Life), Vec<(u32, Point)>>);
 
 impl Durable {
@@ -71,7 +72,7 @@ impl Durable {
         Durable(all)
     }
 
-    /// Whether the fact `what` is in a state of the process that was durable at `at`.
+    /// Returns whether the fact `what` is in a state of the process that was durable at `at`.
     fn holds(&self, history: &History<'_>, at: Point, what: Point) -> bool {
         let segment = history.segment(at.segment);
         let own = self.0.get(&(segment.process, segment.life)).map_or(&[][..], Vec::as_slice);
@@ -82,7 +83,7 @@ impl Durable {
         if segment.parent.is_some_and(|restored| history.holds(restored, what)) {
             return true;
         }
-        // What was absorbed in this stretch, or before it.
+        // States that were absorbed in this stretch, or before it.
         !history.contains(at, what) && history.holds(at, what)
     }
 }
@@ -98,7 +99,7 @@ mod tests {
 
     const TASK: TaskId = TaskId::MAIN.child(0);
 
-    /// A theft in which checkpoints are durable before the legs that `careful` names.
+    /// A theft in which checkpoints are durable before the legs in `careful`.
     fn run(careful: &[TheftStep]) -> Places {
         let mut run = Places::promising(2, &[Promise::CheckpointedFirst]);
         run.begin(0, 1);

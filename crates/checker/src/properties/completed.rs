@@ -1,4 +1,4 @@
-//! The run came to its end.
+//! The run completed.
 
 use std::cmp::Reverse;
 
@@ -105,11 +105,11 @@ mod tests {
     use faultline_core::ClusterId;
 
     #[test]
-    fn a_program_that_does_not_repeat_itself_is_refused() {
+    fn a_program_that_is_not_deterministic_is_refused() {
         let mut run = Run::new(&[&[0], &[1]]);
         let id = run.send(0, 1);
         run.context.outcome = Some(Outcome::NotRepeated { id });
-        assert!(check_alone(check, &run).unknown.is_some(), "nobody said so");
+        assert!(check_alone(check, &run).unknown.is_some(), "no process claimed it");
         run.claim(1, faultline_core::Claim::NotRepeated { id, recorded: 2, repeated: 1 });
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn only_completion_is_completion() {
+    fn only_a_completed_run_passes() {
         let mut run = Run::new(&[&[0]]);
         assert_eq!(check_alone(check, &run).unknown, None);
         for outcome in [Some(Outcome::Deadline), Some(Outcome::Interrupted), None] {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_before_the_beginning_is_told_apart() {
+    fn a_deadline_before_the_start_is_told_apart() {
         let mut run = Run::new(&[&[0]]);
         run.context.outcome = Some(Outcome::Deadline);
         let why = |run: &Run| check_alone(check, run).unknown.expect("a deadline is no completion");

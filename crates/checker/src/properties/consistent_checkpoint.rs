@@ -1,6 +1,6 @@
-//! A checkpoint of a cluster is consistent (HC3I section 2.2): a message of the cluster that one part holds as delivered
-//! is sent in its sender's part. Messages in transit are no defect: they are part of the image, delivered again after a
-//! restore, and missed by `no_loss` if they are not.
+//! A checkpoint of a cluster is consistent (HC3I section 2.2): if one part contains the delivery of a message
+//! of the cluster, the sender's part contains its send. Messages in transit are no defect: they belong to the
+//! image and are delivered again after a restore. If they are not, `no_loss` reports it.
 
 use crate::history::History;
 use crate::judgement::{Finding, Property};
@@ -17,7 +17,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             continue;
         }
         for &delivered in message.delivered.iter() {
-            // A later checkpoint on the same line holds this delivery as well, with a later part of the sender.
+            // A later checkpoint on the same line contains this delivery as well, with a later part of the
+            // sender.
             let Some((name, checkpoint)) = history.first_checkpoint_with(delivered) else { continue };
             let Some(cut) = checkpoint.parts[sender.1].cut else {
                 finding.unjudged(|| {
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_sent_after_and_delivered_before_is_a_ghost_in_the_checkpoint() {
+    fn a_message_sent_after_and_delivered_before_is_an_orphan_in_the_checkpoint() {
         let mut run = Run::new(&[&[0, 1]]);
         run.commit_all(0, &[0]);
         let id = run.send(0, 1);
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn between_clusters_nothing_is_asked() {
+    fn messages_between_clusters_are_not_judged() {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         let id = run.send(0, 1);

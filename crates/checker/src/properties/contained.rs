@@ -1,5 +1,6 @@
-//! Containment (HydEE section I): only a failed cluster rolls back, and only as often as it failed. By witness: a process
-//! went back if it stated that its state was replaced, whatever its protocol says. Judged for protocols that promise it.
+//! Containment (HydEE section I): only a failed cluster rolls back, and only as often as it failed. Judged by
+//! witness: a process rolled back if it stated that its state was replaced, whatever its protocol claims.
+//! Judged for protocols that promise it.
 
 use crate::history::{History, Rollback};
 use crate::judgement::{Finding, Property};
@@ -52,13 +53,13 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_goes_back() {
+    fn a_failed_process_may_roll_back() {
         let finding = check_alone(check, &run());
         assert_eq!((finding.instances, finding.violation_count()), (2, 0));
     }
 
     #[test]
-    fn nobody_else_does() {
+    fn no_other_process_may() {
         let mut run = run();
         run.restore(2, 1, Some((0, 1)));
         let finding = check_alone(check, &run);
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_goes_back_twice_for_one_death() {
+    fn no_process_may_roll_back_twice_for_one_failure() {
         let mut run = run();
         run.restore(0, 2, Some((0, 1)));
         assert_eq!(check_alone(check, &run).violation_count(), 1);

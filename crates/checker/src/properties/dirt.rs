@@ -1,9 +1,10 @@
-//! Which states cannot be part of a consistent line any more, because a message that they hold was undone. None, where a
-//! re-execution repeats the messages of the execution.
+//! Finds the states that can no longer belong to a consistent line, because a message that they contain was
+//! undone. There are none where a re-execution repeats the messages of the execution.
 
 use crate::history::{History, Message, Point};
 
-/// Which states hold the delivery of a message from another group whose send was undone, or may have been.
+/// The states that contain the delivery of a message from another group whose send was undone, or may have
+/// been.
 pub(super) struct Dirt {
     /// By segment: the first such delivery in it.
     first: Vec<Option<u32>>,
@@ -23,7 +24,7 @@ impl Dirt {
         }
         let mut dirt = Dirt { first, inherited: Vec::with_capacity(history.segments.len()) };
         for segment in &history.segments {
-            // A parent has a smaller number, so it is entered already.
+            // A parent has a smaller number, so it has already been entered.
             let inherited = segment.is_rootless || segment.parent.is_some_and(|parent| dirt.is_in(parent));
             dirt.inherited.push(inherited);
         }
@@ -36,7 +37,7 @@ impl Dirt {
     }
 }
 
-/// Whether the send of `message` was undone, or may have been.
+/// Returns whether the send of `message` was undone, or may have been.
 pub(super) fn is_undone(history: &History<'_>, message: &Message) -> bool {
     history.send_survives(message) != Some(true)
 }

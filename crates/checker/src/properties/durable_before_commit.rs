@@ -1,10 +1,11 @@
-//! A checkpoint is committed only when every part is durable at its owner and at every holder (errata, finding 6): the
-//! safety of collection rests on it.
+//! A checkpoint is committed only when every part is durable at its owner and at every holder (errata,
+//! finding 6). Garbage collection depends on it.
 //!
-//! The federation says how many copies there are, and who may hold them. Who of these holds whose parts is a fixed function
-//! that the checker does not know; it takes for an owner's holders all processes that ever reported a part of that owner
-//! durable. Each of them has to hold every part, and there have to be as many as asked for. A process states what it did before others can see it, so the reports that a
-//! commit rests on are in the trace; where all processes read one clock, they also come before the commit.
+//! The federation states how many copies there are, and which processes may hold them. The assignment of
+//! parts to holders is a fixed function that the checker does not know; it takes all processes that ever
+//! reported a part of an owner durable for this owner's holders. Each of them must hold every part, and there
+//! must be as many as requested. A process states what it did before others can observe it, so the reports on
+//! which a commit depends are in the trace; where all processes read one clock, they also precede the commit.
 
 use std::collections::BTreeSet;
 
@@ -31,14 +32,15 @@ fn check_owner(history: &History<'_>, number: usize, group: &Group<'_>, place: u
     for (name, checkpoint) in &group.checkpoints {
         let Some(first) = checkpoint.commits.iter().min_by_key(|commit| commit.time) else { continue };
         let copies = &checkpoint.parts[place].copies;
-        // In a program of tasks a newer part takes the place of an older one.
+        // In a program of tasks, a newer part replaces an older one.
         let newer = group.checkpoints.range(name..).filter(|_| history.tasks.is_some());
         let newer: Vec<&StoredCopy> = newer.flat_map(|(_, it)| &it.parts[place].copies).collect();
         if history.tasks.is_none() && (history.planned.is_none() || gone.is_empty()) {
             check_number(history, (number, place), *name, &checkpoint.parts[place], first, finding);
         }
         for &holder in &holders {
-            // Where processes are gone for good, others take their place: from the first part on that they hold.
+            // Other processes replace holders that failed permanently, starting with the first part that they
+            // hold.
             if !gone.is_empty() && !holds_around(group, place, holder, *name) {
                 continue;
             }
@@ -70,7 +72,7 @@ fn holds_around(group: &Group<'_>, place: usize, holder: ProcessId, name: Checkp
     older.any(holds) && newer.any(holds)
 }
 
-/// Whether as many copies as the federation asks for were durable before the commit `first`.
+/// Checks that as many copies as the federation requests were durable before the commit `first`.
 fn check_number(
     history: &History<'_>,
     (number, place): (usize, usize),
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_comes_late_shows_by_a_common_clock() {
+    fn a_late_copy_is_found_by_a_common_clock() {
         let mut run = run(Some(Span(1)));
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.context.common_clock = true;
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_copies_than_the_federation_asks_for_are_found() {
+    fn fewer_copies_than_requested_are_found() {
         let mut run = run(Some(Span::ZERO));
         let check = |run: &Run| check_alone(check, run).violations.first().map(|it| it.text.clone());
         run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::OtherCluster });
@@ -182,7 +184,7 @@ mod tests {
         run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::SameCluster });
         assert!(check(&run).unwrap().contains("with 0 of 1 copies"), "p1 is in another cluster");
         run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::SharedStorage });
-        assert!(check(&run).unwrap().contains("with 0 of 1 copies"), "p1 is no server");
+        assert!(check(&run).unwrap().contains("with 0 of 1 copies"), "p1 is not a server");
         run.context.servers = vec![p(1)];
         assert_eq!(check(&run), None);
     }

@@ -1,10 +1,11 @@
-//! What a group restores is durable before one of its processes resumes, at its owner and at as many holders as the
-//! federation asks for, under protocols that promise it. Under others, a part of which no copy is durable is a remark. A protocol that counts on a restored checkpoint as it counts
-//! on a committed one, and removes what that one replaces, has to promise it.
+//! What a group restores is durable before one of its processes resumes: at its owner and at as many holders
+//! as the federation requests, under protocols that promise it. Under other protocols, a part without any
+//! durable copy is a remark. A protocol must promise this if it treats a restored checkpoint like a committed
+//! one, and removes what the restored checkpoint replaces.
 //!
-//! A copy that was lost before the recovery began has to be made again. What is lost while the group recovers may be noticed
-//! too late. That is told by the recovery's beginning as the members claim it, and only where all processes read one clock;
-//! elsewhere a copy counts that was ever made.
+//! A copy that was lost before the recovery started must be made again. A copy lost while the group recovers
+//! may be detected too late. The start of the recovery, as the members claim it, separates the two cases, but
+//! only where all processes read one clock; otherwise a copy counts if it was ever made.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         }
     }
     if !history.context.promises.include(Promise::DurableRestore) {
-        // The group may still hold what it restored in memory: a risk for the next failure, and no broken promise.
+        // The group may still hold what it restored in memory: a risk for the next failure, but not a broken
+        // promise.
         let risks = std::mem::take(&mut finding.violations).into_iter();
         finding.remarks.extend(risks.map(|it| format!("not promised: {}", it.text)));
         finding.more_violations = 0;
@@ -38,7 +40,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding
 }
 
-/// When each process claims to have begun to recover, ascending.
+/// Returns when each process claims to have started to recover, ascending.
 fn beginnings(history: &History<'_>) -> BTreeMap<ProcessId, Vec<Time>> {
     let mut beginnings: BTreeMap<ProcessId, Vec<Time>> = BTreeMap::new();
     for claimed in history.claims.iter().filter(|it| matches!(it.claim, Claim::RecoveryStarted { .. })) {
@@ -47,12 +49,12 @@ fn beginnings(history: &History<'_>) -> BTreeMap<ProcessId, Vec<Time>> {
     beginnings
 }
 
-/// From the beginning of a recovery to its end.
+/// One recovery, from its start to its end.
 struct Recovery<'a> {
     history: &'a History<'a>,
     /// The first restore.
     first: &'a RestoredBy,
-    /// Losses before this were known when it began.
+    /// Losses before this time were known when the recovery started.
     began: Time,
 }
 
@@ -104,7 +106,8 @@ impl<'a> Recovery<'a> {
         });
     }
 
-    /// Whether a copy was durable before the group resumed, and not lost before it began to recover.
+    /// Returns whether a copy was durable before the group resumed, and was not lost before the group started
+    /// to recover.
     fn is_there(&self, copy: &StoredCopy) -> bool {
         if !self.history.context.common_clock {
             return true;
@@ -123,7 +126,7 @@ mod tests {
     use faultline_core::Span;
     use faultline_trace::manifest::{Copies, Keepers};
 
-    /// A checkpoint of p0 with a copy at p1, unless that is lost, and a failure of p0.
+    /// A checkpoint of p0 with a copy at p1, unless it is `lost`, and a failure of p0.
     fn run(promises: &[Promise], lost: bool) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.context.common_clock = true;
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_was_lost_before_has_to_be_made_again() {
+    fn a_copy_lost_before_the_recovery_must_be_made_again() {
         let mut kept = run(&[Promise::DurableRestore], false);
         kept.restore(0, 1, Some((0, 1)));
         assert_eq!(text(&kept), None);
@@ -169,11 +172,11 @@ mod tests {
         run.durable(1, run.image(0, 0, 1));
         assert!(text(&run).is_some());
         run.context.common_clock = false;
-        assert_eq!(text(&run), None, "who knows which was first");
+        assert_eq!(text(&run), None, "without a common clock the order is unknown");
     }
 
     #[test]
-    fn what_is_lost_while_the_group_recovers_is_nobodys_fault() {
+    fn a_loss_while_the_group_recovers_is_no_violation() {
         let mut run = run(&[Promise::DurableRestore], false);
         run.kill(1, true);
         run.wait(Span(1));
@@ -189,12 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_durable_is_told_under_every_protocol() {
+    fn a_part_that_was_never_durable_is_remarked_under_every_protocol() {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         let stream =
             run.trace.streams.get_mut(&(faultline_core::ProcessId(0), faultline_core::Life(1))).unwrap();
-        // The numbers of facts stay what they were.
+        // Keeps the numbers of the facts.
         stream
             .iter_mut()
             .filter(|(_, it)| matches!(it, faultline_core::Fact::Durable(_)))

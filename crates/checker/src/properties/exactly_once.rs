@@ -1,5 +1,5 @@
-//! Exactly once: no state of a process, final or undone, holds two deliveries of one message; no two messages have one
-//! identity; and what was delivered in the end has one message at each place of its channel.
+//! Exactly once: no state of a process, final or undone, contains two deliveries of one message; no two
+//! messages share an identity; and the final deliveries have one message at each position of their channel.
 
 use crate::history::{History, Point};
 use crate::judgement::{Finding, Property};
@@ -47,8 +47,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding
 }
 
-/// Two sends that should not have one identity: any two; or, where a re-execution repeats the messages of the execution,
-/// two of one history.
+/// Returns two sends that should not share an identity: any two; or, where a re-execution repeats the
+/// messages of the execution, two of one history.
 fn same_identity(history: &History<'_>, sends: &[Point]) -> Option<(Point, Point)> {
     let repeats = history.context.repeats();
     let is_same = |earlier, later| !repeats || history.contains(later, earlier);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_is_used_once() {
+    fn an_identity_used_twice_is_found() {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         run.send(0, 1);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn where_executions_repeat_an_identity_is_used_once_in_each() {
+    fn where_executions_repeat_an_identity_may_be_used_once_in_each() {
         let mut run = Run::repeating(&[], &[&[0], &[1]]);
         run.commit_all(0, &[0]);
         run.send(0, 1);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_in_a_channel_is_taken_once() {
+    fn a_position_in_a_channel_is_taken_once() {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         let undone = run.send(0, 1);

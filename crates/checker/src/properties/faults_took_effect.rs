@@ -1,4 +1,4 @@
-//! The planned faults changed something. A run none of whose faults did shows nothing.
+//! The planned faults had an effect. A run in which no fault took effect shows nothing.
 
 use crate::history::History;
 use crate::judgement::{Finding, Property};
@@ -31,7 +31,7 @@ mod tests {
     #[test]
     fn a_plan_without_effect_is_unknown() {
         let mut run = Run::new(&[&[0]]);
-        assert_eq!(check_alone(check, &run).unknown, None, "no plan, nothing to show");
+        assert_eq!(check_alone(check, &run).unknown, None, "there is no plan");
         run.context.planned_faults = 2;
         run.supervisor(Fact::Ineffective { no: FaultNo(0), reason: "it was late".into() });
         let finding = check_alone(check, &run);

@@ -1,9 +1,11 @@
-//! HC3I section 3.2: a message from another cluster that carries a position newer than the receiver's dependencies
-//! vector is delivered only after the checkpoint that it forces. And the checkpoints taken after a delivery know of it:
-//! the vector that decides rollbacks covers every delivery that the checkpoint contains (errata, B11).
+//! HC3I section 3.2: a message from another cluster whose position is newer than the receiver's dependencies
+//! vector is delivered only after the checkpoint that it forces. Checkpoints taken after a delivery account
+//! for it: the vector that decides rollbacks covers every delivery that the checkpoint contains (errata,
+//! B11).
 //!
-//! The position is the one that the composite saw piggybacked; the vectors are those of the checkpoint that the receiver
-//! last committed or restored, by its own word, which the other members confirm (see `members_agree`).
+//! The position is the piggybacked one that the composite observed. The vectors are the self-reported ones of
+//! the checkpoint that the receiver last committed or restored, which the other members confirm (see
+//! `members_agree`).
 
 use faultline_core::{ClusterId, Position, Vectors};
 
@@ -22,7 +24,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding
 }
 
-/// A message that is sent again carries what it carried first.
+/// Requires that a re-sent message carries its original position.
 fn check_stamps(history: &History<'_>, finding: &mut Finding) {
     for message in history.messages.iter() {
         if let (Some((first, at)), Some((second, again))) = (message.stamp, message.restamped) {
@@ -67,7 +69,7 @@ fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding
     }
 }
 
-/// Whether a delivery of a message of `cluster` sent at `stamp` is within the delivered positions.
+/// Returns whether a delivery of a message of `cluster` sent at `stamp` is within the delivered positions.
 fn covers(vectors: &Vectors, cluster: ClusterId, stamp: Position) -> bool {
     vectors
         .delivered
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_that_forgets_a_delivery_is_found() {
+    fn a_checkpoint_whose_vector_lacks_a_delivery_is_found() {
         let ddv = [position(0, 1), position(0, 2)];
         let mut good = run(position(0, 1));
         good.commit_with(1, &[1], &ddv, &[(0, position(0, 1))]);
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn another_stamp_at_the_second_transmission_is_found() {
+    fn a_different_position_at_the_second_transmission_is_found() {
         let mut run = run(position(0, 1));
         let id = run.message(0, 1, 0, 0);
         run.transmit(id, position(0, 1));

@@ -1,5 +1,6 @@
-//! Only thefts and recoveries force checkpoints (L8): in each life at most one for each task that the process lent, one for each
-//! stolen task that it completed, one for the end of the program, and those of its recovery. Judged for protocols that promise it.
+//! Only thefts and recoveries force checkpoints (L8): in each life, at most one for each task that the
+//! process lent, one for each stolen task that it completed, one for the end of the program, and those of its
+//! recovery. Judged for protocols that promise it.
 
 use std::collections::BTreeSet;
 
@@ -23,11 +24,11 @@ pub(super) fn check(history: &History<'_>) -> Finding {
                 Fact::Theft { theft, step, .. } => match step {
                     TheftStep::Lent | TheftStep::Done => allowed += 1,
                     TheftStep::Merged => drop(used.insert(*theft)),
-                    // After an absorption a result may be used where it was made.
+                    // After an absorption, a result may be used where it was computed.
                     TheftStep::Forgotten => allowed += u64::from(used.contains(theft)),
                     _ => {}
                 },
-                // Both that of the state and that of what it takes up again.
+                // One for the state, and one for what it resumes.
                 Fact::Restored(_) | Fact::Absorbed(_) => allowed += 2,
                 Fact::Claim(claim) => {
                     if let Claim::Committed { forced: true, .. } = **claim {

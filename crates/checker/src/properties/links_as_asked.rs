@@ -1,4 +1,5 @@
-//! The emulated links were as asked for: otherwise the run answers another question than the one that was put.
+//! The emulated links had the requested properties: otherwise the run does not answer the question that was
+//! asked.
 
 use std::cmp::Reverse;
 
@@ -11,7 +12,7 @@ const MOST_PERCENT_OUTSIDE: u32 = 20;
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::LinksAsAsked);
     let context = history.context;
-    // The reason that is given is the first.
+    // The first reason is the one reported.
     let mut links: Vec<_> = context.links.iter().collect();
     links
         .sort_by_key(|link| Reverse(link.measured.map(|it| it.latency.0.abs_diff(link.requested.latency.0))));
@@ -54,7 +55,7 @@ mod tests {
     use faultline_trace::manifest::{LinkEntry, LinkMeasured, LinkObserved};
 
     #[test]
-    fn a_link_that_is_off_for_much_of_the_run_is_not_what_was_asked() {
+    fn a_link_that_is_off_for_much_of_the_run_is_not_as_requested() {
         let mut run = Run::new(&[&[0]]);
         let link = |outside| LinkEntry {
             from: ClusterId(0),
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_far_from_what_was_asked_is_named() {
+    fn a_link_far_from_the_request_is_named() {
         let link = |measured| LinkEntry {
             from: ClusterId(0),
             to: ClusterId(1),

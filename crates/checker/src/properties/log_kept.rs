@@ -1,6 +1,7 @@
-//! Logs are kept (HydEE section III-E): a sender forgets no message before a checkpoint of its receiver holds it. By count: of
-//! the messages that a process sent to other clusters, no more are gone from its log than checkpoints that were committed,
-//! or restored, hold. Judged for protocols that keep a logged message until then.
+//! Logs are kept (HydEE section III-E): a sender collects no logged message before a checkpoint of its
+//! receiver contains it. Judged by count: of the messages that a process sent to other clusters, at most as
+//! many have been collected as committed or restored checkpoints contain. Judged for protocols that keep a
+//! logged message until then.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         return finding;
     }
     let held = held_in_checkpoints(history);
-    // What each process had forgotten at each of its claims: (claim, in all).
+    // What each process had collected at each of its claims: the claim, and the total.
     let mut forgotten: Vec<(Point, u64)> = Vec::new();
     for claimed in &history.claims {
         let Claim::Collected { log, .. } = *claimed.claim else { continue };
@@ -38,7 +39,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding
 }
 
-/// What had been forgotten at `cut`, which is that of an earlier segment.
+/// Returns what had been collected at `cut`, which belongs to an earlier segment.
 fn forgotten_at(history: &History<'_>, forgotten: &[(Point, u64)], mut cut: Option<Point>) -> u64 {
     while let Some(point) = cut {
         let after = forgotten.partition_point(|(at, _)| *at < point);
@@ -50,7 +51,8 @@ fn forgotten_at(history: &History<'_>, forgotten: &[(Point, u64)], mut cut: Opti
     0
 }
 
-/// By sender: messages to other clusters that a committed or restored checkpoint of their receiver holds.
+/// Counts, by sender, the messages to other clusters that a committed or restored checkpoint of their
+/// receiver contains.
 fn held_in_checkpoints(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
     let mut held = BTreeMap::new();
     for message in history.messages.iter() {
@@ -73,7 +75,7 @@ mod tests {
         run.claim(process, Claim::Collected { round: 1, below: Sn(1), kept: 1, log });
     }
 
-    /// p0 sends two messages, of which a checkpoint of p1 holds the first.
+    /// p0 sends two messages. A checkpoint of p1 contains the first.
     fn run() -> Run {
         let mut run = Run::repeating(&[Promise::LogKept], &[&[0], &[1]]);
         run.commit_all(0, &[0]);
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_checkpoint_holds_may_be_forgotten() {
+    fn a_message_in_a_checkpoint_may_be_collected() {
         let mut run = run();
         collects(&mut run, 0, 1);
         let finding = check_alone(check, &run);
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_only_delivered_may_not() {
+    fn a_message_that_was_only_delivered_may_not() {
         let mut run = run();
         collects(&mut run, 0, 2);
         let finding = check_alone(check, &run);
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_restored_is_forgotten_again_without_being_counted_twice() {
+    fn a_message_collected_again_after_a_restore_is_not_counted_twice() {
         let mut run = run();
         collects(&mut run, 0, 1);
         run.kill(0, false);

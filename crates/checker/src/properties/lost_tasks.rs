@@ -1,9 +1,10 @@
-//! Lost work is bounded in programs of tasks, too (L4): a failure loses at most what was done since the last checkpoint, which is
-//! no longer ago than tau and the write that followed, and the tasks that were being run.
+//! Lost work is bounded in programs of tasks, too (L4): a failure loses at most the work since the last
+//! checkpoint, which was taken no longer ago than tau and the write that followed, and the tasks that were
+//! running.
 //!
-//! What the protocol decides of that bound is when a process takes its next checkpoint: tau after the last one, or, if its write took
-//! longer than that, tau after it was durable; and that it restores the newest one. How long a write takes is the business of the storage and of
-//! the network.
+//! The parts of that bound that the protocol controls are when a process takes its next checkpoint (tau after
+//! the last one, or, if its write took longer than that, tau after it was durable), and that it restores the
+//! newest one. The duration of a write depends on the storage and the network.
 
 use faultline_core::{Claim, Fact, FactNo, Life, Position, ProcessId, Span};
 use faultline_trace::Stream;
@@ -12,7 +13,7 @@ use faultline_trace::manifest::Bounds;
 use crate::history::{CheckpointName, Group, History, RestoredBy};
 use crate::judgement::{Finding, Source};
 
-/// What timers of real processes may be late.
+/// How late timers of real processes may be.
 const SLACK: Span = Span::from_millis(500);
 
 pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding) -> Finding {
@@ -44,7 +45,7 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
     finding
 }
 
-/// The newest committed checkpoint that the process still has in its storage, unless it was restored.
+/// Returns the newest committed checkpoint that the process still has in its storage, unless it was restored.
 fn passed_over(history: &History<'_>, group: &Group<'_>, restored: &RestoredBy) -> Option<Position> {
     let source = history.source(restored.at);
     let before = history.supervision.end_of_life(source.process, source.life);
@@ -57,13 +58,13 @@ fn passed_over(history: &History<'_>, group: &Group<'_>, restored: &RestoredBy) 
     (is_there && restored < name.position).then_some(name.position)
 }
 
-/// Whether a life went on for longer than `limit` after its last checkpoint without writing one: a task that ran by then, and how
-/// long that was.
+/// Checks whether a life ran for longer than `limit` after its last checkpoint without writing one. Returns a
+/// task that ran by then, and the time elapsed.
 fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: Span) -> Option<(u64, Span)> {
     let mut since = stream.first().map(|(at, _)| *at);
     let mut is_writing = false;
     for (number, (at, fact)) in (0..).zip(stream) {
-        // A process that is halted so that a fault can strike takes no checkpoint.
+        // A process that is halted for a fault to be injected takes no checkpoint.
         if history.context.halting.contains(&fact.kind()) {
             since = None;
         }
@@ -72,7 +73,7 @@ fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: S
             Fact::Claim(claim) => match **claim {
                 Claim::Committed { .. } => {
                     is_writing = false;
-                    // The time of a write that took longer than tau counts from its end.
+                    // If a write took longer than tau, time counts from its end.
                     since = since.map(|it| if at.since(it) > limit { *at } else { it });
                 }
                 Claim::RolledBack { .. } => since = Some(*at),
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_restores_the_newest_that_it_has() {
+    fn a_process_restores_its_newest_checkpoint() {
         let texts = found(Span::ZERO, 0);
         assert!(texts[0].contains("did not restore checkpoint 0.2"), "{texts:?}");
     }

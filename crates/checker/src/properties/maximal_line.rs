@@ -1,16 +1,17 @@
-//! The recovery line is maximal (I6): no cluster rolls back further than it must. Whether it had
-//! to roll back at all is another property, [`super::rollback_caused`].
+//! The recovery line is maximal (I6): no cluster rolls back further than necessary. Whether it had to roll
+//! back at all is judged by [`super::rollback_caused`].
 //!
-//! Judged from witnesses, never from the protocol's vectors. A committed checkpoint is *dirty* when one of its parts
-//! holds the delivery of a message from another cluster whose send was undone. A rollback must restore the newest
-//! checkpoint on its cluster's line that is not dirty. No clock says in which order clusters failed, so a send that was
-//! undone at any time excuses; except one that was undone, by the word of those who undid it, because of this very
-//! rollback.
+//! Judged from witnesses, never from the protocol's vectors. A committed checkpoint is *dirty* if one of its
+//! parts contains the delivery of a message from another cluster whose send was undone. A rollback must
+//! restore the newest checkpoint on its cluster's line that is not dirty. No clock orders failures of
+//! different clusters, so a send that was undone at any time is an excuse, except a send that was undone,
+//! according to the processes that undid it, because of this very rollback.
 //!
-//! Newest is judged for protocols that promise it; that no rollback restores what an earlier one had undone is
-//! owed by every protocol.
+//! That the restored checkpoint is the newest is judged for protocols that promise it. Every protocol must
+//! not restore what an earlier rollback had undone.
 //!
-//! A checkpoint of which a part is lost everywhere cannot be restored: falling back behind it is reported as a loss.
+//! A checkpoint of which a part is lost everywhere cannot be restored: a rollback to an older one is reported
+//! as a loss.
 
 use faultline_core::{Cause, Incarnation, Position, Promise};
 
@@ -111,7 +112,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether a message in `cut` was undone by something else than the consequences of this rollback.
+    /// Returns whether a message in `cut` was undone by something other than the consequences of this
+    /// rollback.
     fn is_excused(&self, mut cut: Point) -> bool {
         let history = self.history;
         loop {
@@ -129,7 +131,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether the send of `message` was undone because of this rollback, by the word of those who undid it.
+    /// Returns whether the send of `message` was undone because of this rollback, according to the processes
+    /// that undid it.
     fn is_consequence(&self, message: &Message) -> bool {
         let history = self.history;
         let (Some(sent), Ending::Known(_)) = (message.sent.first(), history.ending(message.id.from)) else {
@@ -144,7 +147,7 @@ impl Judge<'_> {
         });
         let Some((&incarnation, _)) = undoing else { return false };
         let mut cause = (group, incarnation);
-        // Every cause is older than its effect; the bound guards against claims that say otherwise.
+        // Every cause is older than its effect; the bound guards against claims to the contrary.
         for _ in 0..history.groups.iter().map(|it| it.rollbacks.len()).sum() {
             if cause.0 == self.number {
                 return cause.1 >= self.incarnation;
@@ -173,8 +176,8 @@ mod tests {
     use faultline_core::{Claim, ClusterId};
     use std::sync::Arc;
 
-    /// Two clusters of one; p0 has checkpoints 1 and 2, p1 as well; a message of p0 is delivered by p1 between its
-    /// checkpoints; it was sent between p0's.
+    /// Two clusters of one process. p0 has checkpoints 1 and 2, and so does p1. p0 sends a message between
+    /// its checkpoints; p1 delivers it between its own.
     fn run() -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn going_back_to_the_last_checkpoint_is_right() {
+    fn rolling_back_to_the_last_checkpoint_is_right() {
         let mut run = run();
         run.kill(0, false);
         run.restore(0, 1, Some((0, 2)));
@@ -251,8 +254,9 @@ mod tests {
     }
 
     #[test]
-    fn dirt_that_the_rollback_itself_has_caused_does_not_excuse_it() {
-        // p1 goes back to 1 without need; p0, which had answered p1, has to follow; p1's checkpoint 2 holds p0's send.
+    fn dirt_that_the_rollback_itself_caused_does_not_excuse_it() {
+        // p1 rolls back to 1 unnecessarily; p0, which had answered p1, has to follow; p1's checkpoint 2
+        // contains p0's send.
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         run.commit_all(1, &[1]);
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollback_that_a_given_up_cluster_announced_but_did_not_make_excuses() {
+    fn a_rollback_that_an_unrecoverable_cluster_only_announced_excuses() {
         let mut run = run();
         run.restore_because(1, 1, Some((0, 1)), alert(position(1, 1)));
         assert_eq!(check_alone(check, &run).violation_count(), 1);
@@ -293,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_without_a_known_end_excuses() {
+    fn a_sender_with_an_unknown_final_state_excuses() {
         let mut run = run();
         run.kill(1, false);
         run.restore(1, 1, Some((0, 1)));

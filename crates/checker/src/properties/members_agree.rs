@@ -1,6 +1,7 @@
-//! The processes of a cluster agree (I4): every member that commits a checkpoint states the same attempt, kind and
-//! vectors; every member that goes back under one incarnation restores the same checkpoint; along a member's history
-//! incarnations only grow, and so do SNs, by one where a protocol promises dense numbering.
+//! The processes of a cluster agree (I4): every member that commits a checkpoint states the same attempt,
+//! kind and vectors, and every member that rolls back under one incarnation restores the same checkpoint.
+//! Along a member's history, incarnations only grow, and so do SNs; by one where a protocol promises dense
+//! numbering.
 
 use faultline_core::{Claim, Position, ProcessId, Promise, Sn};
 
@@ -65,7 +66,7 @@ fn check_rollbacks(history: &History<'_>, number: usize, group: &Group<'_>, find
             let own = history.member(process).and_then(|(_, place)| rollback.restored[place]);
             let restored = own.map(|it| it.checkpoint.map_or(Position::default(), |name| name.position));
             let is_same = match restored {
-                // The configuration has SN 0, whatever incarnation is named with it.
+                // The initial state has SN 0, whatever incarnation is named with it.
                 Some(restored) => restored == claimed || restored.sn.0 == 0 && claimed.sn.0 == 0,
                 None => false,
             };
@@ -79,7 +80,7 @@ fn check_rollbacks(history: &History<'_>, number: usize, group: &Group<'_>, find
     }
 }
 
-/// What moves a member's position, in the order of its facts.
+/// An event that changes a member's position, in the order of its facts.
 enum Step {
     Commit(Position),
     Restore(Position),
@@ -89,7 +90,8 @@ fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Findi
     let is_dense = history.context.promises.include(Promise::DenseNumbering);
     let follows = |last: Sn, next: Sn| if is_dense { next == last.next() } else { next > last };
     let mut stands = Position::default();
-    // An incarnation in which nothing happened may be used again: its number may have been lost with every storage.
+    // An incarnation in which nothing happened may be used again: its number may have been lost with every
+    // storage.
     let mut is_untouched = true;
     let mut life = None;
     for (at, step) in steps(history, member) {
@@ -101,7 +103,7 @@ fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Findi
             }
             Step::Commit(position) => {
                 position.incarnation == stands.incarnation && follows(stands.sn, position.sn)
-                    // A life that states commits without having gone back began with the application.
+                    // A life that states commits without having rolled back started with the application.
                     || new_life && follows(Sn(0), position.sn)
             }
             Step::Restore(position) => {
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn agreement_is_silent() {
+    fn agreement_is_no_violation() {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
         run.restore(1, 1, Some((0, 1)));
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_may_jump_where_none_promises_that_they_are_dense() {
+    fn numbers_may_jump_unless_they_are_promised_to_be_dense() {
         let mut run = run();
         run.withdraw(Promise::DenseNumbering);
         run.set_position(0, position(0, 3));

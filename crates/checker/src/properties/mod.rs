@@ -1,4 +1,5 @@
-//! The properties, one per file. Each counts what it judged, and says what it found and what it could not judge.
+//! The properties, one per file. Each counts what it judged, and reports what it found and what it could not
+//! judge.
 
 mod at_once;
 mod bounded_loss;

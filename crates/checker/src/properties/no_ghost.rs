@@ -1,7 +1,9 @@
-//! No ghost (HC3I section 2.2): what a process has delivered in the end, its sender has sent in the end.
+//! No ghost (HC3I section 2.2): a message in the final state of its receiver is also in the final state of
+//! its sender.
 //!
-//! A rollback of the sender's cluster reaches other clusters by alerts, so between clusters this is judged only when
-//! nothing is under way any more; within a cluster always, once both sides stand in the same incarnation.
+//! A rollback of the sender's cluster reaches other clusters by alerts. Between clusters, this is therefore
+//! judged only if nothing is in transit any more. Within a cluster it is always judged, once both sides are
+//! in the same incarnation.
 
 use crate::history::{Ending, History, Message, Point};
 use crate::judgement::{Finding, Property};
@@ -39,12 +41,13 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding
 }
 
-/// Whether a ghost would have been removed by now.
+/// Returns whether a ghost would have been removed by now.
 fn is_due(history: &History<'_>, message: &Message) -> bool {
     let (Ending::Known(sender), Ending::Known(receiver)) =
         (history.ending(message.id.from), history.ending(message.id.to))
     else {
-        // The receiver's delivery survives, so its end is known; a sender that never spoke sent nothing.
+        // The receiver's delivery survives, so its end is known; a sender that never stated a fact sent
+        // nothing.
         return history.ending(message.id.from) == Ending::Silent;
     };
     let incarnation = |cut: Point| history.segment(cut.segment).incarnation;
@@ -58,7 +61,7 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::fault::Outcome;
 
-    /// p0 sends to p1 of another cluster after a checkpoint, then its cluster goes back to it.
+    /// p0 sends to p1 of another cluster after a checkpoint, then its cluster rolls back to it.
     fn ghost(receiver_goes_back: bool) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
@@ -80,12 +83,12 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_that_was_undone_as_well_is_none() {
+    fn a_delivery_that_was_undone_as_well_is_no_ghost() {
         assert_eq!(check_alone(check, &ghost(true)).violation_count(), 0);
     }
 
     #[test]
-    fn between_clusters_an_alert_may_be_under_way() {
+    fn between_clusters_an_alert_may_be_in_transit() {
         let mut run = ghost(false);
         run.context.outcome = Some(Outcome::Deadline);
         let finding = check_alone(check, &run);
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_whose_end_is_not_known_makes_it_unknown() {
+    fn a_sender_with_an_unknown_final_state_makes_it_unknown() {
         let mut run = Run::new(&[&[0], &[1]]);
         let id = run.send(0, 1);
         run.deliver(id);

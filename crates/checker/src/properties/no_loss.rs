@@ -1,6 +1,6 @@
-//! No loss (HC3I section 2.1: "in transit messages … should not be lost"): what a process has sent in the end, its
-//! receiver has delivered in the end. Judged only when nothing is under way any more, which is always so between a cluster
-//! that has left for good and all others.
+//! No loss (HC3I section 2.1: "in transit messages … should not be lost"): a message in the final state of
+//! its sender is also in the final state of its receiver. Judged only if nothing is in transit any more,
+//! which always holds between a cluster that has left for good and all others.
 
 use crate::history::{Ending, History};
 use crate::judgement::{Finding, Property};
@@ -41,7 +41,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         }
     }
     if history.tasks.is_some() {
-        // What is lost on its way is missed as a task.
+        // What is lost in transit is missed as a task.
         return finding;
     }
     let ranks: usize = context.clusters.iter().map(Vec::len).sum();
@@ -61,7 +61,7 @@ mod tests {
     use faultline_core::fault::Outcome;
     use faultline_core::{ClusterId, Fact, Span, Time};
 
-    /// A delivery is undone, and the message comes again or does not.
+    /// A delivery is undone, and the message is delivered again or not.
     fn loss(delivered_again: bool) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_delivery_is_none() {
+    fn a_repeated_delivery_is_no_loss() {
         let finding = check_alone(check, &loss(true));
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
     }
 
     #[test]
-    fn a_message_may_be_under_way_at_the_deadline_unless_nothing_has_moved_for_long() {
+    fn a_message_may_be_in_transit_at_the_deadline_unless_nothing_has_moved_for_long() {
         let mut run = loss(false);
         run.context.outcome = Some(Outcome::Deadline);
         run.context.end = Time::ZERO + Span::from_secs(60);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_under_way_from_a_cluster_that_has_left() {
+    fn nothing_is_in_transit_from_a_cluster_that_has_left() {
         let mut run = loss(false);
         run.context.outcome = Some(Outcome::Deadline);
         assert_eq!(check_alone(check, &run).violation_count(), 0);

@@ -1,6 +1,6 @@
-//! At most one life of a process acts at a time: lives are numbered upwards, a life begins only after the one before has
-//! ended (fencing), and only lives that were started state facts. Where all processes read one clock, the last word of a
-//! life also comes before the start of the next.
+//! At most one life of a process acts at a time: lives are numbered upwards, a life starts only after the
+//! previous one has ended (fencing), and only lives that were started state facts. Where all processes read
+//! one clock, the last fact of a life also precedes the start of the next.
 
 use faultline_core::{FactNo, Life, ProcessId};
 
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn one_life_after_the_other_is_right() {
+    fn one_life_after_another_is_right() {
         let mut run = Run::new(&[&[0]]);
         run.send(0, 0);
         run.kill(0, false);
@@ -81,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn a_life_beside_another_is_found() {
+    fn two_lives_at_a_time_are_found() {
         let mut run = Run::new(&[&[0]]);
         start(&mut run, 2);
         assert!(check_alone(check, &run).violations[0].text.contains("before the end of life 1"));
     }
 
     #[test]
-    fn a_life_that_nobody_started_is_found() {
+    fn a_life_that_was_never_started_is_found() {
         let mut run = Run::new(&[&[0]]);
         run.trace.streams.insert((p(0), Life(9)), vec![(Time(0), Fact::Begun)]);
         assert!(check_alone(check, &run).violations[0].text.contains("was never started"));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fenced_life_that_goes_on_is_found_by_a_common_clock() {
+    fn a_fenced_life_that_continues_is_found_by_a_common_clock() {
         let mut run = Run::new(&[&[0]]);
         run.kill(0, false);
         run.trace.streams.insert((p(0), Life(1)), vec![(Time(u64::MAX), Fact::Begun)]);

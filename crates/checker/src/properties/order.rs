@@ -1,5 +1,6 @@
-//! What the processes have done in the end, as sends and consumptions, and an order of it in which every message is sent
-//! before it is consumed. What depends on nothing later has such an order; the phases of messages follow from it.
+//! The final states of the processes as sequences of sends and consumptions, and an order in which every
+//! message is sent before it is consumed. Such an order exists if nothing depends on something later. The
+//! phases of messages follow from it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,15 +9,15 @@ use faultline_core::{Fact, MessageId, ProcessId};
 use crate::history::{Ending, History, Point, SegmentNo};
 use crate::judgement::Source;
 
-/// What a process does that others can depend on.
+/// An action of a process on which others can depend.
 #[derive(Clone, Copy)]
 pub(super) enum Doing {
     Sends(MessageId),
     Consumes(MessageId),
 }
 
-/// What each process has done in the end, in its order. Consumed messages whose send is not known to last are left out:
-/// `no_ghost` speaks of them.
+/// Returns the actions in the final state of each process, in its order. Omits consumed messages whose send
+/// is not known to survive, which `no_ghost` judges.
 pub(super) fn doings(history: &History<'_>) -> Vec<Vec<(Doing, Source)>> {
     let mut doings: Vec<Vec<(Doing, Source)>> = (0..history.processes.len()).map(|_| Vec::new()).collect();
     for (index, process) in history.processes.iter().enumerate() {
@@ -44,8 +45,8 @@ fn is_sent(history: &History<'_>, id: MessageId) -> bool {
     history.messages.find(id).and_then(|message| history.send_survives(message)) == Some(true)
 }
 
-/// Lets every process go on as far as it can, and gives `visit` what each does, in an order in which every message is sent
-/// before it is consumed. Tells of a process that waits when nobody can go on.
+/// Lets every process advance as far as possible, and passes each action to `visit`, in an order in which
+/// every message is sent before it is consumed. Returns a waiting process if no process can advance.
 pub(super) fn replay(
     doings: &[Vec<(Doing, Source)>],
     mut visit: impl FnMut(ProcessId, Doing),
@@ -77,10 +78,11 @@ pub(super) fn replay(
     })
 }
 
-/// The phases of the messages that were sent in the end (HydEE section III-B): a process begins in phase 1, a message has the
-/// phase of its sender, and raises its receiver's to its own, or above it when it comes from another cluster.
+/// Returns the phases of the messages in the final states of their senders (HydEE section III-B). A process
+/// starts in phase 1. A message has the phase of its sender, and raises its receiver's phase to its own, or
+/// to one more than its own if it comes from another cluster.
 ///
-/// They are known only if it is known what everybody has done in the end.
+/// The phases are known only if the final states of all processes are known.
 pub(super) fn phases(history: &History<'_>) -> HashMap<MessageId, u32> {
     let is_known = |&it: &ProcessId| matches!(history.ending(it), Ending::Known(_) | Ending::Silent);
     if !history.groups.iter().flat_map(|it| &it.members).all(is_known) {

@@ -1,6 +1,7 @@
-//! Orphans come first (HydEE, Theorem 1): as long as a process that went back has not sent an orphan again, no message of a
-//! later phase reaches it from another cluster. Judged at every message that is kept from the network because its receiver
-//! has it: what the process was delivered between going back and that. Not judged for protocols that promise no order.
+//! Orphans come first (HydEE, Theorem 1): as long as a process that rolled back has not re-sent an orphan, no
+//! message of a later phase reaches it from another cluster. Judged at every message that is suppressed
+//! because its receiver has it, over the deliveries between the rollback and that point. Not judged for
+//! protocols that promise no order.
 
 use crate::history::{History, MessageNo};
 use crate::judgement::{Finding, Property};
@@ -41,7 +42,8 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::{Fact, Promise};
 
-    /// p1 sends an orphan of phase 1, and p0 one message because of it, which reaches p1 before or after that is sent again.
+    /// p1 sends an orphan of phase 1, and p0 sends one message because of it, which reaches p1 before or
+    /// after the orphan is re-sent.
     fn run(too_early: bool) -> Run {
         let mut run = Run::repeating(&[Promise::OrphansFirst], &[&[0], &[1]]);
         run.commit_all(1, &[1]);
@@ -63,13 +65,13 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_the_orphan_is_right() {
+    fn a_message_that_waits_for_the_orphan_is_right() {
         let finding = check_alone(check, &run(false));
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{finding:?}");
     }
 
     #[test]
-    fn what_comes_before_the_orphan_is_found() {
+    fn a_message_before_the_orphan_is_found() {
         let finding = check_alone(check, &run(true));
         assert!(finding.violations[0].text.contains("of phase 2 before it had re-sent"), "{finding:?}");
     }

@@ -1,6 +1,7 @@
-//! Orphans come to an end (HydEE section III-C: the count of orphans is never negative, and zero in the end): who reports an
-//! orphan has the message; it is sent again, and kept from the network; and nothing is kept from the network whose
-//! receiver never had it. Judged by what was delivered, sent and kept back, not by anybody's count.
+//! Orphans are replayed (HydEE section III-C: the count of orphans is never negative, and zero at the end). A
+//! process that reports an orphan has the message; it is re-sent, and suppressed; and a message is suppressed
+//! only if its receiver had it. Judged by what was delivered, sent and suppressed, not by any process's
+//! count.
 
 use std::collections::HashSet;
 
@@ -17,7 +18,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         replayed.insert(id);
         finding.instances += 1;
         let is_there = history.messages.find(id).is_some_and(|message| !message.delivered.is_empty());
-        // What the receiver stated last may be missing.
+        // The last fact of the receiver may be missing.
         if !is_there && history.ending(id.to) != Ending::Incomplete {
             finding.violated([history.source(at)], || {
                 let (sender, message) = (context.process(id.from), context.message(id));
@@ -39,7 +40,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             });
         }
         let is_over = history.is_settled && matches!(history.ending(id.from), Ending::Known(_));
-        // The last one may wait for its phase when everybody has finished: it was sent again, if not yet kept back.
+        // The last orphan may wait for its phase when all processes have finished: it was re-sent, even if
+        // not suppressed yet.
         let waits = || {
             history.messages.find(id).is_some_and(|message| {
                 let mut left = message.stamp.iter().chain(&message.restamped);
@@ -64,7 +66,7 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::Fact;
 
-    /// p0 sends to p1 and goes back; p1 reports the message.
+    /// p0 sends to p1 and rolls back; p1 reports the message.
     fn run(delivered: bool) -> (Run, MessageId) {
         let mut run = Run::repeating(&[], &[&[0], &[1]]);
         run.commit_all(0, &[0]);
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn an_orphan_that_is_sent_again_is_one_no_more() {
+    fn an_orphan_that_is_re_sent_is_right() {
         let (mut run, id) = run(true);
         run.send_as(id);
         run.state(0, Fact::Suppressed(id));
@@ -88,13 +90,13 @@ mod tests {
     }
 
     #[test]
-    fn an_orphan_that_is_never_sent_again_is_found() {
+    fn an_orphan_that_is_never_re_sent_is_found() {
         let finding = check_alone(check, &run(true).0);
         assert!(finding.violations[0].text.contains("never re-sent"), "{finding:?}");
     }
 
     #[test]
-    fn who_reports_an_orphan_has_it() {
+    fn a_process_that_reports_an_orphan_must_have_it() {
         let (mut run, id) = run(false);
         run.send_as(id);
         run.deliver(id);
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_had_must_not_be_kept_back() {
+    fn a_message_that_was_never_delivered_must_not_be_suppressed() {
         let mut run = Run::repeating(&[], &[&[0], &[1]]);
         let id = run.send(0, 1);
         run.state(0, Fact::Suppressed(id));

@@ -1,6 +1,7 @@
-//! Phases are what they should be (HydEE section III-B): a message that a process reports as an orphan was recorded in the
-//! phase that follows from what its sender had consumed. Phases that are too low let messages go too early, phases that are
-//! too high make processes wait for each other. Computed anew from what was sent and consumed in the end.
+//! Phases are correct (HydEE section III-B): a message that a process reports as an orphan was recorded in
+//! the phase that follows from what its sender had consumed. Phases that are too low let messages go too
+//! early; phases that are too high make processes wait for each other. Recomputed from what was sent and
+//! consumed in the final states.
 
 use faultline_core::Claim;
 
@@ -16,7 +17,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     let mut known = None;
     for claimed in &history.claims {
         let Claim::Orphaned { id, phase } = *claimed.claim else { continue };
-        // What had not been sent again by the end has no phase there.
+        // A message that had not been re-sent by the end has no phase there.
         let Some(&computed) = known.get_or_insert_with(|| phases(history)).get(&id) else { continue };
         finding.instances += 1;
         if computed != phase {
@@ -40,7 +41,8 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::Promise;
 
-    /// p0 sends to p1, who sends to p2 because of it; p1 goes back, and does so again. p2 reports the message in `phase`.
+    /// p0 sends to p1, which sends to p2 because of it; p1 rolls back, and repeats this. p2 reports the
+    /// message in `phase`.
     fn run(phase: u32) -> Run {
         let mut run = Run::repeating(&[Promise::Phases], &[&[0], &[1], &[2]]);
         run.commit_all(1, &[1]);
@@ -61,13 +63,13 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_message_of_another_cluster_is_one_phase_later() {
+    fn a_message_that_follows_one_of_another_cluster_is_one_phase_later() {
         let finding = check_alone(check, &run(2));
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{finding:?}");
     }
 
     #[test]
-    fn another_phase_is_found() {
+    fn a_wrong_phase_is_found() {
         for wrong in [1, 3] {
             let finding = check_alone(check, &run(wrong));
             assert!(finding.violations[0].text.contains("gives phase 2"), "{finding:?}");

@@ -1,12 +1,13 @@
-//! After the last fault the federation comes to rest, and goes on: recoveries and checkpoints that were begun end, no group
-//! rolls back any more, and the application moves until it has finished.
+//! After the last fault, the federation settles and resumes: recoveries and checkpoints in progress end, no
+//! group rolls back any more, and the application continues until it has finished.
 //!
-//! Judged where all processes read one clock, for runs that their deadline ended; a run that completed has come to its end.
-//! The bound follows from the federation: ten seconds and a hundred times the delay of its slowest link. An application that
-//! was slower than that before counts as standing still only after ten times its longest pause.
+//! Judged where all processes read one clock, for runs that their deadline ended; a run that completed has
+//! made progress. The bound follows from the federation: ten seconds plus a hundred times the delay of its
+//! slowest link. An application that was slower than that before counts as stalled only after ten times its
+//! longest pause.
 //!
-//! Judged for protocols that promise it; for others, what would violate it is a remark. Independent checkpoints do not promise
-//! it: their groups may send each other back for as long as they exchange messages, which other protocols improve on.
+//! Judged for protocols that promise it; for others, a violation is a remark. Independent checkpoints do not
+//! promise it: their groups may make each other roll back for as long as they exchange messages.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
 use crate::history::{Group, History};
 use crate::judgement::{Finding, Property};
 
-/// What any recovery may take, whatever the links.
+/// How long any recovery may take, whatever the links.
 const LEAST: Span = Span::from_secs(10);
 
 pub(super) fn check(history: &History<'_>) -> Finding {
@@ -33,7 +34,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         return finding;
     }
     let judge = Judge { history, bound, since: calm, begun: begun(history) };
-    // A process that is down and shall return keeps others waiting: its fault is not over.
+    // A failed process that is due to return keeps others waiting: its fault is not over.
     let gone = history.supervision.gone(&context.clusters);
     let is_awaited = |&it: &ProcessId| !judge.is_there(it) && !gone.contains(&it) && !history.has_left(it);
     if history.groups.iter().flat_map(|group| &group.members).any(is_awaited) {
@@ -51,7 +52,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding.promised(context)
 }
 
-/// The last recovery and the last checkpoint that a process has begun and, as far as it says, not ended.
+/// The last recovery and the last checkpoint that a process has started and, according to its facts, not
+/// ended.
 #[derive(Default)]
 struct Rounds {
     recovery: Option<Time>,
@@ -62,7 +64,7 @@ fn begun(history: &History<'_>) -> BTreeMap<ProcessId, Rounds> {
     let mut all: BTreeMap<ProcessId, Rounds> = BTreeMap::new();
     for (&(process, life), stream) in &history.trace.streams {
         let rounds = all.entry(process).or_default();
-        // What an earlier life had begun ended with it; a later one has to recover.
+        // What an earlier life had started ended with it; a later life has to recover.
         let first = stream.first().map(|(at, _)| *at).filter(|_| life > Life(1));
         *rounds = Rounds { recovery: first, checkpoint: None };
         for (at, fact) in stream {
@@ -92,7 +94,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Whether a process is not down for good, and its cluster has not left.
+    /// Returns whether a process has not failed permanently, and its cluster has not left.
     fn is_there(&self, process: ProcessId) -> bool {
         let newest = self.history.supervision.newest_life(process);
         newest.is_some_and(|life| self.history.supervision.end_of(process, life).is_none())
@@ -130,7 +132,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The application moves, unless it has always been slow.
+    /// Requires that the application moves, unless it has always been slow.
     fn movement(&self, finding: &mut Finding) {
         let mut times = Vec::new();
         for (_, stream) in
@@ -156,7 +158,7 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::Promise;
 
-    /// A run of two clusters that its deadline ended after a minute, and in which p0 failed at the beginning.
+    /// A run of two clusters that its deadline ended after a minute, and in which p0 failed at the start.
     fn run() -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.context.common_clock = true;
@@ -170,7 +172,7 @@ mod tests {
         run
     }
 
-    /// The application moves until the end.
+    /// Makes the application move until the end.
     fn move_on(run: &mut Run, seconds: u64) {
         for _ in 0..seconds {
             run.wait(Span::from_secs(1));
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_federation_that_goes_on_makes_progress() {
+    fn a_federation_that_resumes_makes_progress() {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
         move_on(&mut run, 58);
@@ -224,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn standing_still_is_found_unless_the_application_is_slow() {
+    fn a_stalled_application_is_found_unless_it_has_always_been_slow() {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
         move_on(&mut run, 3);
         assert!(text(&run).unwrap().contains("stood still"));
         run.wait(Span::from_secs(10));
         move_on(&mut run, 1);
-        assert_eq!(text(&run), None, "it paused for long before");
+        assert_eq!(text(&run), None, "its earlier pauses were as long");
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! The evidence is all there, and is that of the run which the record names.
+//! The evidence is complete, and belongs to the run that the record names.
 //!
-//! Reading a record tells which streams are not as they were sealed, which entries of its manifest do not follow from its
-//! federation, and what its facts demand of each other in vain ([`faultline_trace::Flaw`]). Nothing here speaks against a
-//! protocol, so it is never a violation.
+//! Reading a record reveals which streams differ from their seals, which entries of its manifest do not
+//! follow from its federation, and where its facts contradict each other ([`faultline_trace::Flaw`]). None of
+//! this speaks against a protocol, so it is never a violation.
 
 use crate::history::History;
 use crate::judgement::{Finding, Property};
 
-/// Flaws that a verdict names one by one.
+/// The number of flaws that a verdict names one by one.
 const NAMED: usize = 4;
 
 pub(super) fn check(history: &History<'_>) -> Finding {
@@ -38,7 +38,7 @@ mod tests {
     use faultline_trace::{Flaw, FlawKind};
 
     #[test]
-    fn flaws_are_told_and_never_violations() {
+    fn flaws_are_reported_and_never_violations() {
         let mut run = Run::new(&[&[0], &[1]]);
         assert_eq!(check_alone(check, &run).unknown, None);
         run.trace.flaws.push(Flaw { stream: Some((p(1), Life(1))), kind: FlawKind::Absent });

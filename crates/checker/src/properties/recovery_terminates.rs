@@ -1,22 +1,24 @@
-//! Recovery terminates (I9): one failure makes a cluster go back at most as often as it had checkpoints to go back to.
+//! Recovery terminates (I9): one failure makes a cluster roll back at most as often as it had checkpoints to
+//! roll back to.
 //!
-//! Which rollbacks belong to one failure is the clusters' own word: each names the rollback that made it necessary. A
-//! cluster that goes on before all others have gone back may have to follow them again, which can go round a few times;
-//! that this is no echo without an end (errata, B7) is what is judged. Protocols that promise no progress may echo: for them it
-//! is a remark.
+//! The rollbacks that belong to one failure are self-reported: each cluster names the rollback that made its
+//! own necessary. A cluster that resumes before all others have rolled back may have to follow them again,
+//! which can repeat a few times. This property requires that such an echo ends (errata, B7). Protocols that
+//! promise no progress may echo: for them, it is a remark.
 
 use faultline_core::{Cause, Incarnation};
 
 use crate::history::History;
 use crate::judgement::{Finding, Property};
 
-/// How often a cluster may follow each of the others beyond the checkpoints that it had.
+/// How often a cluster may follow each of the others, beyond the number of its checkpoints.
 const ROUNDS: usize = 4;
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::RecoveryTerminates);
     for (number, group) in history.groups.iter().enumerate() {
-        // The chains of one cluster's rollbacks mostly contain each other: the first one that is too long says it all.
+        // The chains of one cluster's rollbacks mostly contain each other, so the first one that is too long
+        // suffices.
         for (&incarnation, rollback) in &group.rollbacks {
             finding.instances += 1;
             let (visits, first) = visits(history, number, incarnation);
@@ -40,11 +42,11 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding.promised(history.context)
 }
 
-/// How often a group occurs in the chain of causes of one of its rollbacks, and the first time that it does.
+/// Returns how often a group occurs in the chain of causes of one of its rollbacks, and its first occurrence.
 fn visits(history: &History<'_>, number: usize, incarnation: Incarnation) -> (usize, Incarnation) {
     let (mut visits, mut first) = (0, incarnation);
     let mut at = (number, incarnation);
-    // Every cause is older than its effect; the bound guards against claims that say otherwise.
+    // Every cause is older than its effect; the bound guards against claims to the contrary.
     for _ in 0..=history.groups.iter().map(|it| it.rollbacks.len()).sum() {
         if at.0 == number {
             visits += 1;
@@ -64,7 +66,7 @@ mod tests {
     use crate::testing::{Run, check_alone, position};
     use faultline_core::ClusterId;
 
-    /// Two clusters that send each other back and forth, `times` each.
+    /// Two clusters that make each other roll back, `times` each.
     fn echo(times: u32) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
@@ -83,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn going_back_and_forth_for_ever_is_found() {
+    fn endless_mutual_rollbacks_are_found() {
         let finding = check_alone(check, &echo(2));
         assert_eq!((finding.instances, finding.violation_count()), (5, 0));
         let finding = check_alone(check, &echo(10));

@@ -1,7 +1,8 @@
-//! Deliveries are repeated in their order (pessimistic logging; Elnozahy et al., section 4.2: no process depends on a delivery
-//! that cannot be repeated): when a process goes back, what anybody has received of it stays valid, so that it is delivered
-//! the same messages in the same order again, up to the last delivery before a message of its that somebody was delivered.
-//! Judged for protocols that promise it.
+//! Deliveries are repeated in their order (pessimistic logging; Elnozahy et al., section 4.2: no process
+//! depends on a delivery that cannot be repeated). When a process rolls back, what other processes have
+//! received from it remains valid. It must therefore be delivered the same messages in the same order again,
+//! up to the last delivery before one of its messages that another process was delivered. Judged for
+//! protocols that promise it.
 
 use std::collections::HashMap;
 
@@ -30,7 +31,8 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding
 }
 
-/// Compares what a process was delivered after the state to which it went back with what it is after its return.
+/// Compares the deliveries of a process after the state that it restored with its deliveries after the
+/// restore.
 fn compare(history: &History<'_>, was: &[Delivery], again: &[Delivery], finding: &mut Finding) {
     let seen = was.iter().rposition(|it| it.is_seen).map_or(0, |last| last + 1);
     for (was, again) in was[..seen].iter().zip(again) {
@@ -47,7 +49,7 @@ fn compare(history: &History<'_>, was: &[Delivery], again: &[Delivery], finding:
     }
 }
 
-/// The state at the end of a segment.
+/// Returns the state at the end of a segment.
 fn end_of(history: &History<'_>, segment: SegmentNo) -> Point {
     Point { segment, fact: history.segment(segment).end }
 }
@@ -55,11 +57,12 @@ fn end_of(history: &History<'_>, segment: SegmentNo) -> Point {
 struct Delivery {
     id: MessageId,
     at: Point,
-    /// After it, and before the next, a message was sent that went to the network, and that somebody was delivered.
+    /// Whether, after this delivery and before the next, the process sent a message that went to the network
+    /// and was delivered.
     is_seen: bool,
 }
 
-/// The deliveries on the way from one state to another; none if that does not continue it.
+/// Returns the deliveries between one state and another; none if the second does not continue the first.
 fn deliveries(history: &History<'_>, cut: Point, end: Point) -> Vec<Delivery> {
     let mut stretches = Vec::new();
     let mut until = end;
@@ -76,7 +79,7 @@ fn deliveries(history: &History<'_>, cut: Point, end: Point) -> Vec<Delivery> {
     }
     stretches.push((cut.segment, cut.fact, until.fact));
     let mut deliveries: Vec<Delivery> = Vec::new();
-    // How many deliveries went before each send that has not gone to the network.
+    // The number of deliveries before each send that has not gone to the network.
     let mut sent: HashMap<MessageId, usize> = HashMap::new();
     for (number, from, upto) in stretches.into_iter().rev() {
         let segment = history.segment(number);
@@ -110,7 +113,8 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::Promise;
 
-    /// p1 is delivered two messages, then perhaps sends one that p0 is delivered; after its return they come in this order.
+    /// p1 is delivered two messages, then perhaps sends one that p0 is delivered; after its restore, the
+    /// messages come in the order `again`.
     fn run(sends: bool, again: [usize; 2]) -> Run {
         let mut run = Run::repeating(&[Promise::RepeatedOrder], &[&[0], &[1], &[2]]);
         run.commit_all(1, &[1]);
@@ -134,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn another_order_is_found_when_somebody_has_seen_the_first() {
+    fn another_order_is_found_if_a_process_depends_on_the_first() {
         let finding = check_alone(check, &run(true, [1, 0]));
         assert!(finding.violations[0].text.contains("on which other processes depend"), "{finding:?}");
-        assert_eq!(check_alone(check, &run(false, [1, 0])).violation_count(), 0, "nobody has seen it");
+        assert_eq!(check_alone(check, &run(false, [1, 0])).violation_count(), 0, "no process depends on it");
     }
 
     #[test]
-    fn what_was_cut_short_by_the_next_failure_still_binds_the_one_after() {
+    fn an_order_cut_short_by_the_next_failure_still_binds_later_lives() {
         let mut run = run(true, [0, 1]);
         run.kill(1, false);
         run.restore(1, 2, Some((0, 1)));

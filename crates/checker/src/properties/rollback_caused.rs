@@ -1,12 +1,12 @@
-//! Every rollback has a cause: the supervisor ended a life of one of the group's processes, or the group had delivered a
-//! message whose send was undone by a rollback that has a cause itself.
+//! Every rollback has a cause: the supervisor ended a life of one of the group's processes, or the group had
+//! delivered a message whose send was undone by a rollback that itself has a cause.
 //!
-//! What the protocol claims to be the cause counts for nothing. A rollback is charged to the end of a life that lies between
-//! two restores of the same process, so that no end pays for two rollbacks that the process took part in. A message counts if
-//! the rollback undid its delivery. Chains of undone messages have to begin with the end of a life: two groups that send each
-//! other back for ever have no cause.
+//! The cause that the protocol claims does not count. A rollback is charged to the end of a life between two
+//! restores of the same process, so that one end does not justify two rollbacks of the same process. A
+//! message counts if the rollback undid its delivery. Chains of undone messages must start with the end of a
+//! life: two groups that make each other roll back indefinitely have no cause.
 //!
-//! No clock says in which order rollbacks of different groups happened, so a send that was undone at any time is a cause.
+//! No clock orders rollbacks of different groups, so a send that was undone at any time is a cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +62,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding
 }
 
-/// Lives that the supervisor ended, or whose end it noticed, by process.
+/// Returns the lives that the supervisor ended, or whose end it detected, by process.
 fn ends(history: &History<'_>) -> BTreeMap<ProcessId, BTreeSet<Life>> {
     let mut ends: BTreeMap<ProcessId, BTreeSet<Life>> = BTreeMap::new();
     for end in &history.supervision.ends {
@@ -71,7 +71,8 @@ fn ends(history: &History<'_>) -> BTreeMap<ProcessId, BTreeSet<Life>> {
     ends
 }
 
-/// Whether a life of a member ended since the member last restored. `lives` are the lives in which they did.
+/// Returns whether a life of a member ended since the member last restored. `lives` are the lives in which
+/// the members restored.
 fn is_after_an_end(
     history: &History<'_>,
     rollback: &Rollback,
@@ -82,7 +83,7 @@ fn is_after_an_end(
     let mut is_after = false;
     for ((member, restored), since) in members.iter().zip(&rollback.restored).zip(lives) {
         let upto = restored.as_ref().map_or(Life(u32::MAX), |it| history.segment(it.at.segment).life);
-        // One that did not get there may have failed before it could.
+        // A member that did not restore may have failed before it could.
         is_after |=
             *since < upto && ends.get(member).is_some_and(|it| it.range(*since..upto).next().is_some());
         if restored.is_some() {
@@ -92,12 +93,13 @@ fn is_after_an_end(
     is_after
 }
 
-/// What made messages undone that a rollback removed from its group's state.
+/// What undid the messages that a rollback removed from its group's state.
 #[derive(Default)]
 struct Undone {
     /// Rollbacks that undid a send.
     by: BTreeSet<RollbackOf>,
-    /// A send is undone, or may be, for a reason that is not known: its sender did not recover, or its facts are missing.
+    /// Whether a send is undone, or may be, for an unknown reason: its sender did not recover, or its facts
+    /// are missing.
     is_unclear: bool,
 }
 
@@ -105,7 +107,7 @@ impl Undone {
     fn by(history: &History<'_>, number: usize, rollback: &Rollback) -> Undone {
         let mut undone = Undone::default();
         if history.context.repeats() {
-            return undone; // a delivery stays valid although its send was undone
+            return undone; // a delivery remains valid although its send was undone
         }
         let members = &history.groups[number].members;
         for (place, (&member, restored)) in members.iter().zip(&rollback.restored).enumerate() {
@@ -118,7 +120,8 @@ impl Undone {
         undone
     }
 
-    /// Adds what undid the sends of the messages that were delivered in state `before` and not in the state `kept`.
+    /// Adds what undid the sends of the messages that were delivered in state `before` and not in the state
+    /// `kept`.
     fn add(&mut self, history: &History<'_>, mut before: Option<Point>, kept: Option<Point>) {
         while let Some(cut) = before {
             let first = history.between.partition_point(|it| it.at.segment < cut.segment);
@@ -138,24 +141,24 @@ impl Undone {
     }
 }
 
-/// The state that a restore begins.
+/// Returns the state that a restore starts.
 fn after(restored: &RestoredBy) -> Option<Point> {
     Some(Point { segment: SegmentNo(restored.at.segment.0 + 1), fact: 0 })
 }
 
-/// The state in which a member is that never took part.
+/// Returns the state of a member that never took part.
 fn last_state(history: &History<'_>, member: ProcessId) -> Option<Point> {
     let own = history.processes[member.index()].segments.clone();
     let last = own.end.checked_sub(1).filter(|last| own.contains(last)).map(SegmentNo)?;
     Some(Point { segment: last, fact: history.segment(last).end })
 }
 
-/// The state in which such a member would be if it had.
+/// Returns the state in which such a member would be if it had taken part.
 fn part_of_target(history: &History<'_>, number: usize, rollback: &Rollback, place: usize) -> Option<Point> {
     history.groups[number].checkpoints.get(&rollback.target()??)?.parts[place].cut
 }
 
-/// The rollback that undid the send of a message; `None` when no fact tells.
+/// Returns the rollback that undid the send of a message; `None` if no fact states it.
 fn undoing(history: &History<'_>, message: &Message) -> Option<RollbackOf> {
     let sent = message.sent.first()?;
     let (group, place) = history.member(message.id.from)?;
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_pays_for_one_rollback() {
+    fn an_end_justifies_only_one_rollback() {
         let mut run = run();
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_send_each_other_back_have_no_cause() {
+    fn groups_that_make_each_other_roll_back_have_no_cause() {
         let mut run = run();
         let id = run.send(1, 0);
         run.deliver(id);
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn where_executions_repeat_no_message_is_a_cause() {
+    fn where_executions_repeat_a_message_is_no_cause() {
         let mut run = Run::repeating(&[], &[&[0], &[1]]);
         run.commit_all(1, &[1]);
         let id = run.send(0, 1);

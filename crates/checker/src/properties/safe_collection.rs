@@ -1,5 +1,6 @@
-//! Collection is safe (I7): no process goes back behind what it said it had collected. A rollback that had to pass over
-//! a checkpoint because it was collected shows in `maximal_line`, a log entry that was collected too early in `no_loss`.
+//! Collection is safe (I7): no process rolls back to a state before what it claimed to have collected. A
+//! rollback that had to pass over a checkpoint because it was collected is found by `maximal_line`, a log
+//! entry that was collected too early by `no_loss`.
 
 use faultline_core::{Claim, Sn};
 
@@ -56,14 +57,14 @@ mod tests {
     }
 
     #[test]
-    fn going_back_behind_a_collection_is_found() {
+    fn rolling_back_behind_a_collection_is_found() {
         assert_eq!(check_alone(check, &run(1)).violation_count(), 0);
         assert_eq!(check_alone(check, &run(1)).instances, 1);
         assert_eq!(check_alone(check, &run(2)).violation_count(), 1);
     }
 
     #[test]
-    fn a_collection_by_another_process_says_nothing() {
+    fn a_collection_by_another_process_does_not_count() {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         let claim = Claim::Collected { round: 1, below: Sn(9), kept: 1, log: 0 };

@@ -1,4 +1,4 @@
-//! Every rank's result is that of a run without faults.
+//! Every rank's result equals that of a run without faults.
 
 use faultline_core::fault::Outcome;
 
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_for_good_has_no_result() {
+    fn a_permanently_failed_process_has_no_result() {
         let mut run = crate::testing::tasks::Places::new(2);
         run.begin(0, 0);
         run.begin(1, 0);

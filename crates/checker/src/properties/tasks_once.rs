@@ -1,5 +1,6 @@
-//! Every task of a program is run exactly once, as far as the result is concerned (L1, C1): no process runs, lends or returns a
-//! task that it does not have, and the process that ends the program has used the outcome of every task that was spawned.
+//! Every task of a program contributes to the result exactly once (L1, C1): no process runs, lends or returns
+//! a task that it does not have, and the process that ends the program has used the outcome of every task
+//! that was spawned.
 
 use faultline_core::fault::Outcome;
 
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stolen_task_counts_with_all_that_came_of_it() {
+    fn a_stolen_task_counts_with_all_its_descendants() {
         let finding = ended(run());
         assert_eq!((finding.violation_count(), finding.unknown.clone()), (0, None), "{finding:?}");
         assert!(finding.instances >= 5, "{finding:?}");
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_stands_still_is_found() {
+    fn a_stalled_program_is_found() {
         let mut run = run();
         run.0.context.outcome = Some(Outcome::Deadline);
         run.0.context.settled_after = Some(faultline_core::Span::from_secs(10));
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_saw_the_end_of_is_unknown() {
+    fn a_program_without_a_recorded_end_is_unknown() {
         let mut run = run();
         run.0.state(0, Fact::Finished(Box::new((Witness::default(), Digest([1; 16])))));
         assert!(check_alone(check, &run.0).unknown.is_some());

@@ -1,5 +1,5 @@
-//! No process ended unexpectedly. One that did was recovered from like any other, but the run was not the one that was asked
-//! for: something broke, or somebody else has killed it.
+//! No process ended unexpectedly. The protocol recovers such a process like any other, but the run was not
+//! the one requested: something broke, or another program killed the process.
 
 use crate::history::History;
 use crate::judgement::{Finding, Property};
@@ -28,12 +28,12 @@ mod tests {
     use faultline_core::{Fact, Life, ProcessId};
 
     #[test]
-    fn a_death_that_the_supervisor_only_noticed_is_unplanned() {
+    fn an_end_that_the_supervisor_only_detected_is_unplanned() {
         let mut run = Run::new(&[&[0], &[1]]);
         run.kill(0, false);
         assert_eq!(check_alone(check, &run).unknown, None);
         run.supervisor(Fact::Detected { process: ProcessId(1), life: Life(1) });
-        let reason = check_alone(check, &run).unknown.expect("nobody ordered it");
+        let reason = check_alone(check, &run).unknown.expect("the supervisor did not order it");
         assert!(reason.contains("p1 ended unexpectedly"), "{reason}");
     }
 }

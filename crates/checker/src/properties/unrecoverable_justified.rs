@@ -1,9 +1,10 @@
-//! A cluster may be given up only when a part is lost everywhere: its owner's storage and that of every holder, of which there
-//! are as many as the federation asks for. Whoever
-//! stated that a copy was durable, and lost nothing since, still has it, unless a rollback undid the checkpoint, a newer one
-//! took its place, or another part of it is lost; and a cluster whose newest committed checkpoint has all its parts, and need
-//! not be passed over, can be restored. Unless the cluster lacks a newer one, which was committed and is lost, and there was a
-//! collection: then the older one may have been collected, and must not be restored.
+//! A cluster may be declared unrecoverable only if a part is lost everywhere: at its owner and at every
+//! holder, of which there are as many as the federation requests. A process that stated that a copy was
+//! durable, and has lost nothing since, still has it, unless a rollback undid the checkpoint, a newer
+//! checkpoint replaced it, or another part of it is lost. A cluster can be restored if its newest committed
+//! checkpoint has all of its parts and need not be passed over. The exception is a cluster that lacks a newer
+//! committed checkpoint, which is lost, after a collection: then the older one may have been collected, and
+//! must not be restored.
 
 use faultline_core::{Claim, ImageName, Incarnation, Life, Position, ProcessId, Promise};
 
@@ -67,7 +68,7 @@ impl<'a> GivingUp<'a> {
                 });
                 is_explained = true;
             }
-            // A part that was never durable says something only if its owner has lost what it wrote.
+            // A part that was never durable matters only if its owner has lost what it wrote.
             is_explained |= !copies.is_empty()
                 || history.supervision.may_have_lost(name.owner, Default::default(), self.before);
         }
@@ -97,8 +98,8 @@ impl<'a> GivingUp<'a> {
         }
     }
 
-    /// What a process outside all groups held, an event log, nobody else does: it must have been lost, and not been complete
-    /// again since.
+    /// Judges a log that only a process outside all groups holds: it must have been lost, and not been
+    /// completed again since.
     fn judge_log(&self, holder: ProcessId, finding: &mut Finding) {
         let (history, context) = (self.history, self.history.context);
         let complete = history
@@ -118,9 +119,10 @@ impl<'a> GivingUp<'a> {
         }
     }
 
-    /// An owner of a missing part, and how many processes hold its parts by what the federation asks for, if fewer of them
-    /// than that have lost something, and the same is true of all owners. Losses elsewhere may have undone what the group had
-    /// delivered, so that it is judged only if all its committed checkpoints are clean.
+    /// Returns an owner of a missing part, and how many processes hold its parts according to the
+    /// federation's request, if fewer of them than that have lost something, and if the same is true of all
+    /// owners. Losses elsewhere may have undone what the group had delivered, so that this is judged only if
+    /// all of the group's committed checkpoints are clean.
     fn too_few_losses(
         &self,
         group: usize,
@@ -146,8 +148,8 @@ impl<'a> GivingUp<'a> {
         missing.iter().find(|it| is_explained(it)).is_none().then_some((first.owner, replicas + 1))
     }
 
-    /// Whether every replica of a part must have been durable: its checkpoint was committed, or the protocol promises that of
-    /// a restored one, too.
+    /// Returns whether every replica of a part must have been durable: its checkpoint was committed, or the
+    /// protocol promises the same of a restored one.
     fn owes_copies(&self, name: &ImageName) -> bool {
         let is_committed = self.checkpoint(name).is_some_and(|it| !it.commits.is_empty());
         is_committed || self.history.context.promises.include(Promise::DurableRestore)
@@ -158,8 +160,8 @@ impl<'a> GivingUp<'a> {
         group.map_or_else(|| "a process".to_owned(), |it| self.history.context.group(it))
     }
 
-    /// The newest committed checkpoint, if nothing stands in the way of restoring it. A protocol whose line need not be
-    /// maximal may have a reason to pass it over that no fact states.
+    /// Returns the newest committed checkpoint, if nothing prevents its restore. A protocol whose line need
+    /// not be maximal may have a reason to pass it over that no fact states.
     fn restorable(&self, group: usize) -> Option<Position> {
         let history = self.history;
         if !history.context.promises.include(Promise::MaximalLine) {
@@ -175,8 +177,8 @@ impl<'a> GivingUp<'a> {
         self.is_clean(checkpoint).then_some(name.position)
     }
 
-    /// Whether nobody had to keep this part: a rollback undid its checkpoint, or a newer one that need not be passed over
-    /// was committed or restored.
+    /// Returns whether no process had to keep this part: a rollback undid its checkpoint, or a newer one that
+    /// need not be passed over was committed or restored.
     fn is_superfluous(&self, name: &ImageName) -> bool {
         let Some((group, _)) = self.history.member(name.owner) else { return false };
         let group = &self.history.groups[group];
@@ -195,19 +197,21 @@ impl<'a> GivingUp<'a> {
         !Group::is_on(&line, name.position()) || newer.any(|checkpoint| self.is_clean(checkpoint))
     }
 
-    /// Whether a part of this part's checkpoint is lost everywhere: then nobody had to keep the others.
+    /// Returns whether a part of this part's checkpoint is lost everywhere, so that no process had to keep
+    /// the others.
     fn is_broken(&self, name: &ImageName) -> bool {
         let supervision = &self.history.supervision;
         self.checkpoint(name)
             .is_some_and(|it| it.parts.iter().any(|part| part.may_be_lost(supervision, self.before)))
     }
 
-    /// Whether a checkpoint need not be passed over.
+    /// Returns whether a checkpoint need not be passed over.
     fn is_clean(&self, checkpoint: &Checkpoint<'_>) -> bool {
         checkpoint.parts.iter().filter_map(|part| part.cut).all(|cut| !self.dirt.is_in(cut))
     }
 
-    /// Whether a collection may have counted on a checkpoint that was newer than `position` and is lost.
+    /// Returns whether a collection may have relied on a checkpoint that was newer than `position` and is
+    /// lost.
     fn may_be_collected(&self, position: Position, missing: &[(ImageName, Vec<ProcessId>)]) -> bool {
         let mut collected = self.history.claims.iter().map(|it| it.claim);
         let is_newer = |name: &ImageName| {
@@ -267,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn with_every_copy_lost_it_is_justified() {
+    fn it_is_justified_with_every_copy_lost() {
         let mut run = run();
         run.kill(0, true);
         run.kill(1, true);
@@ -277,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_must_have_lost_something_as_hold_a_part() {
+    fn every_holder_must_have_lost_something() {
         for (replicas, violations) in [(1, 0), (2, 1)] {
             let mut run = Run::new(&[&[0], &[1], &[2]]);
             run.context.copies = Some(Copies { replicas, kept_by: Keepers::OtherCluster });
@@ -304,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_copy_left_it_is_not() {
+    fn it_is_not_justified_with_a_copy_left() {
         let mut run = run();
         run.kill(0, true);
         run.kill(1, false);
@@ -313,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_checkpoint_that_lacks_another_part_need_not_be() {
+    fn a_copy_of_a_checkpoint_that_lacks_another_part_need_not_be_kept() {
         let mut run = Run::new(&[&[0, 1], &[2]]);
         run.commit_all(0, &[0, 1]);
         run.kill(1, true);
@@ -332,8 +336,9 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_that_is_there_must_be_restored() {
-        // Given up for want of a part of checkpoint 2, which was never written; checkpoint 1 is whole.
+    fn an_available_checkpoint_must_be_restored() {
+        // Declared unrecoverable for lack of a part of checkpoint 2, which was never written; checkpoint 1 is
+        // whole.
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         run.durable(1, run.image(0, 0, 1));
@@ -349,8 +354,9 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_that_may_have_been_collected_need_not_be() {
-        // p0 had committed checkpoint 2 as well, and lost everything; checkpoint 1 was brought back from p1 and restored.
+    fn a_checkpoint_that_may_have_been_collected_need_not_be_restored() {
+        // p0 had committed checkpoint 2 as well, and lost everything; checkpoint 1 was fetched from p1 and
+        // restored.
         let mut run = run();
         run.commit_all(0, &[0]);
         run.kill(0, true);
@@ -365,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_made_after_the_loss_is_there() {
+    fn a_copy_made_after_the_loss_counts() {
         let mut run = run();
         run.kill(0, true);
         run.kill(1, true);
@@ -375,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_made_while_its_holder_spoils_what_it_reads_may_be_gone() {
+    fn a_copy_made_while_its_holder_corrupts_reads_may_be_lost() {
         for (ends, violations) in [(50, 1), (10_000, 0)] {
             let mut run = Run::new(&[&[0], &[1]]);
             run.commit_all(0, &[0]);
@@ -390,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_checkpoint_that_was_undone_need_not_be() {
+    fn a_copy_of_an_undone_checkpoint_need_not_be_kept() {
         let mut run = run();
         run.kill(1, true);
         run.durable(1, run.image(0, 0, 2));
@@ -403,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_checkpoint_that_another_took_the_place_of_need_not_be() {
+    fn a_copy_of_a_replaced_checkpoint_need_not_be_kept() {
         let mut run = run();
         run.commit_all(0, &[0]);
         run.kill(0, true);

@@ -1,5 +1,5 @@
-//! What a checkpoint, a restored state or a result says it contains is what the facts before it say: the multisets of
-//! sent and delivered messages, rebuilt from the stream, have the hashes of the witness.
+//! The self-reported contents of a checkpoint, a restored state or a result match the facts before it: the
+//! multisets of sent and delivered messages, rebuilt from the stream, have the hashes of the witness.
 
 use faultline_core::Promise;
 use faultline_core::fault::Outcome;
@@ -12,7 +12,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     let context = history.context;
     for witnessed in &history.witnessed {
         let stated = &witnessed.witness;
-        // What a result contains is judged as the end of the program.
+        // The contents of a result are judged as the end of the program.
         if history.tasks.is_some() && witnessed.part.is_none() && !witnessed.is_restored {
             continue;
         }
@@ -87,7 +87,7 @@ mod tests {
     use faultline_core::{Fact, FactNo, Life, Witness};
 
     #[test]
-    fn honest_witnesses_agree_across_restores_and_lives() {
+    fn correct_witnesses_agree_across_restores_and_lives() {
         let mut run = Run::new(&[&[0], &[1]]);
         let id = run.send(0, 1);
         run.deliver(id);

@@ -1,4 +1,4 @@
-//! Traces of programs of tasks, told step by step.
+//! Traces of programs of tasks, built step by step.
 
 use faultline_core::{
     Attempt, Claim, Digest, Fact, ImageName, Life, ProcessId, Promise, Promises, Scope, Span, TaskId, Theft,
@@ -7,7 +7,7 @@ use faultline_core::{
 
 use super::{Run, p};
 
-/// A run of a program of tasks, each process in a cluster of its own.
+/// A run of a program of tasks with one process per cluster.
 pub(crate) struct Places(pub(crate) Run);
 
 /// The first task that `thief` steals from `victim`.
@@ -33,7 +33,7 @@ impl Places {
         self.0.state(process, fact);
     }
 
-    /// The first task spawns these.
+    /// Lets the first task spawn these, and returns their names.
     pub(crate) fn begin(&mut self, process: u32, spawned: u32) -> Vec<TaskId> {
         self.spawn(process, TaskId::MAIN, spawned);
         (0..spawned).map(|index| TaskId::MAIN.child(index)).collect()
@@ -60,7 +60,7 @@ impl Places {
         self.step(process, theft, task, TheftStep::Lent);
     }
 
-    /// A checkpoint of its state, ignoring results of others, is durable.
+    /// Makes a checkpoint of the process's state durable, ignoring results of others.
     pub(crate) fn save(&mut self, process: u32, sn: u32) -> (ImageName, Witness) {
         let life = self.0.seats[&process].life;
         let name = self.0.image(process, life.incarnation().0, sn);
@@ -87,7 +87,7 @@ impl Places {
         self.state(process, Fact::Restored(Box::new((name, incarnation, witness))));
     }
 
-    /// A multiset of tasks, as witnesses hold it.
+    /// Hashes a multiset of tasks as witnesses do.
     pub(crate) fn sums(&self, tasks: &[TaskId]) -> u64 {
         tasks.iter().fold(0, |sum, task| sum.wrapping_add(task.0))
     }
@@ -97,7 +97,7 @@ impl Places {
         self.state(process, Fact::Finished(Box::new((witness, Digest([1; 16])))));
     }
 
-    /// The fault that ends this process for good is injected.
+    /// Injects the fault that ends this process permanently.
     pub(crate) fn lose_for_good(&mut self, process: u32) {
         use faultline_core::{EndedBy, Fault, FaultNo, StorageFate};
         let (storage, no) = (StorageFate::Kept, FaultNo(0));
