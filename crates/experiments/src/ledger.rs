@@ -1,6 +1,7 @@
-//! What a log and a store of checkpoints hold over time, kept from the facts as they are stated.
+//! Counts what logs and checkpoint stores contain over time, from the facts as they are stated.
 //!
-//! No fact says how many checkpoints or logged messages there are; every one that adds or removes some does.
+//! No fact states the number of checkpoints or logged messages, but every fact states which ones were added
+//! or removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ pub(crate) struct Ledger {
     cluster_of: Vec<ClusterId>,
     nodes: Vec<Node>,
     pub(crate) clusters: Vec<Cluster>,
-    /// By number of the collection.
+    /// Collections by number.
     pub(crate) collections: BTreeMap<u32, Removal>,
 }
 
@@ -24,26 +25,26 @@ pub(crate) struct Ledger {
 pub(crate) struct Removal {
     /// When the first node removed something.
     pub(crate) began: Time,
-    /// When the last one did.
+    /// When the last node removed something.
     pub(crate) ended: Time,
-    /// By cluster.
+    /// Removals by cluster.
     pub(crate) clusters: Vec<Option<Collected>>,
 }
 
-/// What is known of one node.
+/// The state of one node.
 #[derive(Clone, Debug, Default)]
 struct Node {
     logged: u64,
-    /// How much the log held when this part was saved.
+    /// The number of messages in the log when this part was saved.
     logged_in: BTreeMap<ImageName, u64>,
-    /// A message that is about to be sent again, and so is in the log already.
+    /// A message that is about to be re-sent, and is therefore already in the log.
     resent: Option<MessageId>,
 }
 
-/// What is known of one cluster.
+/// The state of one cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cluster {
-    /// The member whose word on checkpoints is taken.
+    /// The member whose claims about checkpoints count.
     speaker: Option<ProcessId>,
     stored: BTreeSet<Position>,
     pub(crate) most_stored: u64,
@@ -51,18 +52,18 @@ pub(crate) struct Cluster {
     pub(crate) most_logged: u64,
     pub(crate) most_logged_by_a_node: u64,
     pub(crate) joined: Option<Time>,
-    /// When a process last said that it was finished.
+    /// When a process last stated that it had finished.
     pub(crate) finished: Time,
     pub(crate) left: Option<Time>,
 }
 
 impl Cluster {
-    /// Checkpoints that are stored now.
+    /// Returns the number of checkpoints that are stored now.
     pub(crate) fn stored(&self) -> u64 {
         self.stored.len() as u64
     }
 
-    /// Its storage is given back.
+    /// Handles a leaving cluster, whose storage is released.
     fn leave(&mut self, at: Time) {
         self.left = Some(at);
         self.stored.clear();
@@ -70,7 +71,7 @@ impl Cluster {
 }
 
 impl Ledger {
-    /// Nothing has happened yet. `cluster_of` has an entry for each process.
+    /// Creates an empty ledger. `cluster_of` has an entry for each process.
     pub(crate) fn new(cluster_of: Vec<ClusterId>, clusters: usize) -> Ledger {
         let mut all = vec![Cluster::default(); clusters];
         for (process, cluster) in (0..).map(ProcessId).zip(&cluster_of) {
@@ -86,7 +87,7 @@ impl Ledger {
         }
     }
 
-    /// Takes one fact, in the order of stating.
+    /// Handles one fact, in the order in which facts are stated.
     pub(crate) fn note(&mut self, record: &Record) {
         let process = record.process;
         match record.fact {
@@ -132,7 +133,7 @@ impl Ledger {
             }
             Claim::RolledBack { checkpoint, .. } if speaks => {
                 cluster.stored.retain(|it| it <= checkpoint);
-                // One that was in doubt is stored, too.
+                // A checkpoint in doubt is stored, too.
                 if checkpoint.sn.0 > 0 {
                     cluster.stored.insert(*checkpoint);
                 }
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_hold_what_goes_to_other_clusters_until_it_is_collected_or_undone() {
+    fn logs_hold_messages_to_other_clusters_until_they_are_collected_or_undone() {
         let mut story = Story::new();
         story.send(0, 1, 0);
         let id = story.send(0, 2, 0);
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_are_checkpoints_that_were_neither_undone_nor_collected() {
+    fn checkpoints_are_stored_until_they_are_undone_or_collected() {
         let mut story = Story::new();
         (1..=4).for_each(|sn| story.checkpoint(&[2, 3], sn));
         let (to, checkpoint) = (Position::new(1, 3), Position::new(0, 3));

@@ -1,21 +1,22 @@
-//! Experiments on the simulator: the HC3I paper's three files, its statistics, its figures; protocols side by side.
+//! Experiments on the simulator: the HC3I paper's three files, its statistics and its figures, and
+//! comparisons of protocols.
 //!
-//! Nothing here runs anything in a way of its own: three files become a federation, which is set up by the catalog and
-//! run by the simulator as every other. Numbers are drawn from the facts. Nothing prints, and nothing reads a clock.
+//! All runs take the ordinary path: the catalog sets up a federation, and the simulator runs it. Numbers are
+//! computed from the facts. Nothing here prints or reads a clock.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | [`compare`] | one federation under several protocols |
 //! | [`kept`] | results that outlive the program, so that interrupted work continues |
 //! | [`files`] | the three files of the paper's simulator, and the federation that they describe |
 //! | [`samples`] | the files of the paper's experiments |
 //! | [`mod@reproduce`] | the paper's evaluation, repeated, and its page |
-//! | [`mod@simulate`] | one run, told in numbers |
+//! | [`mod@simulate`] | one run, in numbers |
 //! | [`statistics`] | the numbers of a run |
-//! | [`measures`] | the same as a flat list, and their spread over runs |
+//! | [`measures`] | the same numbers as a flat list, and their spread over runs |
 //! | [`sweep`] | one federation at many settings of its parameters |
 //! | [`table1`] | the HydEE paper's table of clusterings, repeated |
-//! | [`tell`] | them as text, JSON and CSV |
+//! | [`tell`] | statistics as text, JSON and CSV |
 
 pub mod compare;
 pub mod files;

@@ -6,25 +6,25 @@ use serde::Serialize;
 
 use crate::statistics::Statistics;
 
-/// What a number is of.
+/// The name of a number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measure {
-    /// Its name, as in the JSON form of the statistics.
+    /// The statistic's name in the JSON form.
     pub statistic: &'static str,
-    /// Of which cluster or kind of message; empty for the whole run.
+    /// The cluster or kind of message; empty for the whole run.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub of: String,
-    /// To which cluster, for messages; otherwise empty.
+    /// The receiving cluster of messages; empty otherwise.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub to: String,
-    /// Of which collection or rollback, from 1.
+    /// The number of the collection or rollback, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
 }
 
 impl Measure {
-    /// A number of a cluster or of a kind of message.
+    /// Names a number of a cluster or of a kind of message.
     pub fn of(statistic: &'static str, of: &str) -> Measure {
         Measure { statistic, of: of.to_owned(), to: String::new(), number: None }
     }
@@ -34,24 +34,24 @@ impl Measure {
     }
 }
 
-/// How a number is spread over runs.
+/// The spread of a number over runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spread {
-    /// Runs that have the number.
+    /// The number of runs that have it.
     pub runs: usize,
-    /// Their mean.
+    /// The mean.
     pub mean: f64,
-    /// Their standard deviation, with the number of runs less one below the fraction.
+    /// The sample standard deviation (with the number of runs minus one as the divisor).
     pub deviation: f64,
-    /// The least.
+    /// The least value.
     pub least: f64,
-    /// The greatest.
+    /// The greatest value.
     pub most: f64,
 }
 
 impl Spread {
-    /// The spread of values; all zero when there are none.
+    /// Computes the spread of values; all zero if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
         let values: Vec<f64> = values.into_iter().collect();
         let runs = values.len();
@@ -81,7 +81,7 @@ impl Spread {
         2.0 * self.deviation / (self.runs.max(1) as f64).sqrt()
     }
 
-    /// The mean, and the range when there is one: `10.3 [9..11]`.
+    /// Formats the mean, and the range if there is one: `10.3 [9..11]`.
     pub fn text(&self) -> String {
         if self.runs == 0 {
             return "-".to_owned();
@@ -93,20 +93,20 @@ impl Spread {
     }
 }
 
-/// A number with as many digits as are of use.
+/// Formats a number with as many digits as are useful.
 pub fn short(value: f64) -> String {
     let text = match value.abs() {
         it if it >= 100.0 => format!("{value:.0}"),
         it if it >= 10.0 => format!("{value:.1}"),
         it if it >= 0.01 || it == 0.0 => format!("{value:.2}"),
-        // What is not zero is not told as zero.
+        // A number other than zero is not shown as zero.
         it if it >= 1e-6 => format!("{value:.0$}", (1.0 - it.log10().floor()) as usize),
         _ => format!("{value:.0e}"),
     };
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Every number of a run.
+/// Returns every number of a run.
 pub fn measures(run: &Statistics) -> Vec<(Measure, f64)> {
     let mut all = vec![
         (Measure::of("durationSeconds", ""), run.duration_seconds),
@@ -167,8 +167,8 @@ pub fn measures(run: &Statistics) -> Vec<(Measure, f64)> {
     all
 }
 
-/// The spread of every number over runs. A number that a run does not have, because it had fewer collections or
-/// rollbacks, counts only for those that have it.
+/// Computes the spread of every number over runs. Runs that do not have a number, because they had fewer
+/// collections or rollbacks, do not count for it.
 pub fn spreads(runs: &[Statistics]) -> BTreeMap<Measure, Spread> {
     let mut values: BTreeMap<Measure, Vec<f64>> = BTreeMap::new();
     for (measure, value) in runs.iter().flat_map(measures) {
@@ -189,14 +189,14 @@ mod tests {
         assert!(few.most < 13.0 && (many.least..=many.most).contains(&13.0), "the range now contains it");
         assert!(!few.is_near(13.0, 2.0) && !many.is_near(13.0, 2.0));
         assert!(few.is_near(12.0, 2.0) && many.is_near(12.0, 2.0));
-        assert!(!Spread::of([]).is_near(0.0, 1.0), "nothing is near nothing");
-        // The same runs once more are no new evidence against the mean, and narrow its uncertainty.
+        assert!(!Spread::of([]).is_near(0.0, 1.0), "no values are near nothing");
+        // Repeating the same runs is no new evidence against the mean, but narrows its uncertainty.
         let twice = Spread::of([10.0, 11.0, 10.0, 11.0]);
         assert!(twice.uncertainty() < few.uncertainty());
     }
 
     #[test]
-    fn spreads_are_told_as_briefly_as_they_can_be() {
+    fn spreads_are_formatted_briefly() {
         let spread = Spread::of([9.0, 11.0, 11.0]);
         assert_eq!((spread.runs, spread.least, spread.most), (3, 9.0, 11.0));
         assert!((spread.deviation - 1.1547).abs() < 1e-4, "{spread:?}");

@@ -1,4 +1,4 @@
-//! The files of the paper's experiments, to start from and to reproduce them with.
+//! The files of the paper's experiments.
 
 use faultline_api::samples::Sample;
 
@@ -13,7 +13,7 @@ macro_rules! samples {
     };
 }
 
-/// All of them.
+/// All samples.
 pub const SAMPLES: &[Sample] = samples![
     "topology",
     "application",
@@ -26,12 +26,13 @@ pub const SAMPLES: &[Sample] = samples![
     "timers-three-clusters",
 ];
 
-/// The sample of this name.
+/// Returns the sample of this name.
 pub fn sample(name: &str) -> Option<&'static Sample> {
     SAMPLES.iter().find(|it| it.name == name)
 }
 
-/// Three samples together, by their names without `hc3i/`. Panics when one does not exist, or they do not fit.
+/// Combines three samples, named without `hc3i/`. Panics if one does not exist, or if they do not fit
+/// together.
 pub(crate) fn files(topology: &str, application: &str, timers: &str) -> Files {
     let text = |name: &str| {
         let name = format!("hc3i/{name}");

@@ -1,7 +1,7 @@
-//! One run of a federation in virtual time, told in numbers.
+//! One run of a federation in virtual time, in numbers.
 //!
-//! Everything is drawn from the facts, except two things that no fact states: how many packets of which kind the
-//! simulator carried, and how many events it took.
+//! All numbers are computed from the facts, except two that no fact states: the packets that the simulator
+//! carried, by kind, and the number of its events.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -20,7 +20,7 @@ use faultline_trace::{Manifest, Record};
 use crate::ledger::{Ledger, Removal};
 use crate::statistics::{ClusterStatistics, Collection, Kind, Rollback, Statistics};
 
-/// Simulates a federation to its end, judges it, and draws up its numbers.
+/// Simulates a federation to its end, judges it, and computes its numbers.
 pub fn simulate(
     federation: &Federation,
     seed: u64,
@@ -63,9 +63,9 @@ pub fn simulate(
     })
 }
 
-/// Simulates a federation once for each seed, as [`simulate`] does, on `jobs` threads. `each` sees the results in the order
-/// of the seeds, which is also that of the answer. Once `interrupted` is raised nothing more begins, and what is under way
-/// is cut short.
+/// Simulates a federation once for each seed, as [`simulate`] does, on `jobs` threads. `each` is called with
+/// the results in the order of the seeds, in which they are also returned. Once `interrupted` is set, no
+/// further runs start, and runs in progress are cut short.
 pub fn simulate_all(
     federation: &Federation,
     seeds: impl IntoIterator<Item = u64>,
@@ -93,7 +93,7 @@ pub fn simulate_all(
     }
 }
 
-/// Observes nothing but an interruption.
+/// An observer that only checks for an interruption.
 pub(crate) struct Until<'a>(pub(crate) &'a AtomicBool);
 
 impl Observer for Until<'_> {
@@ -102,7 +102,7 @@ impl Observer for Until<'_> {
     }
 }
 
-/// Keeps the ledger of a run that somebody else observes.
+/// Updates the ledger of a run that another observer watches.
 struct Bookkeeper<'a> {
     ledger: Ledger,
     observer: &'a mut dyn Observer,
@@ -125,7 +125,7 @@ impl Observer for Bookkeeper<'_> {
     }
 }
 
-/// The cluster that each group of processes stands with: its own, and the first for the group of all processes.
+/// Returns the cluster of each group of processes: its own, or the first one for the group of all processes.
 fn places(history: &History<'_>) -> Vec<ClusterId> {
     let of_process = |process| {
         let clusters = &history.context.clusters;
@@ -134,7 +134,7 @@ fn places(history: &History<'_>) -> Vec<ClusterId> {
     history.groups.iter().map(|group| of_process(&group.members[0])).collect()
 }
 
-/// Messages between groups, added up by the clusters that the groups stand with.
+/// Sums the messages between groups by the clusters of the groups.
 fn by_cluster(messages: &[Vec<u64>], place: &[ClusterId]) -> Vec<Vec<u64>> {
     let clusters = place.iter().map(|it| it.index() + 1).max().unwrap_or(0);
     let mut sums = vec![vec![0; clusters]; clusters];
@@ -146,7 +146,7 @@ fn by_cluster(messages: &[Vec<u64>], place: &[ClusterId]) -> Vec<Vec<u64>> {
     sums
 }
 
-/// By cluster; where all clusters take checkpoints together, their numbers stand with the first.
+/// Computes numbers by cluster. If all clusters take checkpoints together, their numbers belong to the first.
 fn tell_clusters(
     history: &History<'_>,
     account: &Account,

@@ -1,4 +1,4 @@
-//! What a simulated run is told in: numbers by cluster, pair of clusters, collection and kind of message.
+//! The numbers of a simulated run: by cluster, pair of clusters, collection and kind of message.
 
 use faultline_checker::{Finding, Verdict};
 use serde::de::Error;
@@ -15,27 +15,27 @@ pub struct Statistics {
     pub outcome: Word,
     /// What the checkers say of it.
     pub verdict: Verdict,
-    /// Why it is not `pass`.
+    /// Why the verdict is not `pass`.
     pub reasons: Vec<String>,
-    /// Instances that the checkers judged.
+    /// The number of instances that the checker judged.
     pub instances: u64,
-    /// What the checkers found, property by property.
+    /// The checker's findings, property by property.
     #[serde(skip)]
     pub findings: Vec<Finding>,
     /// Virtual time from the launch to the end.
     pub duration_seconds: f64,
-    /// Events of the simulator.
+    /// The number of the simulator's events.
     pub events: u64,
-    /// Facts that were stated.
+    /// The number of facts.
     pub facts: u64,
-    /// In the order of the topology.
+    /// Clusters in the order of the topology.
     pub clusters: Vec<ClusterStatistics>,
-    /// Application messages, by sending cluster and then receiving cluster. What a rollback undid counts as well; what
-    /// was sent again counts once.
+    /// Application messages, by sending cluster and then receiving cluster. Includes messages that a rollback
+    /// undid; counts re-sent messages once.
     pub messages: Vec<Vec<u64>>,
-    /// Garbage collections that came to something.
+    /// Garbage collections that removed something.
     pub collections: Vec<Collection>,
-    /// What went over the network, by kind, in alphabetical order.
+    /// Messages on the network by kind, in alphabetical order.
     pub traffic: Vec<Kind>,
 }
 
@@ -43,35 +43,36 @@ pub struct Statistics {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatistics {
-    /// Its name.
+    /// The cluster's name.
     pub name: String,
-    /// Its nodes.
+    /// The number of its nodes.
     pub nodes: u32,
-    /// Committed checkpoints that the timer asked for; the initial one is not counted.
+    /// Committed checkpoints requested by the timer, without the initial one.
     pub unforced: u64,
-    /// Committed checkpoints that a message forced.
+    /// Committed checkpoints forced by a message.
     pub forced: u64,
-    /// Checkpoints that are stored in the end, the initial one included while it is there.
+    /// Checkpoints stored at the end, including the initial one while it exists.
     pub stored: u64,
-    /// The same at its greatest.
+    /// The largest number of checkpoints stored.
     pub most_stored: u64,
-    /// Most messages in the log of one node.
+    /// The largest number of messages in the log of one node.
     pub most_logged_by_a_node: u64,
-    /// Most messages in the logs of all its nodes.
+    /// The largest number of messages in the logs of all its nodes.
     pub most_logged: u64,
-    /// The longest that a node's application stood still for a checkpoint.
+    /// The longest time, in seconds, for which a checkpoint paused a node's application.
     pub longest_freeze_seconds: f64,
     /// Lives of its nodes that ended before the run did.
     pub failures: u64,
-    /// Messages that it sent again.
+    /// Messages that it re-sent.
     pub resent: u64,
-    /// When it joined; absent for one that was there from the beginning.
+    /// When it joined; absent for a cluster that exists from the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub joined_seconds: Option<f64>,
-    /// When its last process had left the program, and when it was let go; absent for one that stayed.
+    /// When its last process had left the program, and when the cluster was released; absent for a cluster
+    /// that stayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_seconds: Option<(f64, f64)>,
-    /// In the order of incarnations.
+    /// Rollbacks in the order of incarnations.
     pub rollbacks: Vec<Rollback>,
 }
 
@@ -81,13 +82,13 @@ pub struct ClusterStatistics {
 pub struct Rollback {
     /// `failure`, or the cluster whose rollback made this one necessary.
     pub because_of: String,
-    /// Number of the checkpoint that was restored; 0 is the beginning.
+    /// The SN of the restored checkpoint; 0 is the initial state.
     pub to: u32,
-    /// Committed checkpoints that were passed over.
+    /// The number of committed checkpoints that were passed over.
     pub depth: u32,
-    /// Lost work of all its nodes together.
+    /// Lost work of all its nodes together, in seconds.
     pub lost_work_seconds: f64,
-    /// Until the last node went on; absent when it cannot be told.
+    /// Seconds until the last node resumed; absent if unknown.
     pub recovery_seconds: Option<f64>,
 }
 
@@ -95,13 +96,13 @@ pub struct Rollback {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Collection {
-    /// Its number, from 1.
+    /// The collection's number, from 1.
     pub round: u32,
     /// When the first node removed something.
     pub at_seconds: f64,
-    /// When the last node did.
+    /// When the last node removed something.
     pub done_seconds: f64,
-    /// By cluster; absent for one that did not take part.
+    /// Removals by cluster; absent for a cluster that did not take part.
     pub clusters: Vec<Option<Collected>>,
 }
 
@@ -113,7 +114,7 @@ pub struct Collected {
     pub before: u64,
     /// Checkpoints stored just after.
     pub after: u64,
-    /// Logged messages that were removed, by all nodes.
+    /// Logged messages removed, by all nodes.
     pub log: u64,
 }
 
@@ -121,15 +122,15 @@ pub struct Collected {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kind {
-    /// `application`, `image` (a part of a checkpoint), or as the protocol calls it.
+    /// `application`, `image` (a part of a checkpoint), or the protocol's name for it.
     pub kind: String,
-    /// Inside clusters.
+    /// Messages within clusters.
     pub messages_within: u64,
-    /// Inside clusters, as charged on the links.
+    /// Bytes within clusters, as charged on the links.
     pub bytes_within: u64,
-    /// Between clusters.
+    /// Messages between clusters.
     pub messages_between: u64,
-    /// Between clusters, as charged on the links.
+    /// Bytes between clusters, as charged on the links.
     pub bytes_between: u64,
 }
 
@@ -145,7 +146,7 @@ fn outcome<'de, D: Deserializer<'de>>(source: D) -> Result<&'static str, D::Erro
 }
 
 impl Statistics {
-    /// Messages of one kind, inside clusters and between them.
+    /// Returns the number of messages of one kind, within clusters and between them.
     pub fn traffic_of(&self, kind: &str) -> (u64, u64) {
         let found = self.traffic.iter().find(|it| it.kind == kind);
         found.map_or((0, 0), |it| (it.messages_within, it.messages_between))
@@ -153,7 +154,7 @@ impl Statistics {
 }
 
 impl ClusterStatistics {
-    /// All committed checkpoints but the initial one.
+    /// Returns the number of committed checkpoints, without the initial one.
     pub fn checkpoints(&self) -> u64 {
         self.unforced + self.forced
     }

@@ -1,4 +1,5 @@
-//! The HydEE paper's table I, repeated: clusters for six NAS kernels on 256 processes, found and not given.
+//! The HydEE paper's table I, repeated: clusters for six NAS kernels on 256 processes, computed instead of
+//! given.
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
@@ -10,41 +11,41 @@ use maud::html;
 use crate::measures::{Spread, short};
 use crate::reproduce::chart::{self, Chart, Series};
 
-/// As in the paper.
+/// The number of processes, as in the paper.
 const PROCESSES: usize = 256;
-/// How far behind the front the paper's point may lie, in points of the processes that roll back.
+/// How far behind the front the paper's point may lie, in percentage points of the processes that roll back.
 const ROLLED_BACK: f64 = 0.4;
-/// The same for logging.
+/// The same for the bytes that are logged.
 const LOGGED: f64 = 0.5;
-/// What the pictures show of the front, in percent of the processes.
+/// The part of the front that the pictures show, in percent of the processes.
 const SHOWN: f64 = 60.0;
 
-/// What only this page has.
+/// Styles of this page only.
 const STYLE: &str = "figure{margin:16px 0;max-width:760px}figcaption{color:var(--faint);font-size:13px}\
 figure svg{width:100%;height:auto;border:1px solid var(--grid);border-radius:10px;padding:8px}.prose{max-width:86ch}";
 
 /// One kernel.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Which.
+    /// The communication pattern.
     pub pattern: Pattern,
-    /// What was found for it.
+    /// The divisions found for it.
     pub found: Found,
 }
 
-/// Finds the clusters of all six.
+/// Computes the clusters of all six kernels.
 pub fn repeat() -> Vec<Row> {
     let row = |pattern: Pattern| Row { pattern, found: find(&pattern.graph(PROCESSES), Wish::default()) };
     Pattern::ALL.map(row).into()
 }
 
 impl Row {
-    /// The chosen division.
+    /// Returns the chosen division.
     pub fn chosen(&self) -> &Division {
         &self.found.front[self.found.chosen]
     }
 
-    /// A division on the front that is as good as the paper's at both shares, up to what is tolerated.
+    /// Returns a division on the front that is as good as the paper's in both shares, within the tolerances.
     pub fn as_good(&self) -> Option<&Division> {
         let published = self.pattern.published();
         self.found.front.iter().find(|it| {
@@ -53,12 +54,12 @@ impl Row {
         })
     }
 
-    /// Whether the paper's point lies on the front or behind it.
+    /// Returns whether the paper's point lies on the front or behind it.
     pub fn agrees(&self) -> bool {
         self.as_good().is_some()
     }
 
-    /// The front, the paper's point and the chosen one.
+    /// Returns a chart of the front, the paper's point and the chosen one.
     pub fn chart(&self) -> Chart {
         let Published { rolled_back_percent, logged_percent, .. } = self.pattern.published();
         let paper = ("the paper's".to_owned(), rolled_back_percent, logged_percent);
@@ -66,7 +67,8 @@ impl Row {
     }
 }
 
-/// The front of what was found, with the chosen division and other points by name: share rolled back and share logged.
+/// Returns a chart of the front, with the chosen division and other points by name: share rolled back and
+/// share logged.
 pub fn front_chart(title: &str, found: &Found, others: &[(String, f64, f64)]) -> Chart {
     let spread = |value| Spread::of([value]);
     let front = found.front.iter().filter(|it| it.rolled_back_percent <= SHOWN);
@@ -113,7 +115,7 @@ fn cells(row: &Row) -> [String; 8] {
     ]
 }
 
-/// For a terminal.
+/// Formats the rows for a terminal.
 pub fn text(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).force_no_tty().set_header(TITLES);
@@ -124,7 +126,7 @@ pub fn text(rows: &[Row]) -> String {
             clusters.\n"
 }
 
-/// As one page that needs nothing else.
+/// Renders one self-contained page.
 pub fn page(rows: &[Row]) -> String {
     let agreeing = rows.iter().filter(|it| it.agrees()).count();
     let body = html! {
@@ -165,10 +167,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_six_rows_agree_and_are_shown() {
+    fn all_six_rows_agree_and_are_in_the_page() {
         let rows = repeat();
         assert!(rows.iter().all(Row::agrees), "{}", text(&rows));
-        // The criterion chooses what the paper took for two of them, and finds a smaller sum than the paper's for LU.
+        // For two kernels, the criterion chooses the paper's division; for LU, it finds a smaller sum than
+        // the paper's.
         let chosen = |pattern| rows.iter().find(|it| it.pattern == pattern).expect("a row").chosen();
         assert_eq!([Pattern::Cg, Pattern::Ft].map(|it| chosen(it).clusters), [16, 2]);
         assert!(chosen(Pattern::Lu).cost() < 25.11, "{:?}", chosen(Pattern::Lu));

@@ -11,12 +11,12 @@ use serde::Serialize;
 use crate::measures::{Measure, Spread, measures, spreads};
 use crate::statistics::Statistics;
 
-/// The worst verdict of all runs; `unknown` for none.
+/// Returns the worst verdict of all runs; `unknown` if there are none.
 pub fn verdict(runs: &[Statistics]) -> Verdict {
     runs.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Unknown)
 }
 
-/// For people: each number, with its spread when there are several runs.
+/// Formats each number, with its spread if there are several runs.
 pub fn text(runs: &[Statistics]) -> String {
     let Some(first) = runs.first() else { return String::new() };
     let teller = Teller { first, spreads: spreads(runs) };
@@ -32,7 +32,7 @@ pub fn text(runs: &[Statistics]) -> String {
     parts.join("\n")
 }
 
-/// One run as it is; several with the spread of every number.
+/// Formats one run as it is, or several with the spread of every number.
 pub fn json(runs: &[Statistics]) -> String {
     #[derive(Serialize)]
     struct One {
@@ -57,7 +57,7 @@ pub fn json(runs: &[Statistics]) -> String {
     text.expect("numbers and words have a JSON form") + "\n"
 }
 
-/// One line for each number of each run, under a line of column names.
+/// Formats one line for each number of each run, below a line of column names.
 pub fn csv(runs: &[Statistics]) -> String {
     let mut text = "seed,verdict,statistic,of,to,number,value\n".to_owned();
     for run in runs {
@@ -71,9 +71,9 @@ pub fn csv(runs: &[Statistics]) -> String {
     text
 }
 
-/// What is told of.
+/// The runs to format.
 struct Teller<'a> {
-    /// Every run has its clusters.
+    /// The first run: every run has the same clusters.
     first: &'a Statistics,
     spreads: BTreeMap<Measure, Spread>,
 }

@@ -1,4 +1,4 @@
-//! Protocols side by side: what the comparison says of a small federation.
+//! Compares protocols on a small federation, and checks the comparison.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ fn mean(row: &Row, quantity: &str) -> f64 {
 }
 
 #[test]
-fn each_protocol_pays_and_saves_in_its_own_way() {
+fn each_protocol_has_its_own_costs_and_savings() {
     let compared = compared(HEAT, "  faults: [{ at: 600ms, crash: { cluster: lyon, node: 1 } }]\n");
     let [hc3i, hydee, coordinated, every, none, full] = &compared.rows[..] else { panic!("six rows") };
     for row in &compared.rows {
@@ -69,18 +69,19 @@ fn each_protocol_pays_and_saves_in_its_own_way() {
             "another life begins 50 ms after the announcement: {row:?}"
         );
     }
-    // Feedback forces checkpoints under HC3I and nowhere else; HydEE and HC3I log the same messages.
+    // Feedback forces checkpoints only under HC3I; HydEE and HC3I log the same messages.
     assert!(mean(hc3i, "forcedPerProcess") > 0.0);
     assert!(mean(every, "forcedPerProcess") > 2.0 * mean(hc3i, "forcedPerProcess"), "{every:?}");
     assert_eq!(mean(hydee, "forcedPerProcess") + mean(coordinated, "forcedPerProcess"), 0.0);
     assert_eq!(mean(hc3i, "loggedBytes"), mean(hydee, "loggedBytes"));
     assert!(mean(hydee, "loggedBytes") > 0.0 && mean(coordinated, "loggedBytes") == 0.0);
     assert!(mean(hc3i, "checkpointBytes") > mean(hydee, "checkpointBytes"));
-    // One process of four fails: full logging takes it back alone, HydEE its cluster, a global checkpoint everybody.
+    // One process of four fails: full logging rolls back only this process, HydEE its cluster, a global
+    // checkpoint all processes.
     assert_eq!(mean(full, "rolledBackPercent"), 25.0);
     assert!(mean(full, "loggedBytes") > mean(hydee, "loggedBytes"));
     assert_eq!((mean(hydee, "rolledBackPercent"), mean(coordinated, "rolledBackPercent")), (50.0, 100.0));
-    // Nothing protects the unprotected, which is no failure of theirs.
+    // Nothing protects the unprotected runs, which does not count as a failure.
     assert_eq!(
         (mean(none, "overheadPercent"), mean(none, "checkpointBytes"), none.faulty.runs),
         (0.0, 0.0, 0)
@@ -97,7 +98,7 @@ fn each_protocol_pays_and_saves_in_its_own_way() {
     let page = page::render(&compared);
     assert!(page.contains("<svg") && page.contains("With the faults of the file") && !page.contains("NaN"));
     assert!(page::file(&compared).starts_with("<svg"));
-    // On real processes two runs of the same take different times, and only there.
+    // Only on real processes do two runs of the same federation take different times.
     let own_spread = "none is the reference, run a second time";
     assert!(!tell::text(&compared).contains(own_spread));
     let real = Comparison { backend: Backend::Local, ..compared };
@@ -105,8 +106,8 @@ fn each_protocol_pays_and_saves_in_its_own_way() {
 }
 
 #[test]
-fn who_met_fewer_faults_is_not_comparable_and_said_to_be_so() {
-    // One process of all coordinates under `coordinated`, and that is lyon's.
+fn a_protocol_that_met_fewer_faults_is_reported_as_not_comparable() {
+    // Under `coordinated`, a single process of lyon coordinates all.
     let when = "when: { fact: checkpointRequested, cluster: nancy, occurrence: 2 }";
     let compared =
         compared(HEAT, &format!("  faults: [{{ {when}, crash: {{ cluster: lyon, node: 1 }} }}]\n"));
@@ -116,7 +117,7 @@ fn who_met_fewer_faults_is_not_comparable_and_said_to_be_so() {
 }
 
 #[test]
-fn what_a_protocol_cannot_run_is_said_in_its_row() {
+fn what_a_protocol_cannot_run_is_in_its_row() {
     let compared = compared("salted: { steps: 20 }", "");
     let [hc3i, hydee, ..] = &compared.rows[..] else { panic!("four rows") };
     assert!(hydee.cannot.as_deref().is_some_and(|it| it.contains("salted")), "{hydee:?}");

@@ -1,4 +1,5 @@
-//! The three files: the samples describe the paper's federation, and what is wrong is shown where it stands.
+//! Tests the three files: the samples describe the paper's federation, and problems are shown in their
+//! context.
 
 use faultline_api::Federation;
 use faultline_api::resource::{Application, Protocol, Traffic};
@@ -37,7 +38,7 @@ fn read(topology: &str, application: &str, timers: &str) -> Result<Federation, S
     })
 }
 
-/// The complaints about `text` in place of the file of the same kind.
+/// Returns the complaints about `text` in place of the file of the same kind.
 fn wrong(topology: &str, application: &str, timers: &str) -> String {
     read(topology, application, timers).expect_err("something is wrong")
 }
@@ -62,7 +63,7 @@ fn three_files_become_one_federation() {
 }
 
 #[test]
-fn failures_without_an_end_have_time_to_be_repaired() {
+fn recurring_failures_leave_time_for_repair() {
     let spec = read(&format!("{TOPOLOGY}mtbf: 30m\n"), APPLICATION, TIMERS).unwrap().spec;
     assert_eq!(spec.faults.len(), 1);
     assert_eq!(spec.deadline(), Span::from_secs(5 * 3600));
@@ -101,7 +102,7 @@ fn an_imported_federation_is_a_file_like_any_other() {
 }
 
 #[test]
-fn words_and_shapes_are_complained_of_in_their_place() {
+fn wrong_words_and_shapes_are_reported_in_their_context() {
     let edit = |text: &str, from: &str, to: &str| {
         assert!(text.contains(from));
         text.replace(from, to)

@@ -1,4 +1,4 @@
-//! The NAS patterns as they are run have the communication graphs that clusters are found from in closed form.
+//! The NAS patterns, when run, have the communication graphs that are used to find clusters in closed form.
 
 use faultline_api::{Federation, parse};
 use faultline_clustering::Graph;
@@ -36,7 +36,7 @@ spec:
     parse("pattern.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints()))
 }
 
-/// The share of all bytes between different parts, for parts of many kinds.
+/// Returns the share of all bytes between different parts, for parts of many kinds.
 fn shares(graph: &Graph) -> Vec<f64> {
     let processes = graph.len() as u32;
     let share = |part: &dyn Fn(u32) -> u32| {
@@ -50,7 +50,7 @@ fn shares(graph: &Graph) -> Vec<f64> {
 }
 
 #[test]
-fn what_a_pattern_sends_is_its_graph_in_closed_form() {
+fn a_pattern_sends_its_graph_in_closed_form() {
     for pattern in Pattern::ALL {
         for processes in [16, 64] {
             let closed = pattern.graph(processes);

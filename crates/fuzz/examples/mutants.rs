@@ -28,7 +28,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     if wanted.is_empty() {
         wanted = Defect::mutations().collect();
     }
-    // What a mutation makes panic is counted, not told.
+    // Panics caused by a mutation are counted instead of printed.
     std::panic::set_hook(Box::new(|_| {}));
     let mut all = Vec::new();
     println!("| mutation | schedules | found at | violated |\n| --- | ---: | ---: | --- |");
@@ -65,7 +65,7 @@ fn row(mutant: &Mutant) -> String {
     format!("| `{}` | {} | {first} | {} |", mutant.mutation, mutant.runs, by.join(", "))
 }
 
-/// How many mutations each property found, and how many only this one did.
+/// Counts how many mutations each property found, and how many only this one did.
 fn rates(all: &[Mutant]) -> String {
     let mut rates: BTreeMap<Property, (u64, u64)> = BTreeMap::new();
     for mutant in all {

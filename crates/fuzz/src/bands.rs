@@ -1,19 +1,21 @@
-//! How often the runs of a protocol may end otherwise than by completing.
+//! Known rates at which runs of a protocol end without completing.
 //!
-//! A run that its deadline ends, or that cannot be recovered, violates nothing by itself: the faults of a schedule may be too
-//! many. What such runs are together is known for each protocol, from thousands of schedules. A protocol that gives up more
-//! often, or that comes to rest less often, is wrong in a way that no single run shows.
+//! A run that its deadline ends, or that is unrecoverable, violates nothing by itself: a schedule may contain
+//! too many faults. For each protocol, the share of such runs is known from thousands of schedules. If a
+//! protocol becomes unrecoverable or exceeds its deadline more often, it has a defect that no single run
+//! shows.
 
 use crate::coverage::Shares;
 
-/// Shares of runs in percent, at most.
+/// The largest known shares of runs, in percent.
 struct Band {
     protocol: &'static str,
-    /// Ended by the deadline.
+    /// Runs ended by the deadline.
     deadline: f64,
-    /// Beyond recovery: more copies were lost than there are.
+    /// Unrecoverable runs: more copies were lost than exist.
     unrecoverable: f64,
-    /// Rollbacks recurred until the deadline, under a protocol that does not promise their end.
+    /// Runs in which rollbacks recurred until the deadline, under a protocol that does not promise that they
+    /// end.
     livelock: f64,
 }
 
@@ -28,7 +30,7 @@ const BANDS: [Band; 13] = [
     Band { protocol: "coordinated", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "chandyLamport", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "hierarchicalCoordinated", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
-    // Programs of tasks promise no progress: where they stand still, it counts as livelock.
+    // Programs of tasks promise no progress: if they stall, it counts as livelock.
     Band { protocol: "tic", deadline: 5.0, unrecoverable: 15.0, livelock: 5.0 },
     Band { protocol: "sel", deadline: 5.0, unrecoverable: 15.0, livelock: 5.0 },
     Band { protocol: "cck", deadline: 5.0, unrecoverable: 15.0, livelock: 5.0 },
@@ -36,8 +38,8 @@ const BANDS: [Band; 13] = [
 ];
 
 impl Shares {
-    /// Returns for each protocol whose runs end otherwise than they are known to, how: sentences without a full stop. A few
-    /// runs say nothing; what exceeds a band has to exceed four standard deviations as well.
+    /// Returns, for each protocol whose runs end differently than known, a description without a full stop. A
+    /// few runs are no evidence: an excess must also be larger than four standard deviations.
     pub fn unusual(&self) -> Vec<String> {
         let mut unusual = Vec::new();
         for band in &BANDS {
@@ -62,7 +64,7 @@ impl Shares {
     }
 }
 
-/// The number of runs that chance explains.
+/// Returns the largest number of runs that chance explains.
 fn most(runs: u64, percent: f64) -> f64 {
     let (runs, share) = (runs as f64, percent / 100.0);
     runs * share + 4.0 * (runs * share * (1.0 - share)).sqrt() + 2.0
@@ -82,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_outside_its_band_is_told() {
+    fn a_share_outside_its_band_is_reported() {
         assert_eq!(shares("hc3i", "deadline", 2, 50).unusual(), [""; 0], "chance");
         let told = shares("hc3i", "deadline", 35, 50).unusual();
         assert!(told.len() == 1 && told[0].contains("35 of 50 runs of hc3i ended as `deadline`"), "{told:?}");

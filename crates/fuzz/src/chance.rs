@@ -1,4 +1,4 @@
-//! Draws from one seed.
+//! Random draws from one seed.
 
 use faultline_api::quantity::Duration;
 use faultline_core::Span;
@@ -14,35 +14,35 @@ impl Chance {
         Chance(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// A number in `from..=to`.
+    /// Draws a number in `from..=to`.
     pub(crate) fn between(&mut self, from: u64, to: u64) -> u64 {
         self.0.random_range(from..=to)
     }
 
-    /// True in `percent` of the draws.
+    /// Returns true in `percent` of the draws.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.between(0, 99) < percent
     }
 
-    /// One of these.
+    /// Picks one element.
     pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.between(0, from.len() as u64 - 1) as usize].clone()
     }
 
-    /// A length of time, each order of magnitude as likely as another.
+    /// Draws a span, with each order of magnitude equally likely.
     pub(crate) fn span(&mut self, from: Span, to: Span) -> Span {
         let (from, to) = (from.0.max(1), to.0.max(1));
         let magnitude = self.between(u64::from(from.ilog2()), u64::from(to.ilog2()));
         short(Span(self.between(1 << magnitude, (2 << magnitude) - 1).clamp(from, to)))
     }
 
-    /// The same, as it stands in a file.
+    /// Draws a duration in the same way, as in a file.
     pub(crate) fn duration(&mut self, from: Span, to: Span) -> Duration {
         Duration(self.span(from, to))
     }
 }
 
-/// Its first two digits, for people to read.
+/// Rounds to the first two digits, for readability.
 pub(crate) fn short(span: Span) -> Span {
     let unit = 10_u64.pow(span.0.max(1).ilog10().saturating_sub(1));
     Span(span.0 / unit * unit)

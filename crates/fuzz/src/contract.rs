@@ -1,8 +1,10 @@
-//! What a protocol that repeats executions demands of a program (HydEE, Definition 3, and narrower): what a process sends,
-//! and what it has consumed before each send, must not depend on the order in which messages arrive.
+//! The contract between a protocol that repeats executions and its programs (HydEE, Definition 3, and
+//! narrower): the messages that a process sends, and what it has consumed before each of them, must not
+//! depend on the order in which messages arrive.
 //!
-//! Looked for by running the program in several orders, without a protocol and without failures, and comparing, process by
-//! process and send by send. What differs breaks the contract. That nothing differs proves nothing: other orders may.
+//! Runs the program in several orders, without a protocol and without failures, and compares the runs process
+//! by process and send by send. A difference violates the contract. The absence of differences proves
+//! nothing, since other orders may differ.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,12 +14,12 @@ use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 
-/// Two orders in which a process did not send the same.
+/// Two orders in which a process sent different messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The process.
     pub process: ProcessId,
-    /// The how-manieth of its messages is the first that differs, from 0.
+    /// The index of the first message that differs, from 0.
     pub send: usize,
     /// What differs.
     pub what: Differs,
@@ -28,17 +30,17 @@ pub struct Difference {
 /// What differs between two orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Differs {
-    /// The receiver or the content of the message.
+    /// The receiver or the content of the message differs.
     Message,
-    /// What the process had consumed before it sent the message.
+    /// The process had consumed different messages before it sent the message.
     Consumed,
-    /// The number of messages: in one order there is no such message.
+    /// The number of messages differs: in one order, the message does not exist.
     Count,
 }
 
-/// Runs a program in `orders` orders of delivery besides a first one; the first difference that shows.
+/// Runs a program in `orders` orders of delivery beside a first one. Returns the first difference found.
 ///
-/// Takes as long as the program computes, for each order.
+/// For each order, this takes as long as the program computes.
 pub fn difference<A: Application>(
     config: &Arc<A::Config>,
     membership: &Membership,
@@ -65,15 +67,16 @@ fn compare(one: &[Send], other: &[Send]) -> Option<(usize, Differs)> {
     differs.or_else(|| (one.len() != other.len()).then_some((one.len().min(other.len()), Differs::Count)))
 }
 
-/// A message that a process sent, with what it depends on, hashed.
+/// A message that a process sent, with a hash of what it depends on.
 struct Send {
     to: ProcessId,
     content: blake3::Hash,
-    /// Of the set of what was consumed before: order does not count.
+    /// A hash of the set of messages consumed before: their order does not count.
     consumed: u64,
 }
 
-/// What each rank sends when messages are delivered in an order of their channels that is drawn from `order`.
+/// Returns what each rank sends when messages are delivered in an order of their channels that is drawn from
+/// `order`.
 fn run<A: Application>(
     config: &Arc<A::Config>,
     membership: &Membership,
@@ -114,10 +117,10 @@ impl<A: Application> Rank<A> {
     }
 }
 
-/// A federation whose messages and computations take as long as the dice want.
+/// A federation whose messages and computations take a random time.
 struct Running<A: Application> {
     ranks: BTreeMap<ProcessId, Rank<A>>,
-    /// Those that compute.
+    /// Ranks that compute.
     jobs: BTreeSet<ProcessId>,
     /// Channels with messages in transit.
     channels: BTreeMap<(ProcessId, ProcessId), VecDeque<Payload>>,
@@ -153,7 +156,7 @@ impl<A: Application> Running<A> {
         self.take(to, out);
     }
 
-    /// Lets what a rank did take effect.
+    /// Applies the actions of a rank.
     fn take(&mut self, me: ProcessId, out: Outbox) {
         let rank = self.ranks.get_mut(&me).expect("is a rank");
         let mut consumed = out.consumed.into_iter().peekable();
@@ -189,7 +192,7 @@ fn content(payload: &Payload) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// A hash of one message; sums of these are equal for equal sets.
+/// Hashes one message, so that sums are equal for equal sets.
 fn mark(from: ProcessId, number: u32) -> u64 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&from.0.to_le_bytes());

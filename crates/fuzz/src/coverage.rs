@@ -1,7 +1,8 @@
-//! What many trials reached: what was injected, into which state of the protocol, and what it set off.
+//! Measures what many trials reached: the faults injected, the states of the protocol they struck, and their
+//! effects.
 //!
-//! Read from facts, and so the same for every protocol that claims what the others claim. A simulation has one clock, so
-//! that the facts of a run can be put into one order here.
+//! Computed from facts, and therefore in the same way for every protocol with the same claims. A simulation
+//! has one clock, so that the facts of a run can be put into one order here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,32 +24,32 @@ pub enum State {
     Working,
     /// It takes a checkpoint.
     Checkpointing,
-    /// One of its processes is dead, and no recovery has begun.
+    /// One of its processes has failed, and no recovery has started.
     Down,
     /// It recovers.
     Recovering,
 }
 
 impl State {
-    /// All, in the order of a run.
+    /// All states, in the order of a run.
     pub const ALL: [State; 5] =
         [State::Starting, State::Working, State::Checkpointing, State::Down, State::Recovering];
 }
 
-/// What is kept of a trial when its trace is gone.
+/// What remains of a trial without its trace.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The scenario's seed.
     pub seed: u64,
-    /// What the checker says.
+    /// The checker's verdict.
     pub verdict: Verdict,
-    /// What was violated.
+    /// The violated properties.
     pub violated: Vec<Property>,
-    /// Whether a second run was the same; `None` when there was none.
+    /// Whether a second run was the same; `None` if there was none.
     pub repeats: Option<bool>,
     outcome: &'static str,
     protocol: &'static str,
-    /// Of the simulator.
+    /// The number of the simulator's events.
     events: u64,
     salted: bool,
     cascading: bool,
@@ -118,7 +119,7 @@ impl From<Kept> for Coverage {
 pub struct Shares {
     /// Runs.
     pub runs: u64,
-    /// Of these, run a second time with the same trace.
+    /// Runs that were repeated with the same trace.
     pub repeated: u64,
     /// The median of the simulator's events in a run.
     pub median_events: u64,
@@ -126,22 +127,22 @@ pub struct Shares {
     pub salted: f64,
     /// Runs in which a rollback was caused by another cluster's.
     pub cascading: f64,
-    /// Runs in which a process died while one recovered.
+    /// Runs in which a process failed while another one recovered.
     pub failed_in_recovery: f64,
-    /// Runs by verdict, and by how they ended.
+    /// Runs by verdict and by outcome.
     pub verdicts: BTreeMap<Verdict, BTreeMap<&'static str, u64>>,
     /// Runs by protocol.
     pub protocols: BTreeMap<&'static str, u64>,
-    /// Runs by protocol, and by how they ended.
+    /// Runs by protocol and by outcome.
     pub outcomes: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
-    /// What processes stated, by kind: in how many runs, and how often in all.
+    /// Facts of processes by kind: the number of runs with such facts, and their total number.
     pub stated: BTreeMap<FactKind, (u64, u64)>,
     /// Effective faults, by kind and by the state of the cluster that they struck.
     pub hits: BTreeMap<&'static str, BTreeMap<State, u64>>,
 }
 
 impl Observed {
-    /// What is to be kept of a trial.
+    /// Keeps the relevant parts of a trial.
     pub fn new(trial: &Trial, repeats: Option<bool>) -> Observed {
         let mut stated = BTreeMap::new();
         for (_, fact) in trial.trace.streams.values().flatten() {
@@ -173,14 +174,14 @@ impl Observed {
         }
     }
 
-    /// Whether nothing is wrong with it.
+    /// Returns whether nothing is wrong with the trial.
     pub fn is_clean(&self) -> bool {
         self.violated.is_empty() && self.repeats != Some(false)
     }
 }
 
 impl Coverage {
-    /// One more trial.
+    /// Adds a trial.
     pub fn add(&mut self, trial: &Observed) {
         self.runs += 1;
         self.repeated += u64::from(trial.repeats == Some(true));
@@ -200,12 +201,12 @@ impl Coverage {
         }
     }
 
-    /// How many trials there were.
+    /// Returns the number of trials.
     pub fn runs(&self) -> u64 {
         self.runs
     }
 
-    /// In figures.
+    /// Returns the coverage in figures.
     pub fn shares(&self) -> Shares {
         let mut events = self.events.clone();
         events.sort_unstable();
@@ -226,7 +227,7 @@ impl Coverage {
     }
 }
 
-/// Whether rollbacks recurred under a protocol that does not promise their end.
+/// Returns whether rollbacks recurred under a protocol that does not promise that they end.
 fn recurs(judgement: &Judgement) -> bool {
     let remarks = |property| !judgement.of(property).remarks.is_empty();
     remarks(Property::RecoveryTerminates) || remarks(Property::Progress)
@@ -338,7 +339,7 @@ impl Story<'_> {
         self.group_of(self.manifest.processes[process.index()].cluster)
     }
 
-    /// The clusters that take checkpoints together count as one.
+    /// Returns the group of a cluster. Clusters that take checkpoints together count as one.
     fn group_of(&self, cluster: ClusterId) -> usize {
         match self.manifest.promises.scope {
             Scope::Federation => 0,

@@ -1,8 +1,8 @@
-//! The conformance kit for authors of protocols: what a protocol of one's own gets for implementing
+//! The conformance kit for authors of protocols: tests for any implementation of
 //! [`Protocol`](faultline_core::Protocol). `docs/protocols.md` is its guide.
 //!
-//! The kit runs the protocol under random federations, applications and faults, on the simulator, and has the checker judge
-//! each run. The protocol is known to nobody else: it needs no entry in the resource or the catalog.
+//! The kit runs the protocol under random federations, applications and faults on the simulator, and lets the
+//! checker judge each run. The protocol needs no entry in the resource or the catalog.
 
 use std::any::type_name;
 use std::fmt::Write;
@@ -20,30 +20,32 @@ use crate::generate::federation_promised;
 use crate::scenario::Scenario;
 use crate::trial::{self, Played};
 
-/// A protocol that is to be tried.
+/// A protocol to be tested.
 #[derive(Clone, Debug)]
 pub struct Candidate<P: faultline_core::Protocol> {
-    /// Its parameters. They decide what it [promises](faultline_core::Protocol::promises), and so what it is judged by.
+    /// The protocol's parameters. They determine what it [promises](faultline_core::Protocol::promises), and
+    /// therefore what it is judged by.
     pub config: P::Config,
 }
 
-/// What one seed showed.
+/// The result of one seed.
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// The seed.
     pub seed: u64,
-    /// The federation that it stands for.
+    /// The federation that the seed determines.
     pub federation: Federation,
-    /// What the checker says.
+    /// The checker's judgement.
     pub judgement: Judgement,
-    /// Whether a second run stated the same facts, to the last one: a protocol may not reach a clock or a random number.
+    /// Whether a second run stated exactly the same facts. A protocol must not depend on a clock or a random
+    /// number.
     pub repeats: bool,
     /// The facts.
     pub trace: Trace,
 }
 
 impl Tried {
-    /// What is wrong, if anything.
+    /// Returns what is wrong, if anything.
     pub fn complaint(&self) -> Option<String> {
         let violated: Vec<Property> = self.judgement.violated().collect();
         let mut text = match (violated.is_empty(), self.repeats) {
@@ -57,8 +59,8 @@ impl Tried {
         Some(text)
     }
 
-    /// The facts as text, process by process: a *golden transcript*, to be kept beside the protocol's tests, so that a change
-    /// of its behaviour is seen in a review.
+    /// Returns the facts as text, process by process: a *golden transcript*, to be kept with the protocol's
+    /// tests, so that a review shows changes of its behaviour.
     pub fn transcript(&self) -> String {
         let mut text = String::new();
         for ((process, life), stream) in &self.trace.streams {
@@ -76,6 +78,10 @@ where
     P::Config: Send + Sync,
 {
     /// Runs the federation of a seed under the protocol, twice, and judges it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the federation cannot be set up.
     pub fn try_seed(&self, seed: u64) -> Result<Tried, SetupError> {
         let scenario = Scenario { seed, federation: self.federation(seed), defect: None };
         let played = self.play(&scenario)?;
@@ -84,7 +90,11 @@ where
         Ok(Tried { seed, federation: scenario.federation, judgement, repeats, trace })
     }
 
-    /// The first seed of these with which something is wrong.
+    /// Returns the first of these seeds with a complaint.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a federation cannot be set up.
     pub fn first_complaint(&self, seeds: std::ops::Range<u64>) -> Result<Option<Tried>, SetupError> {
         for seed in seeds {
             let tried = self.try_seed(seed)?;
@@ -95,8 +105,8 @@ where
         Ok(None)
     }
 
-    /// A random federation of the kind that protocols with these promises are tried with. The processes that this one needs beside the
-    /// ranks die in it, too.
+    /// Returns a random federation of the kind used for protocols with these promises. The processes that
+    /// this protocol needs beside the ranks fail in it, too.
     fn federation(&self, seed: u64) -> Federation {
         let extra = P::extra_processes(&self.config);
         let mut federation = federation_promised(seed, Promises::of::<P>(&self.config), &extra);

@@ -1,17 +1,17 @@
-//! Random federations under random faults: the search for the schedule that breaks recovery.
+//! Runs random federations under random faults, to find schedules that break recovery.
 //!
-//! One seed decides everything: clusters, links, storage, protocol parameters, application and faults. Whole kinds of
-//! fault are left out of a scenario at random (swarm testing), and every scenario ends with a quiet time in which the
-//! federation has to recover and finish. A scenario runs on the simulator and is judged by the checker. It is an ordinary
-//! federation, so that a file with it does the same in `faultline run`.
+//! One seed determines everything: clusters, links, storage, protocol parameters, application and faults. A
+//! scenario leaves out whole kinds of fault at random (swarm testing), and ends with a quiet time in which
+//! the federation has to recover and finish. It runs on the simulator and is judged by the checker. A
+//! scenario is an ordinary federation, so that its file does the same in `faultline run`.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | `scenario` | a federation with a seed |
-//! | `generate` | the federation that a seed stands for |
+//! | `generate` | the federation that a seed determines |
 //! | `trial` | a scenario, run and judged |
 //! | `coverage` | what many trials reached |
-//! | `bands` | how often the runs of a protocol end otherwise than by completing |
+//! | `bands` | how often runs of a protocol end without completing |
 //! | `shrink` | the smallest scenario that violates a property |
 //! | [`mutants`] | every mutation of the code, and what finds it |
 //! | `kit` | the same for a protocol that is not part of this program |

@@ -1,9 +1,9 @@
-//! A mutation run: every mutation of the code is switched on, one at a time, and schedules are run until enough of them
-//! violate something.
+//! A mutation run: switches on every mutation of the code, one at a time, and runs schedules until enough of
+//! them have a violation.
 //!
-//! What the checker is worth shows in what it finds: which mutations, and by which property. A mutation that survives is
-//! either found by no property, or changes nothing that a property speaks of; why it changes nothing is written down in
-//! [`EQUIVALENT`].
+//! The value of the checker is in the mutations that it finds, and in the properties that find them. A
+//! mutation that survives either is found by no property, or has no observable effect; [`EQUIVALENT`] states
+//! why.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -17,7 +17,8 @@ use crate::coverage::{Coverage, Observed};
 use crate::scenario::{Protocol, Scenario};
 use crate::trial::run;
 
-/// Mutations that cannot be told from the code as it should be, by what can be observed of a run, and why.
+/// Mutations that cannot be distinguished from the correct code by anything observable in a run, and the
+/// reason.
 pub const EQUIVALENT: &[(&str, &str)] = &[
     (
         "asks-for-every-message",
@@ -31,40 +32,40 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     ),
 ];
 
-/// What became of a mutation.
+/// The result for one mutation.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mutant {
     /// The mutation's name.
     pub mutation: String,
-    /// Schedules that were run.
+    /// The number of schedules run.
     pub runs: u64,
-    /// The first that violated something, from 1; `None` if none did.
+    /// The first schedule with a violation, from 1; `None` if there was none.
     pub first: Option<u64>,
-    /// In how many schedules each property was violated.
+    /// The number of schedules that violated each property.
     pub violated: BTreeMap<Property, u64>,
-    /// Schedules in which the code under test ended the program.
+    /// The number of schedules in which the code under test panicked.
     pub panics: u64,
-    /// How the runs ended otherwise than they are known to.
+    /// Outcomes of runs that deviate from the known rates.
     pub unusual: Vec<String>,
 }
 
-/// How far a mutation run goes.
+/// The extent of a mutation run.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// Schedules of each protocol, at most.
+    /// The largest number of schedules of each protocol.
     pub seeds: u64,
-    /// A mutation is found well enough when this many schedules violated something.
+    /// The number of schedules with a violation after which a mutation counts as found.
     pub enough: u64,
 }
 
 impl Mutant {
-    /// Whether something found the mutation.
+    /// Returns whether something found the mutation.
     pub fn is_killed(&self) -> bool {
         self.first.is_some() || !self.unusual.is_empty()
     }
 
-    /// Why the mutation is equivalent to the code as it should be, if it is.
+    /// Returns why the mutation is equivalent to the correct code, if it is.
     pub fn argument(&self) -> Option<&'static str> {
         EQUIVALENT.iter().find(|(name, _)| *name == self.mutation).map(|(_, why)| *why)
     }

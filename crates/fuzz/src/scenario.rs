@@ -1,4 +1,4 @@
-//! A federation with a seed: what is run, and what can be written to a file and run again.
+//! A federation with a seed, which can be run, written to a file and run again.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,18 +9,18 @@ use faultline_catalog::Defect;
 
 use crate::generate;
 
-/// One run, before it has run. What it does depends on nothing else.
+/// One run before it is run. The result depends on nothing else.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Decides everything random in the run.
+    /// Determines everything random in the run.
     pub seed: u64,
-    /// What is run.
+    /// The federation to run.
     pub federation: Federation,
-    /// In what way its protocol is wrong; `None` is as it should be.
+    /// The protocol's defect; `None` for the correct protocol.
     pub defect: Option<Defect>,
 }
 
-/// A protocol for which federations can be drawn: every one that protects something.
+/// A protocol for which federations can be drawn: any protocol except `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol(&'static str);
 
@@ -30,18 +30,20 @@ pub struct Protocol(&'static str);
 pub struct UnknownProtocol(String);
 
 impl Scenario {
-    /// The scenario of a seed. Without a protocol, that is drawn, too, unless a defect demands one.
+    /// Creates the scenario of a seed. Without a protocol, the seed determines it, too, unless a defect
+    /// requires one.
     pub fn new(seed: u64, protocol: Option<Protocol>, defect: Option<Defect>) -> Scenario {
         let demanded = defect.map(|it| it.protocol().parse().expect("there are scenarios for defects"));
         Scenario { seed, federation: generate::federation(seed, protocol.or(demanded)), defect }
     }
 
-    /// Whether its application is the one whose re-execution differs, which is judged by properties only.
+    /// Returns whether its application is the one whose re-execution differs, which is judged only by
+    /// properties.
     pub fn is_salted(&self) -> bool {
         matches!(self.federation.spec.application, Application::Salted(_))
     }
 
-    /// It as a file. The seed stands in it.
+    /// Returns the scenario as a file, which contains the seed.
     pub fn to_yaml(&self) -> String {
         let mut federation = self.federation.clone();
         federation.spec.seed = Some(self.seed);
@@ -50,18 +52,18 @@ impl Scenario {
 }
 
 impl Protocol {
-    /// All of them.
+    /// Returns all protocols.
     pub fn all() -> impl Iterator<Item = Protocol> {
         let all = Options::names().map(Protocol);
         all.filter(|it| it.with(Stated::default()).family().is_some())
     }
 
-    /// Its name in the resource.
+    /// Returns the name in the resource.
     pub fn name(self) -> &'static str {
         self.0
     }
 
-    /// It with these options.
+    /// Returns the protocol with these options.
     pub(crate) fn with(self, stated: Stated) -> Options {
         Options::named(self.0, stated).expect("it is a protocol's name")
     }

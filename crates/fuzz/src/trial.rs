@@ -10,41 +10,46 @@ use faultline_trace::{Manifest, Trace};
 
 use crate::scenario::Scenario;
 
-/// A scenario with what came of it.
+/// A scenario and its run.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The scenario.
     pub scenario: Scenario,
-    /// What the simulator counted.
+    /// The simulator's counters.
     pub stats: Stats,
-    /// What a record of it would say beside the facts.
+    /// What a record of the run would contain beside the facts.
     pub manifest: Manifest,
-    /// Its facts.
+    /// The facts of the run.
     pub trace: Trace,
-    /// What the checker says.
+    /// The checker's judgement.
     pub judgement: Judgement,
 }
 
 impl Trial {
-    /// The properties that were violated.
+    /// Returns the properties that were violated.
     pub fn violated(&self) -> impl Iterator<Item = Property> {
         self.judgement.violated()
     }
 }
 
-/// A run that takes more is ended: two processes of a protocol that is wrong on purpose can answer each other for ever.
+/// The number of events after which a run is ended: two processes of a defective protocol can answer each
+/// other endlessly.
 const MOST_EVENTS: u64 = 2_000_000;
 
 thread_local! {
     static UNDER_WAY: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// The seed that this thread is running: what a panic handler wants to say.
+/// Returns the seed that this thread is running, for a panic handler.
 pub fn seed_under_way() -> Option<u64> {
     UNDER_WAY.get()
 }
 
-/// Runs a scenario on the simulator, and has the checker judge it. The federation must be valid.
+/// Runs a scenario on the simulator, and lets the checker judge it. The federation must be valid.
+///
+/// # Errors
+///
+/// Returns an error if the federation cannot be set up.
 pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
     UNDER_WAY.set(Some(scenario.seed));
     let Played { stats, run } = played(&scenario)?;
@@ -53,7 +58,11 @@ pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
     Ok(Trial { scenario, stats, manifest, trace, judgement })
 }
 
-/// Whether a second run of the same scenario is the same to the last fact.
+/// Returns whether a second run of the same scenario is exactly the same.
+///
+/// # Errors
+///
+/// Returns an error if the federation cannot be set up.
 pub fn repeats(trial: &Trial) -> Result<bool, SetupError> {
     UNDER_WAY.set(Some(trial.scenario.seed));
     let Played { stats, run } = played(&trial.scenario)?;
@@ -61,7 +70,7 @@ pub fn repeats(trial: &Trial) -> Result<bool, SetupError> {
     Ok(run.trace == trial.trace && run.manifest == trial.manifest && stats == trial.stats)
 }
 
-/// What came of a scenario, before it is judged.
+/// The result of a scenario before it is judged.
 #[derive(PartialEq)]
 pub(crate) struct Played {
     pub(crate) stats: Stats,
@@ -76,12 +85,12 @@ fn played(scenario: &Scenario) -> Result<Played, SetupError> {
     Ok(Played { stats: simulator.stats().clone(), run })
 }
 
-/// The session of a scenario.
+/// Returns the session of a scenario.
 pub(crate) fn session(scenario: &Scenario) -> Session<'_> {
     Session::new(&scenario.federation).seed(scenario.seed)
 }
 
-/// A simulator that ends what does not end by itself.
+/// Returns a simulator that ends runs that do not end by themselves.
 pub(crate) fn simulator(nobody: &mut ()) -> Simulator<'_> {
     Simulator::new(nobody).at_most(MOST_EVENTS)
 }

@@ -1,4 +1,4 @@
-//! Random faults, and no violation.
+//! Random faults must not lead to violations.
 
 use std::ops::Range;
 
@@ -6,13 +6,13 @@ use faultline_checker::{Property, Verdict};
 use faultline_core::FactKind;
 use faultline_fuzz::{Coverage, Observed, Protocol, Scenario, Shares, repeats, run};
 
-/// Runs the first scenarios of a protocol, none of which may violate anything; how often each of these properties was
-/// judged.
+/// Runs the first scenarios of a protocol, none of which may have a violation. Returns how often each of
+/// these properties was judged.
 fn clean<const N: usize>(protocol: &str, runs: u64, properties: [Property; N]) -> (Shares, [u64; N]) {
     clean_from(protocol, 0..runs, properties)
 }
 
-/// The same for these seeds.
+/// Does the same for these seeds.
 fn clean_from<const N: usize>(
     protocol: &str,
     seeds: Range<u64>,
@@ -42,7 +42,7 @@ fn clean_from<const N: usize>(
     (shares, judged)
 }
 
-/// What holds for every protocol.
+/// Asserts what holds for every protocol.
 fn reaches_much(shares: &Shares) {
     println!("{shares:#?}");
     assert!(shares.median_events >= 1000, "{shares:#?}");
@@ -62,7 +62,7 @@ fn reaches_much(shares: &Shares) {
 }
 
 #[test]
-fn hundreds_of_seeds_of_hc3i_are_clean_and_reach_what_they_are_meant_to() {
+fn hundreds_of_seeds_of_hc3i_are_clean_and_cover_its_states() {
     let (shares, judged) = clean("hc3i", 1000, [Property::BoundedLoss]);
     reaches_much(&shares);
     assert!(shares.cascading >= 30.0, "{shares:#?}");
@@ -71,7 +71,7 @@ fn hundreds_of_seeds_of_hc3i_are_clean_and_reach_what_they_are_meant_to() {
 }
 
 #[test]
-fn hundreds_of_seeds_of_hydee_are_clean_and_reach_what_they_are_meant_to() {
+fn hundreds_of_seeds_of_hydee_are_clean_and_cover_its_states() {
     let properties = [
         Property::BoundedLoss,
         Property::CausalOrder,
@@ -106,7 +106,7 @@ fn the_baselines_are_clean() {
 }
 
 #[test]
-fn hundreds_of_seeds_of_tic_are_clean_and_reach_what_they_are_meant_to() {
+fn hundreds_of_seeds_of_tic_are_clean_and_cover_its_states() {
     let properties = [
         Property::TasksOnce,
         Property::OneOwner,
@@ -170,7 +170,7 @@ fn ten_thousand_seeds_of_each_protocol_are_clean() {
     }
 }
 
-/// A livelock of independent checkpoints: their rollbacks recur, which they do not promise to end.
+/// A livelock of independent checkpoints: their rollbacks recur, and they do not promise that this ends.
 #[test]
 fn the_known_livelock_of_independent_checkpoints_is_a_remark() {
     let trial = run(Scenario::new(3_900_000_291, Some("independent".parse().unwrap()), None)).unwrap();
@@ -200,7 +200,7 @@ fn a_scenario_survives_its_file() {
     }
 }
 
-/// A holder asked for a copy while its owner's storage corrupted what it read: the cluster never went on.
+/// A holder requested a copy while its owner's storage corrupted what it read: the cluster never resumed.
 #[test]
 fn a_part_lost_while_it_is_copied_does_not_stop_a_recovery() {
     let trial = run(Scenario::new(9710, Some("hydee".parse().unwrap()), None)).unwrap();

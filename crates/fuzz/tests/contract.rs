@@ -1,5 +1,5 @@
-//! The contract of HydEE with its programs: what keeps it, what breaks it, and what is said of that. The program that breaks
-//! it is master and workers: whoever answers first gets the next piece of work.
+//! Tests the contract of HydEE with its programs: what keeps it, what breaks it, and how this is reported.
+//! The program that breaks it is master and workers: the first worker to answer gets the next piece of work.
 
 use std::sync::Arc;
 
@@ -51,14 +51,14 @@ impl MessagesVisitor for RunFarm<'_> {
     {
         let setup = setup.hosting::<Workload>(farm(200));
         let session = Session::new(self.0).seed(setup.seed);
-        // Its result depends on who answers first.
+        // The result depends on which worker answers first.
         let run = session.simulate_setup(&setup, || None, &mut Simulator::new(&mut ())).judge();
         (run.manifest.outcome.expect("it has ended"), run.judgement)
     }
 }
 
 #[test]
-fn master_and_workers_are_refused_when_it_shows() {
+fn master_and_workers_are_refused_once_detected() {
     let calm = federation("[]", "");
     let sound = with_messages(&calm, Some(1), RunFarm(&calm)).unwrap();
     assert_eq!((sound.0, sound.1.verdict), (Outcome::Completed, Verdict::Pass), "{:?}", sound.1.reasons);
@@ -99,10 +99,10 @@ fn of_workload(config: faultline_workloads::Config) -> Option<faultline_fuzz::Di
 }
 
 #[test]
-fn two_orders_tell_master_and_workers_before_any_failure() {
+fn two_orders_detect_master_and_workers_before_any_failure() {
     let found = of_workload(farm(50)).expect("it differs");
     assert_eq!(found.process, MASTER);
-    // What it gives away at first does not depend on anything.
+    // The first pieces of work do not depend on anything.
     assert!(found.send >= 10, "{found:?}");
 }
 
@@ -127,7 +127,8 @@ fn answers_in_the_order_of_arrival_are_found() {
     assert!(matches!(found.what, Differs::Message | Differs::Count | Differs::Consumed), "{found:?}");
 }
 
-/// Copies in the own cluster do not outlive it: nobody can restore it, and it is said who was asked for what.
+/// Copies in the same cluster are lost with it: it cannot be restored, and the report names the holders that
+/// were asked.
 #[test]
 fn a_cluster_that_is_lost_with_all_copies_is_unrecoverable_by_design() {
     let lost = "[{ at: 1s, loseCluster: { cluster: b, storage: lost } }]";

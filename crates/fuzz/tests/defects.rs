@@ -5,10 +5,10 @@ use faultline_checker::Property;
 use faultline_fuzz::{Scenario, Steps, run, shrink};
 use faultline_protocols::{hc3i, hydee};
 
-/// Within how many seeds each defect is found.
+/// The number of seeds within which each defect is found.
 const BOUND: u64 = 100;
 
-/// Those that take more.
+/// Defects that take more seeds.
 const RARE: &[(Defect, u64)] = &[
     (Defect::Hc3i(hc3i::Defect::OlderEpochsAccepted), 500),
     (Defect::Hc3i(hc3i::Defect::CollectsWithoutSilent), 1000),
@@ -28,7 +28,7 @@ fn bound(defect: Defect) -> u64 {
     RARE.iter().find(|(rare, _)| *rare == defect).map_or(BOUND, |&(_, bound)| bound)
 }
 
-/// So rare among random schedules that each has a directed test with the protocol instead (in its own tests).
+/// Defects so rare among random schedules that each has a directed test in the protocol's own tests instead.
 const DIRECTED: &[Defect] = &[
     Defect::Hc3i(hc3i::Defect::RoundWithoutLives),
     Defect::Hc3i(hc3i::Defect::NotesNotRefilled),
@@ -46,8 +46,8 @@ const DIRECTED: &[Defect] = &[
     Defect::Hydee(hydee::Defect::SegmentsOutsideCheckpoint),
 ];
 
-/// The first seed at which a property is violated, with the first such property. A different result does not count: most
-/// applications cannot be compared with a run without faults.
+/// Returns the first seed at which a property is violated, with the first such property. A different result
+/// does not count: most applications cannot be compared with a run without faults.
 fn first_violation(defect: Defect) -> Option<(u64, Property)> {
     (0..bound(defect)).find_map(|seed| {
         let trial = run(Scenario::new(seed, None, Some(defect))).unwrap();
@@ -128,7 +128,7 @@ fn what_is_found_is_made_small_and_the_same_way_each_time() {
         "{} facts of {spec:#?}",
         shrunk.trial.trace.len()
     );
-    // It stays what it is in a file, and is found again.
+    // Its file contains the same scenario, which is found again.
     let file = faultline_api::parse("small.yaml", shrunk.trial.scenario.to_yaml().as_bytes()).unwrap();
     let again = run(Scenario { federation: file, ..shrunk.trial.scenario.clone() }).unwrap();
     assert_eq!(again.trace, shrunk.trial.trace);

@@ -1,4 +1,4 @@
-//! Federations that once went wrong, as the fuzzer shrank them. Each has to stay clean.
+//! Federations that once had a violation, as the fuzzer shrank them. Each must remain clean.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use faultline_checker::Verdict;
 use faultline_fuzz::{Scenario, run};
 
 #[test]
-fn nothing_that_was_found_comes_back() {
+fn fixed_scenarios_stay_clean() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/found");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
     files.sort();
@@ -16,7 +16,7 @@ fn nothing_that_was_found_comes_back() {
         let name = file.file_name().unwrap().to_string_lossy();
         let federation = faultline_api::parse(&name, &fs::read(&file).unwrap());
         let federation = federation.unwrap_or_else(|it| panic!("{name}: {:?}", it.complaints()));
-        let seed = federation.spec.seed.expect("it is what makes it go wrong");
+        let seed = federation.spec.seed.expect("a scenario has a seed");
         let trial = run(Scenario { seed, federation, defect: None }).unwrap();
         assert_ne!(trial.judgement.verdict, Verdict::Fail, "{name}: {:?}", trial.judgement.reasons);
     }

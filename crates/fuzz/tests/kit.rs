@@ -1,4 +1,4 @@
-//! The conformance kit with a protocol that needs processes beside the ranks: they die in it, too.
+//! Tests the conformance kit with a protocol that needs processes beside the ranks: they fail in it, too.
 
 use faultline_checker::Property;
 use faultline_core::{Life, ProcessId, Scope, Span};
@@ -6,7 +6,7 @@ use faultline_fuzz::Candidate;
 use faultline_protocols::hydee::{Config, Defect, Defects, Hydee, Recovery};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 
-/// HydEE as if it were a protocol of one's own.
+/// Returns HydEE as if it were a user's own protocol.
 fn candidate(defects: Defects) -> Candidate<Hydee> {
     let config = Config {
         scope: Scope::Cluster,
@@ -21,7 +21,7 @@ fn candidate(defects: Defects) -> Candidate<Hydee> {
 }
 
 #[test]
-fn processes_beside_the_ranks_die_and_are_replaced() {
+fn processes_beside_the_ranks_fail_and_are_replaced() {
     let mut replaced = 0;
     for seed in 0..300 {
         let tried = candidate(Defects::default()).try_seed(seed).unwrap();
@@ -30,7 +30,7 @@ fn processes_beside_the_ranks_die_and_are_replaced() {
         let beside = |it: &&(ProcessId, Life)| it.0.0 >= ranks && it.0 != ProcessId::SUPERVISOR;
         replaced += tried.trace.streams.keys().filter(beside).filter(|it| it.1 > Life(1)).count();
     }
-    assert!(replaced > 10, "only {replaced} lives of them began after a death");
+    assert!(replaced > 10, "only {replaced} of their lives started after a failure");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Small slips in the code of protocols, each of which the property has to find that was made for it.
+//! Small mistakes in the code of protocols, each of which must be found by the property that was made for it.
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
 use faultline_fuzz::{Protocol, Scenario, run};
 use faultline_protocols::{hc3i, hydee};
 
-/// The first of 60 seeds at which the property is violated.
+/// Returns the first of 60 seeds at which the property is violated.
 fn first(defect: Defect, protocol: &str, property: Property) -> Option<u64> {
     let protocol: Protocol = protocol.parse().unwrap();
     (0..60).find(|&seed| {
@@ -24,7 +24,7 @@ fn a_rollback_that_the_protocol_calls_a_failure_is_found_where_no_process_failed
 }
 
 #[test]
-fn fewer_copies_than_asked_for_are_found() {
+fn fewer_copies_than_requested_are_found() {
     let of_hc3i = [hc3i::Defect::OneCopyTooFew, hc3i::Defect::NoCopies].map(Defect::Hc3i);
     let of_hydee = [hydee::Defect::OneCopyTooFew, hydee::Defect::NoCopies].map(Defect::Hydee);
     for (defects, protocol) in [(of_hc3i, "hc3i"), (of_hydee, "hydee"), (of_hydee, "spbc")] {

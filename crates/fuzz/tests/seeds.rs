@@ -4,7 +4,7 @@ use faultline_checker::Verdict;
 use faultline_fuzz::{Scenario, run};
 
 #[test]
-fn a_seed_is_not_cut_to_its_lower_half_and_a_file_keeps_it() {
+fn seeds_are_not_truncated_and_a_file_keeps_them() {
     for seed in [7, u64::from(u32::MAX), (1 << 32) + 7, u64::MAX] {
         let scenario = Scenario::new(seed, None, None);
         let text = scenario.to_yaml();

@@ -17,7 +17,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let rollbacks: Vec<&Rollback> =
             group.rollbacks.values().filter(|it| it.restores().next().is_some()).collect();
         if let Some(excess) = rollbacks.get(deaths) {
-            let restored = excess.restores().next().expect("somebody restored");
+            let restored = excess.restores().next().expect("a process restored");
             finding.violated([history.source(restored.at)], || {
                 let cluster = history.context.group(number);
                 let (times, deaths) = (rollbacks.len(), counted(deaths));

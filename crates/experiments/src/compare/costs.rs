@@ -1,4 +1,4 @@
-//! What one run cost, kept from the facts in the order of virtual time.
+//! The cost of one run, computed from the facts in the order of virtual time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,28 +15,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Costs {
-    /// From the beginning of the application to the end of the run.
+    /// Seconds from the start of the application to the end of the run.
     pub seconds: f64,
     /// Committed checkpoints of all processes, without the initial one.
     pub checkpoints: u64,
-    /// Of these, those that a message forced.
+    /// Checkpoints that a message forced.
     pub forced: u64,
-    /// Application state that was handed to storages, copies included.
+    /// Bytes of application state passed to the storages, including replicas.
     pub checkpoint_bytes: u64,
-    /// Messages that the application sent.
+    /// The number of messages that the application sent.
     pub messages: u64,
-    /// Content of all messages that the application sent.
+    /// Bytes of content of all messages that the application sent.
     pub sent_bytes: u64,
-    /// Of this, what went from one cluster to another.
+    /// Bytes of content sent from one cluster to another.
     pub between_bytes: u64,
-    /// Content of logged messages that left the memory of their senders.
+    /// Bytes of content of logged messages that were moved from the memory of their senders to storage.
     pub spilled_bytes: u64,
-    /// Of a program of tasks; absent where processes exchange messages.
+    /// Costs of a program of tasks; absent where processes exchange messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TaskCosts>,
-    /// Faults that took effect.
+    /// The number of faults that took effect.
     pub faults: usize,
-    /// In the order of the failures that began them.
+    /// Outages in the order of their first failures.
     pub outages: Vec<Outage>,
 }
 
@@ -44,9 +44,9 @@ pub struct Costs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskCosts {
-    /// Different tasks that were run.
+    /// The number of different tasks that were run.
     pub tasks: u64,
-    /// Runs of tasks beyond the first of each.
+    /// Runs of tasks beyond the first run of each.
     pub again: u64,
     /// What these took, in seconds.
     pub again_seconds: f64,
@@ -70,18 +70,19 @@ pub struct TaskCosts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outage {
-    /// Processes that died.
+    /// The number of failed processes.
     pub died: usize,
-    /// Processes that went back to an older state.
+    /// The number of processes that rolled back.
     pub went_back: usize,
-    /// Work that was undone, the sum of all processes.
+    /// Lost work in seconds, summed over all processes.
     pub lost_seconds: f64,
-    /// From the first failure until the last process that went back has gone on; absent when one never did.
+    /// Seconds from the first failure until the last rolled-back process has resumed; absent if one never
+    /// did.
     pub recovery_seconds: Option<f64>,
 }
 
 impl Costs {
-    /// What a recorded run cost, by the clocks of its processes.
+    /// Computes the cost of a recorded run, by the clocks of its processes.
     pub(crate) fn of(manifest: &Manifest, trace: &Trace) -> Costs {
         static NEVER: AtomicBool = AtomicBool::new(false);
         let mut records: Vec<Record> = trace.records().collect();
@@ -93,16 +94,16 @@ impl Costs {
     }
 }
 
-/// Keeps the books of one run.
+/// Computes the cost of one run from its facts.
 pub(crate) struct Bookkeeper<'a> {
     interrupted: &'a AtomicBool,
-    /// By process; [`ClusterId::OUTSIDE`] and beyond the end: no rank.
+    /// Clusters by process; [`ClusterId::OUTSIDE`] or beyond the end if the process is not a rank.
     cluster_of: Vec<ClusterId>,
     ranks: Vec<Rank>,
     begun: Option<Time>,
     last: Time,
     costs: Costs,
-    /// Faults that were injected, and found something to act on.
+    /// Faults that were injected and had an effect.
     faults: BTreeSet<FaultNo>,
     outages: Vec<Open>,
     /// Tasks that were run.
@@ -113,29 +114,29 @@ pub(crate) struct Bookkeeper<'a> {
     coordinated: BTreeSet<Position>,
 }
 
-/// The work of one process: time in which its application was neither dead nor in recovery.
+/// The work of one process: time in which its application was neither down nor in recovery.
 #[derive(Clone, Debug, Default)]
 struct Rank {
     done: Span,
     since: Option<Time>,
-    /// What was done when a part of a checkpoint was saved.
+    /// The work done when a part of a checkpoint was saved.
     saved: BTreeMap<ImageName, Span>,
 }
 
-/// An outage that may not be over.
+/// An outage that may be in progress.
 #[derive(Clone, Debug)]
 struct Open {
     at: Time,
     died: BTreeSet<ProcessId>,
     went_back: BTreeSet<ProcessId>,
-    /// Who has yet to go on.
+    /// Processes that have not resumed yet.
     awaited: BTreeSet<ProcessId>,
     lost: Span,
     went_on: Time,
 }
 
 impl<'a> Bookkeeper<'a> {
-    /// Of a run that `interrupted` cuts short.
+    /// Creates the bookkeeper of a run that `interrupted` cuts short.
     pub(crate) fn new(interrupted: &'a AtomicBool) -> Bookkeeper<'a> {
         Bookkeeper {
             interrupted,
@@ -221,7 +222,7 @@ impl<'a> Bookkeeper<'a> {
             Fact::Theft { step: TheftStep::Merged, .. } => {
                 self.costs.tasks.get_or_insert_default().thefts += 1;
             }
-            // Another process goes on in place of one that never returns.
+            // Another process takes over the work of one that failed permanently.
             Fact::Absorbed(absorbed) => {
                 let (of, image, _) = &**absorbed;
                 let Some(gone) = self.ranks.get_mut(of.index()) else { return };
@@ -233,7 +234,7 @@ impl<'a> Bookkeeper<'a> {
                     outage.went_on = at;
                 }
             }
-            // Who receives is at work, whatever its protocol said before.
+            // A process that receives is at work, whatever its protocol claimed before.
             Fact::Delivered(_) if self.begun.is_some() => rank.go_on(at),
             Fact::Saved(saved) => {
                 let (name, _, bytes) = **saved;
@@ -273,7 +274,7 @@ impl<'a> Bookkeeper<'a> {
     }
 
     fn failed(&mut self, process: ProcessId, at: Time) {
-        // The death of a process that is no rank undoes no work by itself.
+        // The failure of a process that is not a rank undoes no work by itself.
         let Some(rank) = self.ranks.get_mut(process.index()) else { return };
         rank.stop(at);
         if self.outages.last().is_none_or(|it| it.awaited.is_empty()) {
@@ -300,7 +301,7 @@ impl Rank {
         self.since = None;
     }
 
-    /// Back to a saved state, or to the initial one; what was lost.
+    /// Returns to a saved state, or to the initial one. Returns the lost work.
     fn go_back(&mut self, to: Option<&ImageName>, at: Time) -> Span {
         self.stop(at);
         let kept = to.and_then(|it| self.saved.get(it)).copied().unwrap_or_default();
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_ends_when_everybody_has_gone_on() {
+    fn an_outage_ends_when_all_processes_have_resumed() {
         let mut story = Story::new();
         for process in 0..2 {
             let saved = Box::new((Story::part(process), Witness::default(), 50));
@@ -401,7 +402,7 @@ mod tests {
         story.goes_back(0, 121);
         story.goes_on(1, 121);
         story.goes_on(0, 122);
-        // Another one.
+        // The second outage.
         story.fails(2, 130);
         story.supervisor(140, Fact::Completed);
         let costs = story.0.close();
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_ends_when_another_process_takes_the_work_over() {
+    fn an_outage_ends_when_another_process_takes_over_the_work() {
         let mut story = Story::new();
         let saved = Box::new((Story::part(0), Witness::default(), 50));
         story.state(ProcessId(0), 110, Fact::Saved(saved));
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_run_again_are_told_from_others() {
+    fn tasks_that_run_again_are_counted_apart() {
         let mut story = Story::new();
         for task in [1, 2, 1] {
             let ran = Fact::Ran { task: TaskId(task), spawned: 0, cost_us: 250_000 };
@@ -438,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_count_that_found_something_to_act_on() {
+    fn only_faults_with_an_effect_count() {
         let mut story = Story::new();
         for no in [0, 1].map(FaultNo) {
             let fault =
@@ -450,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_between_clusters_are_told_from_others() {
+    fn bytes_between_clusters_are_counted_apart() {
         let mut story = Story::new();
         for (to, bytes) in [(1, 10), (2, 7)] {
             let id =

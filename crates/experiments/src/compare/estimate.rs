@@ -1,28 +1,28 @@
-//! A mean over runs, and how well it is known.
+//! A mean over runs, with its uncertainty.
 
 use serde::Serialize;
 
 use crate::measures::Spread;
 
-/// With fewer runs than this there is no interval: Student's would be several times as wide as the range of the runs, and say
-/// less than the runs themselves.
+/// The number of runs below which there is no interval: Student's interval would be several times as wide as
+/// the range of the runs, and less informative than the runs themselves.
 pub const FEW: usize = 5;
 
 /// A mean over runs with different seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Estimate {
-    /// Mean, deviation and range.
+    /// The mean, the standard deviation and the range.
     #[serde(flatten)]
     pub spread: Spread,
-    /// Half the width of the interval that covers the mean of all possible runs with a confidence of 95 % (Student's t);
+    /// Half the width of the interval that covers the true mean with a confidence of 95 % (Student's t);
     /// absent below [`FEW`] runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_width: Option<f64>,
 }
 
 impl Estimate {
-    /// From the values that runs gave; `None` when none gave any.
+    /// Estimates the mean from the values of runs; `None` if there are no values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Estimate> {
         let spread = Spread::of(values);
         let runs = spread.runs;
@@ -30,14 +30,14 @@ impl Estimate {
         (runs > 0).then_some(Estimate { spread, half_width })
     }
 
-    /// The mean.
+    /// Returns the mean.
     pub fn mean(&self) -> f64 {
         self.spread.mean
     }
 }
 
-/// The 97.5 % quantile of Student's t distribution; beyond the table that of the next smaller entry, which is the safe
-/// side.
+/// Returns the 97.5 % quantile of Student's t distribution. Between entries of the table, it returns that of
+/// the next smaller entry, which is conservative.
 fn student(degrees: usize) -> f64 {
     const FIRST: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,

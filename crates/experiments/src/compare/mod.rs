@@ -1,16 +1,16 @@
-//! One federation under several protocols, with the same application, faults and seeds: what each costs and what each
-//! saves.
+//! Compares protocols on one federation, with the same application, faults and seeds: what each costs and
+//! what each saves.
 //!
-//! Every protocol runs twice with each seed, once as the file says and once without its faults. The measure of all costs
-//! is the unprotected run (`none`) of the same seed without faults. Everything is drawn from the facts. Runs are made here in
-//! virtual time, or elsewhere by whoever can ([`Runs`]).
+//! Every protocol runs twice with each seed, once with the faults of the file and once without. The reference
+//! for all costs is the unprotected run (`none`) of the same seed without faults. All numbers are computed
+//! from the facts. Runs are made here in virtual time, or elsewhere by the caller ([`Runs`]).
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
-//! | [`protocols`] | which protocols there are, and the file under each |
-//! | `costs` | what one run cost |
-//! | [`quantity`] | what protocols are compared by |
-//! | [`estimate`] | a mean over runs, and how well it is known |
+//! | [`protocols`] | the protocols, and the file under each |
+//! | `costs` | the cost of one run |
+//! | [`quantity`] | the quantities by which protocols are compared |
+//! | [`estimate`] | a mean over runs, with its uncertainty |
 //! | [`tell`] | the comparison as text and as JSON |
 //! | [`page`] | the comparison as one page, with a picture |
 
@@ -44,23 +44,23 @@ use estimate::Estimate;
 use protocols::{under, without_absent, without_faults};
 use quantity::Quantity;
 
-/// The protocol that all others are measured against.
+/// The reference protocol.
 const UNPROTECTED: &str = "none";
-/// Different reasons that are given for runs that do not pass.
+/// The number of different reasons that are listed for runs that do not pass.
 const REASONS: usize = 3;
 
-/// Who makes the runs.
+/// Where runs are made.
 pub enum Runs<'a> {
-    /// The simulator, several at a time.
+    /// By the simulator, several at a time.
     Simulated,
-    /// Somebody else, one after the other: on this backend, a run of this federation with this seed.
+    /// By the caller, one after another: on this backend, a run of a federation with a seed.
     Elsewhere(Backend, &'a mut Maker<'a>),
 }
 
 /// Makes one run, with its record and judgement. Also says whether the run had been made before.
 pub type Maker<'a> = dyn FnMut(&Federation, u64) -> Result<(Made, bool), Interrupted> + 'a;
 
-/// What came of one run, wherever it was made.
+/// The result of one run, wherever it was made.
 #[derive(Clone, Debug)]
 pub struct Made {
     completed: bool,
@@ -96,7 +96,8 @@ fn spent(recording: &Recording) -> Spent {
 }
 
 impl Made {
-    /// Of a record. The clocks of its processes have to show the same time, as they do on one machine.
+    /// Takes the result from a record. The clocks of its processes must show the same time, as they do on one
+    /// machine.
     pub fn of(recording: &Recording) -> Made {
         Made {
             completed: recording.manifest.outcome == Some(Outcome::Completed),
@@ -106,7 +107,7 @@ impl Made {
         }
     }
 
-    /// Of a run in virtual time.
+    /// Runs a federation in virtual time.
     pub fn simulated(
         federation: &Federation,
         seed: u64,
@@ -121,57 +122,58 @@ impl Made {
         Ok(Made { completed, judgement, costs: books.close(), time })
     }
 
-    /// Whether it came to its end and passed.
+    /// Returns whether the run completed and passed.
     pub fn is_good(&self) -> bool {
         self.completed && self.judgement.verdict == Verdict::Pass
     }
 
-    /// What the checkers say of it.
+    /// Returns the checker's judgement.
     pub fn judgement(&self) -> &Judgement {
         &self.judgement
     }
 
-    /// What it cost.
+    /// Returns the cost of the run.
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
 }
 
-/// How protocols are compared.
+/// The parameters of a comparison.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// By name, in the order of the table; each is one of [`Protocol::compared`](faultline_api::resource::Protocol::compared).
+    /// Names of protocols, in the order of the table; each is one of
+    /// [`Protocol::compared`](faultline_api::resource::Protocol::compared).
     pub protocols: Vec<String>,
-    /// The first seed; the others follow.
+    /// The first of the consecutive seeds.
     pub first_seed: u64,
-    /// Runs of each protocol, with and without faults.
+    /// The number of seeds: runs of each protocol with faults, and as many without.
     pub seeds: u32,
-    /// Simulated runs at the same time.
+    /// The number of simulated runs at a time.
     pub jobs: NonZero<usize>,
 }
 
-/// What came of a comparison.
+/// The result of a comparison.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The federation's name.
     pub name: String,
-    /// What the runs ran on.
+    /// The backend on which the runs were made.
     pub backend: Backend,
     /// The application's name.
     pub application: &'static str,
-    /// What the application consists of.
+    /// The family of the application: messages or tasks.
     pub family: Family,
-    /// Ranks.
+    /// The number of ranks.
     pub ranks: u32,
-    /// Clusters.
+    /// The number of clusters.
     pub clusters: usize,
-    /// Whether the file has faults; without any there is nothing to tell of runs with faults.
+    /// Whether the file has faults. Without faults, there is nothing to report about runs with faults.
     pub has_faults: bool,
-    /// The first seed.
+    /// The first of the consecutive seeds.
     pub first_seed: u64,
-    /// How many.
+    /// The number of seeds.
     pub seeds: u32,
-    /// What the unprotected run takes without faults, in seconds; `None` when it cannot be run.
+    /// Seconds that the unprotected run takes without faults; `None` if it cannot be run.
     pub unprotected: Option<Estimate>,
     /// By protocol, in the order asked for. An interrupted comparison lacks the protocols that it did not reach.
     pub rows: Vec<Row>,
@@ -179,24 +181,24 @@ pub struct Comparison {
     pub missing: u64,
 }
 
-/// What came of one protocol.
+/// The result of one protocol.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its name.
+    /// The protocol's name.
     pub protocol: String,
-    /// Its options, as in the file, in one line of YAML.
+    /// The protocol's options as in the file, in one line of YAML.
     pub options: String,
-    /// Why it cannot be run with this federation.
+    /// Why the protocol cannot run with this federation.
     pub cannot: Option<String>,
-    /// Faults that are left out, because they are those of processes that it does not have.
+    /// Faults that are omitted, because they concern processes that the protocol does not have.
     pub left_out: Vec<String>,
-    /// Why it cannot be run with the faults of the file.
+    /// Why the protocol cannot run with the faults of the file.
     pub cannot_with_faults: Option<String>,
-    /// What became of the runs without faults.
+    /// Outcomes of the runs without faults.
     pub calm: Tally,
-    /// What became of the runs with faults.
+    /// Outcomes of the runs with faults.
     pub faulty: Tally,
-    /// By name of the quantity; one that no run has is missing.
+    /// Values by name of the quantity. A quantity that no run has is missing.
     pub values: BTreeMap<&'static str, Estimate>,
     /// Where the time of all processes went in all runs: those with faults, if there are any, or else those without.
     pub time: Spent,
@@ -204,21 +206,21 @@ pub struct Row {
     pub timer_never_fired: Option<String>,
 }
 
-/// What became of several runs.
+/// The outcomes of several runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tally {
-    /// Runs.
+    /// The number of runs.
     pub runs: usize,
     /// Runs whose application finished.
     pub completed: usize,
-    /// Runs in which everything was judged, and holds.
+    /// Runs that were judged completely and violated nothing.
     pub pass: usize,
-    /// Runs that could not be judged in every respect.
+    /// Runs that could not be judged completely, and violated nothing.
     pub unknown: usize,
     /// Runs with a violation.
     pub fail: usize,
-    /// Why runs did not pass: some different reasons.
+    /// Some of the different reasons why runs did not pass.
     pub reasons: Vec<String>,
 }
 
@@ -245,7 +247,7 @@ impl Run {
 }
 
 impl Comparison {
-    /// Whether a run of some protocol violated something.
+    /// Returns whether a run of any protocol had a violation.
     pub fn has_failed(&self) -> bool {
         self.rows.iter().any(|it| it.calm.fail + it.faulty.fail > 0)
     }
@@ -456,7 +458,7 @@ impl Tally {
     }
 }
 
-/// The first reason why a federation cannot be run.
+/// Returns the first reason why a federation cannot be run.
 fn problem_of(federation: &Federation) -> Option<String> {
     let problem = validate(federation).into_iter().next()?;
     Some(format!("{}: {}; {}", problem.path, problem.message, problem.help))

@@ -1,4 +1,5 @@
-//! A comparison as one page that needs nothing else, and its picture: a panel for each quantity, a bar for each protocol.
+//! A comparison as one self-contained page, and its picture: a panel for each quantity, with a bar for each
+//! protocol.
 
 use faultline_report::explain::count;
 use faultline_report::page::document;
@@ -11,12 +12,12 @@ use super::quantity::Quantity;
 use super::tell::{cell, finished, on, remarks, seeds, verdicts};
 use super::{Comparison, Row};
 
-/// Of the picture, beside the colours of the page.
+/// Styles of the picture, in addition to the colours of the page.
 const STYLE: &str = ".bars text{font:12px system-ui,-apple-system,\"Segoe UI\",Roboto,sans-serif;fill:var(--ink)}\
 .bars .title{font-weight:600}.bars .side{fill:var(--faint);font-weight:600;font-size:13px}.bars .faint{fill:var(--faint)}.bars .end{text-anchor:end}\
 .bars .bar{fill:var(--c);fill-opacity:.75}.bars .axis{stroke:var(--grid)}.bars .whisker{stroke:var(--ink);stroke-width:1.3;fill:none}.bars .run{fill:var(--ink)}\
 .bars{width:100%;height:auto;border:1px solid var(--grid);border-radius:10px;padding:8px;margin:14px 0}.paper{fill:var(--paper)}";
-/// Of the page alone.
+/// Styles of the page alone.
 const TABLE: &str = ".comparison td{white-space:nowrap;padding-right:9px}.comparison td:first-child{white-space:normal;min-width:130px}\
 .comparison small{display:block;color:var(--faint);font-size:11.5px}.comparison .group td{padding-top:18px;color:var(--faint);font-weight:600}\
 .prose{max-width:86ch}";
@@ -26,12 +27,12 @@ const GAP: f64 = 40.0;
 const NAME: f64 = 170.0;
 const ROW: f64 = 22.0;
 const HEAD: f64 = 26.0;
-/// Beside a bar, for its number.
+/// Space beside a bar for its number.
 const NUMBER: f64 = 92.0;
-/// Protocols that a heading names; more are counted.
+/// The number of protocols named in a heading; further ones are only counted.
 const NAMED: usize = 4;
 
-/// The page.
+/// Renders the page.
 pub fn render(it: &Comparison) -> String {
     let protocols: Vec<&str> = it.rows.iter().map(|row| row.protocol.as_str()).collect();
     let compared = if protocols.len() > NAMED {
@@ -72,7 +73,7 @@ pub fn render(it: &Comparison) -> String {
     document(&format!("{}: protocols compared", it.name), &[STYLE, TABLE], body)
 }
 
-/// The picture as a file of its own.
+/// Renders the picture as a separate file.
 pub fn file(it: &Comparison) -> String {
     let (width, height) = size(it);
     let markup = html! {
@@ -85,7 +86,7 @@ pub fn file(it: &Comparison) -> String {
     markup.into_string()
 }
 
-/// What stands in the picture of a comparison, in two columns.
+/// Returns the quantities in the picture of a comparison, in two columns.
 fn drawn(it: &Comparison) -> Vec<&'static Quantity> {
     let all = Quantity::of_family(it.family);
     all.filter(|quantity| quantity.drawn && (it.has_faults || !quantity.faulty)).collect()
@@ -143,7 +144,7 @@ fn panel(it: &Comparison, quantity: &Quantity) -> Markup {
                             @let end = NAME + scale(value.mean() + half);
                             path.whisker d={ "M" (start) " " (y + 8.0) "v6m0 -3H" (end) "m0 -3v6" } {}
                         } @else if value.spread.runs > 1 && value.spread.runs < FEW {
-                            // Of few runs the outermost are drawn instead of an interval.
+                            // With few runs, the extreme values are drawn instead of an interval.
                             circle.run cx=(NAME + scale(value.spread.least)) cy=(y + 11.0) r="2.4" {}
                             circle.run cx=(NAME + scale(value.spread.most)) cy=(y + 11.0) r="2.4" {}
                         }
@@ -184,12 +185,12 @@ fn table(it: &Comparison) -> Markup {
     }
 }
 
-/// A name that may be broken before its capitals, so that a column is no wider than its numbers.
+/// A name that may wrap before its capitals, so that a column is no wider than its numbers.
 fn breakable(name: &str) -> Markup {
     html! { @for letter in name.chars() { @if letter.is_uppercase() { wbr; } (letter) } }
 }
 
-/// A number, with what is known of its precision below it, so that the table of many protocols stays narrow.
+/// A number with its precision below it, so that the table of many protocols stays narrow.
 fn number(row: &Row, quantity: &Quantity) -> Markup {
     let text = cell(row, quantity);
     match (text.split_once(' '), row.values.get(quantity.name)) {
@@ -244,7 +245,7 @@ fn explanations() -> Markup {
     }
 }
 
-/// A coordinate, to a tenth of a pixel.
+/// Rounds a coordinate to a tenth of a pixel.
 fn n(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }

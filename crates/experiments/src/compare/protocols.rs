@@ -2,11 +2,12 @@
 
 use faultline_api::{Federation, Names};
 
-/// The same federation under the protocol of this name, one of
-/// [`Protocol::compared`](faultline_api::resource::Protocol::compared); `None` when there is no such protocol.
+/// Returns the same federation under the protocol of this name, one of
+/// [`Protocol::compared`](faultline_api::resource::Protocol::compared); `None` if there is no such protocol.
 ///
-/// A protocol that the file itself asks for keeps its options. Others take over those that both have: the delays between
-/// checkpoints and collections, the copies and their place. What the file does not state has the protocol's default.
+/// A protocol that the file itself requests keeps its options. Others take over the options that both have:
+/// the delays between checkpoints and collections, and the number and location of replicas. Options that the
+/// file does not state have the protocol's defaults.
 pub fn under(federation: &Federation, name: &str) -> Option<Federation> {
     let mut other = federation.clone();
     let spec = &mut other.spec;
@@ -27,14 +28,15 @@ pub fn under(federation: &Federation, name: &str) -> Option<Federation> {
     Some(other)
 }
 
-/// The same federation to which nothing happens.
+/// Returns the same federation without faults.
 pub(crate) fn without_faults(federation: &Federation) -> Federation {
     let mut other = federation.clone();
     other.spec.faults.clear();
     other
 }
 
-/// The same federation without the faults of processes that its protocol does not have, and what each of them was.
+/// Returns the same federation without the faults of processes that its protocol does not have, and a
+/// description of each of them.
 pub(crate) fn without_absent(federation: &Federation) -> (Federation, Vec<String>) {
     let mut other = federation.clone();
     let names = Names::of(&federation.spec);

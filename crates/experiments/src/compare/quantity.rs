@@ -1,4 +1,4 @@
-//! What protocols are compared by.
+//! The quantities by which protocols are compared.
 
 use faultline_api::resource::{Family, Logs};
 use faultline_report::text::span;
@@ -7,31 +7,32 @@ use super::Run;
 use super::estimate::Estimate;
 use crate::measures::{Spread, short};
 
-/// One number by which protocols are compared.
+/// One quantity by which protocols are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
-    /// In the JSON form.
+    /// The name in the JSON form.
     pub name: &'static str,
-    /// In tables.
+    /// The title in tables.
     pub title: &'static str,
-    /// What it is counted in.
+    /// The unit.
     pub unit: Unit,
-    /// Whether it is of the runs with the faults of the file, and not of those without any.
+    /// Whether the quantity concerns the runs with the faults of the file, rather than those without faults.
     pub faulty: bool,
-    /// Whether it stands in the picture.
+    /// Whether the picture shows the quantity.
     pub drawn: bool,
-    /// The applications that have it; `None` is all.
+    /// The family of applications that have it; `None` means all.
     pub family: Option<Family>,
-    /// Of one run, given the seconds that the same seed takes unprotected and without faults; `None` when the run has none.
+    /// Computes the quantity of one run, given the seconds that the same seed takes unprotected and without
+    /// faults; `None` if the run does not have it.
     pub(crate) of: fn(&Run, Option<f64>) -> Option<f64>,
 }
 
-/// What a quantity is counted in.
+/// The unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Pieces.
+    /// A number of things.
     Count,
-    /// Hundredths.
+    /// Percent.
     Percent,
     /// Bytes.
     Bytes,
@@ -39,7 +40,7 @@ pub enum Unit {
     Seconds,
 }
 
-/// The name of the quantity without which costs with faults are not comparable.
+/// The name of the quantity that makes costs with faults comparable.
 pub(super) const TOOK_EFFECT: &str = "faultsTookEffect";
 
 /// All of them, in the order of the table: those without faults come first.
@@ -140,7 +141,7 @@ pub const QUANTITIES: [Quantity; 18] = [
         family: None,
         of: longer,
     },
-    // A fault that finds too little work left has no effect: who is faster may have fewer.
+    // A fault that is due after the work has ended has no effect, so that a faster protocol may meet fewer.
     Quantity {
         name: TOOK_EFFECT,
         title: "faults that took effect",
@@ -222,14 +223,14 @@ pub const QUANTITIES: [Quantity; 18] = [
 ];
 
 impl Quantity {
-    /// Those of applications of this family.
+    /// Returns the quantities of applications of this family.
     pub fn of_family(family: Family) -> impl Iterator<Item = &'static Quantity> {
         QUANTITIES.iter().filter(move |it| it.family.is_none_or(|own| own == family))
     }
 }
 
 impl Unit {
-    /// For people: the mean with half the width of its interval, or with the range of few runs, in one unit.
+    /// Formats the mean with half the width of its interval, or with the range of few runs, in one unit.
     pub fn text(self, estimate: &Estimate) -> String {
         let mean = estimate.mean();
         let (divisor, unit) = self.scale(mean);
@@ -250,7 +251,7 @@ impl Unit {
         if unit.is_empty() { value } else { format!("{value} {unit}") }
     }
 
-    /// The same for a mean alone.
+    /// Formats the mean alone.
     pub fn brief(self, mean: f64) -> String {
         if self == Unit::Seconds {
             return span(mean);
@@ -286,7 +287,7 @@ fn logged(run: &Run) -> f64 {
     }
 }
 
-/// The mean over the outages of a run that everybody survived.
+/// Returns the mean over the outages of a run that recovered from all of them.
 fn per_outage(run: &Run, of: impl Fn(&super::Outage) -> Option<f64>) -> Option<f64> {
     let survived = run.costs.outages.iter().filter(|it| it.recovery_seconds.is_some());
     let values: Vec<f64> = survived.filter_map(of).collect();

@@ -15,7 +15,7 @@ use super::estimate::Estimate;
 use super::quantity::{Quantity, TOOK_EFFECT, Unit};
 use super::{Comparison, Row, Tally, UNPROTECTED};
 
-/// For people: protocols side by side.
+/// Formats the comparison for the terminal, with protocols side by side.
 pub fn text(it: &Comparison) -> String {
     let mut text = format!(
         "{}: {} on {} in {}, {}, {}\n",
@@ -45,7 +45,7 @@ pub fn text(it: &Comparison) -> String {
     text
 }
 
-/// As one object; a quantity that no run has is missing.
+/// Formats the comparison as one JSON object. A quantity that no run has is missing.
 pub fn json(it: &Comparison) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -109,12 +109,12 @@ pub fn json(it: &Comparison) -> String {
     serde_json::to_string_pretty(&object).expect("numbers and words have a JSON form") + "\n"
 }
 
-/// What a protocol has for a quantity.
+/// Formats a protocol's value of a quantity.
 pub(super) fn cell(row: &Row, quantity: &Quantity) -> String {
     row.values.get(quantity.name).map_or_else(|| "-".to_owned(), |it| quantity.unit.text(it))
 }
 
-/// `5 pass`, or whatever there is.
+/// Formats verdicts, such as `5 pass`.
 pub(super) fn verdicts(tally: &Tally) -> String {
     let all = [(tally.fail, "fail"), (tally.unknown, "unknown"), (tally.pass, "pass")];
     let some: Vec<String> =
@@ -122,18 +122,18 @@ pub(super) fn verdicts(tally: &Tally) -> String {
     if some.is_empty() { "-".to_owned() } else { some.join(", ") }
 }
 
-/// `8 of 10`.
+/// Formats the number of finished runs, such as `8 of 10`.
 pub(super) fn finished(tally: &Tally) -> String {
     if tally.runs == 0 { "-".to_owned() } else { format!("{} of {}", tally.completed, tally.runs) }
 }
 
-/// `seeds 1 to 10`.
+/// Formats the seeds, such as `seeds 1 to 10`.
 pub(super) fn seeds(it: &Comparison) -> String {
     let last = it.first_seed + u64::from(it.seeds) - 1;
     if it.seeds == 1 { format!("seed {last}") } else { format!("seeds {} to {last}", it.first_seed) }
 }
 
-/// `in virtual time`.
+/// Formats the backend, such as `in virtual time`.
 pub(super) fn on(it: &Comparison) -> &'static str {
     match it.backend {
         Backend::Simulate => "in virtual time",
@@ -142,7 +142,7 @@ pub(super) fn on(it: &Comparison) -> &'static str {
     }
 }
 
-/// What cannot be told in a number.
+/// Returns remarks that no number expresses.
 pub(super) fn remarks(it: &Comparison, row: &Row) -> Vec<String> {
     let cannot = row.cannot.iter().map(|it| format!("{} cannot run this: {it}", row.protocol));
     let left_out = row.left_out.iter().map(|it| format!("{} runs without {it}", row.protocol));
@@ -195,7 +195,7 @@ fn measure_itself(it: &Comparison, row: &Row) -> Option<String> {
     })
 }
 
-/// That a protocol met fewer faults than another one, and so is not to be compared by what they cost.
+/// Returns a remark if a protocol met fewer faults than another one, so that their costs are not comparable.
 fn fewer_faults(it: &Comparison, row: &Row) -> Option<String> {
     let met = |row: &Row| row.values.get(TOOK_EFFECT).map(Estimate::mean);
     let own = met(row)?;

@@ -1,7 +1,7 @@
-//! From the three files to one federation, and from what is wrong with that back to the files.
+//! Turns the three files into one federation, and maps problems of the federation back to the files.
 //!
-//! Everything that the resource's own validation knows is left to it: a problem is translated from the path of the value
-//! in the federation to the file and the path that the value came from.
+//! The resource's own validation checks everything that it knows: a problem is translated from the path of
+//! the value in the federation to the file and the path from which the value came.
 
 use std::collections::BTreeMap;
 
@@ -21,12 +21,12 @@ use super::{Application, File, Timers, Topology};
 pub struct Imported {
     /// The federation.
     pub federation: Federation,
-    /// By path in the federation, where the value came from.
+    /// The origin of each value, by path in the federation.
     origins: BTreeMap<String, (File, String)>,
 }
 
-/// Puts the three files together. The clusters' checkpoints are kept as in the paper (section 3.1): in the memory of
-/// their owner and of one neighbour.
+/// Combines the three files. The clusters' checkpoints are stored as in the paper (section 3.1): in the
+/// memory of their owner and of one neighbour.
 pub fn import(name: &str, topology: &Topology, application: &Application, timers: &Timers) -> Imported {
     let mut origins = Origins(BTreeMap::new());
     origins.add("spec", File::Topology, "");
@@ -74,7 +74,7 @@ pub fn import(name: &str, topology: &Topology, application: &Application, timers
 }
 
 impl Imported {
-    /// What is wrong with the federation, as said of the files.
+    /// Returns the problems of the federation, in terms of the files.
     pub fn problems(&self) -> Vec<(File, Problem)> {
         let mut problems: Vec<(File, Problem)> = Vec::new();
         for problem in validate(&self.federation).into_iter().map(|it| self.translate(it)) {
@@ -86,7 +86,7 @@ impl Imported {
         problems
     }
 
-    /// Finds the nearest value around the problem's that came from a file.
+    /// Finds the nearest enclosing value that came from a file.
     fn translate(&self, problem: Problem) -> (File, Problem) {
         let mut around = problem.path.as_str();
         loop {
@@ -107,7 +107,7 @@ impl Imported {
     }
 }
 
-/// Under construction.
+/// Origins under construction.
 struct Origins(BTreeMap<String, (File, String)>);
 
 impl Origins {
@@ -116,7 +116,8 @@ impl Origins {
     }
 }
 
-/// The most common link within clusters and the most common one between them; the others are exceptions.
+/// Returns the most common link within clusters and the most common one between them; all others are
+/// exceptions.
 fn links(topology: &Topology, origins: &mut Origins) -> Links {
     let name = |index: usize| topology.clusters[index].name.clone();
     let mut cells = Vec::new();
@@ -133,7 +134,7 @@ fn links(topology: &Topology, origins: &mut Origins) -> Links {
                 None => seen.push(((i, j), link, 1)),
             }
         }
-        // The first of those that are equally common.
+        // The first of the equally common ones.
         seen.into_iter().rev().max_by_key(|(.., count)| *count).map(|(place, link, _)| (place, link))
     };
     let (within, between) = (common(true), common(false));
@@ -169,7 +170,7 @@ fn links(topology: &Topology, origins: &mut Origins) -> Links {
     links
 }
 
-/// A link with everything stated, so that nothing is taken from a class.
+/// Returns a link with all properties stated, so that it inherits nothing from a class.
 fn whole(link: &Link) -> Link {
     let LinkProperties { latency, jitter, bandwidth, loss_ppm } = link.over(Preset::None.properties());
     Link {
@@ -231,7 +232,8 @@ fn protocol(timers: &Timers, origins: &mut Origins) -> Hc3i {
         let from = format!("checkpoint.{cluster}");
         origins.add(&format!("{path}.checkpointEveryIn.{cluster}"), File::Timers, &from);
     }
-    // The copies are the paper's, not the file's: what stands in their way are the clusters.
+    // The paper determines the number of copies, not the file: a problem with them is a problem of the
+    // clusters.
     origins.add(&format!("{path}.replicas"), File::Topology, "clusters");
     Hc3i {
         checkpoint_every: Some(Period(None)),
@@ -260,7 +262,7 @@ fn faults(topology: &Topology) -> Vec<Fault> {
     }]
 }
 
-/// Late enough for every run that can end: work that failures undo is done again.
+/// Returns a deadline late enough for every run that can end, including the re-execution of lost work.
 fn deadline(topology: &Topology, application: &Application) -> Duration {
     let again = if topology.mtbf.0.is_some() { 4 } else { 1 };
     let longest = Span::from_secs(87_600 * 3600);

@@ -1,8 +1,8 @@
 //! The three files of the HC3I paper's simulator (section 5.1): topology, application and timers.
 //!
-//! The paper says what is in them and prints none, so that their form is this project's: YAML with the quantities of the
-//! `Federation` resource. `docs/hc3i-files.md` describes them. Together they are one federation ([`import`]), and run as
-//! every other.
+//! The paper describes their contents but does not print them, so that their format is this project's: YAML
+//! with the quantities of the `Federation` resource. `docs/hc3i-files.md` describes them. Together they form
+//! one federation ([`import`]), which runs like any other.
 
 mod import;
 
@@ -20,21 +20,23 @@ pub use import::{Imported, import};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Topology {
-    /// The clusters, in the order in which the other files and the results count them.
+    /// The clusters, in the order that the other files and the results use.
     pub clusters: Vec<Cluster>,
-    /// The lower triangle of the matrix of links, which are the same in both directions: row i has the links of cluster i
-    /// to the clusters 0 to i, the last of which is the one inside. What a link does not state, it does not have.
+    /// The lower triangle of the matrix of links, which are the same in both directions: row i has the links
+    /// of cluster i to the clusters 0 to i, where the last one is the link within the cluster. A property
+    /// that a link does not state is not emulated.
     pub links: Vec<Vec<Link>>,
-    /// Mean time between two failures in the whole federation. A failure kills any node, and its memory is lost.
+    /// Mean time between two failures in the whole federation. A failure crashes a random node, and its
+    /// memory is lost.
     #[serde(default)]
     pub mtbf: Period,
 }
 
-/// The application file: how long processes compute, and what they send.
+/// The application file: how long processes compute, and the messages that they send.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Application {
-    /// How long every process computes in all.
+    /// How long every process computes in total.
     pub duration: Duration,
     /// Length of every message. Default 1kB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,22 +44,24 @@ pub struct Application {
     /// State of every process. Default 1MB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Size>,
-    /// What the processes of each cluster do, by probability. Either this or [`Application::messages`].
+    /// The behaviour of the processes of each cluster, by probability. Either this or
+    /// [`Application::messages`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clusters: Option<BTreeMap<String, Behaviour>>,
-    /// How many messages there are, exactly: by sending cluster, then by receiving cluster. They are sent at random
-    /// instants by random processes.
+    /// Exact numbers of messages, by sending cluster and then by receiving cluster. Random processes send
+    /// them at random times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<BTreeMap<String, BTreeMap<String, u32>>>,
 }
 
-/// What the processes of one cluster do.
+/// The behaviour of the processes of one cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Behaviour {
     /// Mean of the exponentially distributed time of one computation.
     pub mean_computation: Duration,
-    /// Probability that a computation is followed by a message to a random process of a cluster, by that cluster.
+    /// Probability that a computation is followed by a message to a random process of a cluster, by receiving
+    /// cluster.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub send: BTreeMap<String, f64>,
 }
@@ -71,22 +75,22 @@ pub struct Timers {
     /// Delay between two garbage collections. Default `never`.
     #[serde(default)]
     pub collect: Period,
-    /// From a failure to its detection. Default 500ms.
+    /// Delay from a failure to its detection. Default 500ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detect_after: Option<Duration>,
-    /// From the detection to the restart of the node. Default 200ms.
+    /// Delay from the detection to the restart of the node. Default 200ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_after: Option<Duration>,
 }
 
-/// The three files as they were read. Each text is kept, to show problems in place.
+/// The three files as they were read. Each text is kept, to show problems in their context.
 #[derive(Clone, Debug)]
 pub struct Files {
-    /// The first.
+    /// The topology file.
     pub topology: Topology,
-    /// The second.
+    /// The application file.
     pub application: Application,
-    /// The third.
+    /// The timers file.
     pub timers: Timers,
     texts: [Text; 3],
 }
@@ -103,7 +107,7 @@ pub enum File {
 }
 
 impl File {
-    /// What to do about an empty one.
+    /// Returns the help for an empty file.
     fn example(self) -> &'static str {
         match self {
             File::Topology => "`faultline samples hc3i/topology` prints an example",
@@ -114,9 +118,9 @@ impl File {
 }
 
 impl Files {
-    /// Reads the three files: their names, for errors, and their bytes.
+    /// Reads the three files from their names, for errors, and their bytes.
     ///
-    /// What one file alone can tell is checked here, the rest by [`Files::import`].
+    /// Checks each file by itself. [`Files::import`] checks how they fit together.
     pub fn read(
         topology: (&str, &[u8]),
         application: (&str, &[u8]),
@@ -135,27 +139,27 @@ impl Files {
         Ok(files)
     }
 
-    /// The federation that they describe.
+    /// Returns the federation that the files describe.
     pub fn import(&self, name: &str) -> Result<faultline_api::Federation, Box<Rejected>> {
         let imported = import(name, &self.topology, &self.application, &self.timers);
         self.reject(imported.problems())?;
         Ok(imported.federation)
     }
 
-    /// Complains of the first file that has a problem.
+    /// Returns an error for the first file that has a problem.
     fn reject(&self, problems: Vec<(File, Problem)>) -> Result<(), Box<Rejected>> {
         let Some(file) = problems.iter().map(|(file, _)| *file).min() else { return Ok(()) };
         let of_file = problems.into_iter().filter(|(it, _)| *it == file).map(|(_, problem)| problem);
         Err(self.texts[file as usize].reject(of_file.collect()))
     }
 
-    /// What the federation cannot say, because it has no place for it.
+    /// Returns the problems that a federation cannot express.
     fn shapes(&self) -> Vec<(File, Problem)> {
         let mut problems = Vec::new();
         let mut problem = |file, path: &str, message: String, help: &str| {
             problems.push((file, Problem { path: path.into(), message, help: help.into() }));
         };
-        // The protocol's word on this would speak of options that the files do not have.
+        // The protocol's own message would mention options that the files do not have.
         for (index, cluster) in self.topology.clusters.iter().enumerate().filter(|(_, it)| it.nodes == 1) {
             let message = format!("cluster `{}` has only one node", cluster.name);
             let help = "add a node: replicas of checkpoints are kept by a neighbour in the same cluster";

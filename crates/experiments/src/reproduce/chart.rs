@@ -1,4 +1,4 @@
-//! Figures: lines with the range of all runs behind them, as SVG in the colours of every other page.
+//! Figures: lines with the range of all runs behind them, as SVG in the colours of the other pages.
 
 use faultline_report::style;
 use maud::{Markup, PreEscaped, html};
@@ -8,24 +8,24 @@ use crate::measures::{Spread, short};
 /// A figure.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What it shows, for those who cannot see it.
+    /// A description for screen readers.
     pub title: String,
-    /// What runs to the right, with its unit.
+    /// The label of the horizontal axis, with its unit.
     pub x: String,
-    /// What runs upwards.
+    /// The label of the vertical axis, with its unit.
     pub y: String,
     /// The lines.
     pub series: Vec<Series>,
-    /// Values that the paper states: a name, and the height.
+    /// Values stated in the paper: a name and a height.
     pub stated: Vec<(String, f64)>,
 }
 
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What it is called.
+    /// The line's name in the legend.
     pub name: String,
-    /// Where it is, ascending by x.
+    /// The points, ascending by x.
     pub points: Vec<(f64, Spread)>,
 }
 
@@ -36,10 +36,10 @@ const RIGHT: f64 = 16.0;
 /// With a line for what runs upwards.
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 44.0;
-/// Between two entries of the legend, beside their text.
+/// The width of a character in the legend.
 const CHARACTER: f64 = 6.4;
 
-/// What the picture needs beside the colours of the page.
+/// The styles of the picture, in addition to the colours of the page.
 pub const STYLE: &str = ".chart text{font:12px system-ui,-apple-system,\"Segoe UI\",Roboto,sans-serif;fill:var(--faint)}\
 .chart .grid{stroke:var(--grid)}.chart .middle{text-anchor:middle}.chart .end{text-anchor:end}\
 .chart .band{fill:var(--c);fill-opacity:.16}.chart .mean{fill:none;stroke:var(--c);stroke-width:2}\
@@ -48,7 +48,7 @@ pub const STYLE: &str = ".chart text{font:12px system-ui,-apple-system,\"Segoe U
 .chart .stated{stroke:var(--bad);stroke-width:1.6;stroke-dasharray:6 4}.chart .key{fill:var(--ink)}";
 
 impl Chart {
-    /// The picture, to stand in a page that has the page's style and [`STYLE`].
+    /// Renders the picture for a page that has the page's style and [`STYLE`].
     pub fn markup(&self) -> Markup {
         let scene = Scene::new(self);
         html! {
@@ -64,7 +64,7 @@ impl Chart {
         }
     }
 
-    /// The picture as a file of its own.
+    /// Renders the picture as a separate file.
     pub fn file(&self) -> String {
         let scene = Scene::new(self);
         let (width, height) = (WIDTH, HEIGHT + scene.legend);
@@ -85,7 +85,7 @@ struct Scene<'a> {
     x: (f64, f64),
     top: f64,
     step: f64,
-    /// Height of the legend.
+    /// The height of the legend.
     legend: f64,
 }
 
@@ -195,7 +195,7 @@ impl Chart {
         series.chain(self.stated.iter().map(|it| it.0.clone())).collect()
     }
 
-    /// Entries of the legend with their places, row by row.
+    /// Returns the entries of the legend with their positions, row by row.
     fn legend_rows(&self) -> Vec<Vec<(usize, f64)>> {
         let mut rows: Vec<Vec<(usize, f64)>> = vec![Vec::new()];
         let mut x = LEFT;
@@ -214,7 +214,7 @@ impl Chart {
     }
 }
 
-/// The least of 1, 2 and 5 times a power of ten that is not below `least`.
+/// Returns the least of 1, 2 and 5 times a power of ten that is not below `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.max(1e-9).log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -224,7 +224,7 @@ fn round_step(least: f64) -> f64 {
         .unwrap_or(power * 10.0)
 }
 
-/// A coordinate, to a tenth of a pixel.
+/// Rounds a coordinate to a tenth of a pixel.
 fn n(value: f64) -> String {
     short((value * 10.0).round() / 10.0)
 }
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn everything_is_inside_the_picture() {
         let points = (1..=4).map(|x| (f64::from(x) * 15.0, Spread::of([f64::from(x), 40.0]))).collect();
-        let name = "a line with a rather long name that takes its room in the legend";
+        let name = "a line with a rather long name that needs space in the legend";
         let series = vec![Series { name: name.into(), points }; 3];
         let stated = vec![("the paper".into(), 55.0)];
         let chart = Chart { title: "t".into(), x: "x".into(), y: "y".into(), series, stated };

@@ -1,4 +1,4 @@
-//! Garbage collection without an initiator (section 7), beside the paper's.
+//! Garbage collection without an initiator (section 7), compared with the paper's.
 
 use faultline_api::Federation;
 use faultline_api::quantity::Duration;
@@ -15,9 +15,9 @@ use super::paper::{federation, of, paired};
 use super::section::{Agreement, Cell, Finding, Section, Table};
 use super::{Interrupted, Lab};
 
-/// Kinds of messages that collections consist of.
+/// The kinds of messages of which collections consist.
 const KINDS: [&str; 3] = ["ask", "stock", "collect"];
-/// How long the last cluster is cut off: three collections fall into it.
+/// How long the last cluster is cut off: three collections fall into this time.
 const CUT: std::ops::Range<u64> = 3 * 3600..9 * 3600;
 
 /// "The garbage collector should be more distributed."
@@ -134,7 +134,7 @@ fn by_every_cluster(mut federation: Federation) -> Federation {
     federation
 }
 
-/// Nothing passes between the last of three clusters and the others.
+/// Drops all messages between the last of three clusters and the others.
 fn partition(federation: &mut Federation) {
     for other in ["cluster-0", "cluster-1"] {
         federation.spec.faults.push(Fault {
@@ -150,12 +150,12 @@ fn partition(federation: &mut Federation) {
     }
 }
 
-/// What collections did, cluster by cluster.
+/// Returns what collections did, cluster by cluster.
 fn removals(run: &Statistics) -> impl Iterator<Item = &Collected> {
     run.collections.iter().flat_map(|it| it.clusters.iter().flatten())
 }
 
-/// Checkpoints just after each collection.
+/// Returns the number of checkpoints just after each collection.
 fn after(run: &Statistics) -> Vec<u64> {
     removals(run).map(|it| it.after).collect()
 }
@@ -164,7 +164,7 @@ fn last_removal_milliseconds(run: &Statistics) -> f64 {
     Spread::of(run.collections.iter().map(|it| it.done_seconds * 1e3)).mean
 }
 
-/// Collections that removed something in another cluster while the last was cut off.
+/// Counts the collections that removed something in another cluster while the last was cut off.
 fn collections_meanwhile(run: &Statistics) -> f64 {
     let meanwhile = |it: &&Collection| (CUT.start as f64..CUT.end as f64).contains(&it.at_seconds);
     run.collections.iter().filter(meanwhile).count() as f64
@@ -173,7 +173,8 @@ fn collections_meanwhile(run: &Statistics) -> f64 {
 fn row(setting: &str, who: &str, runs: &[Statistics]) -> Vec<Cell> {
     let per_collection = |run: &Statistics, count: f64| count / run.collections.len() as f64;
     let messages = |run: &Statistics| KINDS.map(|it| run.traffic_of(it));
-    // Every list of an initiator's collection but its own is sent once; without an initiator each goes to all others.
+    // An initiator's collection sends every list except its own once; without an initiator, each list goes to
+    // all other clusters.
     let copies = if who == "an initiator" { 1 } else { runs[0].clusters.len() as u64 - 1 };
     let skipped = usize::from(who == "an initiator");
     let vectors = |run: &Statistics| {

@@ -1,4 +1,4 @@
-//! Clusters that join and leave (section 7), beside a federation in which all stay.
+//! Clusters that join and leave (section 7), compared with a federation in which all stay.
 
 use faultline_api::Federation;
 use faultline_api::quantity::{Duration, Period};
@@ -12,9 +12,9 @@ use super::paper::{federation, of};
 use super::section::{Agreement, Cell, Finding, Section, Table};
 use super::{Interrupted, Lab};
 
-/// The cluster that comes and goes.
+/// The cluster that joins and leaves.
 const GUEST: usize = 2;
-/// Kinds of messages that the application and checkpoints consist of: the rest is what keeps them in order.
+/// The kinds of messages of the application and of checkpoints; all others belong to the protocol.
 const LOAD: [&str; 2] = ["application", "image"];
 
 /// "In the future we want to manage dynamism."
@@ -36,7 +36,7 @@ pub(super) fn joining_and_leaving(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>,
         rows.push(row(name, &runs));
     }
 
-    // A failure in cluster 0 after the guest has left, and one in a federation in which it is still there.
+    // A failure in cluster 0 after the guest has left, and one in a federation that it has not left.
     let mut failures = Vec::new();
     for (name, leaves) in [("all clusters stay", None), ("cluster 2 has left", Some(3))] {
         let mut setting = every_ten_minutes(with_guest(&base, None, leaves));
@@ -120,7 +120,7 @@ pub(super) fn joining_and_leaving(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>,
     }])
 }
 
-/// Cluster 2 joins and leaves after so many hours.
+/// Lets cluster 2 join and leave after these numbers of hours.
 fn with_guest(base: &Federation, joins: Option<u64>, leaves: Option<u64>) -> Federation {
     let mut federation = base.clone();
     let hours = |it: u64| Duration(Span::from_secs(it * 3600));
@@ -134,7 +134,7 @@ fn every_ten_minutes(mut federation: Federation) -> Federation {
     federation
 }
 
-/// From the end of its part of the program to its leaving.
+/// Returns the minutes from the end of the cluster's part of the program until it left.
 fn waits_minutes(runs: &[Statistics]) -> Spread {
     let waits = runs.iter().filter_map(|run| run.clusters[GUEST].left_seconds);
     Spread::of(waits.map(|(done, left)| (left - done) / 60.0))

@@ -1,18 +1,18 @@
-//! Published evaluations, repeated: every experiment with many seeds, beside what the paper prints.
+//! Published evaluations, repeated: every experiment with many seeds, compared with the numbers in the paper.
 //!
-//! Nothing is tuned to a number. Where the paper says too little to repeat an experiment exactly, what was chosen stands
-//! beside the result.
+//! Nothing is tuned to a number. Where the paper does not specify an experiment completely, the result states
+//! which choice was made.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | `paper` | the experiments of the HC3I paper (sections 5.2 to 5.4) |
-//! | `options` | what that paper leaves to future work |
+//! | `options` | the future work of that paper |
 //! | [`hydee`] | the experiments of the HydEE paper |
 //! | [`tic`] | the experiments of the paper on TIC and SEL |
 //! | [`cck`] | the experiments of the two papers on CCK |
 //! | `section` | what an experiment leaves: text, tables, figures, findings |
 //! | [`chart`] | figures |
-//! | [`reality`] | the simulator beside real processes |
+//! | [`reality`] | the simulator compared with real processes |
 //! | [`page`] | all of it as one page |
 
 pub mod cck;
@@ -42,29 +42,29 @@ use crate::statistics::Statistics;
 
 pub use section::{Agreement, Cell, Figure, Finding, Section, Table};
 
-/// How the experiments are run.
+/// The parameters of a reproduction.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Runs of each setting.
+    /// The number of runs of each setting.
     pub seeds: u32,
-    /// Fewer settings: only those that show the shape of a figure.
+    /// Whether to run only the settings that show the shape of a figure.
     pub quick: bool,
-    /// Runs at the same time.
+    /// The number of runs at a time.
     pub jobs: NonZero<usize>,
 }
 
-/// Which evaluation, in the words of its page.
+/// A paper, as its page presents it.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
-    /// Of the page.
+    /// The title of the page.
     pub title: &'static str,
-    /// Its first line.
+    /// The first line of the page.
     pub heading: &'static str,
-    /// Who wrote it, and what of it is repeated.
+    /// The authors, and the part of the paper that is repeated.
     pub meta: &'static str,
     /// What is real, and what is not.
     pub prose: &'static [&'static str],
-    /// What makes the page.
+    /// The command that makes the page.
     pub command: &'static str,
 }
 
@@ -82,39 +82,39 @@ pub const HC3I: Paper = Paper {
     command: "faultline reproduce hc3i",
 };
 
-/// Everything that was repeated.
+/// The result of a reproduction.
 #[derive(Clone, Debug)]
 pub struct Reproduction {
-    /// Of what.
+    /// The paper.
     pub paper: &'static Paper,
-    /// Runs of each setting.
+    /// The number of runs of each setting.
     pub seeds: u32,
     /// Whether there were fewer settings.
     pub quick: bool,
-    /// In the order of the page.
+    /// Sections in the order of the page.
     pub sections: Vec<Section>,
-    /// What the checkers say of all runs.
+    /// The checker's judgements of all runs.
     pub judged: Judged,
     /// Runs that were not made because the work was interrupted. The experiments that need them have no section.
     pub missing: u64,
 }
 
-/// What the checkers say of many runs.
+/// The checker's judgements of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Judged {
-    /// Runs.
+    /// The number of runs.
     pub runs: u64,
     /// Hours of virtual time.
     pub hours: f64,
     /// Events of the simulator.
     pub events: u64,
-    /// Instances judged.
+    /// The number of instances judged.
     pub instances: u64,
-    /// Of runs that should pass, those that did not: which, and why.
+    /// Runs that should have passed but did not, and the reasons.
     pub wrong: Vec<String>,
 }
 
-/// Somebody interrupted the work.
+/// The work was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
@@ -178,7 +178,7 @@ impl Lab<'_, '_> {
         Ok(runs)
     }
 
-    /// Runs one setting with every seed, of which some may be lost by design.
+    /// Runs one setting with every seed, where some runs may be lost by design.
     fn run_whatever(&mut self, what: &str, federation: &Federation) -> Result<Vec<Statistics>, Interrupted> {
         let interrupted = self.store.interrupted();
         let runs = self.results("statistics", what, federation, |seed| {
@@ -188,7 +188,7 @@ impl Lab<'_, '_> {
         Ok(runs)
     }
 
-    /// Runs one setting with every seed, and keeps the books. Every run should pass.
+    /// Runs one setting with every seed, and computes the costs. Every run should pass.
     fn costs(&mut self, what: &str, federation: &Federation) -> Result<Vec<Costs>, Interrupted> {
         let interrupted = self.store.interrupted();
         let runs = self.results("costs", what, federation, |seed| {

@@ -1,4 +1,4 @@
-//! What the paper leaves to future work (section 7), with its effect.
+//! The future work of the paper (section 7), and its effect.
 
 use faultline_api::Federation;
 use faultline_api::quantity::Duration;
@@ -16,11 +16,11 @@ use super::paper::{federation, of, paired, set_messages};
 use super::section::{Agreement, Cell, Finding, Section, Table};
 use super::{Experiment, Interrupted, Lab};
 
-/// In the order of the page.
+/// All experiments in the order of the page.
 pub(super) const ALL: &[&Experiment<'_>] =
     &[&whole_vector, &replicas, &failures_at_once, &without_initiator, &joining_and_leaving];
 
-/// When nodes are killed: with half of the work done.
+/// The time at which nodes are crashed: after half of the work.
 const HALF_TIME: Span = Span::from_secs(5 * 3600);
 
 pub(super) fn options(federation: &mut Federation) -> &mut Hc3i {
@@ -30,7 +30,7 @@ pub(super) fn options(federation: &mut Federation) -> &mut Hc3i {
     }
 }
 
-/// Nodes of a cluster are killed at the same instant, with what they had in memory.
+/// Crashes nodes of a cluster at the same instant, which lose their memory.
 pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::Range<u32>) {
     for node in nodes {
         federation.spec.faults.push(Fault {
@@ -45,16 +45,16 @@ pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::
             ..Fault::default()
         });
     }
-    // What is lost is done again.
+    // Leaves time for lost work to be re-executed.
     federation.spec.deadline = Some(Duration(Span::from_secs(20 * 3600)));
 }
 
-/// Every forced checkpoint, in all clusters.
+/// Counts the forced checkpoints of all clusters.
 pub(super) fn all_forced(run: &Statistics) -> f64 {
     run.clusters.iter().map(|it| it.forced as f64).sum()
 }
 
-/// Three clusters, with so many messages from each to each other.
+/// Three clusters, with these numbers of messages between each ordered pair.
 pub(super) fn three_clusters(messages: impl Fn(usize, usize) -> u32) -> Files {
     let mut files = files("topology-three-clusters", "application-three-clusters", "timers-three-clusters");
     for from in 0..3 {

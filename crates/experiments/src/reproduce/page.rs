@@ -1,4 +1,4 @@
-//! A reproduction as one page that needs nothing else, in the style of every other page, and its summary for a terminal.
+//! A reproduction as one self-contained page in the style of the other pages, and its summary for a terminal.
 
 use comfy_table::Table as TextTable;
 use comfy_table::presets::NOTHING;
@@ -12,7 +12,7 @@ use super::chart;
 use super::section::{Agreement, Cell, Finding, Section, Table};
 use super::{Judged, Reproduction};
 
-/// What only this page has.
+/// Styles of this page only.
 const STYLE: &str = "figure{margin:16px 0;max-width:760px}figcaption{color:var(--faint);font-size:13px}\
 figure svg{width:100%;height:auto;border:1px solid var(--grid);border-radius:10px;padding:8px}\
 .findings{table-layout:fixed}.findings td:nth-child(1){width:184px}.findings td:nth-child(2){width:210px}\
@@ -22,7 +22,7 @@ section{scroll-margin-top:12px}.place{color:var(--faint);font-weight:400;font-si
 .prose{max-width:86ch}h3{font-size:14px;margin:22px 0 4px;font-weight:600}.measured{color:var(--c0);background:var(--wash)}\
 @media(max-width:800px){.findings,.findings tr,.findings td{display:block;width:auto!important}.findings td{border:0;padding-top:2px}}";
 
-/// The page.
+/// Renders the page.
 pub fn render(it: &Reproduction) -> String {
     document(it.paper.title, &[chart::STYLE, STYLE], body(it))
 }
@@ -142,7 +142,7 @@ fn table(it: &Table) -> Markup {
     }
 }
 
-/// The findings for a terminal.
+/// Formats the findings for a terminal.
 pub fn text(it: &Reproduction) -> String {
     let mut table = TextTable::new();
     table.load_style(NOTHING).force_no_tty().set_header(["where", "finding", "paper", "here", ""]);

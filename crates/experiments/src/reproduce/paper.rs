@@ -15,21 +15,21 @@ use super::chart::{Chart, Series};
 use super::section::{Agreement, Cell, Figure, Finding, Section, Table};
 use super::{Experiment, Interrupted, Lab};
 
-/// In the order of the paper.
+/// All experiments in the order of the paper.
 pub(super) const ALL: &[&Experiment<'_>] =
     &[&messages, &figures_5_and_6, &figure_7, &figure_8, &collection, &three_clusters];
 
 /// The clusters' names in the samples.
 const CLUSTERS: [&str; 3] = ["cluster-0", "cluster-1", "cluster-2"];
-/// Minutes that the application computes.
+/// The computation time of the application in minutes.
 const MINUTES: f64 = 600.0;
 
-/// A value of many runs.
+/// Computes the spread of a value over many runs.
 pub(super) fn of(runs: &[Statistics], value: impl Fn(&Statistics) -> f64) -> Spread {
     Spread::of(runs.iter().map(value))
 }
 
-/// The samples' files as one federation.
+/// Combines the samples' files into one federation.
 pub(super) fn federation(files: &Files) -> Federation {
     files.import("hc3i").unwrap_or_else(|it| panic!("the experiment's files fit: {it}"))
 }
@@ -42,7 +42,7 @@ fn set_timer(files: &mut Files, cluster: usize, period: Period) {
     files.timers.checkpoint.insert(CLUSTERS[cluster].to_owned(), period);
 }
 
-/// How many messages go from one cluster to another.
+/// Sets the number of messages from one cluster to another.
 pub(super) fn set_messages(files: &mut Files, from: usize, to: usize, count: u32) {
     let messages = files.application.messages.as_mut().expect("the experiment counts its messages");
     messages.entry(CLUSTERS[from].to_owned()).or_default().insert(CLUSTERS[to].to_owned(), count);
@@ -278,7 +278,7 @@ fn figures_5_and_6(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     ])
 }
 
-/// Whether the mean ratios of all delays are one ratio, within a tenth of it.
+/// Returns whether the mean ratios of all delays are equal within a tenth.
 fn is_proportional(ratios: &Spread) -> bool {
     [ratios.least, ratios.most].iter().all(|it| (it - ratios.mean).abs() <= 0.1 * ratios.mean)
 }
@@ -363,7 +363,7 @@ fn figure_7(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     }])
 }
 
-/// The difference of a value, seed by seed.
+/// Computes the difference of a value, seed by seed.
 pub(super) fn paired(
     runs: &[Statistics],
     others: &[Statistics],
@@ -468,7 +468,7 @@ fn figure_8(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     }])
 }
 
-/// How many checkpoints of a cluster are stored just before and after a collection.
+/// Returns the number of checkpoints of a cluster stored just before and just after a collection.
 fn collected(runs: &[Statistics], round: u32, cluster: usize) -> (Spread, Spread) {
     let values = |after: bool| {
         runs.iter()
@@ -482,13 +482,14 @@ fn collected(runs: &[Statistics], round: u32, cluster: usize) -> (Spread, Spread
     (Spread::of(values(false)), Spread::of(values(true)))
 }
 
-/// Checkpoints just after every collection, in all clusters.
+/// Returns the number of checkpoints just after every collection, in all clusters.
 fn after_all(runs: &[Statistics]) -> Spread {
     let collections = runs.iter().flat_map(|run| &run.collections);
     Spread::of(collections.flat_map(|it| it.clusters.iter().flatten().map(|it| it.after as f64)))
 }
 
-/// The rows of a table of collections. `published[cluster][round]` is the paper's number just before.
+/// Returns the rows of a table of collections. `published[cluster][round]` is the paper's number just before
+/// the collection.
 fn collection_rows(runs: &[Statistics], published: &[[f64; 4]]) -> Vec<Vec<Cell>> {
     let rounds = runs.iter().flat_map(|it| &it.collections).map(|it| it.round).max().unwrap_or(0);
     let row = |round: u32, cluster: usize| {
@@ -510,8 +511,8 @@ fn collection_rows(runs: &[Statistics], published: &[[f64; 4]]) -> Vec<Vec<Cell>
 const COLLECTION_COLUMNS: [&str; 6] =
     ["collection", "cluster", "paper, before", "here, before", "paper, after", "here, after"];
 
-/// Whether a mean of ours is that of the paper's few numbers, as exactly as these tell it. More seeds move ours towards its
-/// expectation, and widen nothing.
+/// Returns whether our mean is that of the paper's few numbers, within their precision. More seeds move ours
+/// towards its expectation, and widen nothing.
 fn is_as_published(ours: &Spread, published: &Spread) -> bool {
     ours.is_near(published.mean, published.uncertainty())
 }
@@ -689,7 +690,7 @@ fn three_clusters(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
 mod tests {
     use super::*;
 
-    /// Eight numbers of so many seeds each, around a mean and farther and farther apart.
+    /// Eight numbers with this many seeds each, around a mean and increasingly spread.
     fn rounds(mean: f64, seeds: u32) -> Spread {
         let seed = |it: u32| mean + f64::from(it / 2 + 1) * if it.is_multiple_of(2) { 1.0 } else { -1.0 };
         let round = Spread::of((0..2 * seeds).map(seed));
@@ -697,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_as_published_with_few_seeds_is_not_with_many() {
+    fn a_difference_from_the_paper_remains_one_with_many_seeds() {
         let published = Spread::of([10.0, 18.0, 15.0, 14.0, 11.0, 18.0, 14.0, 15.0]);
         for seeds in [1, 2, 10, 1000] {
             assert!(!is_as_published(&rounds(12.0, seeds), &published), "{seeds}");
@@ -707,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_that_falls_at_one_delay_is_not_proportional_however_many_others_there_are() {
+    fn a_ratio_that_falls_at_one_of_many_delays_is_not_proportional() {
         assert!(is_proportional(&Spread::of([0.95, 1.0, 1.05])));
         for others in [3, 10, 1000] {
             let ratios = std::iter::once(0.6).chain(std::iter::repeat_n(1.0, others));

@@ -1,7 +1,7 @@
-//! The simulator beside real processes: the same federation with the same seeds on both, and what may and what may not
-//! differ between them.
+//! The simulator compared with real processes: the same federation with the same seeds on both, and what may
+//! and may not differ between them.
 //!
-//! Nothing here runs processes: who does hands over what the checker's account of each run says.
+//! This module runs no processes: the caller passes in the checker's account of each run.
 
 use faultline_checker::Account;
 
@@ -39,7 +39,7 @@ spec:
   deadline: 60s
 ";
 
-/// What [`FEDERATION`] says of messages, by sending and receiving cluster.
+/// The numbers of messages in [`FEDERATION`], by sending and receiving cluster.
 const MESSAGES: [[u64; 2]; 2] = [[20, 10], [0, 15]];
 
 /// One run, real or simulated.
@@ -47,17 +47,17 @@ const MESSAGES: [[u64; 2]; 2] = [[20, 10], [0, 15]];
 pub struct Told {
     /// Messages by sending and receiving cluster.
     messages: Vec<Vec<u64>>,
-    /// Checkpoints that the timer asked for, the first included, by cluster.
+    /// Checkpoints requested by the timer, including the initial one, by cluster.
     unforced: Vec<u64>,
-    /// Checkpoints that a message forced, by cluster.
+    /// Checkpoints forced by a message, by cluster.
     forced: Vec<u64>,
     rollbacks: usize,
-    /// From the beginning of the application to the end.
+    /// Seconds from the start of the application to the end.
     seconds: f64,
 }
 
 impl Told {
-    /// What the checker counted in a run that took so long.
+    /// Takes the checker's numbers of a run that took this long.
     pub fn of(account: &Account, seconds: f64) -> Told {
         Told {
             messages: account.messages.clone(),
@@ -69,19 +69,20 @@ impl Told {
     }
 }
 
-/// The same seed on both.
+/// A pair of runs with the same seed.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// Of both runs.
+    /// The seed of both runs.
     pub seed: u64,
-    /// On real processes.
+    /// The run on real processes.
     pub real: Told,
-    /// In virtual time.
+    /// The run in virtual time.
     pub simulated: Told,
 }
 
 impl Pair {
-    /// Whether every count that the files and the seed determine is the same in both runs, and what the file says.
+    /// Returns whether all counts determined by the files and the seed are equal in both runs, and as the
+    /// file states.
     pub fn agrees(&self) -> bool {
         [&self.real, &self.simulated].into_iter().all(|told| {
             let checkpoints = (told.forced[0], told.unforced[1]);
@@ -90,7 +91,7 @@ impl Pair {
     }
 }
 
-/// What timing decides, over all seeds.
+/// A number that depends on timing, over all seeds.
 struct Timed {
     what: &'static str,
     of: fn(&Told) -> f64,
@@ -103,14 +104,14 @@ const TIMED: [Timed; 3] = [
 ];
 
 impl Timed {
-    /// On real processes, and in virtual time.
+    /// Returns the spreads on real processes and in virtual time.
     fn spreads(&self, pairs: &[Pair]) -> [Spread; 2] {
         let real = Spread::of(pairs.iter().map(|it| (self.of)(&it.real)));
         [real, Spread::of(pairs.iter().map(|it| (self.of)(&it.simulated)))]
     }
 }
 
-/// What came of it, for the page.
+/// Returns the section of the page.
 pub fn section(pairs: &[Pair]) -> Section {
     let agree = pairs.iter().all(Pair::agrees);
     let mut findings = vec![Finding {
@@ -160,7 +161,8 @@ pub fn section(pairs: &[Pair]) -> Section {
     }
 }
 
-/// Whether the means are the same up to a fifth. That ranges overlap would become likelier with every seed.
+/// Returns whether the means agree within a fifth. A check for overlapping ranges would become easier with
+/// every seed.
 fn are_near(real: &Spread, simulated: &Spread) -> bool {
     real.is_near(simulated.mean, simulated.mean.abs() / 5.0)
 }
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_message_and_means_apart_are_told() {
+    fn a_lost_message_and_different_means_are_reported() {
         let mut lost = MESSAGES;
         lost[0][1] = 9;
         let pairs = [pair(told(6, 3, lost)), pair(told(7, 3, MESSAGES))];
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_federation_is_one() {
+    fn the_federation_is_valid() {
         let federation = faultline_api::parse("reality", FEDERATION.as_bytes()).expect("a valid federation");
         assert_eq!(federation.spec.clusters.len(), MESSAGES.len());
     }

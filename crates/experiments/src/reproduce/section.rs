@@ -1,4 +1,4 @@
-//! What an experiment leaves.
+//! The result of an experiment.
 
 use std::fmt::Write;
 
@@ -9,52 +9,52 @@ use super::chart::Chart;
 /// One experiment.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// Short, for links.
+    /// A short identifier for links.
     pub id: &'static str,
-    /// What it is called.
+    /// The title.
     pub title: String,
-    /// Where it stands in the paper.
+    /// The section of the paper.
     pub place: &'static str,
-    /// What was done, and what was chosen because the paper does not say it.
+    /// What was done, and which choices were made because the paper does not specify them.
     pub text: Vec<String>,
-    /// What came of it.
+    /// The findings.
     pub findings: Vec<Finding>,
-    /// In pictures.
+    /// The figures.
     pub figures: Vec<Figure>,
-    /// In numbers.
+    /// The tables.
     pub tables: Vec<Table>,
 }
 
-/// A sentence of the paper beside what was found here.
+/// A statement of the paper compared with our result.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What it is about.
+    /// The subject.
     pub what: String,
-    /// What the paper says; empty where it says nothing.
+    /// What the paper states; empty if it states nothing.
     pub published: String,
-    /// What was found.
+    /// Our result.
     pub ours: String,
     /// Whether they agree.
     pub agreement: Agreement,
-    /// In a sentence.
+    /// An explanation.
     pub sentence: String,
 }
 
-/// Whether a finding is that of the paper.
+/// How a finding relates to the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// It is.
+    /// It agrees with the paper.
     Agrees,
-    /// It is not.
+    /// It differs from the paper.
     Differs,
-    /// The paper says too little to repeat it.
+    /// The paper does not specify it well enough to repeat it.
     UnderSpecified,
     /// The paper has no such measurement.
     Measured,
 }
 
 impl Agreement {
-    /// In words.
+    /// Returns the words for a report.
     pub fn text(self) -> &'static str {
         match self {
             Agreement::Agrees => "agrees",
@@ -64,51 +64,51 @@ impl Agreement {
         }
     }
 
-    /// [`Agreement::Agrees`] or [`Agreement::Differs`].
+    /// Returns [`Agreement::Agrees`] or [`Agreement::Differs`].
     pub fn of(agrees: bool) -> Agreement {
         if agrees { Agreement::Agrees } else { Agreement::Differs }
     }
 }
 
-/// A picture and the name of its file, without the ending.
+/// A picture, and the name of its file without the extension.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Of the file.
+    /// The name of the file.
     pub name: &'static str,
-    /// What stands below it.
+    /// The caption below the picture.
     pub caption: String,
-    /// It.
+    /// The picture.
     pub chart: Chart,
 }
 
-/// A table and the name of its file, without the ending.
+/// A table, and the name of its file without the extension.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Of the file.
+    /// The name of the file.
     pub name: &'static str,
-    /// What stands above it.
+    /// The caption above the table.
     pub caption: String,
-    /// What the columns are called.
+    /// The titles of the columns.
     pub columns: Vec<&'static str>,
-    /// Row by row.
+    /// The cells, row by row.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// One entry of a table.
+/// One cell of a table.
 #[derive(Clone, Debug)]
 pub enum Cell {
-    /// A word.
+    /// Text.
     Word(String),
     /// One number, such as the paper's.
     Number(f64),
-    /// What many runs gave.
+    /// A number over many runs.
     Spread(Spread),
-    /// Nothing: the paper does not say.
+    /// Empty: the paper does not state it.
     Nothing,
 }
 
 impl Cell {
-    /// For people.
+    /// Formats the cell for people.
     pub fn text(&self) -> String {
         match self {
             Cell::Word(it) => it.clone(),
@@ -138,7 +138,8 @@ impl From<f64> for Cell {
 }
 
 impl Table {
-    /// With a column each for mean, deviation, least and most where the table has a spread.
+    /// Formats the table as CSV, with separate columns for mean, deviation, least and most where it has a
+    /// spread.
     pub fn csv(&self) -> String {
         let spreads: Vec<bool> = (0..self.columns.len())
             .map(|column| self.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Spread(_)))))

@@ -1,29 +1,31 @@
-//! Which setting has the least of a quantity, and how certain that is.
+//! Finds the setting with the least value of a quantity, and its certainty.
 
 use super::Sweep;
 use crate::compare::estimate::Estimate;
 use crate::compare::quantity::Quantity;
 
-/// The answer.
+/// The best setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
     /// The setting with the least mean.
     pub setting: usize,
     /// Its mean.
     pub mean: f64,
-    /// Other settings that these seeds cannot tell from it: the interval of the difference, seed by seed, contains zero.
+    /// Other settings that these seeds cannot distinguish from it: the interval of the difference, seed by
+    /// seed, contains zero.
     pub ties: Vec<usize>,
-    /// The nearest setting that is certainly worse, and by how much.
+    /// The nearest setting that is worse with confidence, and the difference.
     pub next: Option<(usize, Estimate)>,
-    /// Settings that are out of the question, because a run of theirs did not complete or did not pass.
+    /// Settings that are excluded, because one of their runs did not complete or did not pass.
     pub excluded: Vec<usize>,
 }
 
-/// Finds the setting with the least mean of `quantity`; `None` when no setting has runs that all completed and passed and
-/// have the quantity.
+/// Finds the setting with the least mean of `quantity`. Returns `None` if no setting has only runs that
+/// completed, passed and have the quantity.
 ///
-/// Settings are compared by the differences of the runs with the same seed, whose interval covers the true difference with a
-/// confidence of 95 % (Student's t). With few seeds nothing is certain, and every other setting is a tie.
+/// Settings are compared by the differences of the runs with the same seed, whose interval covers the true
+/// difference with a confidence of 95 % (Student's t). With few seeds nothing is certain, and every other
+/// setting is a tie.
 pub fn best(sweep: &Sweep, quantity: &Quantity) -> Option<Best> {
     let settings = 0..sweep.plan.settings.len();
     let (sound, excluded): (Vec<usize>, Vec<usize>) =
@@ -43,7 +45,7 @@ pub fn best(sweep: &Sweep, quantity: &Quantity) -> Option<Best> {
     Some(Best { setting, mean, ties, next, excluded })
 }
 
-/// By how much `other` exceeds `setting`, for every seed that both have.
+/// Returns by how much `other` exceeds `setting`, for every seed that both have.
 fn differences(sweep: &Sweep, quantity: &Quantity, setting: usize, other: usize) -> Vec<f64> {
     let value = |setting: usize, seed: u64| {
         sweep.of(setting).find(|it| it.seed == seed)?.values.get(quantity.name).copied()

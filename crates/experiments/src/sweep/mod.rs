@@ -1,12 +1,13 @@
-//! One federation at many settings of its parameters: what each setting costs, and which is best.
+//! Runs one federation at many settings of its parameters: what each setting costs, and which is best.
 //!
-//! Every setting runs with the same seeds, so that two settings are compared seed by seed. Runs are made in virtual time and
-//! each is judged. Nothing here writes: the caller keeps every run as it ends, and may hand kept runs in again to continue.
+//! Every setting runs with the same seeds, so that two settings can be compared seed by seed. Runs are made
+//! in virtual time, and each is judged. Nothing here writes files: the caller stores every run as it ends,
+//! and may pass stored runs in again to continue.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | [`parameter`] | what is varied: a field of the file, and its values |
-//! | [`best`] | which setting has the least of a quantity, and how certain that is |
+//! | [`best`] | the setting with the least value of a quantity, and its certainty |
 //! | [`tell`] | the sweep as text, JSON and CSV |
 //! | [`page`] | the sweep as one page, with pictures |
 
@@ -33,10 +34,10 @@ use crate::compare::quantity::{QUANTITIES, Quantity, Unit};
 use crate::compare::{Made, Run};
 pub use parameter::{Parameter, ParameterError, PlaceError};
 
-/// Most settings of one sweep.
+/// The largest number of settings of one sweep.
 pub const MOST_SETTINGS: usize = 4096;
 
-/// The quantities of [`QUANTITIES`] that need no unprotected run to compare with.
+/// The quantities of [`QUANTITIES`] that need no unprotected run as a reference.
 const SHARED: [&str; 7] = [
     "rolledBackPercent",
     "recoverySeconds",
@@ -47,7 +48,7 @@ const SHARED: [&str; 7] = [
     "loggedBytes",
 ];
 
-/// What a sweep measures of its own.
+/// The quantities that only a sweep measures.
 const OWN: [Quantity; 2] = [
     Quantity {
         name: "seconds",
@@ -71,16 +72,16 @@ const OWN: [Quantity; 2] = [
     },
 ];
 
-/// Everything that a sweep measures; of each, less is better.
+/// Returns all quantities that a sweep measures; for each of them, less is better.
 pub fn quantities() -> impl Iterator<Item = &'static Quantity> {
     let shared = SHARED.iter().map(|name| QUANTITIES.iter().find(|it| it.name == *name).expect("it is one"));
     OWN.iter().chain(shared)
 }
 
-/// Why a sweep cannot begin.
+/// Why a sweep cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SweepError {
-    /// Nothing varies.
+    /// No parameter varies.
     #[error("there is nothing to vary; name a field with `--set PATH=VALUES`")]
     Nothing,
     /// Two parameters vary the same field.
@@ -92,12 +93,12 @@ pub enum SweepError {
     /// A value has no place in the file.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// The file is not a federation any more with these values.
+    /// With these values, the file is not a valid federation.
     #[error("{setting}: {why}")]
     Invalid {
-        /// The values.
+        /// The values, as in a report.
         setting: String,
-        /// What is wrong with them.
+        /// The problem.
         why: String,
     },
 }
@@ -107,7 +108,7 @@ pub enum SweepError {
 pub struct Plan {
     /// The federation's name.
     pub name: String,
-    /// What varies.
+    /// The parameters that vary.
     pub parameters: Vec<Parameter>,
     /// The settings, numbered from 0 in the order of the grid: the last parameter changes first.
     pub settings: Vec<Setting>,
@@ -116,44 +117,44 @@ pub struct Plan {
 /// One setting of all parameters.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// For each parameter, which of its values.
+    /// For each parameter, the index of its value.
     pub choice: Vec<usize>,
     /// The federation with these values.
     pub federation: Federation,
 }
 
-/// What came of one run, as it is kept.
+/// The result of one run, in the form in which it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Measured {
-    /// The number of the setting.
+    /// The index of the setting.
     pub setting: usize,
     /// The seed.
     pub seed: u64,
     /// Whether the application finished.
     pub completed: bool,
-    /// What the checkers say of it.
+    /// The checker's verdict.
     pub verdict: Verdict,
-    /// Why it did not pass; empty if it did.
+    /// Why the run did not pass; empty if it did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// By name of the quantity; one that the run does not have is missing.
+    /// Values by name of the quantity. A quantity that the run does not have is missing.
     pub values: BTreeMap<String, f64>,
 }
 
 /// A sweep with the runs that have been made.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// What was to be run.
+    /// The plan.
     pub plan: Plan,
-    /// Seeds of every setting, consecutive from the first.
+    /// The seeds of every setting: the first one, and how many consecutive ones.
     pub seeds: (u64, u32),
     /// The runs, in the order of settings and seeds.
     pub runs: Vec<Measured>,
 }
 
 impl Plan {
-    /// Plans the whole grid, or `sample` settings of it that are drawn with the seed.
+    /// Plans the whole grid, or `sample` random settings of it, drawn with the seed.
     pub fn new(
         federation: &Federation,
         parameters: Vec<Parameter>,
@@ -185,13 +186,13 @@ impl Plan {
         Ok(Plan { name, parameters, settings })
     }
 
-    /// The values of a setting, as they were written.
+    /// Returns the values of a setting, as they were written.
     pub fn values(&self, setting: usize) -> Vec<&str> {
         let choice = &self.settings[setting].choice;
         self.parameters.iter().zip(choice).map(|(it, &index)| it.values[index].0.as_str()).collect()
     }
 
-    /// A setting in words: `checkpointEvery=1s latency=5ms`.
+    /// Formats a setting: `checkpointEvery=1s latency=5ms`.
     pub fn words(&self, setting: usize) -> String {
         words(&self.parameters, &self.settings[setting].choice)
     }
@@ -202,7 +203,7 @@ fn words(parameters: &[Parameter], choice: &[usize]) -> String {
     parameters.iter().zip(choice).map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Which value of each parameter the setting with this number has.
+/// Returns the index of each parameter's value in the setting with this number.
 fn choice(parameters: &[Parameter], number: usize) -> Vec<usize> {
     let mut rest = number;
     let mut choice: Vec<usize> = parameters
@@ -232,7 +233,7 @@ fn with(document: &Value, parameters: &[Parameter], choice: &[usize]) -> Result<
     }
 }
 
-/// `count` different numbers below `total`, ascending, each subset as likely as any other (Floyd's algorithm).
+/// Draws `count` different numbers below `total`, ascending, each subset equally likely (Floyd's algorithm).
 fn drawn(count: usize, total: usize, seed: u64) -> Vec<usize> {
     use rand::{RngExt, SeedableRng};
     let mut chance = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
@@ -247,9 +248,9 @@ fn drawn(count: usize, total: usize, seed: u64) -> Vec<usize> {
 }
 
 impl Sweep {
-    /// Makes the runs that are not among `runs`, the runs of an earlier part of this sweep. `each` sees every new run as it
-    /// ends, in the order of settings and seeds. Once `interrupted` is raised no more runs begin, and the sweep has those
-    /// that were made.
+    /// Makes the runs that are not among `runs`, which come from an earlier part of this sweep. `each` is
+    /// called with every new run as it ends, in the order of settings and seeds. Once `interrupted` is set,
+    /// no further runs start, and the sweep contains those that were made.
     pub fn run(
         plan: Plan,
         seeds: (u64, u32),
@@ -290,27 +291,27 @@ impl Sweep {
         Ok(Sweep { plan, seeds, runs })
     }
 
-    /// Runs that are still to be made.
+    /// Returns the number of missing runs.
     pub fn missing(&self) -> usize {
         self.plan.settings.len() * self.seeds.1 as usize - self.runs.len()
     }
 
-    /// Whether a run violated something.
+    /// Returns whether a run had a violation.
     pub fn has_failed(&self) -> bool {
         self.runs.iter().any(|it| it.verdict == Verdict::Fail)
     }
 
-    /// The runs of a setting.
+    /// Returns the runs of a setting.
     pub fn of(&self, setting: usize) -> impl Iterator<Item = &Measured> {
         self.runs.iter().filter(move |it| it.setting == setting)
     }
 
-    /// A quantity at a setting; `None` when no run has it.
+    /// Estimates a quantity at a setting; `None` if no run has it.
     pub fn estimate(&self, setting: usize, quantity: &Quantity) -> Option<Estimate> {
         Estimate::of(self.of(setting).filter_map(|it| it.values.get(quantity.name).copied()))
     }
 
-    /// The quantities that differ between runs: one that is the same everywhere says nothing.
+    /// Returns the quantities that differ between runs.
     pub fn varying(&self) -> Vec<&'static Quantity> {
         let varies = |quantity: &&Quantity| {
             let mut values = self.runs.iter().filter_map(|it| it.values.get(quantity.name));
@@ -322,7 +323,7 @@ impl Sweep {
 }
 
 impl Measured {
-    /// Whether the run completed and passed.
+    /// Returns whether the run completed and passed.
     pub fn is_sound(&self) -> bool {
         self.completed && self.verdict == Verdict::Pass
     }

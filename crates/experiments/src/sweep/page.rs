@@ -1,4 +1,4 @@
-//! A sweep as one page that needs nothing else: with one parameter a line for each quantity, with two a heat map.
+//! A sweep as one self-contained page: with one parameter a line for each quantity, with two a heat map.
 
 use faultline_report::page::document;
 use maud::{Markup, html};
@@ -23,10 +23,10 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 34.0;
 const HEIGHT: f64 = 250.0;
 const BOTTOM: f64 = 40.0;
-/// Of a cell of a heat map.
+/// The height of a cell of a heat map.
 const ROW: f64 = 30.0;
 
-/// The page. `file` gives the file of a setting, relative to the page.
+/// Renders the page. `file` returns the file of a setting, relative to the page.
 pub fn render(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String) -> String {
     let name = &sweep.plan.name;
     let body = html! {
@@ -85,7 +85,7 @@ fn table(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String) -> 
     }
 }
 
-/// A quantity over the values of the only parameter, evenly spaced.
+/// Renders a quantity over the values of the only parameter, evenly spaced.
 fn line(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String) -> Markup {
     let settings = 0..sweep.plan.settings.len();
     let runs = |setting: usize| -> Vec<f64> {
@@ -102,7 +102,7 @@ fn line(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String) -> M
     let x = |setting: usize| n(LEFT + step * (setting as f64 + 0.5));
     let room = HEIGHT - TOP - BOTTOM;
     let y = |value: f64| n(HEIGHT - BOTTOM - if most > 0.0 { value.max(0.0) / most * room } else { 0.0 });
-    // Labels that would overlap are left out, evenly.
+    // Labels that would overlap are omitted evenly.
     let every = (settings.len() as f64 * 52.0 / (WIDTH - LEFT - RIGHT)).ceil().max(1.0) as usize;
     let means: Vec<String> = settings
         .clone()
@@ -139,7 +139,7 @@ fn line(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String) -> M
     }
 }
 
-/// A quantity over the values of two parameters: the first runs down, the second to the right.
+/// Renders a quantity over the values of two parameters: the first vertically, the second horizontally.
 fn heat(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String) -> Markup {
     let [down, across] = &sweep.plan.parameters[..] else { return html! {} };
     let means: Vec<(usize, f64)> = (0..sweep.plan.settings.len())
@@ -184,12 +184,12 @@ fn heat(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String) -> M
     }
 }
 
-/// A coordinate, to a tenth of a pixel.
+/// Rounds a coordinate to a tenth of a pixel.
 fn n(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-/// A share, to a hundredth.
+/// Rounds a share to a hundredth.
 fn n2(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

@@ -1,4 +1,4 @@
-//! What a sweep varies: a field of the federation file, and the values that it takes.
+//! The parameters of a sweep: a field of the federation file, and its values.
 
 use std::str::FromStr;
 
@@ -8,31 +8,31 @@ use faultline_core::Span;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// Most points that a range may have.
+/// The largest number of points of a range.
 const MOST_STEPS: usize = 1000;
-/// The fields whose single key is a kind, which a path below another kind cannot reach.
+/// Fields with a single key that names a kind. A path below one kind cannot reach another.
 const KINDS: [&str; 2] = ["protocol", "application"];
 
-/// A field of the federation file, and the values that it takes.
+/// A field of the federation file, and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Where the field is below `spec`, with dots between the names: `links.between.latency`. A cluster or a fault is
-    /// reached by its name or by its index from 0: `clusters.paris.nodes`.
+    /// The path of the field below `spec`, with dots between the names: `links.between.latency`. A cluster or
+    /// a fault is addressed by its name or by its index from 0: `clusters.paris.nodes`.
     pub path: String,
-    /// The values as they were written, and as the file has them.
+    /// The values as they were written, and as in the file.
     pub values: Vec<(String, Value)>,
 }
 
-/// Why a parameter cannot be understood.
+/// Why a parameter is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParameterError {
     /// There is no path, or there are no values.
     #[error("expected PATH=VALUES, as in `links.between.latency=1ms,5ms` (found `{0}`)")]
     Shape(String),
-    /// A value stands there twice.
+    /// A value appears twice.
     #[error("the value `{0}` appears twice; remove one")]
     Twice(String),
-    /// The number of points of a range.
+    /// The number of points of a range is missing or out of range.
     #[error(
         "a range ends in the number of its points, from 2 to {MOST_STEPS}, as in `1ms..100ms/5` (found `{0}`)"
     )]
@@ -45,19 +45,19 @@ pub enum ParameterError {
     Down(String),
 }
 
-/// Why a value cannot be put into a federation.
+/// Why a value cannot be set in a federation.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlaceError {
-    /// The path names another protocol or application than the file has.
+    /// The path names a protocol or application other than that of the file.
     #[error("`{path}`: the file's {field} is `{found}`, not `{asked}`")]
     Kind {
         /// The whole path.
         path: String,
         /// `protocol` or `application`.
         field: String,
-        /// What the file has.
+        /// The one in the file.
         found: String,
-        /// What the path names.
+        /// The one in the path.
         asked: String,
     },
     /// A list has no such element.
@@ -65,9 +65,9 @@ pub enum PlaceError {
     Element {
         /// The whole path.
         path: String,
-        /// What the path names.
+        /// The name or index in the path.
         asked: String,
-        /// The names, or the indices, that there are.
+        /// The existing names or indices.
         known: String,
     },
     /// The path leads through a value that has no fields.
@@ -75,7 +75,7 @@ pub enum PlaceError {
     Leaf {
         /// The whole path.
         path: String,
-        /// The part of it that has none.
+        /// The part of the path that has no fields.
         at: String,
     },
 }
@@ -109,13 +109,13 @@ impl FromStr for Parameter {
 }
 
 impl Parameter {
-    /// The last name of the path, which is enough where no other parameter ends in the same.
+    /// Returns the last name of the path, which is sufficient if no other parameter ends in the same name.
     pub fn short(&self) -> &str {
         self.path.rsplit('.').next().expect("a path has a name")
     }
 }
 
-/// A value as YAML understands it, scalars only.
+/// Parses a scalar value as YAML does.
 fn scalar(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
@@ -123,7 +123,8 @@ fn scalar(text: &str) -> Value {
     }
 }
 
-/// The points of `FROM..TO/N`: evenly spaced in ratio, or, where the range begins at zero, in difference.
+/// Returns the points of `FROM..TO/N`: evenly spaced in ratio, or, if the range starts at zero, in
+/// difference.
 fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterError> {
     let steps = || ParameterError::Steps(text.to_owned());
     let (to, steps_text) = rest.split_once('/').ok_or_else(steps)?;
@@ -157,7 +158,7 @@ fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterErr
         }
     };
     let mut points: Vec<String> = (0..count).map(|step| print(at(step))).collect();
-    // Whole numbers that are close together round to the same.
+    // Whole numbers that are close together round to the same value.
     points.dedup();
     Ok(points)
 }
@@ -170,7 +171,7 @@ fn decimal(value: f64) -> String {
     three_digits(value).to_string()
 }
 
-/// Rounded to three significant digits: nobody asks for 3.16227766 ms.
+/// Rounds to three significant digits: 3.16 ms is more readable than 3.16227766 ms.
 fn three_digits(value: f64) -> f64 {
     if value == 0.0 {
         return value;
@@ -179,7 +180,7 @@ fn three_digits(value: f64) -> f64 {
     if unit >= 1.0 { (value / unit).round() * unit } else { (value / unit).round() / (1.0 / unit).round() }
 }
 
-/// Puts `value` at `path` below `spec` of a federation in its JSON form; sections that the file leaves out are made.
+/// Sets `value` at `path` below `spec` of a federation in its JSON form. Adds sections that the file omits.
 pub(super) fn place(federation: &mut Value, path: &str, value: &Value) -> Result<(), PlaceError> {
     let names: Vec<&str> = path.split('.').collect();
     let mut at = &mut federation["spec"];
@@ -228,7 +229,7 @@ fn unknown_element(path: &str, asked: &str, elements: &[Value]) -> PlaceError {
     PlaceError::Element { path: path.to_owned(), asked: asked.to_owned(), known }
 }
 
-/// A federation in the form in which values are put into it.
+/// Returns a federation in the form in which values can be set.
 pub(super) fn document(federation: &Federation) -> Value {
     serde_json::to_value(federation).expect("a federation has a JSON form")
 }
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_names_what_was_found() {
+    fn errors_name_what_was_found() {
         let refused = |text: &str| values(text).expect_err("invalid").to_string();
         assert!(refused("checkpointEvery").contains("`checkpointEvery`"));
         assert!(refused("a=").contains("expected PATH=VALUES"));

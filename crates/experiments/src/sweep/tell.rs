@@ -12,12 +12,12 @@ use super::Sweep;
 use super::best::{Best, best};
 use crate::compare::quantity::Quantity;
 
-/// Settings that are named one by one; more are counted.
+/// The number of settings that are named one by one; further ones are only counted.
 const NAMED: usize = 4;
-/// Reasons for runs that did not pass.
+/// The number of reasons listed for runs that did not pass.
 const REASONS: usize = 3;
 
-/// What is varied, and how much was run.
+/// Describes what is varied, and how much was run.
 pub fn scope(sweep: &Sweep) -> String {
     let Sweep { plan, seeds, runs } = sweep;
     let varied: Vec<String> =
@@ -32,7 +32,8 @@ pub fn scope(sweep: &Sweep) -> String {
     )
 }
 
-/// The sweep as a table with a row for each setting, and below it which setting has the least of `quantity`.
+/// Formats the sweep as a table with a row for each setting, followed by the setting with the least
+/// `quantity`.
 pub fn text(sweep: &Sweep, quantity: &Quantity) -> String {
     let mut table = Table::new();
     let drawn = sweep.varying();
@@ -55,12 +56,12 @@ pub fn text(sweep: &Sweep, quantity: &Quantity) -> String {
     text
 }
 
-/// A quantity at a setting, with its interval where there are enough runs for one.
+/// Formats a quantity at a setting, with its interval if there are enough runs for one.
 pub(super) fn cell(sweep: &Sweep, setting: usize, quantity: &Quantity) -> String {
     sweep.estimate(setting, quantity).map_or_else(|| "-".to_owned(), |it| quantity.unit.text(&it))
 }
 
-/// How many runs of a setting passed, were not decided, or failed.
+/// Formats how many runs of a setting passed, were undecided, or failed.
 pub(super) fn verdicts(sweep: &Sweep, setting: usize) -> String {
     let all = [(Verdict::Pass, "pass"), (Verdict::Unknown, "unknown"), (Verdict::Fail, "fail")];
     let told = all.into_iter().filter_map(|(verdict, word)| {
@@ -71,7 +72,7 @@ pub(super) fn verdicts(sweep: &Sweep, setting: usize) -> String {
     if told.is_empty() { "not run".to_owned() } else { told.join(", ") }
 }
 
-/// Which setting has the least of `quantity`, in sentences.
+/// Returns sentences about the setting with the least `quantity`.
 pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
     let Some(Best { setting, mean, ties, next, excluded }) = best(sweep, quantity) else {
         return vec![format!(
@@ -103,7 +104,7 @@ pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
     told
 }
 
-/// Why runs did not pass: some different reasons.
+/// Returns some of the different reasons why runs did not pass.
 pub(super) fn reasons(sweep: &Sweep) -> Vec<String> {
     let mut seen = Vec::new();
     for run in &sweep.runs {
@@ -119,7 +120,7 @@ pub(super) fn reasons(sweep: &Sweep) -> Vec<String> {
     seen.into_iter().map(told).collect()
 }
 
-/// A line for every run.
+/// Formats one line for every run.
 pub fn csv(sweep: &Sweep) -> String {
     let quantities: Vec<&Quantity> = super::quantities().collect();
     let mut head: Vec<&str> = sweep.plan.parameters.iter().map(|it| it.path.as_str()).collect();
@@ -141,7 +142,7 @@ pub fn csv(sweep: &Sweep) -> String {
     text
 }
 
-/// Every setting with its estimates, and the best one.
+/// Formats every setting with its estimates, and the best one.
 pub fn json(sweep: &Sweep, quantity: &Quantity) -> String {
     let setting = |number: usize| {
         let values: serde_json::Map<String, Value> = sweep

@@ -1,4 +1,4 @@
-//! What is done to a random federation.
+//! Random faults of a federation.
 
 use faultline_api::quantity::{Bandwidth, Duration};
 use faultline_api::resource::{
@@ -9,18 +9,18 @@ use faultline_core::{FactKind, Span};
 
 use crate::chance::{Chance, short};
 
-/// The kinds of fault that a scenario has at all: each scenario does without some (swarm testing).
+/// The kinds of fault that a scenario may contain: each scenario leaves some of them out (swarm testing).
 pub(super) struct Faults<'a> {
     clusters: &'a [Cluster],
-    /// Processes outside every cluster, by name.
+    /// Names of the processes outside every cluster.
     outside: Vec<String>,
     length: Span,
-    /// From a death to the next life, about.
+    /// The approximate time from a failure to the next life.
     outage: Span,
     kinds: Vec<Kind>,
-    /// What faults may wait for.
+    /// The facts for which faults may wait.
     moments: &'static [FactKind],
-    /// How many of those that are killed never return, in percent. Nothing is drawn where it is 0.
+    /// The share of crashed processes that never return, in percent. Nothing is drawn if it is 0.
     for_good: u64,
     storage_lost: bool,
     by_fact: bool,
@@ -30,7 +30,7 @@ pub(super) struct Faults<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Crash,
-    /// Of a process outside the clusters.
+    /// The crash of a process outside the clusters.
     CrashOutside,
     Pause,
     LoseCluster,
@@ -39,7 +39,7 @@ enum Kind {
     Storage,
 }
 
-/// What a fault may wait for: the moments at which a protocol is in the middle of something.
+/// The facts for which a fault may wait: moments at which a protocol is in the middle of an operation.
 const MOMENTS: &[FactKind] = &[
     FactKind::CheckpointRequested,
     FactKind::CheckpointRequested,
@@ -60,7 +60,7 @@ const MOMENTS: &[FactKind] = &[
     FactKind::Orphaned,
 ];
 
-/// The same where processes run a program of tasks: every step of a theft, and of a recovery.
+/// The same for programs of tasks: every step of a theft, and of a recovery.
 const MOMENTS_OF_TASKS: &[FactKind] = &[
     FactKind::Ran,
     FactKind::Lent,
@@ -182,11 +182,11 @@ impl<'a> Faults<'a> {
         let mut last = None;
         (0..count)
             .map(|number| {
-                // Most have a death in them, whatever else they have.
+                // Most scenarios contain a crash, whatever else they contain.
                 let kind =
                     if number == 0 && chance.percent(90) { Kind::Crash } else { chance.pick(&self.kinds) };
                 let fault = self.fault(kind, chance);
-                // While the damage of the one before is being repaired.
+                // While the damage of the previous fault is being repaired.
                 let soon = last.filter(|_| self.in_bursts && chance.percent(60));
                 let at = match soon {
                     Some(before) => before + Span(chance.between(0, self.outage.0 * 3 / 2)),
@@ -227,7 +227,7 @@ impl<'a> Faults<'a> {
         chance.pick(&others).name.clone()
     }
 
-    /// A cluster and a node of it; every node is equally likely.
+    /// Draws a cluster and one of its nodes; all nodes are equally likely.
     fn node(&self, chance: &mut Chance) -> (String, Option<u32>) {
         let all = self.clusters.iter().flat_map(|it| (0..it.nodes).map(|node| (it.name.clone(), Some(node))));
         chance.pick(&all.collect::<Vec<_>>())
@@ -237,12 +237,12 @@ impl<'a> Faults<'a> {
         (self.storage_lost && chance.percent(50)).then_some(Fate::Lost)
     }
 
-    /// Whether what is killed returns; `None` is that it does.
+    /// Draws whether a crashed process returns; `None` means that it does.
     fn returns(&self, chance: &mut Chance) -> Option<bool> {
         (self.for_good > 0 && chance.percent(self.for_good)).then_some(false)
     }
 
-    /// What happens; when is up to the caller.
+    /// Draws the effect of a fault; the caller draws its time.
     fn fault(&self, kind: Kind, chance: &mut Chance) -> Fault {
         let brief = |chance: &mut Chance| chance.duration(Span::from_millis(1), Span::from_millis(500));
         let none = Fault::default();

@@ -1,4 +1,4 @@
-//! The federation that a seed stands for. Every draw is documented by its code: this is the whole distribution.
+//! The federation that a seed determines. The code documents every draw: this is the whole distribution.
 
 mod faults;
 mod presence;
@@ -19,11 +19,11 @@ use crate::chance::{Chance, short};
 use crate::scenario::Protocol;
 use faults::Faults;
 
-/// Protocols, each as often as it is drawn.
+/// Protocols, repeated by their frequency.
 const MIX: [&str; 10] =
     ["hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "coordinated", "hydee", "hydee", "hydee"];
 
-/// The random federation of a seed.
+/// Returns the random federation of a seed.
 pub(crate) fn federation(seed: u64, protocol: Option<Protocol>) -> Federation {
     match protocol.filter(|it| it.with(Stated::default()).family() == Some(Family::Tasks)) {
         Some(protocol) => tasks::federation(seed, protocol),
@@ -31,17 +31,18 @@ pub(crate) fn federation(seed: u64, protocol: Option<Protocol>) -> Federation {
     }
 }
 
-/// The random federation of a seed for a protocol that the resource does not know, by what it promises: its options are to
-/// be replaced. These processes stand outside the clusters.
+/// Returns the random federation of a seed for a protocol that the resource does not know, given its
+/// promises: its options are to be replaced. These processes are outside the clusters.
 pub(crate) fn federation_promised(seed: u64, promises: Promises, extra: &[Role]) -> Federation {
     let like = if promises.include(Promise::Repetition) { "hydee" } else { "coordinated" };
     federation_with(seed, Some(known(like)), Some(extra))
 }
 
-/// The same where these processes stand outside the clusters, instead of those that the protocol needs.
+/// Returns the same federation with these processes outside the clusters, instead of those that the protocol
+/// needs.
 fn federation_with(seed: u64, protocol: Option<Protocol>, extra: Option<&[Role]>) -> Federation {
     let chance = &mut Chance::new(seed);
-    // Drawn in every case, so that a protocol that is asked for does not shift everything after it.
+    // Drawn in every case, so that a requested protocol does not shift all later draws.
     let drawn = chance.pick(&MIX);
     let protocol = protocol.unwrap_or_else(|| known(drawn));
     let demand = protocol.with(Stated::default()).demand();
@@ -82,14 +83,14 @@ fn federation_with(seed: u64, protocol: Option<Protocol>, extra: Option<&[Role]>
             at_once_within: None,
         }),
         faults,
-        // The quiet time in which it has to recover and to finish.
+        // The quiet time in which the federation has to recover and to finish.
         deadline: Some(Duration(length * 10 + Span::from_secs(20))),
         kubernetes: None,
         simulator: Some(simulator),
         pause: false,
         clusters,
     };
-    // Drawn after everything else, as the rare options are.
+    // Drawn after everything else, like the rare options.
     if matches!(spec.protocol, Asked::Hc3i(_)) && spec.clusters.len() > 1 && chance.percent(15) {
         presence::vary(chance, &mut spec, length);
     }
@@ -103,18 +104,18 @@ fn known(name: &str) -> Protocol {
 fn clusters(chance: &mut Chance, demand: Demand) -> Vec<Cluster> {
     let count = match demand {
         Demand::Nothing => chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4]),
-        // Nothing is logged inside a cluster, and a program needs somebody to send to.
+        // Nothing is logged inside a cluster, and a program needs at least one other rank.
         Demand::SameOrder | Demand::AnyOrder => chance.pick(&[2, 2, 2, 3, 3, 3, 4]),
     };
     let mut cluster = |name: &str| Cluster::new(name, chance.between(1, 4) as u32);
     ["a", "b", "c", "d"][..count].iter().map(|name| cluster(name)).collect()
 }
 
-/// How long it computes, about.
+/// Returns the approximate computation time.
 fn length(application: &Application, clusters: &[Cluster]) -> Span {
     let ranks: u32 = clusters.iter().map(|it| it.nodes).sum();
     application.computing_time().unwrap_or_else(|| match application {
-        // Those that nobody waits for are under way at the same time.
+        // Messages that no process waits for are in transit at the same time.
         Application::Exchange(it) => {
             (it.step_time() + Span::from_millis(5)) * (u64::from(it.exchanges()) * 2 / u64::from(ranks))
         }
@@ -123,7 +124,7 @@ fn length(application: &Application, clusters: &[Cluster]) -> Span {
     })
 }
 
-/// What a re-execution repeats.
+/// Draws an application that a re-execution repeats.
 fn deterministic_application(chance: &mut Chance, step_time: Span) -> Application {
     if chance.percent(25) {
         return heat(chance, step_time);
@@ -137,7 +138,7 @@ fn deterministic_application(chance: &mut Chance, step_time: Span) -> Applicatio
     })
 }
 
-/// What a re-execution repeats that gets the same messages in the same order.
+/// Draws an application that a re-execution repeats if it receives the same messages in the same order.
 fn ordered_application(chance: &mut Chance, step_time: Span) -> Application {
     if chance.percent(40) {
         return deterministic_application(chance, step_time);
@@ -171,7 +172,7 @@ fn heat(chance: &mut Chance, step_time: Span) -> Application {
     })
 }
 
-/// A link of its own for every ordered pair of clusters, and within each.
+/// Draws a link for every ordered pair of clusters, and within each cluster.
 fn links(chance: &mut Chance, clusters: &[Cluster]) -> Links {
     let mut link = |least: Span, most: Span| {
         let latency = chance.span(least, most);
@@ -194,7 +195,7 @@ fn links(chance: &mut Chance, clusters: &[Cluster]) -> Links {
                 false => link(far, Span::from_millis(40)),
             };
             let (from, to) = (from.name.clone(), to.name.clone());
-            // What the class says is taken over where nothing is said, so that each says everything.
+            // Properties that a link does not state come from its class, so that each link is complete.
             let (bandwidth, loss) =
                 (bandwidth.or(Some(Bandwidth::UNLIMITED)), loss.or(Some(Loss { ppm: 0 })));
             pairs.push(Pair { from, to, preset, latency, jitter, bandwidth, loss });
@@ -237,7 +238,8 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
     asked
 }
 
-/// What few federations ask for. Drawn last: a seed that has none of it stands for what it would without.
+/// Options that few federations have. Drawn last, so that a seed with none of them has the same federation as
+/// without this function.
 fn with_rare_options(chance: &mut Chance, asked: Asked) -> Asked {
     let mut options = asked.options();
     match &mut options {
@@ -254,7 +256,7 @@ fn with_rare_options(chance: &mut Chance, asked: Asked) -> Asked {
     asked.with_options(options)
 }
 
-/// How many copies, and where: what these clusters have room for.
+/// Draws the number and location of replicas, within what these clusters have room for.
 fn copies(chance: &mut Chance, clusters: &[Cluster]) -> (u32, ReplicateTo) {
     let replicas = chance.pick(&[1, 1, 1, 2]);
     let smallest = clusters.iter().map(|it| it.nodes).min().unwrap_or(0);
@@ -275,7 +277,8 @@ fn copies(chance: &mut Chance, clusters: &[Cluster]) -> (u32, ReplicateTo) {
 }
 
 fn simulator(chance: &mut Chance) -> Simulator {
-    // A slow and uneven control plane: some know of a death, or of a new life, long before others.
+    // A slow and uneven control plane: some processes learn of a failure, or of a new life, long before
+    // others.
     let uneven = if chance.percent(25) { 300 } else { 20 };
     Simulator {
         reorder: Some(Loss { ppm: chance.pick(&[0, 0, 50_000, 300_000]) }),

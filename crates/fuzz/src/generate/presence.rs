@@ -9,7 +9,7 @@ use faultline_core::{FactKind, Span};
 
 use crate::chance::{Chance, short};
 
-/// What a fault may wait for that has to do with joining or leaving.
+/// The facts about joining or leaving for which a fault may wait.
 const MOMENTS: &[FactKind] = &[
     FactKind::Finished,
     FactKind::CheckpointRequested,
@@ -20,16 +20,16 @@ const MOMENTS: &[FactKind] = &[
     FactKind::Released,
 ];
 
-/// Has some clusters of `spec`, which are two at least and under HC3I, join or leave within `length`. Its program becomes one
-/// that can.
+/// Makes some clusters of `spec`, which has at least two clusters under HC3I, join or leave within `length`.
+/// Replaces its program by one that supports this.
 pub(super) fn vary(chance: &mut Chance, spec: &mut FederationSpec, length: Span) {
-    // There is time left when they have left.
+    // Leaves time after they have left.
     let length = length.max(Span::from_millis(50)) * 2;
     let at = |chance: &mut Chance, from: u64, to: u64| {
         Duration(short(Span(chance.between(length.0 * from / 100, length.0 * to / 100))))
     };
     let all = spec.clusters.len() as u64;
-    // Which ones: a stretch of all but one at the most, from anywhere.
+    // Chooses a consecutive range of clusters, at most all but one.
     let (first, count) = (chance.between(0, all - 1), chance.between(1, all - 1));
     for index in (0..count).map(|step| ((first + step) % all) as usize) {
         let cluster = &mut spec.clusters[index];
@@ -40,11 +40,11 @@ pub(super) fn vary(chance: &mut Chance, spec: &mut FederationSpec, length: Span)
     spec.application = program(chance, spec, length);
     spec.deadline = Some(Duration(length * 10 + Span::from_secs(20)));
     if let Protocol::Hc3i(options) = &mut spec.protocol {
-        // Nobody leaves without collections.
+        // No cluster leaves without collections.
         if chance.percent(90) {
             options.collect_every = Some(Period(Some(at(chance, 2, 8).0)));
         }
-        // With a checkpoint before each message some ranks hardly come to compute.
+        // With a checkpoint before each message, some ranks hardly ever compute.
         options.forcing = None;
         // Nothing is collected behind a cluster that takes no checkpoints.
         for cluster in &spec.clusters {
@@ -59,7 +59,7 @@ pub(super) fn vary(chance: &mut Chance, spec: &mut FederationSpec, length: Span)
     spec.faults.extend(more);
 }
 
-/// Copies in other clusters need some that stay, beside the owner's own.
+/// Limits replicas in other clusters to the clusters that stay, without the owner's own.
 fn make_room(options: &mut Hc3i, stay: u64) {
     if options.replicate_to == Some(ReplicateTo::OtherCluster) {
         match stay {
@@ -69,7 +69,7 @@ fn make_room(options: &mut Hc3i, stay: u64) {
     }
 }
 
-/// Traffic between all who are there.
+/// Draws a program with traffic between all clusters that are present.
 fn program(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Application {
     let often = chance.pick(&[0.3, 0.6, 0.9]);
     let behaviour = |chance: &mut Chance, cluster: &str, nodes: u32| Behaviour {
@@ -91,7 +91,8 @@ fn program(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Applicat
     })
 }
 
-/// Something that happens when a cluster joins, soon after its leaving began, or at a moment on its way.
+/// Draws a fault that happens when a cluster joins, soon after it started to leave, or at a moment in
+/// between.
 fn fault(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Fault {
     let moved = spec.clusters.iter().filter(|it| !it.is_permanent()).collect::<Vec<_>>();
     let of = chance.pick(&moved);

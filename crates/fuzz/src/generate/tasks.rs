@@ -1,4 +1,5 @@
-//! Federations that run programs of tasks. Drawn in an order of their own: what is drawn for messages stays as it is.
+//! Federations that run programs of tasks. They are drawn in a separate order, so that the draws for messages
+//! are unaffected.
 
 use faultline_api::Names;
 use faultline_api::quantity::{Duration, Period};
@@ -14,7 +15,7 @@ use super::{bandwidth, copies, links, simulator};
 use crate::chance::Chance;
 use crate::scenario::Protocol;
 
-/// The random federation of a seed under a protocol for programs of tasks.
+/// Returns the random federation of a seed under a protocol for programs of tasks.
 pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     let chance = &mut Chance::new(seed);
     let clusters = clusters(chance);
@@ -76,7 +77,7 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
             at_once_within: None,
         }),
         faults,
-        // The quiet time in which it has to recover and to finish.
+        // The quiet time in which the federation has to recover and to finish.
         deadline: Some(Duration(length * 20 + Span::from_secs(20))),
         kubernetes: None,
         simulator: Some(simulator),
@@ -84,7 +85,7 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
         clusters,
     };
     let mut federation = Federation::new(&format!("fuzz-{seed}"), spec);
-    // Some process has to be left.
+    // At least one process has to remain.
     while !validate(&federation).is_empty() {
         let last = federation.spec.faults.iter_mut().rev().find(|it| it.is_for_good());
         let last = last.expect("nothing else is wrong with a federation that was drawn");
@@ -114,7 +115,7 @@ fn clusters(chance: &mut Chance) -> Vec<Cluster> {
         let nodes = chance.between(1, 3) as u32;
         let (speed, cores) =
             (chance.pick(&[None, None, Some(50), Some(200)]), chance.pick(&[None, None, Some(2)]));
-        // Somebody to steal from.
+        // At least one process to steal from.
         let nodes = if count == 1 { nodes + 1 } else { nodes };
         Cluster { speed, cores, ..Cluster::new(name, nodes) }
     };

@@ -1,4 +1,4 @@
-//! Smaller federations: each is the given one with one thing less, the greatest cuts first.
+//! Smaller federations: each is the given one with one element less, the largest reductions first.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::chance::short;
 
 type Smaller = Vec<FederationSpec>;
 
-/// Federations that are smaller than this one. Not all of them need be valid.
+/// Returns federations that are smaller than this one. They need not all be valid.
 pub(super) fn of(federation: &Federation) -> Vec<Federation> {
     let spec = &federation.spec;
     let parts = [faults, clusters, nodes, presence, application, protocol, surroundings, details];
@@ -29,7 +29,7 @@ fn with(spec: &FederationSpec, change: impl FnOnce(&mut FederationSpec)) -> Fede
     spec
 }
 
-/// Half of the faults, then each.
+/// Removes half of the faults, then each.
 fn faults(spec: &FederationSpec) -> Smaller {
     let count = spec.faults.len();
     let mut smaller = Vec::new();
@@ -41,7 +41,7 @@ fn faults(spec: &FederationSpec) -> Smaller {
     smaller
 }
 
-/// Each cluster, with everything that names it.
+/// Removes each cluster, with everything that names it.
 fn clusters(spec: &FederationSpec) -> Smaller {
     if spec.clusters.len() < 2 {
         return Vec::new();
@@ -72,7 +72,7 @@ fn clusters(spec: &FederationSpec) -> Smaller {
     spec.clusters.iter().rev().map(|cluster| without(&cluster.name)).collect()
 }
 
-/// The clusters that a fault names.
+/// Returns the clusters that a fault names.
 fn names(fault: &Fault) -> Vec<&str> {
     let Fault { when, crash, pause, lose_cluster, link, partition, .. } = fault;
     let Fault { slow_storage, full_storage, corrupt_storage, .. } = fault;
@@ -92,7 +92,7 @@ fn names(fault: &Fault) -> Vec<&str> {
     one.into_iter().flatten().map(String::as_str).collect()
 }
 
-/// Fewer nodes in each cluster; a fault that named one of those that are gone names the last.
+/// Removes nodes from each cluster. A fault that named a removed node names the last one.
 fn nodes(spec: &FederationSpec) -> Smaller {
     let mut smaller = Vec::new();
     for (index, cluster) in spec.clusters.iter().enumerate() {
@@ -109,7 +109,7 @@ fn nodes(spec: &FederationSpec) -> Smaller {
     smaller
 }
 
-/// Clusters that are there from the beginning, or to the end.
+/// Makes clusters exist from the beginning, or to the end.
 fn presence(spec: &FederationSpec) -> Smaller {
     let mut smaller = Vec::new();
     for (index, cluster) in spec.clusters.iter().enumerate() {
@@ -242,7 +242,7 @@ fn application(spec: &FederationSpec) -> Smaller {
     }
 }
 
-/// An application that sends a few messages, once and for all.
+/// Returns applications that send a few messages.
 fn scripts(spec: &FederationSpec, duration: Span) -> Vec<Application> {
     const MESSAGES: [u32; 3] = [1, 2, 4];
     let pairs = |count: u32| {
@@ -264,7 +264,7 @@ fn scripts(spec: &FederationSpec, duration: Span) -> Vec<Application> {
     MESSAGES.map(script).into()
 }
 
-/// 1, a half, three quarters, one less.
+/// Returns 1, a half, three quarters, and one less.
 fn fewer(number: u32) -> impl Iterator<Item = u32> {
     [1, number / 2, number / 4 * 3, number.saturating_sub(1)]
         .into_iter()
@@ -389,7 +389,7 @@ fn never_period() -> Period {
     Period(None)
 }
 
-/// Network, storage and control plane as plain as can be.
+/// Simplifies network, storage and control plane as far as possible.
 fn surroundings(spec: &FederationSpec) -> Smaller {
     let mut smaller = vec![
         with(spec, |it| it.simulator = it.simulator.is_some().then(least_work_left_only)),
@@ -436,7 +436,7 @@ fn milliseconds(latency: u64) -> Link {
     Link { latency: Some(Duration(Span::from_millis(latency))), ..Link::default() }
 }
 
-/// Milder and plainer faults, a shorter run.
+/// Returns milder and simpler faults, and shorter runs.
 fn details(spec: &FederationSpec) -> Smaller {
     let mut smaller = Vec::new();
     for (index, fault) in spec.faults.iter().enumerate() {

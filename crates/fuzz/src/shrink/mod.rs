@@ -1,9 +1,9 @@
-//! The smallest scenario that violates a property: delta debugging.
+//! Finds the smallest scenario that violates a property, by delta debugging.
 //!
-//! From the smaller federations that `candidates` names the first is kept that still violates the property, under its
-//! own seed or one of a few others (whatever is changed, the draws of a run fall differently), until none does. Every
-//! candidate is smaller, and the number of trials is bounded, so that this ends; nothing is random, so that it ends the
-//! same way each time.
+//! Of the smaller federations in `candidates`, the first one is kept that still violates the property, under
+//! its own seed or one of a few others (any change shifts the random draws of a run), until none does. Every
+//! candidate is smaller, and the number of trials is bounded, so that this terminates. Nothing is random, so
+//! that it gives the same result each time.
 
 mod candidates;
 
@@ -13,36 +13,43 @@ use faultline_checker::Property;
 use crate::scenario::Scenario;
 use crate::trial::{Trial, run};
 
-/// How much is tried.
+/// The effort of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// Seeds under which each candidate is tried.
+    /// The number of seeds under which each candidate is tried.
     pub seeds: u64,
-    /// Trials in all.
+    /// The largest total number of trials.
     pub trials: u64,
-    /// Seeds among which the shortest trace of the smallest federation is looked for.
+    /// The number of seeds among which the shortest trace of the smallest federation is searched.
     pub last: u64,
 }
 
 impl Default for Steps {
-    /// Some seconds on one core.
+    /// A few seconds on one core.
     fn default() -> Steps {
         Steps { seeds: 12, trials: 6_000, last: 300 }
     }
 }
 
-/// The smallest scenario that was found.
+/// The smallest scenario found.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
-    /// It, with what comes of it.
+    /// The scenario and its run.
     pub trial: Trial,
-    /// How many trials it took.
+    /// The number of trials it took.
     pub trials: u64,
 }
 
-/// Shrinks a scenario that violates `property`; `progress` is told of each smaller one, with the trials made so far.
+/// Shrinks a scenario that violates `property`. `progress` is called with each smaller scenario and the
+/// number of trials so far.
 ///
-/// Fails as [`run`] does. Panics when the scenario does not violate the property.
+/// # Errors
+///
+/// Fails as [`run`] does.
+///
+/// # Panics
+///
+/// Panics if the scenario does not violate the property.
 pub fn shrink(
     scenario: &Scenario,
     property: Property,
@@ -81,7 +88,8 @@ struct Search {
 }
 
 impl Search {
-    /// The first trial of the scenario, under its own seed and then others, that violates the property.
+    /// Returns the first trial of the scenario, under its own seed and then others, that violates the
+    /// property.
     fn any(&mut self, scenario: &Scenario) -> Result<Option<Trial>, SetupError> {
         let others = (0..self.steps.seeds).filter(|&it| it != scenario.seed);
         for seed in std::iter::once(scenario.seed).chain(others) {
@@ -92,7 +100,7 @@ impl Search {
         Ok(None)
     }
 
-    /// The seed under which the fewest facts are stated before the property is violated.
+    /// Finds the seed under which the fewest facts are stated before the property is violated.
     fn shortest(&mut self, best: Trial) -> Result<Trial, SetupError> {
         let scenario = best.scenario.clone();
         let mut shortest = best;

@@ -1,4 +1,4 @@
-//! The protocol that the guide for authors shows goes through the kit, and is shown as it is.
+//! Tests the protocol of the guide for authors with the kit, and that the guide shows it unchanged.
 
 mod start_again;
 
@@ -24,7 +24,7 @@ fn the_defect_of_the_guide_is_found() {
 }
 
 #[test]
-fn a_transcript_says_what_happened() {
+fn a_transcript_contains_the_facts() {
     let transcript = candidate(false).try_seed(1).unwrap().transcript();
     assert!(transcript.contains(" sent p") && transcript.contains(" delivered p"), "{transcript}");
 }

@@ -1,4 +1,4 @@
-//! The protocol of the guide `docs/protocols.md`: after a failure everybody starts again from the beginning.
+//! The protocol of the guide `docs/protocols.md`: after a failure, all processes restart from the beginning.
 
 use std::sync::Arc;
 
@@ -12,22 +12,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug)]
 pub(crate) struct StartAgain {
     config: Arc<Config>,
-    /// How often anybody has died: everybody who knows a membership knows it, and it never goes back.
+    /// The number of failures so far. Every process learns it from the membership, and it never decreases.
     incarnation: Incarnation,
-    /// Everybody lives: what is sent arrives.
+    /// Whether all processes are up, so that messages arrive.
     is_running: bool,
-    /// Messages of processes that know of a death that this one has yet to hear of, or that run before it.
+    /// Messages of processes that know of a failure of which this one has yet to learn, or that started
+    /// before it.
     early: Vec<(MessageId, Stamp, Payload)>,
 }
 
-/// Parameters: only a defect.
+/// The protocol's only parameter is a defect.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
-    /// Messages from before a failure are delivered after it.
+    /// Whether messages from before a failure are delivered after it.
     pub(crate) accepts_stale: bool,
 }
 
-/// What every message carries.
+/// The data that every message carries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Stamp(Incarnation);
 
@@ -93,7 +94,7 @@ impl StartAgain {
             let (checkpoint, cause) = (Position::default(), Cause::Failure);
             host.claim(Claim::RolledBack { to, checkpoint, cause, vectors: Arc::new(Vectors::default()) });
         }
-        // What is sent to a process that does not live is lost.
+        // A message to a process that is down is lost.
         if !self.is_running && membership.members.iter().all(|member| member.up) {
             self.is_running = true;
             host.release();

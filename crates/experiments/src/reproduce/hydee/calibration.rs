@@ -1,5 +1,5 @@
-//! What a message costs its processes: measured by ping-pong on real processes, charged by the simulator, and what the
-//! simulator then says of other runs beside those runs on real processes.
+//! The cost of a message: measured by ping-pong on real processes and charged by the simulator. The
+//! simulator's predictions for other runs are compared with those runs on real processes.
 
 use faultline_api::Federation;
 use faultline_clustering::patterns::Pattern;
@@ -13,36 +13,38 @@ use super::ping_pong::{CROWD, Played, SIZES, Setting, median};
 use super::real::{CLUSTER, PROCESSES, Real, head};
 use super::{CLOSE, HYDEE_CALM, UNPROTECTED, furthest, parse};
 
-/// The places of these lengths in [`SIZES`].
+/// Indices of these lengths in [`SIZES`].
 const ONE_BYTE: usize = 0;
 const ONE_KIBIBYTE: usize = 3;
 const MANY_KIBIBYTES: usize = 6;
 
-/// For how long a message keeps each of its two processes busy, in nanoseconds.
+/// How long a message keeps each of its two processes busy, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Effort {
-    /// Whatever its length.
+    /// The cost of a message, independent of its length.
     message: f64,
-    /// And this for each 1024 bytes.
+    /// The additional cost per 1024 bytes.
     kibibyte: f64,
 }
 
-/// What messages cost in each setting of the ping-pong.
+/// The cost of messages in each setting of the ping-pong.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calibration {
-    /// Half round trips by setting and length, in microseconds: the native ones, and on top of these what the same turn took
-    /// longer; the median of all turns.
+    /// Half round trips by setting and length, in microseconds: the native ones, to which the others add the
+    /// additional time in the same turn; the median of all turns.
     halves: [[f64; SIZES.len()]; Setting::ALL.len()],
-    /// What a setting took longer than the native one of the same turn, in nanoseconds: by setting and length.
+    /// The additional time of a setting over the native one in the same turn, in nanoseconds: by setting and
+    /// length.
     longer: [[Spread; SIZES.len()]; Setting::ALL.len()],
-    /// What each end of a message is of a half round trip.
+    /// The share of a half round trip that each end of a message accounts for.
     end: f64,
 }
 
 impl Calibration {
-    /// Of runs of so many processes, of which each turn has one in each setting.
+    /// Calibrates from runs of this many processes, where each turn has one run in each setting.
     pub(super) fn of(played: &[Played], processes: usize, cores: usize) -> Calibration {
-        // Each pair has one message under way. Where pairs share cores it waits for those of the others.
+        // Each pair has one message in transit. If pairs share cores, it waits for the messages of the
+        // others.
         let pairs = processes / 2;
         let end = 0.5 * (cores.min(pairs) as f64 / pairs as f64);
         let mut calibration = Calibration { end, ..Calibration::default() };
@@ -69,8 +71,8 @@ impl Calibration {
         Effort { message, kibibyte: kibibyte.max(0.0) }
     }
 
-    /// `spec.simulator`, as it stands in a file, where messages within and between clusters cost what they do in these
-    /// settings, and all processes share so many cores; without a number each has its own.
+    /// Returns `spec.simulator` as in a file, where messages within and between clusters cost what they do in
+    /// these settings, and all processes share this number of cores; without a number, each has its own.
     pub(super) fn simulator(&self, (within, between): (Setting, Setting), cores: Option<usize>) -> String {
         let effort = |setting| {
             let Effort { message, kibibyte } = self.effort(setting);
@@ -81,7 +83,7 @@ impl Calibration {
     }
 }
 
-/// A run that is predicted: nothing but the messages of a kernel.
+/// A run that is predicted: only the messages of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Predicted {
     pattern: Pattern,
@@ -89,7 +91,7 @@ pub(super) struct Predicted {
 }
 
 impl Predicted {
-    /// So many that it takes a second or two: what is done once at the beginning should not count.
+    /// Enough iterations for a second or two, so that the cost of the start does not matter.
     fn iterations(self) -> u32 {
         match self.pattern {
             Pattern::Cg => 4000,
@@ -97,7 +99,7 @@ impl Predicted {
         }
     }
 
-    /// All of them, each under HydEE after the same one without a protocol.
+    /// All predicted runs, each under HydEE after the same one without a protocol.
     pub(super) const ALL: [Predicted; 4] = [
         Predicted { pattern: Pattern::Cg, protected: false },
         Predicted { pattern: Pattern::Cg, protected: true },
@@ -105,7 +107,7 @@ impl Predicted {
         Predicted { pattern: Pattern::Lu, protected: true },
     ];
 
-    /// For people, and for the name of a directory.
+    /// Returns the name for people and for a directory.
     pub(super) fn name(self) -> String {
         format!("{}-{}", self.pattern.name().to_lowercase(), if self.protected { "hydee" } else { "none" })
     }
@@ -118,7 +120,7 @@ impl Predicted {
         }
     }
 
-    /// The federation, as it stands in a file.
+    /// Returns the federation as in a file.
     pub(super) fn text(self) -> String {
         format!(
             "{}  protocol: {}
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_setting_takes_longer_is_that_of_the_same_turn() {
+    fn additional_time_is_compared_within_a_turn() {
         // The second turn was disturbed.
         let turns = [10.0, 50.0, 12.0].into_iter().flat_map(|at| {
             [
@@ -291,8 +293,8 @@ mod tests {
     }
 
     #[test]
-    fn the_simulator_plays_ping_pong_as_it_was_measured() {
-        // So many that the first checkpoint does not count.
+    fn the_simulator_reproduces_the_measured_ping_pong() {
+        // Enough rounds that the first checkpoint does not matter.
         const ROUNDS: u32 = 60;
         for (processes, cores) in [(PAIR, 1), (PAIR, 8), (CROWD, 2), (CROWD, 12)] {
             let turn = Setting::ALL.map(|it| played(it, 20.0 + 3.0 * f64::from(it as u8)));
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_predicted_is_what_is_run_and_costs_what_was_measured() {
+    fn predictions_are_for_the_runs_made_at_the_measured_cost() {
         let turn = Setting::ALL.map(|it| played(it, 20.0));
         let calibration = Calibration::of(&turn, CROWD, 2);
         for run in Predicted::ALL {

@@ -1,4 +1,4 @@
-//! How far a failure spreads: one process dies, at several positions, under HydEE and under global checkpoints.
+//! The spread of failures: one process fails, at several positions, under HydEE and under global checkpoints.
 
 use faultline_clustering::patterns::Pattern;
 use faultline_core::{ClusterId, Span};
@@ -13,8 +13,8 @@ use crate::simulate::simulate;
 use super::phases::Phases;
 use super::{COMPUTING_MS, GLOBAL, HYDEE, Kernel};
 
-/// Where the failed process stands among the clusters, and when it dies, in milliseconds: soon after a checkpoint, between
-/// two, and shortly before one.
+/// The cluster of the failed process, and the time of the failure in milliseconds: soon after a checkpoint,
+/// between two, and shortly before one.
 const POSITIONS: [(Position, u32); 3] =
     [(Position::First, 1_200), (Position::Middle, 1_500), (Position::Last, 1_800)];
 
@@ -28,16 +28,16 @@ enum Position {
     Last,
 }
 
-/// What one failure costs, in all runs.
+/// The cost of one failure, over all runs.
 pub(super) struct Effect {
     runs: usize,
-    /// Processes.
+    /// The number of processes that rolled back.
     pub(super) went_back: Spread,
-    /// Until the last process that went back goes on, in seconds.
+    /// Seconds until the last rolled-back process resumed.
     pub(super) recovery: Spread,
-    /// Process-seconds of work that were done again.
+    /// Process-seconds of work that were re-executed.
     pub(super) undone: Spread,
-    /// Seconds that a run takes longer than the one of the same seed or turn without the failure.
+    /// Additional seconds of a run compared with the run of the same seed or turn without the failure.
     pub(super) longer: Spread,
 }
 
@@ -54,26 +54,26 @@ impl Effect {
         }
     }
 
-    /// What so many processes spend because the run takes longer, in process-seconds.
+    /// The additional time of the run in process-seconds of this many processes.
     fn process_seconds(&self, processes: usize) -> f64 {
         self.longer.mean * processes as f64
     }
 
-    /// Whether so many processes went back in every run, no more and no fewer.
+    /// Returns whether exactly this many processes rolled back in every run.
     pub(super) fn always(&self, processes: usize) -> bool {
         let Spread { runs, least, most, .. } = self.went_back;
         runs == self.runs && [least, most] == [processes as f64; 2]
     }
 }
 
-/// One failure under both.
+/// One failure under both protocols.
 struct Failure {
     processes: usize,
     hydee: Effect,
     global: Effect,
 }
 
-/// The death of a cluster's first process, as it stands in a file.
+/// The crash of a cluster's first process, as in a file.
 fn crash(cluster: usize, at_ms: u32) -> String {
     format!("[{{ at: {at_ms}ms, crash: {{ cluster: c{cluster}, node: 0 }} }}]")
 }
@@ -231,14 +231,14 @@ pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interru
 /// What a recovery takes the longer the more phases it has to go through.
 fn depth(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
     const PROCESSES: usize = 64;
-    /// Times what it takes globally.
+    /// The largest ratio to the time under global checkpoints that counts as no slower.
     const NO_SLOWER: f64 = 1.05;
     let (_, at) = POSITIONS[2];
     let failure = Span::from_millis(at.into());
     let iterations = iterations(lab.is_quick());
     let mut rows = Vec::new();
     let mut series = Vec::new();
-    // How many times what it takes globally: under HydEE and SPBC.
+    // Ratios to the time under global checkpoints, for HydEE and SPBC.
     let mut times: [Vec<f64>; 2] = Default::default();
     for pattern in DEEP {
         let mut kernel = Kernel::new(pattern, PROCESSES, lab.is_quick());

@@ -1,13 +1,13 @@
-//! The HydEE paper's evaluation (section V), repeated: ping-pong, the NAS kernels without failures, and how far a failure
-//! spreads.
+//! The HydEE paper's evaluation (section V), repeated: ping-pong, the NAS kernels without failures, and the
+//! spread of failures.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | [`ping_pong`] | latency and bandwidth on real processes |
-//! | `calibration` | what a message costs there, charged by the simulator, and its predictions beside real runs |
+//! | `calibration` | the cost of a message there, charged by the simulator, and its predictions compared with real runs |
 //! | `overhead` | the kernels without failures |
-//! | `containment` | the kernels with a failure, beside global checkpoints |
-//! | `phases` | how deep a recovery is |
+//! | `containment` | the kernels with a failure, compared with global checkpoints |
+//! | `phases` | the depth of a recovery |
 //! | [`real`] | runs on real processes that the simulator makes as well |
 
 mod calibration;
@@ -48,14 +48,14 @@ pub const PAPER: Paper = Paper {
     command: "faultline reproduce hydee",
 };
 
-/// What was measured on real processes.
+/// The measurements on real processes.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Ping-pong of [`ping_pong::PAIR`], every setting in each turn.
+    /// Ping-pong of [`ping_pong::PAIR`], with every setting in each turn.
     pub played: Vec<Played>,
-    /// The same of [`ping_pong::CROWD`].
+    /// Ping-pong of [`ping_pong::CROWD`].
     pub crowded: Vec<Played>,
-    /// [`real::runs`].
+    /// The results of [`real::runs`].
     pub real: Real,
 }
 
@@ -77,17 +77,17 @@ pub fn reproduce(settings: Settings, measured: &Measured, store: &mut Store<'_>)
 }
 
 const UNPROTECTED: &str = "{ none: {} }";
-/// HydEE without a checkpoint but the first.
+/// HydEE with only the initial checkpoint.
 const HYDEE_CALM: &str = "{ hydee: { checkpointEvery: never, replicas: 0 } }";
 /// HydEE with a checkpoint each second.
 const HYDEE: &str = "{ hydee: { checkpointEvery: 1s, replicas: 0 } }";
-/// Everybody together, each second.
+/// Global checkpoints, each second.
 const GLOBAL: &str = "{ coordinated: { checkpointEvery: 1s, replicas: 0 } }";
 
-/// What is as close as this to real processes is said to be told well, in percent.
+/// The difference from real processes, in percent, up to which a prediction counts as good.
 const CLOSE: f64 = 25.0;
 
-/// The one that is furthest from zero.
+/// Returns the value furthest from zero.
 fn furthest(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(0.0, |most: f64, it| if it.abs() > most.abs() { it } else { most })
 }
@@ -98,25 +98,25 @@ pub(super) fn parse(text: &str) -> Federation {
     parsed.unwrap_or_else(|it| panic!("the experiment's federation fits: {it}: {:?}", it.complaints()))
 }
 
-/// A kernel on processes in clusters, as it is run.
+/// A kernel on processes in clusters.
 #[derive(Clone, Debug)]
 struct Kernel {
     pattern: Pattern,
     division: Division,
     iterations: u32,
-    /// `spec.simulator`, as it stands in a file.
+    /// `spec.simulator`, as in a file.
     simulator: String,
 }
 
-/// What all processes compute in one run, in milliseconds.
+/// The computation time of all processes in one run, in milliseconds.
 const COMPUTING_MS: u32 = 3_000;
 
 impl Kernel {
-    /// In the clusters that are found for it.
+    /// Creates a kernel in the clusters that are found for it.
     fn new(pattern: Pattern, processes: usize, quick: bool) -> Kernel {
         let found = find(&pattern.graph(processes), Wish::default());
         let division = found.front[found.chosen].clone();
-        // Everybody to everybody is many messages: fewer iterations, each longer.
+        // All-to-all communication has many messages: fewer iterations, each longer.
         let iterations = match pattern {
             Pattern::Ft if processes > 256 => 1,
             Pattern::Ft if quick => 2,
@@ -127,7 +127,7 @@ impl Kernel {
         Kernel { pattern, division, iterations, simulator: "{}".into() }
     }
 
-    /// The ranks of each cluster.
+    /// Returns the ranks of each cluster.
     fn clusters(&self) -> Vec<Vec<usize>> {
         let mut clusters = vec![Vec::new(); self.division.clusters];
         for (rank, cluster) in self.division.cluster_of.iter().enumerate() {
@@ -136,7 +136,7 @@ impl Kernel {
         clusters
     }
 
-    /// As a federation under a protocol, with faults; both as they stand in a file.
+    /// Returns the federation under a protocol, with faults; both as in a file.
     fn federation(&self, protocol: &str, faults: &str) -> Federation {
         let clusters = self.clusters();
         let mut text = String::from(
@@ -150,7 +150,8 @@ impl Kernel {
         }
         let order: Vec<String> = clusters.concat().iter().map(usize::to_string).collect();
         let (iterations, step) = (self.iterations, COMPUTING_MS / self.iterations);
-        // Latency and bandwidth of the paper's network, Myri-10G; a fifth of a second to notice a failure and begin again.
+        // Latency and bandwidth of the paper's network, Myri-10G; a fifth of a second to detect a failure and
+        // restart.
         line(format_args!(
             "  links: {{ within: {{ latency: 3us, bandwidth: 10Gbit }}, between: {{ latency: 3us, bandwidth: 10Gbit }} }}
   protocol: {protocol}
@@ -179,7 +180,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[test]
-    fn the_simulated_part_is_repeated_and_every_run_passes() {
+    fn every_run_of_the_simulated_part_passes() {
         let settings = Settings { seeds: 1, quick: true, jobs: NonZero::<usize>::MIN };
         let turn = Setting::ALL.map(|it| Played { setting: it, halves: vec![20.0; SIZES.len()] });
         let made = |it: real::Wanted| {

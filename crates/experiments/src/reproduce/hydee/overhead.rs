@@ -1,4 +1,4 @@
-//! The kernels without failures: figure 6 of the paper, and what checkpoints add to it.
+//! The kernels without failures: figure 6 of the paper, and the additional cost of checkpoints.
 
 use faultline_clustering::patterns::Pattern;
 
@@ -11,14 +11,14 @@ use super::calibration::Calibration;
 use super::ping_pong::Setting;
 use super::{GLOBAL, HYDEE, HYDEE_CALM, Kernel, UNPROTECTED};
 
-/// The most that the paper has found, in percent.
+/// The largest overhead that the paper found, in percent.
 const PUBLISHED_PERCENT: f64 = 1.25;
 
-/// How a kernel is run.
+/// One way to run a kernel.
 struct Way {
     name: &'static str,
     protocol: &'static str,
-    /// What messages within and between clusters cost as much as.
+    /// The settings that determine the cost of messages within and between clusters.
     costs: (Setting, Setting),
 }
 
@@ -36,8 +36,8 @@ const WAYS: [Way; 4] = [
     Way { name: "global checkpoints", protocol: GLOBAL, costs: (Setting::Piggyback, Setting::Piggyback) },
 ];
 
-/// Iterations of a kernel on 256 processes, where each iteration is a few messages of each process: more than
-/// elsewhere, because the cost of messages is what this is about.
+/// Iterations of a kernel on 256 processes. Each iteration is a few messages of each process; there are more
+/// of them than elsewhere, because this measures the cost of messages.
 const ITERATIONS: u32 = 100;
 
 /// Processes.
@@ -56,7 +56,7 @@ pub(super) fn overhead(
 ) -> Result<Vec<Section>, Interrupted> {
     let sizes = sizes(lab.is_quick());
     let mut rows = Vec::new();
-    // By way: of all kernels.
+    // By way, over all kernels.
     let mut longer: [Vec<f64>; WAYS.len()] = Default::default();
     for &processes in sizes {
         for pattern in Pattern::ALL {

@@ -1,7 +1,8 @@
-//! How many phases lie between a checkpoint and a failure: the depth through which a recovery has to go one after the other.
+//! Counts the phases between a checkpoint and a failure: the depth that a recovery has to go through, one
+//! phase after another.
 //!
-//! Counted from the facts of an execution without failures, by the paper's rule (Algorithm 1): what follows a message from
-//! another cluster is in a later phase than that message.
+//! Computed from the facts of an execution without failures, by the paper's rule (Algorithm 1): what follows
+//! a message from another cluster is in a later phase than that message.
 
 use std::collections::HashMap;
 
@@ -11,15 +12,15 @@ use faultline_trace::{Manifest, Record};
 
 /// Counts phases during a run.
 pub(super) struct Phases {
-    /// From the checkpoint until the failure, from the beginning of the application on.
+    /// The times of the checkpoint and of the failure, from the start of the application.
     span: (Span, Span),
     begun: Option<Time>,
     cluster_of: Vec<ClusterId>,
-    /// By process.
+    /// Phases by process.
     phases: Vec<u32>,
-    /// Of messages that nobody has received.
+    /// Phases of messages that no process has received.
     sent: HashMap<MessageId, u32>,
-    /// By process, at the checkpoint.
+    /// Phases by process, at the checkpoint.
     saved: Option<Vec<u32>>,
     is_over: bool,
 }
@@ -37,8 +38,8 @@ impl Phases {
         }
     }
 
-    /// From the earliest phase that a process of this cluster was in at the checkpoint to the latest that anybody has
-    /// reached at the failure.
+    /// Returns the number of phases from the earliest one in which a process of this cluster was at the
+    /// checkpoint to the latest one that any process has reached at the failure.
     pub(super) fn depth(&self, cluster: ClusterId) -> u32 {
         let saved = self.saved.iter().flatten().zip(&self.cluster_of);
         let first = saved.filter(|it| *it.1 == cluster).map(|it| *it.0).min();
@@ -49,7 +50,7 @@ impl Phases {
     fn note(&mut self, process: ProcessId, fact: &Fact) {
         match fact {
             Fact::Sent { id, .. } => drop(self.sent.insert(*id, self.phases[process.index()])),
-            // From here on what the process does may depend on it.
+            // Afterwards, the actions of the process may depend on the message.
             Fact::Consumed(id) => {
                 let Some(of_message) = self.sent.remove(id) else { return };
                 let is_between = self.cluster_of[id.from.index()] != self.cluster_of[process.index()];
@@ -93,7 +94,7 @@ mod tests {
     use faultline_core::Incarnation;
 
     #[test]
-    fn a_message_between_clusters_is_a_phase_and_one_within_is_none() {
+    fn only_messages_between_clusters_start_phases() {
         let mut phases = Phases::new(Span(0), Span(9));
         phases.cluster_of = [0, 0, 1].map(ClusterId).to_vec();
         phases.phases = vec![1; 3];

@@ -1,6 +1,7 @@
-//! Latency and bandwidth between real processes: figure 5 of the paper, and the same among many that share the cores.
+//! Latency and bandwidth between real processes: figure 5 of the paper, and the same among many that share
+//! the cores.
 //!
-//! Nothing here runs processes: who does hands over the record of each run.
+//! This module runs no processes: the caller does, and passes in the record of each run.
 
 use faultline_core::{Fact, ProcessId, Time};
 use faultline_trace::Trace;
@@ -13,31 +14,31 @@ use super::{HYDEE_CALM, UNPROTECTED};
 
 /// Lengths of messages, in bytes.
 pub const SIZES: [u32; 8] = [1, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
-/// Processes of figure 5.
+/// The number of processes of figure 5.
 pub const PAIR: usize = 2;
-/// Processes that play in pairs at the same time, more than there are cores.
+/// The number of processes that play in pairs at the same time, more than there are cores.
 pub const CROWD: usize = 16;
-/// Round trips that are not counted: the first ones of each length.
+/// The number of first round trips of each length that are not counted.
 const WARM_UP: usize = 5;
-/// What "equivalent" means here, in percent of the time.
+/// The largest difference, in percent of the time, that counts as "equivalent".
 const EQUIVALENT: f64 = 10.0;
 
-/// What is between two processes that play.
+/// The relation between two processes that play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// No protocol.
     Native,
-    /// HydEE, both in one cluster: messages carry the protocol's data.
+    /// HydEE, with both processes in one cluster: messages carry the protocol's data.
     Piggyback,
-    /// HydEE, each in a cluster of its own: messages are logged, too.
+    /// HydEE, with each process in its own cluster: messages are also logged.
     Logging,
 }
 
 impl Setting {
-    /// In the order of the page.
+    /// All settings, in the order of the page.
     pub const ALL: [Setting; 3] = [Setting::Native, Setting::Piggyback, Setting::Logging];
 
-    /// For people.
+    /// Returns the name for people.
     pub fn name(self) -> &'static str {
         match self {
             Setting::Native => "native",
@@ -46,7 +47,8 @@ impl Setting {
         }
     }
 
-    /// The federation of so many processes, as it stands in a file. Each plays with one that `self` says where it is.
+    /// Returns the federation of this many processes, as in a file. `self` determines the cluster of each
+    /// process's partner.
     pub fn text(self, processes: usize, rounds: u32) -> String {
         let clusters = match self {
             Setting::Native | Setting::Piggyback => format!("[{{ name: a, nodes: {processes} }}]"),
@@ -81,12 +83,13 @@ spec:
 #[derive(Clone, Debug)]
 pub struct Played {
     pub(super) setting: Setting,
-    /// By length: of one pair the median; of many the mean of all, since each waits while the cores do something for others.
+    /// Half round trips by length: for one pair, the median; for many pairs the mean over all, since each
+    /// waits while the cores serve the others.
     pub(super) halves: Vec<f64>,
 }
 
 impl Played {
-    /// What the record of a run says; `None` when it is not one of so many processes and rounds.
+    /// Reads the record of a run; `None` if it does not have this many processes and rounds.
     pub fn of(setting: Setting, processes: usize, rounds: u32, trace: &Trace) -> Option<Played> {
         let rounds = rounds as usize;
         let pairs = processes / 2;
@@ -109,20 +112,20 @@ impl Played {
     }
 }
 
-/// The value in the middle; zero when there is none.
+/// Returns the median; zero if there are no values.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// What came of it, for the page. Every setting must have been played.
+/// Returns the section of the page. Every setting must have been played.
 pub fn section(played: &[Played]) -> Section {
     // By setting and length, over all runs.
     let spread = |setting, size: usize| {
         Spread::of(played.iter().filter(|it| it.setting == setting).map(|it| it.halves[size]))
     };
     let runs = spread(Setting::Native, 0).runs;
-    // What disturbs a run makes it slower, never faster.
+    // Disturbances make a run slower, never faster.
     let least = |setting, size| spread(setting, size).least;
     let percent = |setting, from, size| 100.0 * (least(setting, size) / least(from, size) - 1.0);
     let (small, large): (Vec<usize>, Vec<usize>) = (0..SIZES.len()).partition(|it| SIZES[*it] <= 1 << 10);
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_nothing_agrees_and_what_costs_a_lot_differs() {
+    fn no_cost_agrees_and_a_large_cost_differs() {
         let agreements = |logging: f64| {
             let all = [
                 played(Setting::Native, 20.0),

@@ -1,6 +1,6 @@
 //! Runs on real processes that the simulator makes as well.
 //!
-//! Nothing here runs processes: who does makes [`runs`], and hands over what came of them.
+//! This module runs no processes: the caller makes [`runs`], and passes in the results.
 
 use crate::compare::{Costs, Made};
 use crate::measures::short;
@@ -12,29 +12,29 @@ use super::containment::Effect;
 use super::ping_pong::CROWD;
 use super::{CLOSE, GLOBAL, HYDEE, furthest, parse};
 
-/// Processes of each run, in clusters of this size.
+/// The number of processes of each run, in clusters of this size.
 pub(super) const PROCESSES: usize = CROWD;
 pub(super) const CLUSTER: usize = 4;
 
-/// A run that is wanted.
+/// A run to be made.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// For people, and for the name of a directory.
+    /// A name for people and for a directory.
     pub name: String,
-    /// The federation, as it stands in a file.
+    /// The federation as in a file.
     pub text: String,
 }
 
-/// What came of the runs.
+/// The results of the runs.
 #[derive(Clone, Debug)]
 pub struct Real {
-    /// Cores that all processes shared.
+    /// The number of cores that all processes shared.
     pub cores: usize,
-    /// In the order of [`runs`], by turn.
+    /// Results in the order of [`runs`], by turn.
     pub made: Vec<Vec<Made>>,
 }
 
-/// All that are wanted, each as often as the others.
+/// Returns all runs to be made, each as often as the others.
 pub fn runs() -> Vec<Wanted> {
     let predicted = Predicted::ALL.map(|it| Wanted { name: it.name(), text: it.text() });
     let failing = Failing::ALL.map(|it| Wanted { name: it.name(), text: it.text() });
@@ -42,7 +42,7 @@ pub fn runs() -> Vec<Wanted> {
 }
 
 impl Real {
-    /// What the runs that are predicted cost.
+    /// Returns the costs of the predicted runs.
     pub(super) fn predicted(&self) -> impl Iterator<Item = Vec<Costs>> {
         self.costs(0, Predicted::ALL.len())
     }
@@ -56,7 +56,7 @@ impl Real {
     }
 }
 
-/// What all of these federations have in common, before the protocol and the application.
+/// Returns the common beginning of all of these federations, before the protocol and the application.
 pub(super) fn head(storage: &str) -> String {
     let cluster = |it: usize| format!("{{ name: c{it}, nodes: {CLUSTER} }}");
     let clusters: Vec<String> = (0..PROCESSES / CLUSTER).map(cluster).collect();
@@ -75,7 +75,7 @@ spec:
     )
 }
 
-/// CG for three seconds, with a checkpoint each second, and perhaps with a failure halfway between two.
+/// CG for three seconds, with a checkpoint each second, and optionally with a failure halfway between two.
 #[derive(Clone, Copy, Debug)]
 struct Failing {
     contained: bool,
@@ -83,7 +83,7 @@ struct Failing {
 }
 
 impl Failing {
-    /// Each with the failure after the same one without.
+    /// All of them, each with the failure after the same one without.
     const ALL: [Failing; 4] = [
         Failing { contained: true, fails: false },
         Failing { contained: true, fails: true },
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_runs_that_are_wanted_are_valid_and_have_names_of_their_own() {
+    fn all_runs_are_valid_and_have_different_names() {
         let runs = runs();
         let mut names: Vec<&str> = runs.iter().map(|it| it.name.as_str()).collect();
         names.sort_unstable();
