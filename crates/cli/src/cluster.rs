@@ -1,4 +1,4 @@
-//! `faultline cluster`: clusters from a communication graph.
+//! `faultline cluster`: computes clusters from a communication graph.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::{files, output, recording};
 
 mod recluster;
 
-/// Divisions of the front that are printed; the chosen one is always among them.
+/// The number of divisions of the front that are printed; the chosen one is always among them.
 const ROWS: usize = 16;
 
 /// The object of `--format json`.
@@ -26,7 +26,7 @@ struct Object<'a> {
     bytes: u64,
     #[serde(flatten)]
     found: &'a Found,
-    /// Of the chosen division: the members of each cluster.
+    /// The members of each cluster of the chosen division.
     clusters: Vec<Vec<&'a str>>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, Trouble> {
     Ok(Exit::Pass)
 }
 
-/// Clusters for one graph, as they are printed.
+/// Returns the clusters for one graph, formatted.
 fn divide(graph: &Graph, wish: Wish, arguments: &ClusterArguments) -> Result<String, Trouble> {
     let found = find(graph, wish);
     let chosen = &found.front[found.chosen];
@@ -80,7 +80,7 @@ fn write(out: &Path, files: &[(&str, &String)]) -> Result<(), Trouble> {
     files.iter().try_for_each(|(name, content)| output::write(out, name, content).map(drop))
 }
 
-/// One graph, or one for each interval.
+/// Reads one graph, or one for each interval.
 fn graphs(arguments: &ClusterArguments) -> Result<Vec<Graph>, Trouble> {
     match (&arguments.graphs[..], arguments.intervals) {
         ([run], Some(intervals)) if run.is_dir() => recording::graphs(run, intervals),
@@ -95,7 +95,7 @@ fn unfit(why: &str) -> Trouble {
     Trouble::input(miette!(help = "see the examples in `faultline cluster --help`", "{why}"))
 }
 
-/// The graph in a file, or of a run.
+/// Reads the graph in a file, or of a run.
 fn graph(path: &Path) -> Result<Graph, Trouble> {
     if path.is_dir() {
         return Ok(recording::graphs(path, 1)?.remove(0));
@@ -112,7 +112,7 @@ fn graph(path: &Path) -> Result<Graph, Trouble> {
         .map_err(|error| Trouble::input(miette!(help = HELP, "{}: {error}", source.label)))
 }
 
-/// The names of the processes of each cluster.
+/// Returns the names of the processes of each cluster.
 fn members<'a>(names: &'a [String], division: &Division) -> Vec<Vec<&'a str>> {
     let mut members = vec![Vec::new(); division.clusters];
     for (name, &cluster) in names.iter().zip(&division.cluster_of) {
@@ -160,8 +160,8 @@ fn text(graph: &Graph, found: &Found, fragment: &str) -> String {
     text
 }
 
-/// The clusters as they stand in a federation file. Its processes are numbered cluster by cluster: the comments say which
-/// process of the graph each of them is, by name and by its place in the graph.
+/// Formats the clusters as in a federation file. Its processes are numbered cluster by cluster; the comments
+/// state the name and the index of each process in the graph.
 fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
     let mut text = "spec:\n  clusters:\n".to_owned();
     for (number, members) in clusters.iter().enumerate() {
@@ -171,7 +171,7 @@ fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
     }
     let mut order: Vec<usize> = (0..division.cluster_of.len()).collect();
     order.sort_by_key(|it| division.cluster_of[*it]);
-    // Processes that stand in the graph as they would in the federation keep their numbers.
+    // Processes whose order in the graph equals that in the federation keep their numbers.
     if !order.is_sorted() {
         let order: Vec<String> = order.iter().map(usize::to_string).collect();
         writeln!(
@@ -184,12 +184,12 @@ fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
     text
 }
 
-/// In percent.
+/// Returns a share in percent.
 fn share(part: usize, all: usize) -> f64 {
     100.0 * part as f64 / all as f64
 }
 
-/// The divisions of the front, one a line.
+/// Formats the divisions of the front, one per line.
 fn front_csv(found: &Found) -> String {
     let row = |(index, it): (usize, &Division)| {
         let Division { clusters, largest, rolled_back_percent, logged_percent, .. } = it;

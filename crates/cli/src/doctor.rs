@@ -1,7 +1,8 @@
-//! `faultline doctor`: what this machine, or a Kubernetes cluster, can run and shape, and what can be done about the rest.
+//! `faultline doctor`: checks what this machine or a Kubernetes cluster can run and emulate, and suggests
+//! fixes.
 //!
-//! Here it tries things in a network namespace and in a file that are gone afterwards, and reads limits. Changes nothing.
-//! `kubectl-faultline` examines clusters ([`crate::plugin`]).
+//! On this machine, it tries features in a temporary network namespace and a temporary file, and reads
+//! limits. It changes nothing. `kubectl-faultline` examines clusters ([`crate::plugin`]).
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ use crate::machine::{self, Finding, Size, State};
 use crate::plugin;
 use crate::trouble::{Exit, Trouble};
 
-/// What `--links tc` cannot do without.
+/// The abilities that `--links tc` requires.
 const FOR_TC: [Ability; 5] = [Ability::Veth, Ability::Bridge, Ability::Htb, Ability::Pfifo, Ability::U32];
 
 /// `faultline doctor`
@@ -41,7 +42,7 @@ fn this_machine(nodes: u64) -> Examination {
     }
 }
 
-/// What the kernel can do for `--links tc`, or why it cannot.
+/// Returns what the kernel can do for `--links tc`, or why it cannot.
 pub(crate) fn kernel_for_tc() -> Result<Kernel, Trouble> {
     traffic_control().map(|probe| probe.kernel()).map_err(|unfit| {
         let Unfit { why, remedy, .. } = unfit;
@@ -52,11 +53,11 @@ pub(crate) fn kernel_for_tc() -> Result<Kernel, Trouble> {
     })
 }
 
-/// Why there is no traffic control.
+/// Why traffic control is unavailable.
 struct Unfit {
     why: String,
     remedy: String,
-    /// As far as it could be asked.
+    /// The abilities found, if they could be tested.
     probe: Option<Probe>,
 }
 
@@ -77,7 +78,7 @@ fn traffic_control() -> Result<Probe, Unfit> {
     Err(Unfit { why, remedy, probe: Some(probe) })
 }
 
-/// What traffic control finds in this kernel.
+/// Returns the findings about traffic control in this kernel.
 fn links(traffic: &Result<Probe, Unfit>, nodes: u64) -> Vec<Finding> {
     let probe = match traffic {
         Ok(probe) => probe,
@@ -94,7 +95,7 @@ fn links(traffic: &Result<Probe, Unfit>, nodes: u64) -> Vec<Finding> {
     findings.chain(ports_of_bridge(nodes)).collect()
 }
 
-/// A bridge joins so many namespaces, and no more.
+/// Checks that a bridge has enough ports for this many namespaces.
 fn ports_of_bridge(nodes: u64) -> Option<Finding> {
     (nodes > MOST_PROCESSES.into()).then(|| Finding {
         name: "bridge ports",
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_nodes_than_a_bridge_has_ports_have_no_traffic_control() {
+    fn traffic_control_needs_a_port_of_the_bridge_for_each_node() {
         assert_eq!(ports_of_bridge(MOST_PROCESSES.into()), None);
         let finding = ports_of_bridge(u64::from(MOST_PROCESSES) + 1).unwrap();
         assert_eq!(finding.state, State::Missing);

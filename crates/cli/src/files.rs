@@ -1,4 +1,4 @@
-//! Federations in files, and the commands that only need one: `plan`, `validate`, `schema`, `samples`.
+//! Federations in files, and the commands that need only a file: `plan`, `validate`, `schema`, `samples`.
 
 use std::time::SystemTime;
 
@@ -24,7 +24,7 @@ use crate::arguments::{Format, PlanArguments, SamplesArguments, ValidateArgument
 use crate::output;
 use crate::trouble::{Exit, Trouble};
 
-/// Refuses a federation that is never to begin where nobody could let it.
+/// Rejects a paused federation on a backend that could not resume it.
 pub(crate) fn refuse_pause(label: &str, federation: &Federation) -> Result<(), Trouble> {
     if !federation.spec.pause {
         return Ok(());
@@ -58,7 +58,7 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Trouble> {
     }
 }
 
-/// Says what would change if a federation that runs were changed to `new`.
+/// Prints what would change if a running federation were changed to `new`.
 fn amends(running: &Federation, new: &Federation, source: &Source) -> Result<Exit, Trouble> {
     let changes = faultline_api::live::changes(running, new).map_err(|problems| {
         let text = faultline_api::parse::Text::new(&source.label, source.text());
@@ -74,7 +74,8 @@ fn amends(running: &Federation, new: &Federation, source: &Source) -> Result<Exi
     Ok(Exit::Pass)
 }
 
-/// Says whether the application sends the same in every order of delivery. Bad input if its protocol relies on that.
+/// Prints whether the application sends the same in every order of delivery. Fails with bad input if its
+/// protocol relies on that.
 fn repeats(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<Exit, Trouble> {
     let found = with_messages(federation, None, Orders(orders)).map_err(unfit)?;
     let said = format!("in {}", count(u64::from(orders) + 1, "order"));
@@ -104,7 +105,7 @@ fn repeats(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<
     }
 }
 
-/// Compares orders of delivery of a federation's application.
+/// Compares the application of a federation in this many orders of delivery.
 struct Orders(u32);
 
 impl MessagesVisitor for Orders {
@@ -177,12 +178,12 @@ pub(crate) fn samples(arguments: &SamplesArguments) -> Result<Exit, Trouble> {
     Ok(Exit::Pass)
 }
 
-/// Federations, then the files of the HC3I paper's experiments.
+/// Returns federations, then the files of the HC3I paper's experiments.
 fn all_samples() -> impl Iterator<Item = &'static Sample> {
     SAMPLES.iter().chain(faultline_experiments::samples::SAMPLES)
 }
 
-/// The manifest that a run of `federation` would begin with.
+/// Returns the manifest with which a run of `federation` would start.
 fn expand(federation: &Federation, text: &str, seed: Option<u64>) -> Result<Manifest, Trouble> {
     let session = Session::new(federation).of_text(text, SystemTime::UNIX_EPOCH);
     let session = seed.map_or(session, |seed| session.seed(seed));

@@ -1,4 +1,4 @@
-//! The live view of a run whose facts are at hand. Tells what the supervisor sees; judges nothing.
+//! The live view of a run whose facts are available. Shows what the supervisor sees, without judging it.
 
 use faultline_api::Federation;
 use faultline_core::{ClusterId, Fact, ProcessId, Time};
@@ -16,18 +16,18 @@ use crate::screen::{Row, Screen};
 pub(crate) struct View<'a> {
     pub(crate) federation: &'a Federation,
     pub(crate) output: OutputArguments,
-    /// One of many runs is shown on a terminal only.
+    /// Whether the run is one of many, which is shown only on a terminal.
     pub(crate) of_many: bool,
 }
 
 impl View<'_> {
-    /// The live view of a run.
+    /// Creates the live view of a run.
     pub(crate) fn live(self, manifest: &Manifest) -> Live {
         let narrator = Narrator::new(Cast::new(manifest));
         Live { screen: self.screen(manifest), narrator, origin: None }
     }
 
-    /// The screen of a run.
+    /// Creates the screen of a run.
     pub(crate) fn screen(self, manifest: &Manifest) -> Screen {
         let protocol = self.federation.spec.protocol.name();
         let on = match manifest.backend {
@@ -48,7 +48,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// A fact was stated.
+    /// Shows a fact.
     pub(crate) fn stated(&mut self, at: Time, process: ProcessId, fact: &Fact) {
         if *fact == Fact::Begun {
             self.origin = Some(at);
@@ -58,18 +58,18 @@ impl Live {
         }
     }
 
-    /// Something to know before anything happens.
+    /// Shows a warning before the run starts.
     pub(crate) fn warn(&mut self, text: &str) {
         self.screen.tell(None, text);
     }
 
-    /// The links have been measured.
+    /// Shows the measurements of links.
     pub(crate) fn measured(&mut self, links: &[LinkEntry]) {
         let event = self.narrator.measured(links);
         self.screen.tell(None, &event.text);
     }
 
-    /// How things are; may come more often than it is shown.
+    /// Shows the current status. May be called more often than it is shown.
     pub(crate) fn status(&mut self, now: Time, status: &Status) {
         if !self.screen.is_due() {
             return;
@@ -80,12 +80,12 @@ impl Live {
         self.screen.show(self.seconds(now), state, &rows);
     }
 
-    /// The run is over: leaves the screen to what follows.
+    /// Ends the view, and leaves the screen to later output.
     pub(crate) fn finish(self) {
         self.screen.finish();
     }
 
-    /// Since the beginning; none before it.
+    /// Returns the seconds since the application started; `None` before.
     fn seconds(&self, at: Time) -> Option<f64> {
         self.origin.map(|origin| at.since(origin).as_secs_f64())
     }

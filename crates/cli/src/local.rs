@@ -1,5 +1,5 @@
-//! The `local` backend: one process of this program per process of the federation, and the process that each of them
-//! runs.
+//! The `local` backend: one process of this program per process of the federation, and the entry point of
+//! each of them.
 
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -26,10 +26,11 @@ use crate::log;
 use crate::machine::{self, Finding, State};
 use crate::trouble::Trouble;
 
-/// Maximum number of unexpectedly ended nodes that are reported individually.
+/// The largest number of unexpectedly ended nodes that are reported individually.
 const MAX_REPORTED: usize = 3;
 
-/// Runs federations on real processes; with a kernel, in network namespaces, where it emulates the links.
+/// Runs federations on real processes. With a kernel, the processes are in network namespaces, where the
+/// kernel emulates the links.
 pub(crate) struct Processes<'a> {
     pub(crate) kernel: Option<Kernel>,
     pub(crate) metrics: Option<Arc<TcpListener>>,
@@ -127,7 +128,7 @@ impl Observer for Live {
     }
 }
 
-/// `faultline node`: one process of a run, whose bundle says what it is to be.
+/// `faultline node`: runs one process of a run, whose bundle determines which one.
 pub(crate) fn node(arguments: Vec<OsString>) -> Result<(), Trouble> {
     let options =
         NodeOptions::parse(arguments).map_err(|error| Trouble::input(miette::miette!("{error}")))?;

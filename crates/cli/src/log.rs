@@ -1,7 +1,7 @@
-//! What the program says of its own work: into the record of a run on real processes, and to the standard error for who
-//! asks.
+//! The program's log about its own work: written to the record of a run on real processes, and to standard
+//! error on request.
 //!
-//! `FAULTLINE_LOG` asks for more or less of it, in the language of `tracing_subscriber::filter::Targets`: `info`, or
+//! `FAULTLINE_LOG` sets the level, in the syntax of `tracing_subscriber::filter::Targets`: `info`, or
 //! `warn,faultline_runtime=debug`.
 
 use std::fs::File;
@@ -20,10 +20,10 @@ use crate::arguments::{BackendName, CheckArguments, Command, RunArguments};
 /// The file in the record of a run.
 pub(crate) const FILE: &str = "run.log";
 
-/// The file of the run that goes on.
+/// The log file of the current run.
 static RECORD: Mutex<Option<File>> = Mutex::new(None);
 
-/// Begins to log. Warnings that are recorded are shown when asked for, others always.
+/// Starts logging. Warnings that are recorded are shown only on request, other warnings always.
 pub(crate) fn begin(command: &Command) {
     let level = match command {
         Command::Run(arguments) if arguments.backend == BackendName::Local => {
@@ -51,7 +51,7 @@ pub(crate) fn begin(command: &Command) {
         .with_filter(filter(level));
     let recorded = tracing_subscriber::fmt::layer()
         .with_ansi(false)
-        // A record that cannot be written is noticed by who writes facts to it.
+        // A record that cannot be written is reported by the writer of its facts.
         .log_internal_errors(false)
         .with_writer(Record)
         .with_filter(filter(WARNINGS));
@@ -60,14 +60,14 @@ pub(crate) fn begin(command: &Command) {
 
 const WARNINGS: &str = "warn";
 
-/// From now on what is said goes into the record of a run, too.
+/// Writes the log to the record of a run as well, from now on.
 pub(crate) fn record_in(dir: &Path) -> io::Result<()> {
     let file = File::create(dir.join(FILE))?;
     *RECORD.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
     Ok(())
 }
 
-/// Writes to the file of the run that goes on, if one does.
+/// Writes to the log file of the current run, if there is one.
 struct Record;
 
 impl MakeWriter<'_> for Record {

@@ -1,5 +1,5 @@
-//! What a run on real processes needs of this machine, beside what the machine has. `faultline doctor` tells all of it,
-//! `faultline run` refuses what does not fit. Reads limits; changes nothing.
+//! Compares what a run on real processes requires with what this machine has. `faultline doctor` prints all
+//! of it, `faultline run` rejects what does not fit. Reads limits; changes nothing.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,37 +16,37 @@ use nix::sys::resource::{Resource, getrlimit};
 
 use crate::trouble::Trouble;
 
-/// Descriptors of a process of the run, beside those for each other: files, timers, sockets.
+/// File descriptors of a process of the run, beside those for connections: files, timers, sockets.
 const DESCRIPTORS: u64 = 32;
-/// Memory of a node without its application's state, with room: nodes of a run of 60 had 9.3 MB of their own with 1 MiB of
-/// state.
+/// Memory in bytes of a node without its application's state, with a margin: nodes of a run of 60 used 9.3 MB
+/// with 1 MiB of state.
 const NODE_MEMORY: u64 = 8 << 20;
-/// Threads of a node: the process, its heart, what it stores, metrics, and what it computes.
+/// Threads of a node: the process, its heartbeat, its storage, metrics, and computations.
 const THREADS: u64 = 6;
-/// Ports that may be taken by others.
+/// Ports that other programs may use.
 const SPARE_PORTS: u64 = 1000;
-/// A write that takes longer keeps checkpoints waiting more than it shows what they cost.
+/// The duration above which a write delays checkpoints so much that their cost cannot be measured.
 const SLOW_WRITE: Duration = Duration::from_millis(100);
-/// Writes that are tried, and their length: a page.
+/// The number of test writes, and their length: a page.
 const WRITES: usize = 16;
 const PAGE: [u8; 4096] = [1; 4096];
 
-/// How large a run is.
+/// The size of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// Processes, each of which may talk to every other.
+    /// The number of processes, each of which may communicate with every other.
     pub(crate) nodes: u64,
-    /// Bytes of the application's state in each.
+    /// Bytes of the application's state in each process.
     pub(crate) state: u64,
 }
 
 impl Size {
-    /// A run of so many nodes with the state that applications have unless they say otherwise.
+    /// Returns the size of a run of this many nodes with the default state of applications.
     pub(crate) fn of_nodes(nodes: u64) -> Size {
         Size { nodes, state: 1 << 20 }
     }
 
-    /// A run of this federation on so many processes.
+    /// Returns the size of a run of this federation on this many processes.
     pub(crate) fn of_run(nodes: usize, spec: &FederationSpec) -> Size {
         let state = match &spec.application {
             Application::Heat(it) => it.state(),
@@ -67,7 +67,7 @@ impl Size {
     }
 }
 
-/// Refuses a run that would not fit, before anything of it is there.
+/// Rejects a run that would not fit, before any part of it exists.
 pub(crate) fn require(size: Size) -> Result<(), Trouble> {
     let findings = findings(size);
     let lacking: Vec<_> = findings.iter().filter(|it| it.state == State::Fail).collect();
@@ -88,14 +88,14 @@ pub(crate) fn require(size: Size) -> Result<(), Trouble> {
     )))
 }
 
-/// The limits of this machine for a run of this size.
+/// Returns the limits of this machine for a run of this size.
 pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let number = |path: &str| read(path).split_whitespace().next().and_then(|it| it.parse::<u64>().ok());
     let own = |resource| getrlimit(resource).ok().map(|(soft, _)| soft);
     let plain = |it: u64| it.to_string();
 
-    // Two for each other process: while one is started again, its old connection and its new one.
+    // Two for each other process: while one restarts, its old connection and its new one.
     let descriptors = DESCRIPTORS + 2 * nodes;
     let all_descriptors = nodes.saturating_mul(nodes + DESCRIPTORS);
     let open = number("/proc/sys/fs/file-nr").unwrap_or(0);
@@ -158,7 +158,7 @@ pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
             "add memory, or reduce `state` of the application".to_owned(),
         ),
     ];
-    // Most machines have no such limits, and then there is nothing to say.
+    // Most machines have no such limits, and then there is nothing to report.
     if group_threads.is_some() {
         let remedy = "raise `pids.max` of the control group (in a container: its limit on processes)";
         findings.push(enough("group's threads", group_threads, THREADS * nodes, plain, remedy.to_owned()));
@@ -170,7 +170,7 @@ pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
     findings
 }
 
-/// How much this machine has to do already: a process that does not get its turn looks dead.
+/// Measures the load of this machine: a process that does not get the CPU looks like a failed one.
 pub(crate) fn load() -> Option<Finding> {
     let load = load_average(&fs::read_to_string("/proc/loadavg").ok()?)?;
     let cores = thread::available_parallelism().ok()?;
@@ -183,7 +183,8 @@ pub(crate) fn load() -> Option<Finding> {
     })
 }
 
-/// How long a page takes to reach the device in this directory, at the worst of some tries: a checkpoint waits for it.
+/// Measures how long a page takes to reach the device in this directory, as the maximum of several tries: a
+/// checkpoint waits for it.
 pub(crate) fn writes(dir: &Path) -> Finding {
     let name = "stable writes";
     match slowest_write(dir) {
@@ -238,27 +239,28 @@ fn enough(
     }
 }
 
-/// How many ports are in the range of `ip_local_port_range`. A node listens at one; the ends of connections share theirs,
-/// because those go to different nodes.
+/// Returns the number of ports in the range of `ip_local_port_range`. A node listens at one; the ends of
+/// connections share theirs, because those go to different nodes.
 fn ports(range: &str) -> Option<u64> {
     let mut ends = range.split_whitespace().map(str::parse::<u64>);
     let (first, last) = (ends.next()?.ok()?, ends.next()?.ok()?);
     Some((last + 1).saturating_sub(first))
 }
 
-/// Bytes that may be taken without swapping, as `/proc/meminfo` says.
+/// Returns the bytes available without swapping, from `/proc/meminfo`.
 fn available_memory(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes << 10)
 }
 
-/// Processes that want to run or that write, on average over the last minute, as `/proc/loadavg` says.
+/// Returns the number of processes that want to run or write, averaged over the last minute, from
+/// `/proc/loadavg`.
 fn load_average(loadavg: &str) -> Option<f64> {
     loadavg.split_whitespace().next()?.parse().ok()
 }
 
-/// Threads that there are, as `/proc/loadavg` says (`0.10 0.20 0.30 2/345 6789`).
+/// Returns the number of existing threads, from `/proc/loadavg` (`0.10 0.20 0.30 2/345 6789`).
 fn threads_running(loadavg: &str) -> Option<u64> {
     loadavg.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_says_is_read() {
+    fn figures_of_the_kernel_are_parsed() {
         assert_eq!(ports("32768\t60999\n"), Some(28_232));
         assert_eq!(ports("here"), None);
         assert_eq!(available_memory("MemTotal: 9 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_tried_and_left_as_it_was() {
+    fn a_directory_is_tested_without_leaving_files() {
         let dir = tempfile::tempdir().unwrap();
         let found = writes(dir.path());
         assert!(found.detail.starts_with("a page within "), "{found:?}");
@@ -314,7 +316,7 @@ mod tests {
     fn a_run_that_cannot_fit_is_refused_with_figures_and_remedies() {
         require(Size::of_nodes(1)).unwrap();
         let refused = require(Size::of_nodes(100_000_000)).unwrap_err();
-        // As it reads: lines are broken where the terminal ends.
+        // Without the line breaks of the terminal.
         let said = format!("{:?}", refused.report).split_whitespace().collect::<Vec<_>>().join(" ");
         for part in ["100000000 nodes", "memory: ", "--backend simulate", "fewer nodes", "ulimit -n"] {
             assert!(said.contains(part), "{part}: {said}");

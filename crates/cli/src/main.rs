@@ -1,4 +1,4 @@
-//! `faultline`: runs federations, judges them, and says what happened. Only this file ends the program.
+//! `faultline`: runs federations, judges them, and prints what happened. Only this file exits the program.
 
 mod arguments;
 mod cluster;
@@ -32,8 +32,8 @@ use faultline_console::{interrupt, output, progress, screen, trouble};
 use arguments::{Arguments, Command};
 use trouble::{Exit, Trouble};
 
-/// A simulation allocates often and little, and its processes' memory ends up far apart: with the system's
-/// allocator large federations take a fifth longer.
+/// A simulation makes many small allocations, and the memory of its processes becomes scattered: with the
+/// system's allocator, large federations take a fifth longer.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

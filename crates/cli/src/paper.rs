@@ -59,12 +59,12 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Trouble> {
     Ok(tell::verdict(&runs).into())
 }
 
-/// As many as the user wants at the same time, or as there are cores.
+/// Returns the requested number of parallel jobs, or the number of cores.
 pub(crate) fn jobs(asked: Option<NonZero<usize>>) -> NonZero<usize> {
     asked.or_else(|| available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN)
 }
 
-/// One run after the other, each told while it goes on.
+/// Runs one seed after another, and shows each while it runs.
 fn watched(
     arguments: &SimulateArguments,
     federation: &Federation,
@@ -116,22 +116,22 @@ fn federation(files: &Files, name: &str) -> Result<Federation, Trouble> {
     files.import(name).map_err(|rejected| Trouble::input(*rejected))
 }
 
-/// Prints what happens, as far as the user wants to know, and how far it is.
+/// Prints events at the requested level, and the progress.
 struct Watcher {
     level: TraceLevel,
     out: Box<dyn Write>,
     names: Names,
-    /// By process.
+    /// Clusters by process.
     cluster_of: Vec<ClusterId>,
     interrupted: Arc<AtomicBool>,
     progress: Progress,
     hours: f64,
-    /// The number of the run, and how many there are.
+    /// The index of the run, and the number of runs.
     run: (u32, u32),
 }
 
 impl Watcher {
-    /// Whether a fact is told at this level.
+    /// Returns whether a fact is shown at this level.
     fn tells(&self, process: ProcessId, fact: &Fact) -> bool {
         let cluster = |process: ProcessId| self.cluster_of.get(process.index());
         let between =
@@ -140,7 +140,7 @@ impl Watcher {
             process.index() == 0 || cluster(process) != cluster(ProcessId(process.0.wrapping_sub(1)));
         let is_event = match fact {
             Fact::Claim(claim) => !matches!(**claim, Claim::Resent { .. } | Claim::Forcing { .. }) && speaks,
-            // That everybody starts is no news.
+            // The first lives of all processes are no news.
             Fact::LifeStarted { life, .. } => *life > Life(1),
             _ => process == ProcessId::SUPERVISOR,
         };
@@ -153,7 +153,7 @@ impl Watcher {
     }
 }
 
-/// The same sentence with the names of the federation.
+/// Replaces numbers in a sentence by the names of the federation.
 fn with_names(sentence: &str, names: &Names) -> String {
     describe::with_names(
         sentence,
@@ -179,7 +179,7 @@ impl Observer for Watcher {
             let name = names.process(*process);
             let (seconds, told) = (at.since(Time::ZERO).as_secs_f64(), describe(fact).to_string());
             let line = format!("{seconds:>16.9} s  {name:<14} {}\n", with_names(&told, names));
-            // A reader who has gone away wants to see no more.
+            // Stops writing when the reader has closed its end.
             if self.out.write_all(line.as_bytes()).is_err() {
                 self.level = TraceLevel::Statistics;
             }
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_and_clusters_are_called_by_their_names() {
+    fn processes_and_clusters_are_shown_by_their_names() {
         let text = "apiVersion: faultline.dev/v1alpha1
 kind: Federation
 metadata: { name: test }

@@ -1,5 +1,5 @@
-//! The Kubernetes backend: `kubectl-faultline`, a program of its own, so that this one needs no Kubernetes client. It takes
-//! over this process, and with it the terminal, the signals and the exit status.
+//! The Kubernetes backend: a separate program, `kubectl-faultline`, so that this one needs no Kubernetes
+//! client. It replaces this process, and takes over its terminal, signals and exit status.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use miette::miette;
 use crate::arguments::{DoctorArguments, FetchArguments, KubernetesArguments, OutputArguments, RunArguments};
 use crate::trouble::{Exit, Trouble};
 
-/// The name by which `kubectl faultline` finds it, too.
+/// The name by which `kubectl faultline` also finds it.
 const PROGRAM: &str = "kubectl-faultline";
 
 /// `faultline run --backend kubernetes`
@@ -73,7 +73,7 @@ impl Line {
         Line(vec![command.into()])
     }
 
-    /// An option with its value in one word, so that no value can be taken for an option.
+    /// Adds an option with its value in one argument, so that no value can be taken for an option.
     fn option(&mut self, name: &str, value: Option<impl AsRef<OsStr>>) {
         if let Some(value) = value {
             let mut word = OsString::from(format!("{name}="));
@@ -97,7 +97,7 @@ impl Line {
         }
     }
 
-    /// Becomes the other program: the one beside this one, or the first on the PATH.
+    /// Replaces this process by the other program: the one next to this one, or the first on the PATH.
     fn call(self) -> Result<Exit, Trouble> {
         let beside = std::env::current_exe().ok().map(|it| it.with_file_name(PROGRAM));
         let program = beside.filter(|it| it.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));

@@ -1,5 +1,5 @@
-//! Runs on real processes for the page of a reproduction, a small federation beside the simulator and ping-pong, and for a
-//! comparison of protocols.
+//! Runs on real processes for reproductions (a small federation compared with the simulator, and ping-pong)
+//! and for comparisons of protocols.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ use crate::recording::Recording;
 use crate::runner::{Here, Runner};
 use crate::trouble::Trouble;
 
-/// Real processes whose links are emulated in the nodes, and whose metrics nobody asks for.
+/// Real processes with links emulated in the nodes, and without metrics.
 const PROCESSES: Here = Here::Processes { kernel: None, metrics: None };
 
-/// Where an evaluation makes its runs, and keeps the record of each.
+/// Where an evaluation makes its runs and keeps their records.
 #[derive(Clone, Copy)]
 pub(crate) struct Evaluation<'a> {
     /// The directory of `--out`.
@@ -37,7 +37,7 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) resume: bool,
 }
 
-/// A run that was made.
+/// A run with its record.
 struct Kept {
     recording: Recording,
     dir: PathBuf,
@@ -46,7 +46,7 @@ struct Kept {
 }
 
 impl Evaluation<'_> {
-    /// A small federation, with the first `seeds` seeds on both backends.
+    /// Runs a small federation with the first `seeds` seeds on both backends.
     pub(crate) fn beside_the_simulator(self, seeds: u64) -> Result<Vec<Pair>, Trouble> {
         let mut progress = Progress::counting(0, seeds);
         let mut pairs = Vec::new();
@@ -60,8 +60,8 @@ impl Evaluation<'_> {
         Ok(pairs)
     }
 
-    /// Lets so many processes play ping-pong so often in each setting, with so many round trips each. The settings take turns,
-    /// so that what disturbs the machine for a while disturbs all alike.
+    /// Runs ping-pong among this many processes in each setting, for this many turns and round trips. The
+    /// settings take turns, so that a temporary disturbance of the machine affects all of them alike.
     pub(crate) fn ping_pong(
         self,
         processes: usize,
@@ -83,7 +83,7 @@ impl Evaluation<'_> {
         Ok(all)
     }
 
-    /// Makes the runs that the evaluation of HydEE wants, each so often, in turn.
+    /// Makes the runs that the evaluation of HydEE requests, in this many turns.
     pub(crate) fn wanted(self, turns: u32) -> Result<Real, Trouble> {
         let mut shown = Progress::new();
         let runs = real::runs();
@@ -147,7 +147,7 @@ fn vacate(dir: &Path) -> Result<(), Trouble> {
 /// Makes the runs of a comparison on real processes.
 pub(crate) struct Compared<'a> {
     evaluation: Evaluation<'a>,
-    /// Why there are no more runs.
+    /// Why there are no further runs.
     pub(crate) trouble: Option<Trouble>,
 }
 
@@ -159,7 +159,7 @@ impl<'a> Compared<'a> {
     /// One run, judged like any other.
     pub(crate) fn run(&mut self, federation: &Federation, seed: u64) -> Result<(Made, bool), Interrupted> {
         let faults = if federation.spec.faults.is_empty() { "calm" } else { "faults" };
-        // Two protocols of a comparison can be the same one with other options.
+        // A comparison can contain one protocol twice, with different options.
         let forces_always = matches!(&federation.spec.protocol, Protocol::Hc3i(it) if it.forcing == Some(Forcing::EveryMessage));
         let every = if forces_always { "-every-message" } else { "" };
         let name = format!("{}{every}-{faults}", federation.spec.protocol.name());

@@ -1,4 +1,4 @@
-//! Recorded runs: reading and judging them, and the commands that only need a record.
+//! Reads and judges recorded runs, for the commands that need only a record.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -81,7 +81,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
     }
 }
 
-/// Who sent how much to whom in the run recorded in `dir`, in so many intervals of the same length.
+/// Returns the communication graphs of the run recorded in `dir`, in this many intervals of equal length.
 pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, Trouble> {
     let Unjudged { manifest, trace, .. } = open(dir)?;
     say_if_early(&manifest);
@@ -128,7 +128,7 @@ fn say_if_some_failed(trace: &Trace) {
     }
 }
 
-/// The processes of the application, with their names.
+/// Returns the processes of the application, with their names.
 fn application(manifest: &Manifest) -> Vec<(ProcessId, &str)> {
     manifest.ranks().map(|(process, it)| (process, it.name.as_str())).collect()
 }

@@ -1,6 +1,6 @@
-//! `faultline replay`: gives the processes of a recorded run once more what they were given, and compares what they do.
+//! `faultline replay`: feeds the recorded inputs to the processes of a run again, and compares what they do.
 //!
-//! There is no network, no storage and no clock here: a process sees its inputs and nothing else, so that equal facts and
+//! There is no network, storage or clock here: a process sees only its inputs, so that equal facts and
 //! actions show that it is the recorded protocol code, whichever driver hosted it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,7 @@ pub(crate) fn replay(arguments: &ReplayArguments) -> Result<Exit, Trouble> {
     Ok(exit)
 }
 
-/// The processes that were asked for.
+/// Returns the processes to replay.
 fn nodes(arguments: &ReplayArguments, manifest: &Manifest) -> Result<Vec<ProcessId>, Trouble> {
     let names = || manifest.processes.iter().map(|it| it.name.as_str());
     match &arguments.node {
@@ -65,7 +65,7 @@ fn nodes(arguments: &ReplayArguments, manifest: &Manifest) -> Result<Vec<Process
     }
 }
 
-/// One life, lived again.
+/// One replayed life.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Relived {
@@ -74,9 +74,9 @@ struct Relived {
     inputs: usize,
     actions: usize,
     facts: usize,
-    /// The first thing that was done differently.
+    /// The first difference.
     difference: Option<String>,
-    /// Why less than everything could be compared.
+    /// Why some of it could not be compared.
     remark: Option<String>,
 }
 
@@ -110,7 +110,7 @@ impl Visitor for Again<'_> {
 
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
         let cast = Cast::new(self.manifest);
-        // A life that ends by a kill may have been given something that nothing came of.
+        // A life that was killed may have received an input that had no recorded effect.
         let ends = self.trace.supervisor().iter().filter_map(|(_, fact)| match fact {
             Fact::Failed { process, life, .. } | Fact::Detected { process, life } => Some((*process, *life)),
             _ => None,
@@ -141,7 +141,7 @@ impl Visitor for Again<'_> {
     }
 }
 
-/// Gives a new process what the recorded one was given.
+/// Feeds a new process the inputs of the recorded one.
 fn relive<P: Process>(
     file: InputsFile<P>,
     config: Arc<P::Config>,
@@ -232,7 +232,7 @@ fn relive<P: Process>(
     relived
 }
 
-/// The event that an entry stands for; `None` when it is the result of a job that does not exist.
+/// Returns the event of an entry; `None` if it is the result of a job that does not exist.
 fn event<P: Process>(entry: EntryOf<P>, jobs: &mut BTreeMap<JobNo, P::Job>) -> Option<In<P>> {
     Some(match entry {
         Entry::Packet { from, packet } => Event::Packet { from, packet },
@@ -248,7 +248,7 @@ fn event<P: Process>(entry: EntryOf<P>, jobs: &mut BTreeMap<JobNo, P::Job>) -> O
     })
 }
 
-/// The first action that differs from the recorded ones.
+/// Returns the first action that differs from the recorded ones.
 fn difference<P: Process>(recorded: &[Deed], actions: &[ActionOf<P>]) -> Option<String> {
     let replayed: Vec<Deed> = actions.iter().map(Deed::of::<P>).collect();
     let first = (0..recorded.len().max(replayed.len())).find(|&it| recorded.get(it) != replayed.get(it))?;

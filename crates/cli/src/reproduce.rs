@@ -23,26 +23,26 @@ use crate::{interrupt, output};
 
 /// Runs of each setting.
 const SEEDS: u32 = 30;
-/// The same when only the shape is wanted.
+/// Runs of each setting with `--quick`.
 const QUICK_SEEDS: u32 = 5;
-/// Runs on real processes, and as many beside them in virtual time.
+/// Runs on real processes, and as many in virtual time.
 const PAIRS: u64 = 10;
-/// The same when only the shape is wanted.
+/// The same with `--quick`.
 const QUICK_PAIRS: u64 = 3;
 
 /// Runs of each of HydEE's settings.
 const HYDEE_SEEDS: u32 = 3;
-/// The same when only the shape is wanted.
+/// The same with `--quick`.
 const HYDEE_QUICK_SEEDS: u32 = 1;
 /// Runs of ping-pong in each setting, and round trips with each length.
 const PING_PONG: (u32, u32) = (10, 200);
-/// The same of many processes.
+/// The same for many processes.
 const CROWDED_PING_PONG: (u32, u32) = (5, 200);
-/// Both when only the shape is wanted.
+/// Both with `--quick`.
 const QUICK_PING_PONG: (u32, u32) = (2, 50);
-/// Runs of each other one on real processes.
+/// Runs of each other federation on real processes.
 const TURNS: u32 = 5;
-/// The same when only the shape is wanted.
+/// The same with `--quick`.
 const QUICK_TURNS: u32 = 1;
 
 /// Runs of each of CCK's settings.
@@ -61,7 +61,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble>
     }
 }
 
-/// Where the results go, which exists afterwards.
+/// Returns the directory for the results, and creates it.
 fn place(arguments: &ReproduceArguments, default: &str) -> Result<PathBuf, Trouble> {
     let out = arguments.out.clone().unwrap_or_else(|| default.into());
     output::directory(&out)?;

@@ -1,4 +1,5 @@
-//! `faultline run`: expand the plan, run, record, judge, say. One run, or several with consecutive seeds.
+//! `faultline run`: expands the plan, runs, records, judges and prints. One run, or several with consecutive
+//! seeds.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
     repetition.perform(first, |seed, dir| runner.once(seed, dir))
 }
 
-/// Refuses what the backend would not heed.
+/// Rejects options that the backend would ignore.
 fn has_effect(arguments: &RunArguments) -> Result<(), Trouble> {
     let RunArguments { backend, links, metrics, timeout, cluster, record, .. } = arguments;
     let (local, pods) = (*backend == BackendName::Local, *backend == BackendName::Kubernetes);
@@ -86,7 +87,7 @@ fn has_effect(arguments: &RunArguments) -> Result<(), Trouble> {
     }
 }
 
-/// What traffic control is to do for links, if it is asked for.
+/// Returns what traffic control should do for links, if requested.
 fn links(arguments: &RunArguments) -> Result<Option<Kernel>, Trouble> {
     if arguments.links == LinksName::InNode {
         return Ok(None);
@@ -106,7 +107,7 @@ fn links(arguments: &RunArguments) -> Result<Option<Kernel>, Trouble> {
     Ok(Some(kernel))
 }
 
-/// The port where metrics are to be served.
+/// Opens the port for metrics, if requested.
 fn metrics(arguments: &RunArguments) -> Result<Option<Arc<TcpListener>>, Trouble> {
     let Some(address) = arguments.metrics else { return Ok(None) };
     let listener = TcpListener::bind(address).map_err(|error| {

@@ -1,4 +1,4 @@
-//! One judged and recorded run on this machine: what `run`, evaluations and comparisons share.
+//! One judged and recorded run on this machine, shared by `run`, evaluations and comparisons.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -22,24 +22,24 @@ use crate::trouble::Trouble;
 /// Runs a federation on this machine.
 pub(crate) struct Runner<'a> {
     pub(crate) federation: &'a Federation,
-    /// What the federation was read from.
+    /// The text of the federation's file.
     pub(crate) text: &'a str,
     pub(crate) here: &'a Here,
-    /// Whether what processes are given is recorded, too.
+    /// Whether the inputs of processes are recorded, too.
     pub(crate) records_inputs: bool,
     pub(crate) view: View<'a>,
     pub(crate) interrupted: &'a Arc<AtomicBool>,
 }
 
-/// On what a federation runs on this machine.
+/// The backends on this machine.
 pub(crate) enum Here {
     /// Virtual time.
     Simulator,
     /// Real processes.
     Processes {
-        /// What traffic control does for links, if anything.
+        /// The traffic control for links, if any.
         kernel: Option<Kernel>,
-        /// Where metrics are served, if anywhere.
+        /// The listener for metrics, if any.
         metrics: Option<Arc<TcpListener>>,
     },
 }
@@ -81,7 +81,7 @@ fn trouble<E>(error: RunError<E>, of_backend: impl FnOnce(E) -> Trouble) -> Trou
     }
 }
 
-/// Makes the bundle of a run in a directory that need not exist, and holds nothing else.
+/// Creates the bundle of a run in a directory that need not exist, and that must be empty.
 fn create(dir: &Path) -> Result<Bundle, Trouble> {
     if dir.exists() && !dir.is_dir() {
         const HELP: &str = "name a new or empty directory with `--out`";

@@ -1,4 +1,4 @@
-//! The `simulate` backend as its user sees it.
+//! The `simulate` backend with its live view.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use faultline_trace::{Manifest, Record};
 
 use crate::live::{Live, View};
 
-/// Between two looks at the state of things, in real time.
+/// The real time between two updates.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Shows a simulation while it lasts, or until its user interrupts it.
+/// Shows a simulation while it runs, or until its user interrupts it.
 pub(crate) struct Watched<'a> {
     view: View<'a>,
     live: Option<Live>,
@@ -25,7 +25,7 @@ impl<'a> Watched<'a> {
         Watched { view, live: None, interrupted, looked: Instant::now() }
     }
 
-    /// Nothing more is to be shown.
+    /// Ends the view.
     pub(crate) fn finish(self) {
         if let Some(live) = self.live {
             live.finish();

@@ -1,4 +1,4 @@
-//! `faultline sweep`: one federation at many settings of its parameters.
+//! `faultline sweep`: runs one federation at many settings of its parameters.
 
 use faultline_api::Federation;
 use faultline_experiments::sweep::{Measured, Parameter, Plan, Sweep, page, quantities, tell};

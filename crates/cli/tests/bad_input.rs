@@ -1,4 +1,4 @@
-//! What cannot be used: exit status 2, what is wrong, where, and what to do.
+//! Tests bad input: exit status 2, the problem, its place, and the remedy.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{CRASH, Place, small};
 use predicates::prelude::*;
 use predicates::str::contains;
 
-/// Runs, and expects each of these on the standard error and nothing on the standard output.
+/// Runs a command, and expects each of these strings on standard error and nothing on standard output.
 fn refused(place: &Place, arguments: &[&str], said: &[&str]) {
     let mut assert = place.faultline(arguments.iter().copied()).assert().code(2).stdout("");
     for part in said {
@@ -15,7 +15,7 @@ fn refused(place: &Place, arguments: &[&str], said: &[&str]) {
 }
 
 #[test]
-fn a_file_that_is_not_there() {
+fn a_missing_file() {
     let place = Place::new();
     for command in ["run", "validate", "plan"] {
         refused(
@@ -27,7 +27,7 @@ fn a_file_that_is_not_there() {
 }
 
 #[test]
-fn a_field_that_does_not_exist_is_shown_in_its_line() {
+fn an_unknown_field_is_shown_in_its_line() {
     let place = Place::new();
     place.write("typo.yaml", small("  deadlime: 3s\n"));
     for command in ["run", "validate", "plan"] {
@@ -50,7 +50,7 @@ fn a_file_that_is_not_text() {
 }
 
 #[test]
-fn a_directory_that_holds_no_run() {
+fn a_directory_without_a_run() {
     let place = Place::new();
     std::fs::create_dir(place.path("empty")).unwrap();
     for command in ["check", "explain", "report"] {
@@ -62,7 +62,7 @@ fn a_directory_that_holds_no_run() {
 }
 
 #[test]
-fn files_that_are_no_record_are_left_alone() {
+fn files_other_than_records_are_left_alone() {
     let place = Place::new();
     place.write("small.yaml", small(CRASH));
     std::fs::create_dir(place.path("mine")).unwrap();
@@ -76,7 +76,7 @@ fn files_that_are_no_record_are_left_alone() {
 }
 
 #[test]
-fn options_that_a_backend_would_not_heed() {
+fn options_that_a_backend_would_ignore() {
     let place = Place::new();
     let metrics = ["run", "--backend", "simulate", "--metrics", "127.0.0.1:0"];
     refused(&place, &metrics, &["`--metrics` has no effect with this backend", "--backend local"]);
@@ -99,7 +99,7 @@ fn a_run_that_does_not_fit_this_machine() {
     let said = ["cannot run 100002 nodes", " needed, ", "--backend simulate", "--nodes 100002"];
     refused(&place, &["run", "huge.yaml", "--out", "record"], &said);
     assert!(!place.path("record").exists());
-    // The doctor has the same figures.
+    // `doctor` prints the same figures.
     let doctor = place.faultline(["doctor", "--nodes", "100002"]).assert().code(1);
     let doctor = String::from_utf8_lossy(&doctor.get_output().stdout).into_owned();
     let failed: Vec<_> = doctor.lines().filter_map(|it| it.strip_prefix("FAIL")).map(str::trim).collect();
@@ -138,7 +138,7 @@ fn a_sample_that_does_not_exist() {
 }
 
 #[test]
-fn arguments_that_make_no_sense() {
+fn invalid_arguments() {
     let place = Place::new();
     refused(&place, &["run", "--backend", "quantum"], &["quantum", "simulate"]);
     const SEED: &str = "write a whole number from 0 to 18446744073709551615";

@@ -1,4 +1,4 @@
-//! Clusters from a communication graph.
+//! Tests clusters from a communication graph.
 
 mod common;
 
@@ -9,7 +9,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// A place with a run in `run`, without faults.
+/// Creates a place with a run in `run`, without faults.
 fn recorded() -> Place {
     let place = Place::new();
     place.write("small.yaml", common::small(""));
@@ -45,9 +45,9 @@ fn clusters_are_found_from_the_graph_of_a_run() {
 }
 
 #[test]
-fn clusters_of_nearly_the_same_size_are_found_where_they_are_asked_for() {
+fn clusters_of_nearly_the_same_size_are_found_on_request() {
     let place = Place::new();
-    // Two who talk, and four who do.
+    // Two processes that communicate, and four that do.
     let talk = |from: usize, to: usize| format!("p{from} p{to} 100\n");
     let pairs = [(0, 1), (2, 3), (2, 4), (2, 5), (3, 4), (3, 5), (4, 5)];
     place.write("uneven.edges", pairs.map(|(from, to)| talk(from, to)).concat() + "p1 p2 1\n");
@@ -92,7 +92,7 @@ fn square(rows: bool) -> String {
 }
 
 #[test]
-fn whether_clusters_should_change_between_intervals_is_said_with_what_it_saves() {
+fn a_change_of_clusters_between_intervals_is_recommended_with_its_saving() {
     let place = Place::new();
     place.write("rows.edges", square(true));
     place.write("columns.edges", square(false));
@@ -101,7 +101,7 @@ fn whether_clusters_should_change_between_intervals_is_said_with_what_it_saves()
         let all = shifting.iter().chain(more).copied();
         String::from_utf8(place.faultline(all).assert().code(0).get_output().stdout.clone()).unwrap()
     };
-    // Two rows, then three columns: 50 and 33.33 % go back, nothing is logged, and all take a checkpoint.
+    // Two rows, then three columns: 50 % and 33.33 % roll back, nothing is logged, and all take a checkpoint.
     let text = output(&["--out", "out"]);
     assert!(text.contains("Changing clusters before interval 2 pays: the sum is 42.67 points"), "{text}");
     assert!(text.contains("From interval 2:\n  cluster-0: p0 p3\n"), "{text}");
@@ -126,7 +126,7 @@ fn whether_clusters_should_change_between_intervals_is_said_with_what_it_saves()
 }
 
 #[test]
-fn a_run_is_cut_into_intervals() {
+fn a_run_is_divided_into_intervals() {
     let place = recorded();
     place
         .faultline(["cluster", "run"])

@@ -1,4 +1,4 @@
-//! Manipulated records, as the command sees them: those of real processes, and what is said and drawn of damaged ones.
+//! Tests manipulated records of real processes, and commands on damaged records.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{CRASH, Place, small};
 use faultline_trace::{Bundle, SealedBy};
 use serde_json::Value;
 
-/// What the command says of a record: the verdict, or that it cannot be read, and why.
+/// Returns the command's verdict on a record, or the error, and the reasons.
 fn check(place: &Place, dir: &str) -> (&'static str, Vec<String>) {
     let output = place.faultline(["check", dir, "--format", "json"]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -28,7 +28,7 @@ fn check(place: &Place, dir: &str) -> (&'static str, Vec<String>) {
 }
 
 #[test]
-fn a_record_of_real_processes_is_sealed_and_withstands() {
+fn manipulations_of_a_sealed_record_of_real_processes_are_found() {
     let place = Place::new();
     place.write("small.yaml", small(CRASH));
     place.faultline(["run", "small.yaml", "--out", "run", "-q"]).assert().code(0);

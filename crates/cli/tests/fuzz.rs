@@ -1,4 +1,4 @@
-//! The search for violations, as a user sees it.
+//! Tests the search for violations from a user's view.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn json(output: &[u8]) -> Value {
 }
 
 #[test]
-fn a_search_says_what_it_reached_and_the_same_whatever_the_number_of_jobs() {
+fn a_search_reports_its_coverage_independent_of_the_number_of_jobs() {
     let place = Place::new();
     let search = |jobs| {
         let arguments = ["fuzz", "--runs", "25", "--seed", "100", "--jobs", jobs, "--format", "json"];
@@ -32,13 +32,13 @@ fn a_search_says_what_it_reached_and_the_same_whatever_the_number_of_jobs() {
 }
 
 #[test]
-fn a_search_that_runs_out_of_seeds_is_unknown_and_says_how_many_schedules_ran() {
+fn a_search_that_runs_out_of_seeds_is_unknown_and_reports_its_schedules() {
     let place = Place::new();
     let search = |seed: &str, runs: &str, code| {
         let arguments = ["fuzz", "--seed", seed, "--runs", runs, "--twice", "0", "--format", "json"];
         json(&place.faultline(arguments).assert().code(code).get_output().stdout)
     };
-    // Seeds do not end where 32 bits do.
+    // Seeds have more than 32 bits.
     let report = search("4294967290", "20", 0);
     assert_eq!((&report["coverage"]["runs"], &report["verdict"]), (&20.into(), &"pass".into()), "{report}");
     assert_eq!(report["firstSeed"], 4_294_967_290_u64);
@@ -52,14 +52,14 @@ fn a_search_that_runs_out_of_seeds_is_unknown_and_says_how_many_schedules_ran() 
         .assert()
         .code(3)
         .stdout(contains("UNKNOWN").and(contains("the search ended after 1 schedules")));
-    // All that were asked for: the last seed is one of them.
+    // All requested schedules ran: the last seed is one of them.
     let report = search("18446744073709551610", "6", 0);
     assert_eq!((&report["coverage"]["runs"], &report["reason"]), (&6.into(), &Value::Null), "{report}");
 }
 
 /// Tests of the whole workspace are built with the defects, those of this crate alone are not.
 #[test]
-fn a_known_defect_is_found_made_small_and_runs_again_or_this_build_says_how_to_get_it() {
+fn a_known_defect_is_found_shrunk_and_reproduced_or_this_build_says_how_to_enable_it() {
     let place = Place::new();
     let arguments = ["fuzz", "--defect", "resend-greater", "--runs", "50", "--jobs", "1", "--out", "found"];
     let search = place.faultline(arguments).assert();
@@ -77,12 +77,12 @@ fn a_known_defect_is_found_made_small_and_runs_again_or_this_build_says_how_to_g
     let again = place.faultline(["fuzz", "--file", file, "--defect", "resend-greater"]).assert().code(1);
     let transcript = fs::read_to_string(place.path("found/transcript.txt")).unwrap();
     again.stdout(contains(transcript));
-    // The protocol as it should be survives it, on the file alone.
+    // The correct protocol survives the same file.
     place.faultline(["run", file, "--backend", "simulate", "--out", "sound", "-q"]).assert().code(0);
 }
 
 #[test]
-fn what_cannot_be_searched_for_is_explained() {
+fn unknown_protocols_and_defects_are_explained() {
     let place = Place::new();
     place
         .faultline(["fuzz", "--defect", "no-brain"])

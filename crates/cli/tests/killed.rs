@@ -1,6 +1,7 @@
-//! Runs that are ended from outside, at any moment: what is left is a record of what there was, and nothing else.
+//! Tests that a run killed at any moment leaves a record of what had happened, and nothing else.
 //!
-//! `FAULTLINE_KILLS` says how many runs (4), `FAULTLINE_KILL_SEED` when they end (another moment each time).
+//! `FAULTLINE_KILLS` is the number of runs (4), `FAULTLINE_KILL_SEED` determines when they end (a different
+//! moment each time).
 
 mod common;
 
@@ -33,11 +34,11 @@ fn a_run_that_is_ended_at_any_moment_leaves_a_record_and_nothing_else() {
     }
 }
 
-/// Ends a run by a signal, after so long.
+/// Ends a run by a signal, after this time.
 fn end(name: &str, after: Duration) {
     let place = Place::new();
     let mut run = begin(&place);
-    // Whatever it is doing then.
+    // Whatever the run is doing at that moment.
     thread::sleep(after);
     signal(&run, name);
     let status = run.wait().unwrap();
@@ -46,19 +47,19 @@ fn end(name: &str, after: Duration) {
     println!("SIG{name} after {after:.2?}: {status}, {left}");
 }
 
-/// What a run has left behind.
+/// Judges what a run has left behind.
 fn judge(place: &Place, status: ExitStatus) -> &'static str {
     let temporary: Vec<_> = fs::read_dir(place.path("tmp")).unwrap().map(|it| it.unwrap().path()).collect();
     assert!(temporary.is_empty(), "temporary files: {temporary:?}");
     let Ok(manifest) = fs::read_to_string(place.path("run/manifest.json")) else {
-        assert!(status.signal().is_some(), "the run has ended in good order and without a record");
+        assert!(status.signal().is_some(), "the run ended normally and without a record");
         let facts = fs::read_dir(place.path("run/facts")).map_or(0, Iterator::count);
-        assert_eq!(facts, 0, "facts of a run that nobody can judge");
+        assert_eq!(facts, 0, "facts of a run that cannot be judged");
         return "nothing was begun";
     };
     let check = place.faultline(["check", "run"]).assert();
     let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
-    // A signal may come when all is said and done.
+    // The signal may come after everything was printed.
     if manifest["outcome"].is_null() || manifest["outcome"] == "Interrupted" {
         assert!(status.code().is_none_or(|code| code == 3), "{status}");
         check.code(3).stdout(predicates::str::contains("UNKNOWN"));
@@ -70,7 +71,7 @@ fn judge(place: &Place, status: ExitStatus) -> &'static str {
     "the whole is recorded"
 }
 
-/// Starts a run that is soon over, with a place of its own for temporary files.
+/// Starts a short run with its own place for temporary files.
 fn begin(place: &Place) -> Child {
     place.write("small.yaml", small(CRASH));
     fs::create_dir(place.path("tmp")).unwrap();

@@ -1,4 +1,4 @@
-//! Whole runs on real processes, as a user sees them. Waits on conditions, never on the clock.
+//! Tests whole runs on real processes from a user's view. Waits for conditions, never for a fixed time.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn a_node_is_killed_and_the_result_is_the_same() {
 }
 
 #[test]
-fn master_and_workers_outlive_the_master_and_the_event_logger() {
+fn master_and_workers_survive_failures_of_the_master_and_the_event_logger() {
     let place = Place::new();
     let faults = "  faults:
     - { at: 500ms, crash: { cluster: lyon, node: 0 } }
@@ -92,14 +92,14 @@ fn protocols_are_compared_on_real_processes() {
     let back = |row: usize| json["protocols"][row]["quantities"]["rolledBackPercent"]["mean"].as_f64();
     assert_eq!((back(0), back(1)), (Some(100.0), Some(50.0)), "{json}");
     assert!(std::fs::read_to_string(place.path("out/index.html")).unwrap().contains("on real processes"));
-    // The records stay.
+    // The records are kept.
     place.faultline(["check", "out/processes/hydee-faults-3", "-q"]).assert().code(&[0, 3][..]);
     assert!(place.path("out/processes/chandyLamport-calm-3/manifest.json").exists());
     assert_eq!(place.processes(), [] as [String; 0]);
 }
 
 #[test]
-fn an_interrupted_run_is_recorded_as_far_as_it_went_and_leaves_nobody_behind() {
+fn an_interrupted_run_is_recorded_up_to_its_end_and_leaves_no_process_behind() {
     let place = Place::new();
     place.write("long.yaml", small("").replace("steps: 60", "steps: 10000"));
     let mut run = begin(&place, "long.yaml");
@@ -116,7 +116,7 @@ fn an_interrupted_run_is_recorded_as_far_as_it_went_and_leaves_nobody_behind() {
 }
 
 #[test]
-fn a_run_that_is_killed_leaves_nobody_behind() {
+fn a_run_that_is_killed_leaves_no_process_behind() {
     let place = Place::new();
     place.write("long.yaml", small("").replace("steps: 60", "steps: 10000"));
     let mut run = begin(&place, "long.yaml");
@@ -127,12 +127,12 @@ fn a_run_that_is_killed_leaves_nobody_behind() {
 }
 
 #[test]
-fn a_run_whose_disk_is_full_ends_says_so_and_is_judged_as_far_as_it_went() {
+fn a_run_whose_disk_is_full_ends_with_the_reason_and_is_judged() {
     let place = Place::new();
     let long = small("").replace("steps: 60", "steps: 10000").replace("64KiB", "512KiB");
     place.write("long.yaml", long);
     std::fs::create_dir(place.path("disk")).unwrap();
-    // A disk of a few MiB in a mount namespace of its own, which ends with the shell.
+    // A disk of a few MiB in its own mount namespace, which ends with the shell.
     let within = |script: &str| {
         let mut command = assert_cmd::Command::new("unshare");
         command
@@ -160,7 +160,7 @@ fn a_run_whose_disk_is_full_ends_says_so_and_is_judged_as_far_as_it_went() {
     assert_eq!(place.processes(), [] as [String; 0]);
 }
 
-/// Starts a run, and waits until its application has begun.
+/// Starts a run, and waits until its application has started.
 fn begin(place: &Place, file: &str) -> Child {
     let mut run = Command::new(env!("CARGO_BIN_EXE_faultline"))
         .current_dir(place.dir())

@@ -1,4 +1,4 @@
-//! The HC3I paper's three files: simulated, imported, and complained of.
+//! Tests the HC3I paper's three files: simulated, imported, and rejected.
 
 mod common;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 const FILES: [&str; 7] =
     ["simulate", "--topology", "t.yaml", "--application", "a.yaml", "--timers", "m.yaml"];
 
-/// Two clusters of three nodes that compute for ten minutes, with failures or without.
+/// Two clusters of three nodes that compute for ten minutes, with or without failures.
 fn small(mtbf: &str) -> Place {
     let place = Place::new();
     place.write(
@@ -36,7 +36,7 @@ fn output(place: &Place, more: &[&str]) -> String {
 }
 
 #[test]
-fn statistics_are_those_of_the_files() {
+fn statistics_follow_from_the_files() {
     let place = small("never");
     let run: Value = serde_json::from_str(&output(&place, &["--format", "json", "--seed", "3"])).unwrap();
     assert_eq!(run["verdict"], "pass");
@@ -69,7 +69,7 @@ fn many_seeds_give_the_same_bytes_on_any_number_of_cores() {
 }
 
 #[test]
-fn the_time_is_what_the_command_line_says() {
+fn the_command_line_overrides_the_duration() {
     let place = small("never");
     let run: Value = serde_json::from_str(&output(&place, &["--format", "json", "--for", "2m"])).unwrap();
     let duration = run["durationSeconds"].as_f64().unwrap();
@@ -77,7 +77,7 @@ fn the_time_is_what_the_command_line_says() {
 }
 
 #[test]
-fn traces_tell_more_the_higher_their_level() {
+fn higher_trace_levels_show_more() {
     let place = small("never");
     let lines =
         |level: &str| output(&place, &["--trace", level]).lines().map(str::to_owned).collect::<Vec<_>>();
@@ -111,7 +111,7 @@ fn an_imported_federation_runs_like_the_files() {
 }
 
 #[test]
-fn what_is_wrong_is_shown_in_its_line() {
+fn problems_are_shown_in_their_line() {
     let place = small("never");
     place.write("m.yaml", "checkpoint: { a: 1m, c: never, b: 2m }\n");
     for command in ["simulate", "import"] {
@@ -149,7 +149,12 @@ fn an_evaluation_leaves_a_page_tables_and_figures() {
     let read = |name: &str| std::fs::read_to_string(place.path("out").join(name)).unwrap();
     assert!(read("messages.csv").contains("cluster-1,cluster-0,11,11,0,11,11,"), "{}", read("messages.csv"));
     assert!(read("figure-5.svg").starts_with("<svg"));
-    assert_eq!(read("reality.csv").lines().count(), 4, "what timing decides: {}", read("reality.csv"));
+    assert_eq!(
+        read("reality.csv").lines().count(),
+        4,
+        "numbers that depend on timing: {}",
+        read("reality.csv")
+    );
     assert!(place.path("out/processes/real-3/manifest.json").exists());
     let page = read("index.html");
     for id in ["figure-5", "figure-8", "collection", "three-clusters", "whole-vector", "replicas", "reality"]
@@ -159,9 +164,9 @@ fn an_evaluation_leaves_a_page_tables_and_figures() {
     assert!(!page.contains("src=") && !page.contains("href=\"http"), "it needs no network");
 }
 
-/// Real processes and the simulator agree where the files and the seed determine the numbers.
+/// Real processes and the simulator agree on the numbers that the files and the seed determine.
 #[test]
-fn real_processes_count_like_the_simulator() {
+fn real_processes_and_the_simulator_agree() {
     let place = Place::new();
     place.write(
         "t.yaml",
@@ -174,7 +179,7 @@ fn real_processes_count_like_the_simulator() {
     place.write("imported.yaml", imported);
     let run = |backend: &str| -> Value {
         let run = ["run", "imported.yaml", "--seed", "5", "--format", "json", "--backend", backend];
-        // On a machine that is busy the links are not as asked for, and the verdict is unknown.
+        // On a busy machine, links differ from the request, and the verdict is unknown.
         let assert = place.faultline(run).assert().code(&[0, 3] as &[i32]);
         serde_json::from_slice(&assert.get_output().stdout).unwrap()
     };
@@ -186,7 +191,7 @@ fn real_processes_count_like_the_simulator() {
         assert_eq!(
             (of(0, "forced"), of(1, "unforced")),
             (0, 1),
-            "nobody sends to a, and b has no timer: {on}"
+            "no process sends to a, and b has no timer: {on}"
         );
         assert!(of(1, "forced") >= 1 && of(0, "unforced") > 1, "{on}: {run}");
         assert_eq!(run["run"]["outcome"], "completed", "{on}");

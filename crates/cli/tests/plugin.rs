@@ -1,4 +1,5 @@
-//! The Kubernetes backend is a program of its own: it is called with what was asked for, or the user learns how to get it.
+//! Tests the call of the Kubernetes backend, a separate program: it receives all options, and the user learns
+//! how to install it.
 
 mod common;
 
@@ -10,15 +11,15 @@ use assert_cmd::Command;
 use common::Place;
 use predicates::prelude::*;
 
-/// Prints its arguments, one in a line, and ends with a status of its own.
+/// Prints its arguments, one per line, and exits with its own status.
 const STAND_IN: &str = "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 3\n";
 
-/// `faultline` in a directory where nothing is beside it, and nothing else on the PATH.
+/// Returns `faultline` in a directory with nothing next to it, and nothing else on the PATH.
 fn alone(place: &Place) -> Command {
     let program = place.path("faultline");
     if !program.exists() {
         let built = Path::new(env!("CARGO_BIN_EXE_faultline"));
-        // A copy of a large program where the directory is on another device.
+        // A large program is copied if the directory is on another device.
         fs::hard_link(built, &program).or_else(|_| fs::copy(built, &program).map(drop)).unwrap();
     }
     let mut command = Command::new(program);
@@ -26,7 +27,7 @@ fn alone(place: &Place) -> Command {
     command
 }
 
-/// An error in one line.
+/// Returns an error without line breaks.
 fn unbroken(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let words: Vec<&str> = said.split_whitespace().filter(|it| !["│", "|"].contains(it)).collect();
@@ -40,7 +41,7 @@ fn install(dir: &Path) {
 }
 
 #[test]
-fn without_it_each_command_says_how_to_install_it() {
+fn without_it_each_command_explains_how_to_install_it() {
     let place = Place::new();
     for arguments in [
         &["run", "--backend", "kubernetes"][..],
@@ -55,7 +56,7 @@ fn without_it_each_command_says_how_to_install_it() {
 }
 
 #[test]
-fn it_is_called_with_every_option_and_its_status_counts() {
+fn it_receives_every_option_and_its_status_is_returned() {
     let place = Place::new();
     install(place.dir());
     for (arguments, passed) in [
@@ -93,7 +94,7 @@ fn it_is_called_with_every_option_and_its_status_counts() {
 }
 
 #[test]
-fn the_program_on_the_path_is_called_when_none_is_beside_this_one() {
+fn the_program_on_the_path_is_called_if_none_is_next_to_this_one() {
     let place = Place::new();
     let elsewhere = place.path("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
@@ -108,7 +109,7 @@ fn the_program_on_the_path_is_called_when_none_is_beside_this_one() {
 }
 
 #[test]
-fn what_pods_cannot_do_is_refused_without_it() {
+fn options_that_pods_do_not_support_are_refused_without_it() {
     let place = Place::new();
     for (option, said) in [
         (&["--record"][..], "`--record` is not supported on Kubernetes"),

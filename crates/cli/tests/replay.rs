@@ -1,4 +1,4 @@
-//! Recorded nodes, given once more what they were given.
+//! Tests the replay of recorded nodes.
 
 mod common;
 
@@ -9,12 +9,12 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// Records a run with a crash, and lets every life of every node live again.
+/// Records a run with a crash, and replays every life of every node.
 fn record_and_replay(backend: &str) -> Place {
     let place = Place::new();
     place.write("small.yaml", small(CRASH));
     let run = ["run", "small.yaml", "--backend", backend, "--record", "--out", "run", "-q"];
-    // On a busy machine the links of real processes are not as asked for, which makes the verdict unknown.
+    // On a busy machine, links of real processes differ from the request, which makes the verdict unknown.
     let status = place.faultline(run).assert().get_output().status.code();
     assert!(status == Some(0) || (status == Some(3) && backend == "local"), "{status:?}");
     let replay = place.faultline(["replay", "run", "--format", "json"]).assert().code(0);
@@ -30,7 +30,7 @@ fn record_and_replay(backend: &str) -> Place {
 }
 
 #[test]
-fn nodes_of_a_simulation_do_again_what_they_did_and_anything_else_is_noticed() {
+fn nodes_of_a_simulation_repeat_their_actions_and_differences_are_found() {
     let place = record_and_replay("simulate");
     place
         .faultline(["replay", "run", "--node", "lyon-1"])
@@ -43,7 +43,7 @@ fn nodes_of_a_simulation_do_again_what_they_did_and_anything_else_is_noticed() {
         .code(2)
         .stderr(contains("lyon-0, lyon-1"));
 
-    // Another protocol gives other answers to the same inputs.
+    // Another protocol responds differently to the same inputs.
     let file = place.path("run/federation.yaml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("replicateTo: otherCluster", "replicateTo: sameCluster")).unwrap();
@@ -54,7 +54,7 @@ fn nodes_of_a_simulation_do_again_what_they_did_and_anything_else_is_noticed() {
         .stdout(contains("DIFFERS lyon-0").and(contains("action")));
     fs::write(&file, text).unwrap();
 
-    // So does another record.
+    // Another record contains other inputs.
     let inputs = place.path("run/inputs/p0-1.inputs");
     let mut bytes = fs::read(&inputs).unwrap();
     let middle = bytes.len() / 2;
@@ -68,7 +68,7 @@ fn nodes_of_a_simulation_do_again_what_they_did_and_anything_else_is_noticed() {
 }
 
 #[test]
-fn nodes_of_real_processes_do_again_what_they_did() {
+fn nodes_of_real_processes_repeat_their_actions() {
     record_and_replay("local");
 }
 

@@ -1,4 +1,5 @@
-//! The same federation with the same seed is judged the same by every command that runs or reads it, finding by finding.
+//! Tests that every command that runs or reads a federation with the same seed judges it the same, finding by
+//! finding.
 
 mod common;
 
@@ -32,7 +33,7 @@ spec:
     )
 }
 
-/// What every command says of a federation.
+/// Returns the judgement on which all commands agree.
 fn judged_by_all(text: &str) -> Judgement {
     let place = Place::new();
     place.write("small.yaml", text);
@@ -85,7 +86,7 @@ fn a_crash_that_waits_for_a_fact_halts_processes_for_every_judge() {
 #[test]
 fn a_run_that_its_deadline_ends_is_settled_for_every_judge_or_for_none() {
     for (deadline, is_settled) in [("8s", false), ("30s", true)] {
-        // Nothing moves until the deadline.
+        // No message moves until the deadline.
         let fault = "  faults: [{ at: 500ms, crash: { cluster: lyon, node: 1 } }]\n";
         let text = federation("hc3i", &format!("{fault}  deadline: {deadline}\n"))
             .replace("restartAfter: 50ms", "restartAfter: 1h");

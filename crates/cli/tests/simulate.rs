@@ -1,4 +1,4 @@
-//! Whole runs in virtual time, as a user sees them.
+//! Tests whole runs in virtual time from a user's view.
 
 mod common;
 
@@ -7,7 +7,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// One cluster never hears of the other again, so that the run cannot end.
+/// One cluster is cut off permanently, so that the run cannot complete.
 const CUT_OFF: &str =
     "  faults: [{ at: 100ms, partition: { from: nancy, to: lyon, for: 1m } }]\n  deadline: 3s\n";
 
@@ -17,7 +17,7 @@ fn object(place: &Place, arguments: &[&str], code: i32) -> Value {
 }
 
 #[test]
-fn the_quick_start_passes_and_can_be_looked_at() {
+fn the_quick_start_passes_and_can_be_examined() {
     let place = Place::new();
     place
         .faultline(["run", "--backend", "simulate"])
@@ -40,7 +40,7 @@ fn the_quick_start_passes_and_can_be_looked_at() {
     assert!(page.contains("<canvas") && page.contains("quickstart: pass"));
     let picture = std::fs::read_to_string(place.path(record).join("diagram.svg")).unwrap();
     assert!(picture.starts_with("<svg"));
-    // A second run finds a place of its own.
+    // A second run gets another directory.
     place.faultline(["run", "--backend", "simulate", "-q"]).assert().code(0);
     assert!(place.path("faultline-runs/quickstart-7.2/manifest.json").exists());
 }
@@ -51,7 +51,7 @@ fn holding(place: &Place, record: &str) -> usize {
 }
 
 #[test]
-fn the_object_says_what_the_text_says() {
+fn json_and_text_agree() {
     let place = Place::new();
     place.write("small.yaml", small(CRASH));
     let run = ["run", "small.yaml", "--backend", "simulate", "--format", "json"];
@@ -67,7 +67,7 @@ fn the_object_says_what_the_text_says() {
 }
 
 #[test]
-fn a_seed_repeats_a_run_to_the_bit() {
+fn a_seed_repeats_a_run_bit_for_bit() {
     let place = Place::new();
     place.write("small.yaml", small(CRASH));
     for out in ["a", "b"] {
@@ -87,7 +87,7 @@ fn a_seed_repeats_a_run_to_the_bit() {
 }
 
 #[test]
-fn several_runs_are_summed_up_and_only_what_a_seed_repeats_is_removed() {
+fn several_runs_are_summarised_and_only_reproducible_records_are_removed() {
     let place = Place::new();
     place.write("small.yaml", small(CRASH));
     let run = ["run", "small.yaml", "--backend", "simulate", "--repeat", "3", "--out", "many"];
@@ -122,7 +122,7 @@ fn a_deadline_that_passes_is_unknown() {
 }
 
 #[test]
-fn a_loss_that_nothing_can_repair_is_unrecoverable_by_design_and_says_who_held_what() {
+fn an_irreparable_loss_is_unrecoverable_by_design_and_names_the_holders() {
     let place = Place::new();
     let sample =
         place.faultline(["samples", "same-cluster-loss"]).assert().code(0).get_output().stdout.clone();
@@ -138,7 +138,7 @@ fn a_loss_that_nothing_can_repair_is_unrecoverable_by_design_and_says_who_held_w
 }
 
 #[test]
-fn clusters_that_take_checkpoints_together_go_back_together() {
+fn clusters_that_take_checkpoints_together_roll_back_together() {
     let place = Place::new();
     let sample = place.faultline(["samples", "coordinated"]).assert().code(0).get_output().stdout.clone();
     place.write("together.yaml", sample);
@@ -153,7 +153,7 @@ fn clusters_that_take_checkpoints_together_go_back_together() {
 }
 
 #[test]
-fn a_record_with_a_hole_is_not_judged_as_whole() {
+fn an_incomplete_record_is_not_judged_as_complete() {
     let place = Place::new();
     place.write("small.yaml", small(CRASH));
     place.faultline(["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"]).assert().code(0);
@@ -188,7 +188,7 @@ fn samples_and_schema_can_be_printed_and_every_sample_is_valid() {
     let list = String::from_utf8(list).unwrap();
     let names: Vec<_> = list.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
     assert!(names.contains(&"quickstart") && names.len() > 4, "{list}");
-    // What is in a directory is not a federation but a part of one: the three files of the paper's simulator.
+    // A directory contains parts of a federation: the three files of the paper's simulator.
     for name in names.into_iter().filter(|name| !name.contains('/')) {
         let text = place.faultline(["samples", name]).assert().code(0).get_output().stdout.clone();
         place.write("sample.yaml", text);

@@ -31,7 +31,7 @@ fn json(place: &Place, name: &str) -> Value {
 }
 
 #[test]
-fn a_grid_is_run_judged_and_told() {
+fn a_grid_is_run_judged_and_reported() {
     let place = place();
     let run = place.faultline(TWO.into_iter().chain(["--seeds", "3", "--best", "lostWork", "--out", "out"]));
     let told = contains("checkpointEvery").and(contains("4ms")).and(contains("Lowest lost work"));
@@ -45,7 +45,7 @@ fn a_grid_is_run_judged_and_told() {
     let csv = fs::read_to_string(place.path("out/runs.csv")).unwrap();
     let seeds: BTreeSet<&str> = csv.lines().skip(1).map(|it| it.split(',').nth(2).unwrap()).collect();
     assert_eq!((csv.lines().count(), seeds.len()), (1 + 6 * 3, 3), "{csv}");
-    // What the sweep found is what its own file of a setting gives.
+    // The file of a setting yields the values of the sweep.
     let best = sweep["best"]["setting"].as_u64().unwrap();
     let file = format!("out/settings/{best}.yaml");
     place.faultline(["validate", &file]).assert().code(0);
@@ -54,7 +54,7 @@ fn a_grid_is_run_judged_and_told() {
 }
 
 #[test]
-fn jobs_change_nothing_and_a_cut_sweep_is_resumed_to_the_same() {
+fn the_number_of_jobs_and_an_interruption_do_not_change_the_result() {
     let place = place();
     let sweep = |out: &str, more: &[&str]| {
         let common = ["--out", out, "--format", "csv"];
@@ -76,13 +76,13 @@ fn jobs_change_nothing_and_a_cut_sweep_is_resumed_to_the_same() {
     let other = contains("it contains another sweep");
     let run = ["sweep", "small.yaml", "--set", "seed=1,2", "--out", "cut", "--resume"];
     place.faultline(run).assert().code(2).stderr(other);
-    // A line in the middle that is no run is not skipped in silence.
+    // An invalid line in the middle is not silently skipped.
     fs::write(&kept, text.replacen("\"setting\":0", "\"setting\":x", 1)).unwrap();
     sweep("cut", &["--seeds", "3", "--resume"]).assert().code(2).stderr(contains("line 2"));
 }
 
 #[test]
-fn what_cannot_be_swept_is_refused_before_anything_runs() {
+fn invalid_sweeps_are_refused_before_anything_runs() {
     let place = place();
     let refused = |set: &str, why: &str| {
         let run = place.faultline(["sweep", "small.yaml", "--set", set, "--out", "out"]).assert().code(2);

@@ -32,7 +32,7 @@ const TIC: &str = "tic: { tau: 300ms, replicateTo: otherCluster }";
 const CRASH: &str = "{ at: 300ms, crash: { cluster: lyon, node: 1 } }";
 const LOST: &str = "{ at: 600ms, loseCluster: { cluster: nancy, storage: lost, returns: false } }";
 
-/// Runs a program; its summary and its exit status.
+/// Runs a program. Returns its summary and its exit status.
 fn run(place: &Place, backend: &str, text: &str) -> (Value, Option<i32>) {
     place.write("program.yaml", text);
     let arguments = ["run", "program.yaml", "--backend", backend, "--out", "run", "--format", "json"];
@@ -48,7 +48,7 @@ fn instances(summary: &Value, property: &str) -> u64 {
 }
 
 #[test]
-fn tic_outlives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
+fn tic_survives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
     for backend in ["simulate", "local"] {
         let place = Place::new();
         let (json, code) = run(&place, backend, &program(TIC, &format!("{CRASH}, {LOST}")));
@@ -61,7 +61,7 @@ fn tic_outlives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
             assert!(instances(&json, property) > 0, "{property}: {json:#}");
         }
         assert_eq!(code, Some(if passes_but_for_links(&json) { 0 } else { 3 }), "{backend}: {json:#}");
-        // The same record is judged the same again, with all that a record has to hold.
+        // The record is judged the same again, with all the evidence that a record must contain.
         place.faultline(["check", "run", "-q"]).assert().code(code.unwrap());
         place.faultline(["explain", "run"]).assert().success().stdout(contains("lyon-1"));
         place.faultline(["report", "run"]).assert().success();

@@ -1,4 +1,4 @@
-//! Links by traffic control, as far as this machine can, and what `doctor` says of it.
+//! Tests links by traffic control, as far as this machine supports it, and what `doctor` reports about it.
 
 mod common;
 
@@ -17,7 +17,7 @@ const FAULTS: &str = "  faults:
 ";
 
 #[test]
-fn a_run_by_traffic_control_passes_with_its_links_as_asked_for() {
+fn a_run_by_traffic_control_passes_with_its_links_as_requested() {
     let place = Place::new();
     if !can(&place) {
         return;
@@ -27,7 +27,7 @@ fn a_run_by_traffic_control_passes_with_its_links_as_asked_for() {
     let run = place.faultline(["run", "small.yaml", "--links", "tc", "--out", "run", "--format", "json"]);
     let output = { run }.output().unwrap();
     let summary = String::from_utf8_lossy(&output.stdout);
-    // On a machine that is busy with other things the links may be slower than asked for, which the program says.
+    // On a busy machine, links may be slower than requested, which the program reports.
     let code = output.status.code();
     assert!(matches!(code, Some(0 | 3)), "{summary}{}", String::from_utf8_lossy(&output.stderr));
     let manifest: Value =
@@ -73,7 +73,7 @@ fn links_by_traffic_control_are_for_real_processes() {
 }
 
 #[test]
-fn doctor_names_a_remedy_for_all_that_it_finds_missing() {
+fn doctor_names_a_remedy_for_every_missing_feature() {
     let place = Place::new();
     let output = place.faultline(["doctor", "--format", "json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -85,7 +85,7 @@ fn doctor_names_a_remedy_for_all_that_it_finds_missing() {
     many.stdout(predicates::str::contains("FAIL").and(predicates::str::contains("remedy: ")));
 }
 
-/// Whether traffic control is possible here; says so if not.
+/// Returns whether traffic control is possible here, and reports it if not.
 fn can(place: &Place) -> bool {
     let output = place.faultline(["doctor", "--tc", "--format", "json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -96,7 +96,8 @@ fn can(place: &Place) -> bool {
     can
 }
 
-/// The interfaces of this machine that are named like those of a run. Others come and go as they please.
+/// Returns the interfaces of this machine that are named like those of a run. Others may appear and disappear
+/// at any time.
 fn interfaces() -> BTreeSet<String> {
     let of_node =
         |name: &str| name.strip_prefix('n').is_some_and(|it| it.starts_with(|c: char| c.is_ascii_digit()));

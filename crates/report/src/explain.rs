@@ -1,4 +1,5 @@
-//! Why each cluster rolled back, to where, and what it lost: sentences, in the order of events.
+//! Explains why each cluster rolled back, to which checkpoint, and what it lost, in sentences in the order of
+//! events.
 
 use std::collections::BTreeSet;
 
@@ -16,22 +17,22 @@ use crate::fault::{describe_change, describe_fault, for_good};
 use crate::history::{Failure, History, Returned, Rollback, TakenOver, Tasks};
 use crate::text::{instant, lasted};
 
-/// One thing that happened.
+/// One event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Chapter {
-    /// Its beginning, in seconds since the application began; `None` for what never happened.
+    /// Its start, in seconds since the application started; `None` for what never happened.
     pub from_seconds: Option<f64>,
     /// Its end.
     pub upto_seconds: Option<f64>,
-    /// It, in sentences.
+    /// Its description, in sentences.
     pub text: String,
 }
 
-/// The account of a run in sentences, chronologically.
+/// Explains a run in sentences, chronologically.
 pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapter> {
     let narrator = Narrator { history, manifest, cast };
-    // What is told by when it began; at one instant first what was done, then what followed, then what that caused.
+    // Sorted by start. At one instant, actions come first, then what followed, then what that caused.
     let mut chapters: Vec<(Time, u8, Time, String)> = Vec::new();
     for injection in &history.injections {
         let text = narrator.injected(injection.no, &injection.fault, injection.at);
@@ -98,7 +99,7 @@ pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapt
     told
 }
 
-/// How work spread, and what was done twice.
+/// Describes how work was distributed, and what was run twice.
 fn tasks(tasks: Tasks) -> String {
     let Tasks { tasks, again, stolen } = tasks;
     let stolen = stolen.map_or_else(String::new, |it| format!("; {} stolen", was(it, "task")));
@@ -109,7 +110,8 @@ fn tasks(tasks: Tasks) -> String {
     text
 }
 
-/// What it means that no checkpoint of a cluster can be restored: who held what, and who was asked.
+/// Explains why no checkpoint of a cluster can be restored: the holders of the missing parts, and the
+/// processes that were asked.
 pub fn unrecoverable(
     group: ClusterId,
     missing: &[(faultline_core::ImageName, Vec<faultline_core::ProcessId>)],
@@ -131,7 +133,7 @@ pub fn unrecoverable(
     text
 }
 
-/// That the run did not come to an end of its own.
+/// Describes why the run did not complete, if so.
 fn ended_early(history: &History, manifest: &Manifest) -> Option<String> {
     let end = instant(history.seconds(history.end));
     match manifest.outcome {
@@ -145,7 +147,7 @@ fn ended_early(history: &History, manifest: &Manifest) -> Option<String> {
     }
 }
 
-/// The faults that the run ended before.
+/// Describes the faults that were not due before the run ended.
 pub fn never_due(manifest: &Manifest) -> Option<String> {
     let pending = manifest.faults.iter().filter(|(_, state)| *state == FaultState::Pending);
     let numbers: Vec<_> = pending.map(|(no, _)| no.0.to_string()).collect();
@@ -163,7 +165,8 @@ pub fn never_due(manifest: &Manifest) -> Option<String> {
     }
 }
 
-/// Ends of lives that no fault of the plan explains, those together that came close upon each other in one way.
+/// Returns the ends of lives that no fault of the plan explains, grouped if they happened at nearly the same
+/// time and in the same way.
 pub(crate) fn unplanned(history: &History) -> Vec<Vec<&Failure>> {
     const CLOSE: Span = Span::from_millis(500);
     let mut all: Vec<_> = history.failures.iter().filter(|it| it.fault().is_none()).collect();
@@ -172,7 +175,7 @@ pub(crate) fn unplanned(history: &History) -> Vec<Vec<&Failure>> {
     all.chunk_by(together).map(<[_]>::to_vec).collect()
 }
 
-/// How many of a kind are named before the rest is counted.
+/// The number of items that are named before the rest is counted.
 const MOST_NAMED: usize = 8;
 
 struct Narrator<'a> {
@@ -327,7 +330,7 @@ impl Narrator<'_> {
         if !spared.is_empty() && spared.len() <= MOST_NAMED {
             let spared = spared.join(", ");
             text.push_str(&match self.manifest.promises.include(Promise::Containment) {
-                // What others had of the cluster it sends again.
+                // It re-sends what others had of the cluster.
                 true => format!(" {spared} did not roll back."),
                 false => format!(" {spared} had not delivered any undone message, and did not roll back."),
             });
@@ -335,7 +338,8 @@ impl Narrator<'_> {
         text
     }
 
-    /// How long it took to notice what failed first, and how often more failed before the cluster went on.
+    /// Describes how long the detection of the first failure took, and how many more processes failed before
+    /// the cluster resumed.
     fn noticed(&self, rollback: &Rollback) -> String {
         let mut failures: Vec<_> = rollback
             .failures
@@ -345,7 +349,7 @@ impl Narrator<'_> {
             .collect();
         failures.sort_by_key(|it| it.at);
         let Some(first) = failures.first() else { return String::new() };
-        // The supervisor ends who is silent, and whose place is gone: it has noticed that already.
+        // The supervisor ends silent processes and those whose place is lost: it has already detected these.
         let kills = |it: &Fault| matches!(it, Fault::Crash { .. } | Fault::LoseCluster { .. });
         let is_killed = |no| self.history.injections.iter().any(|it| it.no == no && kills(&it.fault));
         let was_killed = first.fault().is_some_and(is_killed);
@@ -435,7 +439,7 @@ impl Narrator<'_> {
         }
     }
 
-    /// Whether a rollback of `group` caused the one at `place`, was caused by it, or overlapped it.
+    /// Returns whether a rollback of `group` caused the one at `place`, was caused by it, or overlapped it.
     fn rolled_back_with(&self, group: ClusterId, place: usize) -> bool {
         let this = &self.history.rollbacks[place];
         self.history.rollbacks.iter().enumerate().any(|(other, it)| {
@@ -444,7 +448,7 @@ impl Narrator<'_> {
         })
     }
 
-    /// Whether a cluster had joined by then, and not left.
+    /// Returns whether a cluster had joined by then, and had not left.
     fn was_there(&self, cluster: ClusterId, at: Time) -> bool {
         let History { joined, left, .. } = self.history;
         let gone = self.history.gone(self.cast);
@@ -464,7 +468,7 @@ impl Narrator<'_> {
     }
 }
 
-/// What a cluster returns to.
+/// Names what a cluster returns to.
 fn target(rollback: &Rollback) -> String {
     match rollback.checkpoint {
         Some(position) => format!("its checkpoint {}", checkpoint(position)),
@@ -472,7 +476,7 @@ fn target(rollback: &Rollback) -> String {
     }
 }
 
-/// A number of things.
+/// Formats a number of things.
 pub fn count(number: u64, thing: &str) -> String {
     match (number, thing) {
         (1, thing) => format!("1 {thing}"),

@@ -1,4 +1,4 @@
-//! Faults and triggers in words.
+//! Descriptions of faults and triggers.
 
 use faultline_core::fault::{Change, LinkProperties, StorageFault};
 use faultline_core::{ClusterId, FactKind, Fault, StorageFate, Trigger};
@@ -6,7 +6,7 @@ use faultline_core::{ClusterId, FactKind, Fault, StorageFate, Trigger};
 use crate::cast::Cast;
 use crate::text::{instant, lasted};
 
-/// What a fault does.
+/// Describes the effect of a fault.
 pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
     let lost = |storage: &StorageFate| match storage {
         StorageFate::Kept => "",
@@ -49,12 +49,12 @@ pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
     }
 }
 
-/// Says so of a fault whose processes do not return.
+/// Adds that a fault's processes do not return.
 pub(crate) fn for_good(returns: bool) -> &'static str {
     if returns { "" } else { " for good" }
 }
 
-/// What a user changes while a run goes on.
+/// Describes a change that a user makes during the run.
 pub fn describe_change(change: &Change, cast: &Cast) -> String {
     match change {
         Change::Link { from, to, properties } => {
@@ -69,7 +69,7 @@ pub fn describe_change(change: &Change, cast: &Cast) -> String {
     }
 }
 
-/// When a fault is due.
+/// Describes when a fault is due.
 pub fn describe_trigger(trigger: &Trigger, cast: &Cast) -> String {
     match trigger {
         Trigger::At(at) => format!("at {}", instant(at.as_secs_f64())),
@@ -84,7 +84,7 @@ pub fn describe_trigger(trigger: &Trigger, cast: &Cast) -> String {
     }
 }
 
-/// A link's properties, those that are set.
+/// Describes the properties of a link that are set.
 pub fn describe_link(link: &LinkProperties) -> String {
     let mut parts = vec![link.latency.to_string()];
     if link.jitter.0 > 0 {
@@ -99,7 +99,7 @@ pub fn describe_link(link: &LinkProperties) -> String {
     parts.join(", ")
 }
 
-/// A link by its ends; a cluster's own network by the cluster.
+/// Names a link by its ends; a cluster's own network by the cluster.
 pub fn link(from: ClusterId, to: ClusterId, cast: &Cast) -> String {
     if from == to {
         format!("within {}", cast.cluster(from))
@@ -108,7 +108,7 @@ pub fn link(from: ClusterId, to: ClusterId, cast: &Cast) -> String {
     }
 }
 
-/// A bandwidth in bytes per second as people say it: in bits.
+/// Formats a bandwidth in bytes per second as bits per second.
 fn bits(bytes: u64) -> String {
     let bits = bytes as f64 * 8.0;
     match bits {
@@ -134,7 +134,7 @@ fn ordinal(number: u32) -> String {
     format!("the {number}{suffix}")
 }
 
-/// A kind of fact, as triggers name it.
+/// Names a kind of fact as triggers do.
 fn kind(fact: FactKind) -> String {
     serde_json::to_value(fact)
         .ok()

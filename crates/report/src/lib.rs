@@ -1,21 +1,21 @@
-//! What a run looks like to people: the summary, the explanation in sentences, the page and its diagram.
+//! Presents a run to people: the summary, the explanation in sentences, the page and its diagram.
 //!
-//! Everything here is drawn from the recorded facts and from what the checkers said of them. It judges nothing.
+//! All of it is derived from the recorded facts and from the checker's findings. This crate judges nothing.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
-//! | [`cast`] | who takes part, by name |
-//! | [`history`] | what happened, put together from the facts |
-//! | [`narrate`] | what happens during a run, in sentences, as it happens |
+//! | [`cast`] | the names of processes and clusters |
+//! | [`history`] | what happened, rebuilt from the facts |
+//! | [`narrate`] | sentences about a run, as it happens |
 //! | [`explain`] | why each cluster rolled back, in sentences |
-//! | [`spent`] | where the time of the processes went |
-//! | [`summary`] | everything that is said of a run, as one value and as JSON |
+//! | [`spent`] | how processes spent their time |
+//! | [`summary`] | everything reported about a run, as one value and as JSON |
 //! | [`text`] | the summary for a terminal |
 //! | [`diagram`] | the space-time diagram, as data and as a static picture |
 //! | [`page`] | the report: one HTML file |
 //! | [`mod@transcript`] | a small run, line by line |
-//! | [`fault`] | faults and links in words |
-//! | [`style`] | the colours and the look of every page |
+//! | [`fault`] | descriptions of faults and links |
+//! | [`style`] | the colours and styles of all pages |
 
 pub mod cast;
 pub mod diagram;

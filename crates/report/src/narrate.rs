@@ -1,5 +1,5 @@
-//! What happens during a run, told as it happens: the supervisor's facts and what it hears of, in sentences. Judges
-//! nothing, and knows nothing that the facts do not say.
+//! Sentences about a run as it happens, from the facts that the supervisor states or receives. Judges
+//! nothing, and uses only facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,41 +11,41 @@ use crate::cast::{self, Cast};
 use crate::explain::count;
 use crate::fault::{describe_change, describe_fault};
 
-/// Something worth telling.
+/// A reportable event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What kind of thing, in one word.
+    /// The kind of event, in one word.
     pub reason: &'static str,
-    /// Whether it is a trouble.
+    /// Whether it is a warning.
     pub warning: bool,
-    /// What happened.
+    /// A description of what happened.
     pub text: String,
 }
 
-/// Tells the story of one run, and keeps count.
+/// Reports the events of one run, and counts them.
 #[derive(Debug)]
 pub struct Narrator {
     cast: Cast,
     checkpoints: BTreeMap<ClusterId, Checkpoints>,
     /// Faults that are pauses.
     pauses: BTreeSet<FaultNo>,
-    /// Clusters of which a failure has been told, but not yet the return.
+    /// Clusters of which a failure was reported, but not yet the rollback.
     failing: BTreeSet<ClusterId>,
     /// Clusters that cannot be restored.
     given_up: BTreeSet<ClusterId>,
-    /// Returns that have been told.
+    /// Rollbacks that were reported.
     returns: BTreeSet<(ClusterId, Incarnation)>,
 }
 
 #[derive(Debug, Default)]
 struct Checkpoints {
-    /// By who takes them together.
+    /// Positions by the group that takes the checkpoints.
     positions: BTreeSet<(ClusterId, Position)>,
     forced: usize,
 }
 
 impl Narrator {
-    /// The narrator of a run of `cast`.
+    /// Creates the narrator of a run of `cast`.
     pub fn new(cast: Cast) -> Narrator {
         Narrator {
             cast,
@@ -57,12 +57,12 @@ impl Narrator {
         }
     }
 
-    /// Who takes part.
+    /// Returns the names of processes and clusters.
     pub fn cast(&self) -> &Cast {
         &self.cast
     }
 
-    /// `process` has stated a fact. What is to be told of it, if anything.
+    /// Handles a fact that `process` stated. Returns an event if there is something to report.
     pub fn stated(&mut self, process: ProcessId, fact: &Fact) -> Option<Event> {
         let cluster = self.cast.cluster_of(process);
         let group = self.cast.group_of(process);
@@ -126,7 +126,7 @@ impl Narrator {
         }
     }
 
-    /// What is to be told of the end of a life beside that it is noticed, if anything.
+    /// Returns what to report about the end of a life beside its detection, if anything.
     fn ended(&self, process: ProcessId, by: EndedBy) -> Option<Event> {
         let name = self.cast.process(process);
         match by {
@@ -154,7 +154,7 @@ impl Narrator {
         }
     }
 
-    /// The links have been measured.
+    /// Reports that the links have been measured.
     pub fn measured(&self, links: &[LinkEntry]) -> Event {
         let all = count(links.len() as u64, "link");
         let off = links.iter().filter(|it| it.as_asked() == Some(false)).count();
@@ -165,22 +165,22 @@ impl Narrator {
         Event { reason: "LinksMeasured", warning, text }
     }
 
-    /// How many checkpoints a cluster has committed, and how many of them were forced.
+    /// Returns the number of committed checkpoints of a cluster, and how many of them were forced.
     pub fn checkpoints(&self, cluster: ClusterId) -> (usize, usize) {
         self.checkpoints.get(&cluster).map_or((0, 0), |known| (known.positions.len(), known.forced))
     }
 
-    /// How often a cluster went back.
+    /// Returns how often a cluster rolled back.
     pub fn rollbacks(&self, cluster: ClusterId) -> usize {
         self.returns.iter().filter(|(it, _)| self.cast.cluster_of_group(*it) == cluster).count()
     }
 
-    /// Whether a process of a cluster is dead, and the cluster has not gone back yet.
+    /// Returns whether a process of a cluster has failed, and the cluster has not rolled back yet.
     pub fn is_failing(&self, cluster: ClusterId) -> bool {
         self.failing.iter().any(|&it| self.cast.cluster_of_group(it) == cluster)
     }
 
-    /// Whether nothing of a cluster can be restored.
+    /// Returns whether no checkpoint of a cluster can be restored.
     pub fn is_given_up(&self, cluster: ClusterId) -> bool {
         self.given_up.iter().any(|&it| self.cast.cluster_of_group(it) == cluster)
     }

@@ -1,4 +1,4 @@
-//! The report: one HTML file that needs nothing else, neither a network nor a server.
+//! The report: one self-contained HTML file that needs neither a network nor a server.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +15,10 @@ use crate::summary::{Found, Recorded, Summary, target};
 use crate::text::{backend, because, ended, instant, lost, percent, protocol, span, verdict};
 
 const SCRIPT: &str = include_str!("../assets/diagram.js");
-/// With more messages than this inside clusters, they are not drawn until asked for.
+/// The number of messages within clusters above which they are only drawn on request.
 const MANY: usize = 1500;
 
-/// The page about a run.
+/// Renders the page of a run.
 pub fn render(recorded: Recorded<'_>) -> String {
     let cast = Cast::new(recorded.manifest);
     let history = History::new(recorded.trace, &cast);
@@ -27,12 +27,13 @@ pub fn render(recorded: Recorded<'_>) -> String {
     page(&summary, &diagram, &recorded.manifest.federation).into_string()
 }
 
-/// A page of the same looks with something else in it, and without a script. `styles` come after those of all pages.
+/// Renders a page in the same style with other content, and without a script. `styles` follow those of all
+/// pages.
 pub fn document(title: &str, styles: &[&str], body: Markup) -> String {
     shell(title, "", styles, html! { main { (body) } }).into_string()
 }
 
-/// What all pages have around their body. `scripts` is the page's policy on them.
+/// Renders the frame of a page around its body. `scripts` is the page's policy on scripts.
 fn shell(title: &str, scripts: &str, styles: &[&str], body: Markup) -> Markup {
     let policy = format!("default-src 'none'; style-src 'unsafe-inline'; {scripts}img-src data:");
     html! {
@@ -90,7 +91,7 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
     shell(&title, "script-src 'unsafe-inline'; ", &[], body)
 }
 
-/// JSON that can stand inside a script element.
+/// Serialises JSON that can be embedded in a script element.
 fn json(diagram: &Diagram) -> String {
     serde_json::to_string(diagram).expect("a diagram has a JSON form").replace('<', "\\u003c")
 }
@@ -284,7 +285,7 @@ fn clusters(summary: &Summary) -> Markup {
     }
 }
 
-/// Where the time of each cluster's processes went, as a bar and in percent.
+/// Shows how the processes of each cluster spent their time, as a bar and in percent.
 fn time(summary: &Summary) -> Markup {
     html! {
         h2 { "Where the time went" }

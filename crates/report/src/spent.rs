@@ -1,4 +1,5 @@
-//! Where the time of the processes went: every moment of every process counted once, so that the parts add up to the whole.
+//! How processes spent their time: every moment of every process counts once, so that the parts add up to the
+//! whole.
 //!
 //! A moment belongs to the first of these that applies: paused, down, undone by a later rollback, recovering, frozen for a
 //! checkpoint, finished. A surviving process works until it learns of the failure: such work is undone, not recovery. Everything else is work that the run kept, including the time in which an application waits for
@@ -17,11 +18,11 @@ use crate::history::History;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spent {
-    /// Work that no rollback undid, waiting for messages included.
+    /// Work that no rollback undid, including waiting for messages.
     pub working_seconds: f64,
     /// Work that a rollback undid.
     pub undone_seconds: f64,
-    /// Frozen for a checkpoint that was committed.
+    /// Time paused for a checkpoint that was committed.
     pub frozen_seconds: f64,
     /// From the restart of a failed process, or from the start of the recovery of a surviving one, until it resumed.
     pub recovering_seconds: f64,
@@ -43,8 +44,8 @@ const FROZEN: usize = 4;
 const FINISHED: usize = 5;
 
 impl Spent {
-    /// Sums up the processes of a cluster, from the start of the application, or from when the cluster joined, to the end of
-    /// the run, or to when it left.
+    /// Sums up the processes of a cluster, from the start of the application, or from when the cluster
+    /// joined, to the end of the run, or to when it left.
     pub fn of(cluster: ClusterId, history: &History, trace: &Trace, cast: &Cast) -> Spent {
         let mut spent = Spent::default();
         for &process in cast.processes(cluster) {
@@ -62,12 +63,12 @@ impl Spent {
         spent
     }
 
-    /// Everything together.
+    /// Returns the sum of all parts.
     pub fn total_seconds(&self) -> f64 {
         self.parts().iter().map(|(_, seconds)| seconds).sum()
     }
 
-    /// The parts with their names, in the order in which they are shown.
+    /// Returns the parts with their names, in the order in which they are shown.
     pub fn parts(&self) -> [(&'static str, f64); 7] {
         [
             ("working", self.working_seconds),
@@ -104,7 +105,7 @@ fn window(cluster: ClusterId, history: &History) -> (Time, Time) {
     (of(&history.joined).unwrap_or(history.origin), of(&history.left).unwrap_or(history.end))
 }
 
-/// The stretches of a process that are not work, in any order; they may overlap.
+/// Returns the stretches of a process that are not work, in any order; they may overlap.
 fn stretches(process: ProcessId, history: &History, trace: &Trace, window: (Time, Time)) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = history.stands.stretches().map(|(from, upto)| (from, upto, PAUSED)).collect();
     for failure in history.failures.iter().filter(|it| it.process == process) {
@@ -139,7 +140,7 @@ fn stretches(process: ProcessId, history: &History, trace: &Trace, window: (Time
     all
 }
 
-/// Seconds of each kind, and last of none of them, within the window.
+/// Returns the seconds of each activity, and last of none of them, within the window.
 fn shares(window: (Time, Time), stretches: &[Stretch]) -> [f64; KINDS.len() + 1] {
     let (from, upto) = window;
     let mut turns: Vec<(Time, usize, bool)> = Vec::with_capacity(2 * stretches.len());
@@ -180,7 +181,7 @@ mod tests {
     fn every_moment_counts_once_for_the_first_kind_that_applies() {
         let stretches = [
             (at(2), at(5), UNDONE),
-            // Frozen in part while the work was undone anyway.
+            // Partly frozen while the work was undone anyway.
             (at(4), at(6), FROZEN),
             (at(5), at(7), DOWN),
             // From the failure on, until it was undone, a survivor worked.
@@ -188,7 +189,7 @@ mod tests {
             // Two stretches of one kind that overlap.
             (at(7), at(9), RECOVERING),
             (at(8), at(10), RECOVERING),
-            // Reaches beyond the window, as a process that never came back does.
+            // Reaches beyond the window, as for a process that never returned.
             (at(18), at(99), DOWN),
             (at(16), at(20), FINISHED),
         ];

@@ -1,5 +1,6 @@
-//! Everything that is said of a run after it, as one value: printed as text, serialised as the documented JSON object
-//! of `--format json`, and drawn as the tables of the page. Text, JSON and page cannot disagree.
+//! Everything reported about a finished run, as one value: printed as text, serialised as the documented JSON
+//! object of `--format json`, and drawn as the tables of the page. Text, JSON and page therefore cannot
+//! disagree.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -18,27 +19,27 @@ use crate::history::{Checkpoint, History, Rollback};
 use crate::spent::Spent;
 use crate::text::{instant, lasted, span, word};
 
-/// Everything that is said of a run. Instants are in seconds since the application began; spans in seconds.
+/// Everything reported about a run. Instants are in seconds since the application started; spans in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
     /// `pass`, `fail` or `unknown`.
     pub verdict: Verdict,
-    /// Why it is not a pass.
+    /// Why the verdict is not a pass.
     pub reasons: Vec<String>,
-    /// What a reader should know that speaks neither for nor against the protocol.
+    /// Information for the reader that speaks neither for nor against the protocol.
     pub notes: Vec<String>,
     /// What was run.
     pub run: Run,
-    /// Per cluster.
+    /// One summary per cluster.
     pub clusters: Vec<ClusterSummary>,
-    /// Per planned fault.
+    /// One summary per planned fault.
     pub faults: Vec<FaultSummary>,
-    /// Per link and direction.
+    /// One summary per link and direction.
     pub links: Vec<LinkSummary>,
-    /// The result, against that of a run without faults.
+    /// The result, compared with that of a run without faults.
     pub result: ResultSummary,
-    /// Per property.
+    /// One summary per property.
     pub properties: Vec<PropertySummary>,
     /// What happened, in sentences.
     pub explanation: Vec<Chapter>,
@@ -50,58 +51,58 @@ pub struct Summary {
 pub struct Run {
     /// The federation's name.
     pub name: String,
-    /// On what it ran.
+    /// The backend.
     pub backend: Backend,
-    /// The protocol, as people call it.
+    /// The protocol's name.
     pub protocol: String,
-    /// Everything random comes from this.
+    /// The seed of all randomness.
     pub seed: u64,
     /// How it ended: `completed`, `deadline`, `interrupted`, `unrecoverable`, or `cutShort`.
     pub outcome: &'static str,
-    /// From the beginning of the application to the end of the run: what the deadline bounds. Wall-clock time, virtual in
-    /// the simulator.
+    /// Seconds from the start of the application to the end of the run, which the deadline bounds. Wall-clock
+    /// time, or virtual time in the simulator.
     pub duration_seconds: f64,
-    /// Before that: processes were started, and links measured.
+    /// Seconds before the start of the application, in which processes were started and links measured.
     pub starting_seconds: f64,
-    /// Milliseconds since the Unix epoch at its start.
+    /// The start of the run, in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
-    /// Where its record is.
+    /// The directory of its record.
     pub bundle: String,
-    /// Version of the program that ran it.
+    /// The version of the program that ran it.
     pub tool: String,
-    /// Facts in the record.
+    /// The number of facts in the record.
     pub facts: u64,
 }
 
-/// What a cluster went through.
+/// The summary of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSummary {
     /// Its name.
     pub name: String,
-    /// Its processes.
+    /// The number of its processes.
     pub processes: usize,
-    /// Lives that ended.
+    /// The number of lives that ended.
     pub failures: u64,
-    /// Committed checkpoints, the initial one included.
+    /// Committed checkpoints that were not forced, including the initial one.
     pub unforced: u64,
     /// Committed checkpoints that a message forced.
     pub forced: u64,
-    /// Longest freeze of an application for a checkpoint.
+    /// The longest time in seconds for which a checkpoint paused an application.
     pub longest_freeze_seconds: f64,
     /// Rollbacks.
     pub rollbacks: Vec<RollbackSummary>,
-    /// Execution that rollbacks undid, over all processes.
+    /// Execution that rollbacks undid, in seconds, over all processes.
     pub lost_work_seconds: f64,
-    /// Where the time of its processes went; the parts add up to all of it.
+    /// How its processes spent their time; the parts add up to all of it.
     pub time: Spent,
-    /// Messages that its applications sent inside the cluster.
+    /// Messages that its applications sent within the cluster.
     pub sent_within: u64,
     /// Messages that its applications sent to other clusters.
     pub sent_between: u64,
     /// Messages that its applications received.
     pub delivered: u64,
-    /// Messages to it that other clusters sent again from their logs.
+    /// Messages that other clusters re-sent to it from their logs.
     pub resent: u64,
 }
 
@@ -113,9 +114,9 @@ pub struct RollbackSummary {
     pub cause: &'static str,
     /// The cluster whose rollback made this one necessary, or included it.
     pub because_of: Option<String>,
-    /// The planned faults behind its failures.
+    /// The planned faults that caused its failures.
     pub faults: Vec<u32>,
-    /// Its failures that no fault planned.
+    /// The number of its failures that no fault planned.
     pub unplanned: u32,
     /// When the first failure happened, or the alert arrived.
     pub at_seconds: f64,
@@ -125,48 +126,50 @@ pub struct RollbackSummary {
     pub checkpoint_incarnation: u32,
     /// Committed checkpoints that it undid.
     pub depth: u64,
-    /// Execution undone, over all processes: of each, from the state that it restored until it stood still or died.
+    /// Undone execution in seconds, over all processes: for each, from the restored state until it paused or
+    /// failed.
     pub lost_work_seconds: f64,
-    /// From `at_seconds` until its last process went on.
+    /// Seconds from `at_seconds` until its last process resumed.
     pub recovery_seconds: f64,
-    /// Messages that other clusters sent again.
+    /// Messages that other clusters re-sent.
     pub resent: u64,
 }
 
 impl RollbackSummary {
-    /// By time; a cause before what it caused.
+    /// Orders rollbacks by time, with a cause before its effects.
     pub(crate) fn order(&self, other: &RollbackSummary) -> Ordering {
         let caused = |it: &RollbackSummary| it.because_of.is_some();
         self.at_seconds.total_cmp(&other.at_seconds).then(caused(self).cmp(&caused(other)))
     }
 }
 
-/// What became of a planned fault.
+/// The outcome of a planned fault.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FaultSummary {
-    /// In the plan.
+    /// Its number in the plan.
     pub no: u32,
     /// When it was due.
     pub when: String,
     /// What it does.
     pub what: String,
-    /// `effective`, `ineffective`, or `pending` when it never came due.
+    /// `effective`, `ineffective`, or `pending` if it was not due before the end.
     pub state: &'static str,
-    /// Why it took no effect.
+    /// Why it had no effect.
     pub reason: Option<String>,
     /// When it was injected.
     pub injected_seconds: Option<f64>,
-    /// From its first to its last effect, at most; none for a single target, and where nothing was measured.
+    /// Seconds from its first to its last effect, at most; `None` for a single target, and where nothing was
+    /// measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skew_seconds: Option<f64>,
-    /// From when it was due to its last effect; none where nothing was measured.
+    /// Seconds from when it was due to its last effect; `None` where nothing was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_seconds: Option<f64>,
 }
 
 impl FaultSummary {
-    /// Its latency and its skew, as far as they were measured: `, 2.10 ms late, within 0.30 ms`.
+    /// Formats its latency and its skew, if they were measured: `, 2.10 ms late, within 0.30 ms`.
     pub(crate) fn measured(&self) -> String {
         let late = self.latency_seconds.map(|it| format!(", {} late", span(it)));
         let within = self.skew_seconds.map(|it| format!(", within {}", span(it)));
@@ -174,44 +177,45 @@ impl FaultSummary {
     }
 }
 
-/// A link as asked for and as measured.
+/// A link as requested and as measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkSummary {
-    /// Which.
+    /// The ends of the link.
     pub link: String,
-    /// As asked for, in words.
+    /// The request, in words.
     pub requested: String,
-    /// One-way delay asked for.
+    /// The requested one-way delay in seconds.
     pub requested_latency_seconds: f64,
-    /// Its half-width of variation asked for.
+    /// The requested half-width of its variation in seconds.
     pub requested_jitter_seconds: f64,
-    /// One-way delay measured; none where nothing was.
+    /// The measured one-way delay in seconds; `None` where nothing was measured.
     pub measured_latency_seconds: Option<f64>,
-    /// Jitter measured: half the distance from the smallest to the greatest delay. Not judged.
+    /// The measured jitter in seconds: half the distance from the smallest to the greatest delay. Not judged.
     pub measured_jitter_seconds: Option<f64>,
-    /// Echoes measured.
+    /// The number of echoes measured.
     pub samples: u32,
-    /// How often they were: again while the link was not as asked. All else is what the last time gave.
+    /// The number of measurements: they are repeated while the link differs from the request. All other
+    /// values are those of the last one.
     pub rounds: u32,
-    /// By how much the measured delay may miss the one asked for.
+    /// By how many seconds the measured delay may differ from the requested one.
     pub tolerance_seconds: f64,
-    /// Whether the measured delay is within that. Jitter is not judged.
+    /// Whether the measured delay is within the tolerance. Jitter is not judged.
     pub as_asked: Option<bool>,
-    /// Mean one-way delay of echoes while the application ran, but for times with faults of the link; none where it was not
-    /// observed.
+    /// Mean one-way delay of echoes while the application ran, without times with faults of the link; `None`
+    /// where it was not observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_latency_seconds: Option<f64>,
-    /// Of these echoes, the share in percent that was not as asked for.
+    /// The share of these echoes, in percent, that differed from the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_percent_outside: Option<u32>,
-    /// When this was asked for, in seconds since the application began; none is from the beginning.
+    /// When this was requested, in seconds since the application started; `None` means from the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_seconds: Option<f64>,
 }
 
 impl LinkSummary {
-    /// What was asked for, and since when.
+    /// Formats the request, and since when it applies.
     pub(crate) fn asked(&self) -> String {
         match self.since_seconds {
             Some(since) => format!("{} since {}", self.requested, instant(since)),
@@ -224,95 +228,96 @@ impl LinkSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResultSummary {
-    /// What it was compared with; none when nothing is known to compare with.
+    /// The reference of the comparison; `None` if there is none.
     pub compared_with: Option<String>,
-    /// Ranks that finished.
+    /// The number of ranks that finished.
     pub finished: usize,
     /// Whether all ranks finished with the expected digest.
     pub equal: Option<bool>,
-    /// Of each rank that finished, by its name.
+    /// The digest of each rank that finished, by its name.
     pub digests: BTreeMap<String, String>,
 }
 
-/// What was found of a property, in a word.
+/// The result of a property, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Found {
-    /// Every instance is as it should be.
+    /// All instances satisfy it.
     Holds,
     /// The run has no instance of it.
     NothingToJudge,
-    /// Something of it could not be judged.
+    /// Some instances could not be judged.
     Unknown,
-    /// At least one instance is not as it should be.
+    /// At least one instance violates it.
     Violated,
 }
 
-/// What was found of a property.
+/// The finding about a property.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PropertySummary {
-    /// Which, as the checker names it.
+    /// The property, as named by the checker.
     pub property: faultline_checker::Property,
-    /// What it demands.
+    /// The property as a sentence.
     pub statement: &'static str,
-    /// What was found.
+    /// The result.
     pub found: Found,
-    /// What that means for the verdict: a property with nothing to judge speaks neither for nor against a pass.
+    /// What the result means for the verdict: a property without instances speaks neither for nor against a
+    /// pass.
     pub verdict: Verdict,
-    /// Instances judged.
+    /// The number of instances judged.
     pub instances: u64,
-    /// Violations found.
+    /// The number of violations found.
     pub violation_count: u64,
-    /// The first of them.
+    /// The first violations.
     pub violations: Vec<String>,
     /// Why it, or a part of it, could not be judged.
     pub unknown: Option<String>,
-    /// What a reader should know that speaks neither for nor against it.
+    /// Information for the reader that speaks neither for nor against it.
     pub remarks: Vec<String>,
 }
 
-/// A recorded run with its judgement: what everything here is made from.
+/// A recorded run with its judgement, from which everything here is derived.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded<'a> {
-    /// Where the record is, as the reader would type it.
+    /// The directory of the record, as the reader would type it.
     pub bundle: &'a str,
-    /// What the record says of the run.
+    /// The manifest of the run.
     pub manifest: &'a Manifest,
     /// The facts.
     pub trace: &'a Trace,
-    /// What the checker found.
+    /// The checker's judgement.
     pub judgement: &'a Judgement,
 }
 
 impl PropertySummary {
-    /// As `docs/verdict.md` lists it, and as JSON says it: `noLoss`.
+    /// Returns the name in `docs/verdict.md` and in JSON: `noLoss`.
     pub fn name(&self) -> String {
         word(&self.property)
     }
 }
 
 impl Summary {
-    /// How many properties hold, of those that had something to judge.
+    /// Returns how many properties hold, out of those with instances.
     pub fn holding(&self) -> (usize, usize) {
         let number = |which: fn(Found) -> bool| self.properties.iter().filter(|it| which(it.found)).count();
         (number(|it| it == Found::Holds), number(|it| it != Found::NothingToJudge))
     }
 
-    /// The properties that had nothing to judge, by name.
+    /// Returns the names of the properties without instances.
     pub fn nothing_to_judge(&self) -> Vec<String> {
         let idle = self.properties.iter().filter(|it| it.found == Found::NothingToJudge);
         idle.map(PropertySummary::name).collect()
     }
 
-    /// Sums up a run.
+    /// Summarises a run.
     pub fn new(recorded: Recorded<'_>) -> Self {
         let cast = Cast::new(recorded.manifest);
         let history = History::new(recorded.trace, &cast);
         Summary::of_history(recorded, &cast, &history)
     }
 
-    /// Sums up a run whose history has been put together already.
+    /// Summarises a run from its history.
     pub fn of_history(recorded: Recorded<'_>, cast: &Cast, history: &History) -> Self {
         let Recorded { manifest, trace, judgement, .. } = recorded;
         Summary {
@@ -422,7 +427,7 @@ fn cluster(id: ClusterId, cast: &Cast, history: &History, trace: &Trace) -> Clus
         unforced: checkpoints().filter(|it| !it.forced).count() as u64,
         forced: checkpoints().filter(|it| it.forced).count() as u64,
         longest_freeze_seconds: checkpoints().map(|it| it.frozen).max().unwrap_or_default().as_secs_f64(),
-        // Negative zero is the sum of no numbers.
+        // The sum of no numbers is negative zero.
         lost_work_seconds: rollbacks.iter().map(|it| it.lost().as_secs_f64()).sum::<f64>() + 0.0,
         time: Spent::of(id, history, trace, cast),
         sent_within,
@@ -524,7 +529,7 @@ fn result(manifest: &Manifest, trace: &Trace, cast: &Cast, history: &History) ->
         compared_with: expected.map(|it| it.source.clone()),
         finished: digests.len(),
         equal: expected
-            // A process that is gone for good has no result.
+            // A permanently failed process has no result.
             .map(|it| it.digests.iter().filter(|(process, _)| !gone.contains_key(process)))
             .map(|mut it| it.all(|(process, digest)| digests.get(process) == Some(digest))),
         digests: digests
@@ -570,7 +575,7 @@ fn lives_were(number: usize) -> String {
     if number == 1 { "1 life was".to_owned() } else { format!("{number} lives were") }
 }
 
-/// A rolled-back checkpoint in a table: `3`, or `3 of incarnation 2`.
+/// Formats a restored checkpoint for a table: `3`, or `3 of incarnation 2`.
 pub(crate) fn target(it: &RollbackSummary) -> String {
     match it.checkpoint {
         0 => "initial state".to_owned(),

@@ -9,18 +9,18 @@ use crate::explain::count;
 use crate::spent::Spent;
 use crate::summary::{ClusterSummary, Found, Summary, target};
 
-/// How text is laid out.
+/// The layout of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Whether to colour.
+    /// Whether to use colours.
     pub colour: bool,
-    /// Only the verdict with its reasons.
+    /// Whether to print only the verdict with its reasons.
     pub quiet: bool,
-    /// Also every property that holds.
+    /// Whether to print also every property that holds.
     pub verbose: bool,
 }
 
-/// The summary of a run.
+/// Formats the summary of a run.
 pub fn summary(summary: &Summary, layout: Layout) -> String {
     let writer = Writer { summary, layout };
     let mut parts = vec![writer.verdict()];
@@ -74,7 +74,7 @@ fn clock(seconds: f64) -> String {
     }
 }
 
-/// How a verdict is said.
+/// Formats a verdict.
 pub fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Pass => "pass",
@@ -88,7 +88,7 @@ struct Writer<'a> {
     layout: Layout,
 }
 
-/// Characters in a line of names.
+/// The number of characters in a line of names.
 const WIDTH: usize = 100;
 const GOOD: Color = Color::Green;
 const OPEN: Color = Color::Yellow;
@@ -149,7 +149,7 @@ impl Writer<'_> {
         lines(&table)
     }
 
-    /// In what share of their time the processes of each cluster did what. Kinds without any are left out.
+    /// Formats how the processes of each cluster spent their time. Activities without any time are omitted.
     fn time(&self) -> String {
         let clusters = &self.summary.clusters;
         let kinds: Vec<usize> =
@@ -372,7 +372,7 @@ pub(crate) fn because(it: &crate::summary::RollbackSummary) -> String {
     }
 }
 
-/// How a run ended.
+/// Describes how a run ended.
 pub(crate) fn ended(outcome: &str) -> &'static str {
     match outcome {
         "completed" => "completed",
@@ -384,12 +384,12 @@ pub(crate) fn ended(outcome: &str) -> &'static str {
     }
 }
 
-/// The protocol, as the federation names it.
+/// Names the protocol as the federation does.
 pub(crate) fn protocol(summary: &Summary) -> String {
     summary.run.protocol.clone()
 }
 
-/// The backend, as the command line names it.
+/// Names the backend as the command line does.
 pub(crate) fn backend(summary: &Summary) -> String {
     word(&summary.run.backend)
 }
@@ -406,7 +406,7 @@ fn colour_of(verdict: Verdict) -> Color {
     }
 }
 
-/// Names after a beginning, in lines of at most [`WIDTH`] characters.
+/// Formats names after a prefix, in lines of at most [`WIDTH`] characters.
 fn listed(beginning: &str, names: &[String]) -> String {
     let mut text = String::new();
     let mut line = beginning.to_owned();

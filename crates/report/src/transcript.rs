@@ -1,7 +1,7 @@
-//! A run as lines that a person reads from top to bottom: who did what, when. For small runs, such as counterexamples.
+//! A run as lines to read from top to bottom: process, action, time. For small runs, such as counterexamples.
 //!
-//! Lines are in the order of the drivers' clocks, which is the order of events only where all processes share one clock,
-//! as in the simulator.
+//! Lines are in the order of the drivers' clocks, which is the order of events only where all processes share
+//! one clock, as in the simulator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,16 +18,16 @@ use crate::history::History;
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// In microseconds since the application began; negative before it.
+    /// Microseconds since the application started; negative before it.
     pub micros: i64,
-    /// Who; empty where it is nobody's.
+    /// The process or cluster; empty if the line belongs to none.
     pub who: String,
-    /// What.
+    /// What happened.
     pub text: String,
 }
 
-/// Returns the lines of a run. Messages are called m1, m2, … in the order of their sending, tasks t1, t2, … in the order
-/// of their first mention.
+/// Returns the lines of a run. Messages are named m1, m2, … in the order of their sending, and tasks t1, t2, … in the
+/// order of their first mention.
 pub fn transcript(trace: &Trace, history: &History, cast: &Cast) -> Vec<Line> {
     let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = trace
         .streams
@@ -36,7 +36,8 @@ pub fn transcript(trace: &Trace, history: &History, cast: &Cast) -> Vec<Line> {
             stream.iter().map(move |(at, fact)| (*at, process, life, fact))
         })
         .collect();
-    // The supervisor's first within one instant: it orders before others obey. The order within a life is kept.
+    // At one instant, the supervisor comes first: it orders before others obey. The order within a life is
+    // kept.
     facts.sort_by_key(|&(at, process, ..)| (at, process != ProcessId::SUPERVISOR));
     let mut writer = Writer {
         cast,
@@ -52,7 +53,7 @@ pub fn transcript(trace: &Trace, history: &History, cast: &Cast) -> Vec<Line> {
     writer.lines
 }
 
-/// The lines as text, times in milliseconds.
+/// Formats the lines, with times in milliseconds.
 pub fn text(lines: &[Line]) -> String {
     let width = lines.iter().map(|it| it.who.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
@@ -68,7 +69,7 @@ struct Writer<'a> {
     origin: Time,
     names: BTreeMap<MessageId, String>,
     tasks: BTreeMap<TaskId, usize>,
-    /// What a whole cluster does is told once.
+    /// What was already shown once for a whole cluster.
     told: BTreeSet<String>,
     lines: Vec<Line>,
 }
@@ -109,7 +110,7 @@ impl Writer<'_> {
                 };
                 self.line(at, me, format!("restores {what} as incarnation {}", restored.1.0));
             }
-            // Told by what they lead to.
+            // Shown by their effects.
             Fact::Saved(_) | Fact::Durable(_) | Fact::Completed | Fact::LifeStarted { .. } => {
                 if let Fact::LifeStarted { process, life, .. } = fact
                     && life.0 > 1
@@ -269,7 +270,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What several processes say of one thing is told when the first says it.
+    /// Shows what several processes state only once, when the first one states it.
     fn once(&mut self, key: String, at: Time, who: String, text: String) {
         if self.told.insert(key) {
             self.line(at, who, text);
@@ -292,7 +293,7 @@ impl Writer<'_> {
     }
 }
 
-/// A position as it is written on messages: incarnation and number of the checkpoint.
+/// Formats a position as on messages: incarnation and number of the checkpoint.
 fn stamp(position: Position) -> String {
     format!("{}.{}", position.incarnation.0, position.sn.0)
 }

@@ -1,4 +1,4 @@
-//! What is said and drawn of a made-up run.
+//! Tests the reports and pictures of an invented run.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn failed() -> Judgement {
     judgement
 }
 
-/// Everything made of the run, and its pictures left where `PICTURES` says.
+/// All reports of the run, with its pictures written to the directory in `PICTURES`.
 struct Made {
     summary: Summary,
     history: History,
@@ -93,14 +93,14 @@ fn a_failure_and_what_it_undid_elsewhere() {
     assert!(!orphans.is_empty());
     for id in orphans {
         let undone: Vec<_> = history.messages[&id].delivered.iter().map(|it| it.1).collect();
-        assert_eq!(undone, [Some(1)], "{id} was delivered to no avail");
+        assert_eq!(undone, [Some(1)], "{id} was delivered in vain");
     }
     assert_eq!(loss.resent, 27);
     assert_eq!((history.depth(crash), history.depth(alert), history.depth(loss)), (0, 1, 0));
 }
 
 #[test]
-fn what_stands_was_not_undone() {
+fn surviving_deliveries_were_not_undone() {
     let Made { history, .. } = made(3, &passed());
     for undone in &history.undone {
         let rollback = &history.rollbacks[undone.by];
@@ -116,7 +116,7 @@ fn what_stands_was_not_undone() {
 }
 
 #[test]
-fn the_story_names_who_and_where_to() {
+fn the_explanation_names_clusters_and_checkpoints() {
     let Made { summary, .. } = made(3, &passed());
     let texts: Vec<_> = summary.explanation.iter().map(|it| it.text.as_str()).collect();
     insta::assert_snapshot!(texts.join("\n"));
@@ -180,7 +180,7 @@ fn the_diagram_shows_every_kind_of_thing() {
 }
 
 #[test]
-fn a_diagram_that_is_too_large_says_what_it_leaves_out() {
+fn a_diagram_that_is_too_large_states_what_it_omits() {
     let (manifest, trace) = common::run(40);
     let cast = Cast::new(&manifest);
     let history = History::new(&trace, &cast);
@@ -193,7 +193,7 @@ fn a_diagram_that_is_too_large_says_what_it_leaves_out() {
 }
 
 #[test]
-fn the_page_needs_nothing_else_and_hides_nothing() {
+fn the_page_is_self_contained_and_complete() {
     let Made { page, .. } = made(3, &failed());
     for fetched in ["src=\"", "href=\"", "@import", "url(", "fetch(", "XMLHttpRequest"] {
         assert!(!page.contains(fetched), "{fetched}");
@@ -216,7 +216,7 @@ fn a_page_about_many_processes_stays_small() {
 }
 
 #[test]
-fn a_run_that_never_began_can_be_told() {
+fn a_run_that_never_started_can_be_reported() {
     let (manifest, _) = common::run(2);
     let recorded = Recorded {
         bundle: "nothing",
@@ -237,7 +237,7 @@ fn a_run_that_never_began_can_be_told() {
     );
 }
 
-/// What the supervisor states, a tenth of a second apart.
+/// Facts of the supervisor, a tenth of a second apart.
 fn supervised(facts: impl IntoIterator<Item = faultline_core::Fact>) -> faultline_trace::Trace {
     use faultline_core::{FactNo, Life, Time};
     use faultline_trace::{Record, Sink, Trace};
@@ -251,7 +251,7 @@ fn supervised(facts: impl IntoIterator<Item = faultline_core::Fact>) -> faultlin
 }
 
 #[test]
-fn failures_that_nobody_planned_are_told_apart() {
+fn unplanned_failures_are_distinguished() {
     use faultline_core::{EndedBy, Fact, Life, StorageFate};
 
     let (manifest, _) = common::run(2);
@@ -285,7 +285,7 @@ fn failures_that_nobody_planned_are_told_apart() {
 }
 
 #[test]
-fn a_run_that_was_cut_short_is_told_as_far_as_it_is_recorded() {
+fn a_run_that_was_cut_short_is_reported_as_far_as_recorded() {
     use faultline_core::{Fact, Fault, FaultNo, Span};
 
     let (whole, _) = common::run(2);
@@ -308,7 +308,7 @@ fn a_run_that_was_cut_short_is_told_as_far_as_it_is_recorded() {
 }
 
 #[test]
-fn what_a_fault_ended_is_told_with_it_and_what_it_did_not_is_told_by_itself() {
+fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
     use faultline_core::{ClusterId, EndedBy, Fact, Fault, FaultNo, Life, Span, StorageFate};
 
     let (manifest, _) = common::run(2);
@@ -327,7 +327,7 @@ fn what_a_fault_ended_is_told_with_it_and_what_it_did_not_is_told_by_itself() {
         Fact::Injecting { no: FaultNo(1), fault },
         lost(2, 1, planned(1)),
         lost(3, 1, planned(1)),
-        // Over before the process falls silent.
+        // The pause ends before the process counts as silent.
         Fact::Injecting { no: FaultNo(2), fault: pause.clone() },
         lost(3, 2, EndedBy::Silence),
         Fact::Injecting { no: FaultNo(3), fault: pause },
@@ -345,7 +345,7 @@ fn what_a_fault_ended_is_told_with_it_and_what_it_did_not_is_told_by_itself() {
     assert!(told[2].starts_with("At 0.50 s, rennes-1 was declared failed and killed"), "{told:?}");
     assert!(told[3].contains("(fault 3, pause); it was declared failed and killed at 0.70 s"), "{told:?}");
 
-    // While the run goes on, only the end that nobody planned is told by itself.
+    // During the run, only the unplanned end is reported separately.
     let mut narrator = faultline_report::narrate::Narrator::new(Cast::new(&manifest));
     let told: Vec<_> = trace
         .supervisor()

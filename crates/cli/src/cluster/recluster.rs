@@ -1,4 +1,4 @@
-//! Whether it pays to change clusters between intervals.
+//! Computes whether changing clusters between intervals pays off.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,11 +22,11 @@ struct Object<'a> {
     change_cost_percent: f64,
     #[serde(flatten)]
     found: &'a Reclustering,
-    /// By interval of the best course: the members of each cluster.
+    /// The members of each cluster, by interval of the best course.
     clusters: Vec<BTreeMap<u32, Vec<&'a str>>>,
 }
 
-/// Clusters for graphs in the order of time, as they are printed.
+/// Returns the clusters for graphs in the order of time, formatted.
 pub(super) fn recluster(
     graphs: &[Graph],
     wish: Wish,
@@ -60,12 +60,12 @@ pub(super) fn recluster(
     })
 }
 
-/// The members of each cluster, by its number.
+/// Returns the members of each cluster, by its number.
 fn clusters<'a>(found: &'a Reclustering, interval: &Interval) -> BTreeMap<u32, Vec<&'a str>> {
     interval.numbers.iter().copied().zip(members(&found.processes, &interval.division)).collect()
 }
 
-/// The courses by name.
+/// Returns the courses by name.
 fn courses(found: &Reclustering) -> [(&'static str, &Course); 3] {
     [
         ("best course", &found.best),
@@ -121,7 +121,7 @@ fn text(object: &Object<'_>, fragment: &str) -> String {
     text
 }
 
-/// By interval, what the courses cost in it.
+/// Returns a chart of the costs of the courses, by interval.
 fn chart(found: &Reclustering) -> Chart {
     let course = |(name, course): (&str, &Course)| Series {
         name: name.to_owned(),
@@ -139,7 +139,7 @@ fn chart(found: &Reclustering) -> Chart {
     }
 }
 
-/// The courses by interval, one a line.
+/// Formats the courses by interval, one per line.
 fn intervals_csv(found: &Reclustering) -> String {
     let mut text =
         "course,interval,bytes,clusters,largest,rolled_back_percent,logged_percent,moved,checkpointed\n"
@@ -160,7 +160,7 @@ fn intervals_csv(found: &Reclustering) -> String {
     text
 }
 
-/// By process, its cluster in the one division and in each interval of the best course.
+/// Formats, for each process, its cluster in the one division and in each interval of the best course.
 fn clusters_csv(found: &Reclustering) -> String {
     let intervals = &found.best.intervals;
     let columns = (1..=intervals.len()).map(|it| format!(",interval-{it}"));

@@ -1,8 +1,8 @@
-//! `faultline errata`: one page about the rules of a protocol that fail, each with the shortest counterexample that the
-//! search finds.
+//! `faultline errata`: writes one page about the rules of a protocol that fail, each with the shortest
+//! counterexample that the search finds.
 //!
-//! What the paper says and what stands here in its place is written in the protocol's document, and read from there; the
-//! rest of the page is what was run.
+//! The printed rule and its correction come from the protocol's document; the rest of the page comes from
+//! runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,18 +28,19 @@ use crate::{files, interrupt, output};
 
 /// A published protocol with errata.
 struct Paper {
-    /// Its name in the resource, and that of its tests.
+    /// The protocol's name in the resource, which is also that of its tests.
     protocol: &'static str,
     title: &'static str,
-    /// What the paper says, what that breaks, and what stands here, beside the switch that goes back to it.
+    /// The document with the printed rules, what they break, the corrected rules, and the switches that
+    /// restore the printed ones.
     document: &'static str,
-    /// Schedules that were thought out, for defects that random ones hardly ever meet.
+    /// Schedules constructed by hand, for defects that random schedules hardly ever reach.
     directed: &'static str,
     /// The crate and the test executable that contain them.
     executable: (&'static str, &'static str),
     authors: &'static str,
     publication: &'static str,
-    /// What is wrong with it, in a sentence.
+    /// A sentence about the paper's rules.
     about: &'static str,
 }
 
@@ -141,19 +142,19 @@ struct Searched {
 /// A rule that fails, from the protocol's document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
-    /// As printed; `None` where the paper is silent.
+    /// The rule as printed; `None` if the paper does not mention it.
     printed: Option<String>,
-    /// What breaks.
+    /// What the rule breaks.
     effect: String,
-    /// What stands here.
+    /// The corrected rule.
     corrected: String,
-    /// What goes back to it.
+    /// The defects that restore the printed rule.
     defects: Vec<Defect>,
     /// Names of tests that show it, where no switch does.
     tests: Vec<String>,
 }
 
-/// The rows of the document's two tables of rules.
+/// Returns the rows of the document's two tables of rules.
 fn entries(paper: &Paper) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut printed = None;
@@ -203,7 +204,7 @@ fn defects(paper: &Paper, cell: &str) -> Vec<Defect> {
     cell.split('`').filter_map(of).collect()
 }
 
-/// What was found about one defect.
+/// The counterexample of one defect.
 struct Counterexample {
     defect: Defect,
     detection: Detection,
@@ -276,7 +277,7 @@ fn recorded(bundle: &Path, defect: Defect) -> Result<Trial, Trouble> {
     run(Scenario { seed: manifest.seed, federation, defect: Some(defect) }).map_err(files::unfit)
 }
 
-/// The record of an earlier run of this command.
+/// Removes the record of an earlier run of this command.
 fn remove(bundle: &Path) -> Result<(), Trouble> {
     match bundle.join("manifest.json").exists() {
         true => fs::remove_dir_all(bundle)
@@ -342,7 +343,7 @@ fn example(paper: &Paper, example: &Counterexample) -> Markup {
     }
 }
 
-/// The schedule that was thought out for a defect which the search did not meet.
+/// Renders the schedule that was constructed by hand for a defect that the search did not find.
 fn directed(paper: &Paper, defect: Defect) -> Markup {
     let name = match defect.rule() {
         Rule::Hc3i(rule) => format!("Defect::{rule:?}"),
@@ -384,7 +385,7 @@ fn test_name(test: &str) -> &str {
     after.split('(').next().unwrap_or_default()
 }
 
-/// A cell of a Markdown table, of which only `code` means anything.
+/// Renders a cell of a Markdown table, of which only `code` is interpreted.
 fn prose(cell: &str) -> Markup {
     html! {
         @for (place, part) in cell.replace('*', "").split('`').enumerate() {
@@ -393,7 +394,7 @@ fn prose(cell: &str) -> Markup {
     }
 }
 
-/// A picture as an address: several drawings in one document would share their identifiers.
+/// Encodes a picture as a data URL: several drawings in one document would share their identifiers.
 fn data(svg: &str) -> String {
     let mut address = "data:image/svg+xml,".to_owned();
     for it in svg.chars() {

@@ -1,4 +1,4 @@
-//! What the search found: shrunk, written down, and with the line that shows it again.
+//! A violation found by the search: shrunk, recorded, and with the command that reproduces it.
 
 use std::path::{Path, PathBuf};
 
@@ -18,29 +18,29 @@ use crate::output;
 use crate::recording::Recording;
 use crate::trouble::Trouble;
 
-/// A violation, as small as it could be made.
+/// A violation, shrunk as far as possible.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Finding {
-    /// Under which seed it was found.
+    /// The seed with which it was found.
     pub(crate) seed: u64,
-    /// What is violated; `None` when two runs of one seed differed.
+    /// The violated property; `None` if two runs of one seed differed.
     pub(crate) property: Option<Property>,
     /// The violations, as sentences.
     pub(crate) texts: Vec<String>,
-    /// The small run, line by line.
+    /// The shrunk run, line by line.
     pub(crate) transcript: String,
-    /// How many facts are stated in it.
+    /// The number of facts in the shrunk run.
     pub(crate) facts: usize,
-    /// Where its record is.
+    /// The directory of its record.
     pub(crate) bundle: PathBuf,
-    /// Its picture.
+    /// The path of its picture.
     pub(crate) picture: PathBuf,
-    /// What shows it again.
+    /// The command that reproduces it.
     pub(crate) reproduce: String,
 }
 
-/// Shrinks what was found, and records the small run.
+/// Shrinks a violation, and records the shrunk run.
 pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Finding, Trouble> {
     let scenario = Scenario::new(found.seed, arguments.protocol, arguments.defect);
     let property = super::search::convicting(found).or(found.violated.first().copied());
@@ -77,12 +77,12 @@ pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Find
     })
 }
 
-/// The violations of one property, as sentences.
+/// Returns the violations of one property, as sentences.
 pub(crate) fn violations(trial: &Trial, property: Property) -> Vec<String> {
     trial.judgement.of(property).violations.iter().map(|it| it.text.clone()).collect()
 }
 
-/// A trial as it is shown to people.
+/// A trial in the form in which it is shown.
 pub(crate) struct Shown<'a> {
     trial: &'a Trial,
     cast: Cast,
@@ -106,7 +106,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Writes the record of a trial, with its page and picture; the picture's path.
+/// Writes the record of a trial, with its page and picture. Returns the picture's path.
 pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, Trouble> {
     let unwritable =
         |error: BundleError| Trouble::path("record in", dir, error, "name a writable directory with `--out`");
@@ -121,7 +121,7 @@ pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, Trouble> {
     output::write(dir, "diagram.svg", &shown.picture())
 }
 
-/// A new directory, unless the user named one.
+/// Returns a new directory, unless the user named one.
 fn place(arguments: &FuzzArguments, seed: u64) -> PathBuf {
     if let Some(out) = &arguments.out {
         return out.clone();
@@ -139,7 +139,7 @@ fn place(arguments: &FuzzArguments, seed: u64) -> PathBuf {
     places.next().expect("there are as many names as numbers")
 }
 
-/// The line that shows it again.
+/// Returns the command that reproduces a trial.
 pub(crate) fn reproduce(dir: &Path, trial: &Trial) -> String {
     let file = dir.join("federation.yaml");
     match trial.scenario.defect {

@@ -1,5 +1,5 @@
-//! `faultline fuzz`: searches random federations under random faults for the schedule that breaks recovery, and makes
-//! what it finds small enough to be read.
+//! `faultline fuzz`: searches random federations under random faults for the schedule that breaks recovery,
+//! and shrinks what it finds to a readable size.
 
 mod errata;
 mod finding;
@@ -52,7 +52,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, Trouble> {
     Ok(report.verdict.into())
 }
 
-/// Runs the scenario of a file, and shows what it violates.
+/// Runs the scenario of a file, and prints what it violates.
 fn one(scenario: Scenario, format: Format) -> Result<Exit, Trouble> {
     let trial = run(scenario).map_err(files::unfit)?;
     output::print(&match format {
@@ -73,7 +73,7 @@ pub(crate) fn available(command: &str) -> Result<(), Trouble> {
     )))
 }
 
-/// A protocol that panics ends this program: the seed is all that is needed to see it again.
+/// Prints the seed if a protocol panics and ends this program: the seed suffices to reproduce it.
 fn name_the_seed_of_a_panic(defect: Option<Defect>) {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,4 +1,4 @@
-//! What the search says: its progress, and its result.
+//! Prints the progress and the result of a search.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,9 +13,9 @@ use super::finding::{Finding, Shown};
 use crate::arguments::FuzzArguments;
 use crate::progress::Progress;
 
-/// Says how far the search is.
+/// Prints the progress of the search.
 pub(super) struct Ticker {
-    /// `None` when nothing is to be said.
+    /// `None` if nothing is to be printed.
     progress: Option<Progress>,
     title: String,
 }
@@ -40,7 +40,7 @@ impl Ticker {
     }
 }
 
-/// Says how small the scenario has become.
+/// Prints the size of the shrunk scenario.
 pub(super) fn shrinking(arguments: &FuzzArguments) -> impl FnMut(u64, &Trial) + use<> {
     let mut progress = (!arguments.quiet).then(Progress::new);
     move |trials, best| {
@@ -139,7 +139,7 @@ fn found(finding: &Finding) -> String {
     text
 }
 
-/// One trial: what happened, and what is wrong with it.
+/// Formats one trial: what happened, and what is wrong with it.
 pub(super) fn trial(trial: &Trial) -> String {
     let verdict = faultline_report::text::verdict(trial.judgement.verdict).to_uppercase();
     let mut text = Shown::new(trial).text();

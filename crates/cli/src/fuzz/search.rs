@@ -1,4 +1,4 @@
-//! Seed after seed, on as many threads as wanted.
+//! Runs seed after seed, on the requested number of threads.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -22,7 +22,7 @@ use crate::files;
 use crate::journal::Head;
 use crate::trouble::Trouble;
 
-/// A search, before it and after it.
+/// A search, before and after it runs.
 pub(super) struct Search<'a> {
     arguments: &'a FuzzArguments,
     defect: Option<Defect>,
@@ -64,7 +64,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns why fewer schedules have run than were asked for, if so.
+    /// Returns why fewer schedules have run than requested, if so.
     pub(super) fn ended_early(&self) -> Option<String> {
         let runs = self.coverage.runs();
         let (is_short, of) = match self.arguments.span {
@@ -80,13 +80,13 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Returns how the runs ended otherwise than those of their protocols are known to. A protocol that is wrong on purpose
-    /// is not compared.
+    /// Returns how the outcomes of runs deviate from the known rates of their protocols. A protocol with a
+    /// defect is not compared.
     pub(super) fn unusual(&self) -> Vec<String> {
         if self.defect.is_some() { Vec::new() } else { self.coverage.shares().unusual() }
     }
 
-    /// Runs until the first violation, which it returns, or to the end of what was asked for.
+    /// Runs until the first violation, which it returns, or until the requested end.
     pub(super) fn first(&mut self) -> Result<Option<Observed>, Trouble> {
         let mut found = None;
         let wrong = self.defect.is_some();
@@ -193,7 +193,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Runs a scenario, and once more when its seed falls into the share that is run twice.
+/// Runs a scenario, and repeats it if its seed belongs to the share that is run twice.
 fn observe(scenario: Scenario, twice: u8) -> Result<Observed, SetupError> {
     let again = scenario.seed % 100 * 61 % 100 < u64::from(twice);
     let trial = run(scenario)?;
@@ -201,8 +201,8 @@ fn observe(scenario: Scenario, twice: u8) -> Result<Observed, SetupError> {
     Ok(Observed::new(&trial, repeated))
 }
 
-/// The first violation that convicts a protocol that is wrong on purpose. A result that differs does not count: most
-/// applications have none to compare with.
+/// Returns the first violation that counts as the detection of a defect. A different result does not count:
+/// most applications have no reference result.
 pub(super) fn convicting(observed: &Observed) -> Option<Property> {
     observed.violated.iter().copied().find(|&it| it != Property::SameResult)
 }

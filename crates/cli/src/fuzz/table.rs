@@ -1,4 +1,5 @@
-//! `faultline fuzz --table`: how many seeds it takes to find each known defect, as a table for a document.
+//! `faultline fuzz --table`: prints how many seeds it takes to find each known defect, as a table for a
+//! document.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
@@ -18,20 +19,20 @@ use crate::trouble::{Exit, Trouble};
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Detection {
     pub(crate) defect: String,
-    /// Seeds run until the first violation, that one included.
+    /// The number of seeds run until the first violation, including that one.
     pub(crate) seeds: Option<u64>,
-    /// What the first one violated.
+    /// The property that was violated first.
     pub(crate) property: Option<Property>,
-    /// How many of the runs violated something.
+    /// The number of runs with a violation.
     pub(crate) violating: u64,
-    /// Of so many.
+    /// The number of runs.
     pub(crate) runs: u64,
-    /// The seed of the first.
+    /// The first seed with a violation.
     pub(crate) first: Option<u64>,
 }
 
 impl Detection {
-    /// The share of violating schedules in percent, with a 95 % interval (Wilson's).
+    /// Returns the share of schedules with a violation, in percent, with a 95 % interval (Wilson's).
     pub(crate) fn share(&self) -> (f64, f64, f64) {
         let (n, k) = (self.runs.max(1) as f64, self.violating as f64);
         let (z, p) = (1.959_964, k / n);
@@ -40,7 +41,7 @@ impl Detection {
         (p * 100.0, (centre - width).max(0.0) * 100.0, (centre + width).min(1.0) * 100.0)
     }
 
-    /// The share in words.
+    /// Formats the share.
     pub(crate) fn share_text(&self) -> String {
         let (share, from, to) = self.share();
         format!("{share:.2} % ({from:.2} to {to:.2})")
@@ -56,7 +57,7 @@ pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Resu
         None => Defect::all().filter(is_asked_for).collect(),
     };
     available("fuzz --table")?;
-    // Each row takes a while: it is printed as soon as it is known.
+    // Each row takes a while, and is printed as soon as it is known.
     if arguments.format == Format::Text {
         output::print(HEAD)?;
     }
@@ -78,7 +79,7 @@ pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Resu
     Ok(Exit::Pass)
 }
 
-/// Runs a defect under every seed that was asked for.
+/// Runs a defect under every requested seed.
 pub(crate) fn detect(
     arguments: &FuzzArguments,
     defect: Defect,

@@ -1,4 +1,4 @@
-//! The command, and federations that are over soon.
+//! The command, and federations with short runs.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::fs;
@@ -11,10 +11,10 @@ use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// For processes that are about to end.
+/// How long to wait for processes to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// `faultline` in a directory of its own.
+/// `faultline` in its own directory.
 pub(crate) struct Place {
     dir: TempDir,
 }
@@ -24,7 +24,7 @@ impl Place {
         Place { dir: tempfile::tempdir().unwrap() }
     }
 
-    /// The command, to be run there.
+    /// Returns the command, to be run in the directory.
     pub(crate) fn faultline<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_faultline"));
         command.current_dir(self.dir.path()).args(arguments).env("NO_COLOR", "1");
@@ -43,7 +43,7 @@ impl Place {
         self.dir.path()
     }
 
-    /// Command lines of the living processes that work here: nobody else does.
+    /// Returns the command lines of the live processes that work in the directory.
     pub(crate) fn processes(&self) -> Vec<String> {
         let process = |entry: fs::DirEntry| {
             let path = entry.path();
@@ -54,7 +54,7 @@ impl Place {
         fs::read_dir("/proc").unwrap().filter_map(|entry| process(entry.ok()?)).collect()
     }
 
-    /// Waits until so many processes work here at the same time.
+    /// Waits until this many processes work here at the same time.
     pub(crate) fn wait_for_processes(&self, count: usize) {
         let begun = Instant::now();
         while self.processes().len() < count {
@@ -73,8 +73,8 @@ impl Place {
     }
 }
 
-/// Whether a run passes. If it does not, it is unknown, and for nothing but its links: on a busy machine these are not as asked
-/// for, and that alone makes the verdict unknown.
+/// Returns whether a run passes, or is unknown only because of its links: on a busy machine these differ from
+/// the request, which alone makes the verdict unknown.
 pub(crate) fn passes_but_for_links(summary: &Value) -> bool {
     let properties = summary["properties"].as_array().expect("a summary lists its properties");
     assert!(properties.len() > 1 && properties.iter().all(|it| it["verdict"].is_string()), "{summary}");
@@ -86,7 +86,7 @@ pub(crate) fn passes_but_for_links(summary: &Value) -> bool {
     open.is_empty()
 }
 
-/// Sends a signal, as `kill` names it.
+/// Sends a signal by its name for `kill`.
 pub(crate) fn signal(process: &Child, name: &str) {
     let status = Program::new("kill").args([format!("-{name}"), process.id().to_string()]).status().unwrap();
     assert!(status.success());
@@ -113,5 +113,5 @@ spec:
     )
 }
 
-/// What happens to [`small`].
+/// A fault for [`small`].
 pub(crate) const CRASH: &str = "  faults: [{ at: 600ms, crash: { cluster: lyon, node: 1 } }]\n";

@@ -1,5 +1,6 @@
-//! The space-time diagram of a run, as plain data: one lane per process, time to the right. Drawn by [`svg`] for paper
-//! and by the report's script for exploration; both draw the same data and decide nothing about it.
+//! The space-time diagram of a run as plain data: one lane per process, time to the right. Drawn by [`svg`]
+//! as a static picture and by the report's script for exploration. Both draw the same data and decide nothing
+//! about it.
 
 pub mod svg;
 
@@ -13,14 +14,14 @@ use crate::fault::describe_fault;
 use crate::history::{Carried, Crossing, History, Message};
 use crate::text::lasted;
 
-/// How much a diagram shows before it leaves things out (and says so in its notes).
+/// Limits above which a diagram omits items, and says so in its notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Lanes.
+    /// The largest number of lanes.
     pub lanes: usize,
-    /// Messages between clusters.
+    /// The largest number of messages between clusters.
     pub between: usize,
-    /// Messages within clusters.
+    /// The largest number of messages within clusters.
     pub within: usize,
 }
 
@@ -30,7 +31,7 @@ impl Default for Limits {
     }
 }
 
-/// A diagram. Instants are microseconds since the application began; lanes are indices into `lanes`.
+/// A diagram. Instants are microseconds since the application started; lanes are indices into `lanes`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagram {
     /// The first instant shown.
@@ -45,19 +46,19 @@ pub struct Diagram {
     pub messages: Vec<Line>,
     /// Saved states of committed checkpoints.
     pub checkpoints: Vec<Mark>,
-    /// Times without a life.
+    /// Times during which a process had no life.
     pub outages: Vec<Outage>,
-    /// From noticing to going on again.
+    /// Recoveries, from the detection until the process resumed.
     pub recoveries: Vec<Stretch>,
     /// Executions that a rollback undid.
     pub undone: Vec<Stretch>,
-    /// Returns to checkpoints.
+    /// Rollbacks to checkpoints.
     pub rollbacks: Vec<Return>,
-    /// One line per group of rollbacks with one cause: the checkpoints that the clusters went on from.
+    /// One line per group of rollbacks with one cause: the checkpoints from which the clusters resumed.
     pub recovery_lines: Vec<Vec<(usize, i64)>>,
-    /// What the injector did.
+    /// Injected faults.
     pub faults: Vec<Injected>,
-    /// What was left out.
+    /// Notes about omitted items.
     pub notes: Vec<String>,
 }
 
@@ -66,22 +67,22 @@ pub struct Diagram {
 pub struct Group {
     /// Its name.
     pub name: String,
-    /// Its first lane.
+    /// The cluster's first lane.
     pub first: usize,
-    /// How many.
+    /// The number of lanes.
     pub lanes: usize,
 }
 
-/// What became of a message on one way to its receiver.
+/// The fate of one transmission of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
-    /// Delivered, and that stood.
+    /// Delivered and not undone.
     Delivered,
-    /// Delivered, but a rollback undid its sending or its delivery.
+    /// Delivered, but a rollback undid its send or its delivery.
     Undone,
-    /// Sent again from a log, and delivered.
+    /// Re-sent from a log, and delivered.
     Resent,
-    /// Dropped on arrival, because a rollback had undone its sending.
+    /// Dropped on arrival, because a rollback had undone its send.
     Stale,
     /// It never arrived.
     Lost,
@@ -103,17 +104,17 @@ pub enum Content {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "[i64; 9]")]
 pub struct Line {
-    /// Sender's lane.
+    /// The sender's lane.
     pub from: usize,
-    /// Receiver's lane.
+    /// The receiver's lane.
     pub to: usize,
-    /// When it was given to the network.
+    /// When it was passed to the network.
     pub sent: i64,
     /// When it was delivered or dropped.
     pub arrived: Option<i64>,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
-    /// It crosses from one cluster to another.
+    /// Whether it crosses from one cluster to another.
     pub between: bool,
     /// Its number in its channel; of a theft, its number in the life of its thief.
     pub number: u32,
@@ -139,81 +140,81 @@ impl From<Line> for [i64; 9] {
     }
 }
 
-/// How a checkpoint came about.
+/// Why a checkpoint was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// Before the application's first event.
     Initial,
-    /// By the timer.
+    /// Requested by the timer.
     Unforced,
-    /// By a message from another cluster.
+    /// Forced by a message from another cluster.
     Forced,
 }
 
 /// The state that a process saved for a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mark {
-    /// Whose.
+    /// The lane of the process.
     pub lane: usize,
     /// When it was saved.
     pub at: i64,
     /// When the process committed it.
     pub committed: i64,
-    /// How it came about.
+    /// Why the checkpoint was taken.
     pub kind: Kind,
-    /// The checkpoint, as people call it.
+    /// The checkpoint's display name.
     pub name: String,
-    /// A rollback went back beyond it.
+    /// Whether a rollback restored an older one.
     pub undone: bool,
 }
 
-/// A time without a life.
+/// A time during which a process had no life.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outage {
-    /// Whose.
+    /// The lane of the process.
     pub lane: usize,
     /// The end of the life.
     pub from: i64,
     /// The start of the next.
     pub upto: i64,
-    /// What happened.
+    /// A description of what happened.
     pub text: String,
 }
 
 /// A stretch of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stretch {
-    /// Whose.
+    /// The lane.
     pub lane: usize,
-    /// Its beginning.
+    /// Its start.
     pub from: i64,
     /// Its end.
     pub upto: i64,
 }
 
-/// A cluster's return to a checkpoint.
+/// A cluster's rollback to a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Return {
-    /// What happened.
+    /// A description of what happened.
     pub text: String,
-    /// Per member: lane, when it restored, when the restored state had been saved.
+    /// For each member: its lane, when it restored, and when the restored state had been saved.
     pub members: Vec<(usize, i64, i64)>,
 }
 
-/// One act of the injector.
+/// One injected fault.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Injected {
-    /// When.
+    /// The instant of the injection.
     pub at: i64,
-    /// What.
+    /// A description of the fault.
     pub text: String,
     /// Its number in the plan.
     pub no: u32,
 }
 
 impl Diagram {
-    /// The diagram of a history.
+    /// Creates the diagram of a history.
     pub fn new(history: &History, cast: &Cast, limits: Limits) -> Self {
         let (clusters, lane_of, mut notes) = lanes(history, cast, limits.lanes);
         let micros = |at: Time| (at.0 as i64 - history.origin.0 as i64) / 1000;
@@ -293,7 +294,7 @@ impl Diagram {
 
 type Lanes = BTreeMap<ProcessId, usize>;
 
-/// Chooses the processes that get a lane: all when there is room, else those something happened to.
+/// Chooses the processes with a lane: all if there is room, otherwise those with events.
 fn lanes(history: &History, cast: &Cast, limit: usize) -> (Vec<Group>, Lanes, Vec<String>) {
     let all = cast.clusters().map(|it| cast.processes(it).len()).sum::<usize>();
     let room = if all <= limit { usize::MAX } else { (limit / cast.clusters().count().max(1)).max(2) };
@@ -388,7 +389,8 @@ fn lines(
     between
 }
 
-/// The ways of a message: each arrival with the transmission that it ended, and transmissions that ended nowhere.
+/// Returns the transmissions of a message: each arrival with the transmission that it ended, and
+/// transmissions without an arrival.
 fn ways(message: &Message) -> Vec<(Time, Option<Time>, Fate)> {
     let mut arrivals: Vec<(Time, Fate)> = message
         .delivered
@@ -414,14 +416,14 @@ fn ways(message: &Message) -> Vec<(Time, Option<Time>, Fate)> {
         }
     }
     let never = if message.send_undone.is_some() { Fate::Undone } else { Fate::Lost };
-    // A repetition that its receiver had already is dropped by the driver or the protocol: no loss to show.
+    // The driver or the protocol drops a duplicate that the receiver already had: this is no loss.
     if ways.is_empty() {
         ways.extend(transmissions.into_iter().map(|(sent, _)| (sent, None, never)));
     }
     ways
 }
 
-/// Keeps what is remarkable, and every so-manieth of the rest.
+/// Keeps the remarkable items, and an even selection of the rest.
 fn thin(lines: &mut Vec<Line>, limit: usize, which: &str, notes: &mut Vec<String>) {
     let all = lines.len();
     if all <= limit {
@@ -469,7 +471,8 @@ fn marks(history: &History, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Ve
     marks
 }
 
-/// For each rollback that no other caused: the states that it and all it caused went on from, from top to bottom.
+/// For each rollback without a cause in another one, returns the states from which it and all rollbacks that
+/// it caused resumed, from top to bottom.
 fn recovery_lines(
     history: &History,
     lane_of: &Lanes,

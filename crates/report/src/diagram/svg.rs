@@ -1,5 +1,5 @@
-//! The diagram as one static SVG picture that follows the reader's light or dark preference. For documents; exploring
-//! is the page's business.
+//! The diagram as a static SVG picture that follows the reader's light or dark preference. For documents; the
+//! page's script is for exploration.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use maud::{Markup, PreEscaped, html};
 use super::{Diagram, Fate, Kind, Line, Mark};
 use crate::text::{LONG, instant};
 
-/// Stylesheet of the picture; the page's colours are the same ones.
+/// The stylesheet of the picture, with the colours of the page.
 const STYLE: &str =
     concat!(include_str!("../../assets/palette.css"), include_str!("../../assets/diagram.css"));
 
-/// What a picture shows, and how large.
+/// What a picture shows, and its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// Width in pixels.
@@ -21,7 +21,8 @@ pub struct Options {
     pub lane: f64,
     /// Whether messages within clusters are drawn.
     pub within: bool,
-    /// The part of the run to show, in microseconds since the beginning; `None` is all of it.
+    /// The part of the run to show, in microseconds since the start of the application; `None` shows all of
+    /// it.
     pub part: Option<(i64, i64)>,
 }
 
@@ -339,7 +340,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// The sign of a checkpoint.
+/// Draws the symbol of a checkpoint.
 fn mark(kind: Kind, undone: bool, cluster: usize, x: f64, y: f64, size: f64, title: Option<&str>) -> Markup {
     let shape = match kind {
         Kind::Unforced => format!(
@@ -368,7 +369,7 @@ fn cross(x: f64, y: f64, size: f64) -> Markup {
     html! { path.failure d={ "M" (a) " " (c) "L" (b) " " (d) "M" (a) " " (d) "L" (b) " " (c) } {} }
 }
 
-/// Round instants between two, about a dozen of them.
+/// Returns about a dozen round instants between two.
 fn ticks(begin: f64, end: f64) -> Vec<i64> {
     let rough = (end - begin) / 12.0;
     let magnitude = 10f64.powf(rough.max(1.0).log10().floor());
@@ -384,7 +385,7 @@ fn seconds(micros: i64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A coordinate with as many digits as a screen can show.
+/// Formats a coordinate with as many digits as a screen can show.
 fn n(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)

@@ -1,4 +1,4 @@
-//! Puts a history together: process by process, then the rollbacks of groups from what their members did.
+//! Builds a history: process by process, then the rollbacks of groups from the actions of their members.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::cast::Cast;
 
-/// Puts together what `trace` holds about `cast`.
+/// Builds the history from `trace` and `cast`.
 pub(super) fn build(trace: &Trace, cast: &Cast) -> History {
     let mut history = History::default();
     history.read_supervisor(trace);
@@ -139,7 +139,7 @@ impl Rollback {
 }
 
 impl Message {
-    /// A repetition is stated twice, by the protocol and by the composite, one after the other.
+    /// Handles a transmission. The protocol and the composite both state a re-send, one after the other.
     fn transmit(&mut self, at: Time, again: bool) {
         const TOGETHER: Span = Span::from_millis(1);
         match self.transmitted.last_mut() {
@@ -149,16 +149,16 @@ impl Message {
     }
 }
 
-/// What is gathered process by process before rollbacks can be put together.
+/// What is collected from each process before rollbacks can be built.
 #[derive(Default)]
 struct Builder {
-    /// By group and new incarnation.
+    /// Rollbacks by group and new incarnation.
     rollbacks: BTreeMap<(ClusterId, Incarnation), Rollback>,
     /// Undone stretches with the rollback's key.
     undone: Vec<(Undone, (ClusterId, Incarnation))>,
-    /// By group and new incarnation, the checkpoint and the try at it.
+    /// The restored checkpoint and attempt, by group and new incarnation.
     restored: BTreeMap<(ClusterId, Incarnation), (Position, Attempt)>,
-    /// Tries at checkpoints that a process of the group gave up.
+    /// Attempts at checkpoints that a process of the group discarded.
     given_up: BTreeSet<(ClusterId, Position, Attempt)>,
     /// Tasks that were run.
     ran: BTreeSet<TaskId>,
@@ -323,7 +323,7 @@ impl Builder {
             };
             rollback.began = failed.into_iter().chain(alerted).min().unwrap_or(first_restored);
         }
-        // Clusters that take checkpoints together also go back together: with the one that failed.
+        // Clusters that take checkpoints together also roll back together: with the one that failed.
         for place in 0..history.rollbacks.len() {
             let this = &history.rollbacks[place];
             if this.failures.is_empty() && this.cause == Some(Cause::Failure) {

@@ -1,8 +1,9 @@
-//! What happened, put together from the facts of all lives: checkpoints, failures, rollbacks with what they undid, and
-//! the way of every message. Tells, does not judge: whether it was right is the checker's business.
+//! What happened in a run, rebuilt from the facts of all lives: checkpoints, failures, rollbacks with what
+//! they undid, and the path of every message. Reports without judging: the checker decides whether it was
+//! correct.
 //!
-//! Facts of different processes are related by identity (of a message, a checkpoint, an incarnation), never by time;
-//! times are for showing.
+//! Facts of different processes are related by identity (of a message, a checkpoint, an incarnation), never
+//! by time; times are only for display.
 
 mod build;
 
@@ -23,7 +24,7 @@ use crate::cast::Cast;
 /// What happened in a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// When the application was allowed to begin: instants are shown relative to this.
+    /// When the application started: instants are shown relative to this.
     pub origin: Time,
     /// When the last fact was stated.
     pub end: Time,
@@ -31,9 +32,9 @@ pub struct History {
     pub checkpoints: BTreeMap<(ClusterId, Position), Checkpoint>,
     /// Ends of lives, in the supervisor's order.
     pub failures: Vec<Failure>,
-    /// What the injector did, in its order.
+    /// Injected faults, in the order of injection.
     pub injections: Vec<Injection>,
-    /// What the user changed while the run went on, in order.
+    /// Changes that the user made during the run, in order.
     pub changes: Vec<(Time, Change)>,
     /// Clusters that joined, and when.
     pub joined: Vec<(Time, ClusterId)>,
@@ -41,17 +42,17 @@ pub struct History {
     pub left: Vec<(Time, ClusterId)>,
     /// Rollbacks of groups, in the order in which they ended.
     pub rollbacks: Vec<Rollback>,
-    /// Every message with its way, by identity.
+    /// Every message with its transmissions, by identity.
     pub messages: BTreeMap<MessageId, Message>,
     /// Every stolen task on its way to its thief, and every result on its way back.
     pub thefts: BTreeMap<(Theft, Carried), Crossing>,
     /// Every stretch of a process's life that a rollback undid.
     pub undone: Vec<Undone>,
-    /// When the user had everybody stand still.
+    /// When the user paused the federation.
     pub stands: lost::Stands,
-    /// Where processes that never return left their work, in the order in which it was taken over.
+    /// The work of permanently failed processes, in the order in which other processes took it over.
     pub taken_over: Vec<TakenOver>,
-    /// What became of the tasks; `None` where processes exchange messages.
+    /// Numbers of tasks; `None` where processes exchange messages.
     pub tasks: Option<Tasks>,
     /// Where tasks are assigned in advance, what each recovery cost.
     pub recoveries: Vec<(Incarnation, Recovery)>,
@@ -59,48 +60,48 @@ pub struct History {
     pub unrecoverable: Vec<(ClusterId, Missing)>,
 }
 
-/// The work of a process that never returns, taken over by another one.
+/// The work of a permanently failed process, taken over by another one.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenOver {
-    /// When.
+    /// When it was taken over.
     pub at: Time,
-    /// By this process.
+    /// The process that took it over.
     pub by: ProcessId,
-    /// From this one.
+    /// The failed process.
     pub of: ProcessId,
-    /// The checkpoint, with the time at which the process was in that state; `None` when there was none.
+    /// The checkpoint, with the time at which the process was in that state; `None` if there was none.
     pub from: Option<(Position, Time)>,
 }
 
-/// What became of the tasks of a program.
+/// Numbers of tasks of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tasks {
-    /// Different tasks that were run.
+    /// The number of different tasks that were run.
     pub tasks: u64,
-    /// Runs of tasks beyond the first of each.
+    /// Runs of tasks beyond the first run of each.
     pub again: u64,
     /// Stolen tasks whose result was used; `None` where tasks are assigned in advance.
     pub stolen: Option<u64>,
 }
 
-/// The parts of checkpoints that are missing, and who was asked for each.
+/// The missing parts of checkpoints, and the processes asked for each.
 pub type Missing = Arc<[(ImageName, Vec<ProcessId>)]>;
 
 /// A cluster's checkpoint.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
-    /// By a message from another cluster, rather than by the timer.
+    /// Whether a message from another cluster forced it, rather than the timer.
     pub forced: bool,
     /// When each process committed it.
     pub committed: BTreeMap<ProcessId, Time>,
-    /// When each process was in the state that it holds; the image reaches the storage later.
+    /// When each process was in the state that it contains; the image reaches the storage later.
     pub saved: BTreeMap<ProcessId, Time>,
-    /// The longest that an application was frozen for it.
+    /// The longest time for which it paused an application.
     pub frozen: Span,
 }
 
 impl Checkpoint {
-    /// When its last process committed it.
+    /// Returns when its last process committed it.
     pub fn at(&self) -> Time {
         self.committed.values().copied().max().unwrap_or(Time::ZERO)
     }
@@ -109,78 +110,78 @@ impl Checkpoint {
 /// The end of a life.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Whose.
+    /// The process.
     pub process: ProcessId,
     /// The life that ended.
     pub life: Life,
-    /// When.
+    /// When it ended.
     pub at: Time,
-    /// What became of its storage.
+    /// The fate of its storage.
     pub storage: StorageFate,
     /// When the supervisor announced it.
     pub detected: Option<Time>,
     /// When the next life was started.
     pub restarted: Option<Time>,
-    /// What ended it; none when the supervisor found it ended.
+    /// What ended it; `None` if the supervisor found it ended.
     pub by: Option<EndedBy>,
 }
 
 impl Failure {
-    /// The fault of the plan that did it.
+    /// Returns the fault of the plan that ended it.
     pub fn fault(&self) -> Option<FaultNo> {
         self.by.and_then(EndedBy::fault)
     }
 }
 
-/// One act of the injector.
+/// One injected fault.
 #[derive(Clone, Debug)]
 pub struct Injection {
-    /// In the plan.
+    /// Its number in the plan.
     pub no: FaultNo,
-    /// When.
+    /// When it was injected.
     pub at: Time,
-    /// What was done.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// The return of a group, which is a cluster or a process, to one checkpoint.
+/// The rollback of a group, which is a cluster or a process, to one checkpoint.
 #[derive(Clone, Debug)]
 pub struct Rollback {
     /// The group.
     pub group: ClusterId,
-    /// The incarnation that it began.
+    /// The incarnation that it started.
     pub incarnation: Incarnation,
     /// The checkpoint, under the incarnation that took it; `None` is the initial state.
     pub checkpoint: Option<Position>,
-    /// The try at that checkpoint had been given up before all of it was known to be durable. It was, or it could not have
-    /// been restored.
+    /// Whether the attempt at that checkpoint had been discarded before all of it was known to be durable. It
+    /// was durable, or it could not have been restored.
     pub given_up: bool,
-    /// Why, in the words of the protocol; `None` when it never said.
+    /// The self-reported cause; `None` if the protocol did not state one.
     pub cause: Option<Cause>,
-    /// Its processes.
+    /// The members that rolled back.
     pub members: BTreeMap<ProcessId, Returned>,
-    /// The failures of the cluster that it answers, as places in [`History::failures`].
+    /// The failures of the cluster that this rollback handles, as indices in [`History::failures`].
     pub failures: Vec<usize>,
     /// When the first failure happened, or the alert arrived.
     pub began: Time,
-    /// When the last member went on.
+    /// When the last member resumed.
     pub ended: Time,
-    /// The rollback of another cluster that caused this one, or that this one was part of, as a place in
+    /// The rollback of another cluster that caused this one, or of which this one was part, as an index in
     /// [`History::rollbacks`].
     pub because_of: Option<usize>,
-    /// Messages from other clusters sent again to this one afterwards.
+    /// Messages from other clusters re-sent to this one afterwards.
     pub resent: u64,
-    /// The protocol said of every member that it goes on.
+    /// Whether the protocol stated that every member resumes.
     pub complete: bool,
 }
 
 impl Rollback {
-    /// The checkpoint's number; 0 is the initial state.
+    /// Returns the checkpoint's number; 0 is the initial state.
     pub fn sn(&self) -> Sn {
         self.checkpoint.map_or(Sn(0), |it| it.sn)
     }
 
-    /// Work lost, over all members.
+    /// Returns the lost work of all members.
     pub fn lost(&self) -> Span {
         self.members.values().fold(Span::ZERO, |sum, member| sum + member.lost)
     }
@@ -191,39 +192,39 @@ impl Rollback {
 pub struct Returned {
     /// When its state was replaced.
     pub restored: Time,
-    /// When it went on, if it said so.
+    /// When it resumed, if it stated so.
     pub resumed: Option<Time>,
     /// When it had been in the state that it restored.
     pub saved: Time,
-    /// Its lost work, as [`lost`] defines it.
+    /// Its lost work, as defined in [`lost`].
     pub lost: Span,
-    /// Tasks that it had run since, and what they had taken.
+    /// The number of tasks that it had run since, and the time that they had taken.
     pub tasks: (u64, Span),
 }
 
 /// A stretch of a process's execution that a rollback undid.
 #[derive(Clone, Debug)]
 pub struct Undone {
-    /// Whose.
+    /// The process.
     pub process: ProcessId,
-    /// From where to where, and when.
+    /// The stretch, with its times.
     pub stretch: lost::Undone,
-    /// By which rollback, as a place in [`History::rollbacks`].
+    /// The rollback, as an index in [`History::rollbacks`].
     pub by: usize,
 }
 
-/// The way of one message.
+/// The path of one message.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
     /// When the application sent it.
     pub sent: Option<Time>,
-    /// The rollback that undid the sending.
+    /// The rollback that undid the send.
     pub send_undone: Option<usize>,
-    /// When it was given to the network, and whether that was a repetition from a log.
+    /// When it was passed to the network, and whether that was a re-send from a log.
     pub transmitted: Vec<(Time, bool)>,
-    /// When it was delivered, and the rollback that undid this.
+    /// When it was delivered, and the rollback that undid the delivery.
     pub delivered: Vec<(Time, Option<usize>)>,
-    /// When it was dropped because its sending had been undone.
+    /// When it was dropped because its send had been undone.
     pub stale: Vec<Time>,
     sent_place: Option<Place>,
     delivered_places: Vec<Place>,
@@ -250,17 +251,17 @@ pub struct Crossing {
 }
 
 impl History {
-    /// Puts together what `trace` holds about `cast`.
+    /// Builds the history from `trace` and `cast`.
     pub fn new(trace: &Trace, cast: &Cast) -> Self {
         build::build(trace, cast)
     }
 
-    /// An instant relative to the beginning, in seconds; negative before it.
+    /// Returns an instant in seconds since the start of the application; negative before it.
     pub fn seconds(&self, at: Time) -> f64 {
         (at.0 as f64 - self.origin.0 as f64) / 1e9
     }
 
-    /// Processes that never live again, and since when.
+    /// Returns permanently failed processes, and since when they have been down.
     pub fn gone(&self, cast: &Cast) -> BTreeMap<ProcessId, Time> {
         let mut gone = BTreeMap::new();
         for it in &self.injections {
@@ -279,13 +280,13 @@ impl History {
         gone
     }
 
-    /// From one instant to another, but for the time in which the user had everybody stand still.
+    /// Returns the time between two instants, without the time in which the user paused the federation.
     pub fn lasted(&self, from: Time, upto: Time) -> Span {
         Span(upto.since(from).0 - self.stands.within(from, upto).0)
     }
 
-    /// The messages between groups that rollback `by` undid at the sender and that
-    /// `group` had delivered, by identity.
+    /// Returns the messages between groups that rollback `by` undid at the sender and that `group` had
+    /// delivered, by identity.
     pub fn orphans_at(&self, by: usize, group: ClusterId, cast: &Cast) -> Vec<MessageId> {
         self.messages
             .iter()
@@ -299,7 +300,8 @@ impl History {
             .collect()
     }
 
-    /// How many committed checkpoints of its cluster a rollback undid that none had undone before.
+    /// Returns how many committed checkpoints of its cluster a rollback undid that no earlier rollback had
+    /// undone.
     pub fn depth(&self, rollback: &Rollback) -> u64 {
         let beyond = |it: &Rollback, position: Position| {
             it.group == rollback.group

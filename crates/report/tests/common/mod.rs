@@ -1,5 +1,6 @@
-//! A plausible run, made up: two coupled clusters under something like HC3I, one crash, then the loss of a cluster.
-//! Knows everything at once, so it is no protocol; its facts only have to hang together as a real run's do.
+//! A plausible invented run: two coupled clusters under a protocol similar to HC3I, one crash, then the loss
+//! of a cluster. The generator sees all processes at once, so that it is no protocol; its facts only have to
+//! be as consistent as those of a real run.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::cmp::Reverse;
@@ -23,7 +24,7 @@ const STEPS: u32 = 160;
 const FEEDBACK_EVERY: u32 = 20;
 const CHECKPOINT_EVERY: Span = Span::from_secs(1);
 
-/// The run: names, and facts.
+/// Returns the names and the facts of the run.
 pub(crate) fn run(nodes: u32) -> (Manifest, Trace) {
     let mut world = World::new(nodes);
     world.play();
@@ -146,7 +147,7 @@ struct Cluster {
     sn: u32,
     incarnation: u32,
     step: u32,
-    /// Greatest position received from the other cluster.
+    /// The greatest position received from the other cluster.
     heard: Position,
     saved: Vec<Saved>,
     down: bool,
@@ -450,7 +451,7 @@ impl World {
             };
             self.claim(me, Span::from_micros(5_000 + 200 * index as u64), claim);
         }
-        // The other cluster is alerted, re-sends what it must, and returns as well when it must.
+        // The other cluster is alerted, re-sends what is needed, and rolls back if necessary.
         let other = 1 - cluster;
         let from = ClusterId(cluster as u16);
         let heard = self.clusters[other].heard;
