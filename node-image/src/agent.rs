@@ -10,7 +10,7 @@ use crate::trouble::Trouble;
 
 /// Host one process of a federation, as a supervisor says.
 ///
-/// The process is started, killed, stopped and started again below this program, which goes on whatever happens to it.
+/// This program starts, kills, pauses and restarts the process, and outlives it.
 /// Serves Prometheus metrics at /metrics and its health at /healthz of the same port. Ends at SIGTERM, after the process
 /// has ended and its facts have been sent.
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub(crate) struct AgentArguments {
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     node_port: u16,
     /// The socket of the shaper (`faultline-node shape`) in the same network namespace, where links are to be emulated by
-    /// traffic control. Nobody is served before it answers.
+    /// traffic control. The agent serves no supervisor before the shaper answers.
     #[arg(long, value_name = "FILE")]
     shaper: Option<PathBuf>,
 }

@@ -82,12 +82,12 @@ mod tests {
         assert_eq!(say(2, |_| {}), refused, "said twice, it is answered alike");
         assert_eq!(say(1, |_| {}), refused, "an older one is not taken");
         assert_eq!(say(3, |spec| spec.pause = true), Amendment { generation: 3, refused: None });
-        let nobody = |spec: &mut faultline_api::FederationSpec| {
+        let no_such_node = |spec: &mut faultline_api::FederationSpec| {
             let mut fault = spec.faults[0].clone();
             fault.crash.as_mut().expect("it is a crash").node = Some(99);
             spec.faults.push(fault);
         };
-        assert!(say(4, nobody).refused.is_some(), "there is no such node");
+        assert!(say(4, no_such_node).refused.is_some(), "there is no such node");
         assert_eq!(say(5, |_| {}), Amendment { generation: 5, refused: None }, "it is taken back");
         assert_eq!(amender.state.lock().unwrap().federation.spec.faults, file.spec.faults);
     }

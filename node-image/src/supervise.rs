@@ -36,9 +36,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Supervise the run of a federation whose processes are at places with agents.
 ///
-/// Which places there are is said over the HTTP API, as is everything about the run. The run begins when every process
-/// has a place. At its end the record is judged; the program stays to hand it out until SIGTERM. Started again with a
-/// record that is there, it goes on: with other lives of all processes, because those end with their supervisor.
+/// The HTTP API accepts the places, and reports everything about the run. The run starts once every process has a
+/// place. At its end, the program judges the record, and serves it until SIGTERM. If restarted with an existing record,
+/// it resumes the run with new lives of all processes, because processes end with their supervisor.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

@@ -61,7 +61,7 @@ fn a_federation_at_places_survives_a_crash_and_a_lost_cluster_with_the_result_of
     assert_eq!((status.phase, status.missing.len()), (Phase::Gathering, 4), "{status:#?}");
     assert_eq!(setting.put(&setting.places(3)), 200);
     assert_eq!(setting.put(&setting.places(2)), 409, "an older generation");
-    assert_eq!(setting.ask("GET", "/v1/bundle", &[]).0, 409, "the run goes on");
+    assert_eq!(setting.ask("GET", "/v1/bundle", &[]).0, 409, "the run continues");
 
     let status = setting.judged();
     passes(&status);
@@ -187,7 +187,7 @@ fn an_old_life_that_runs_beside_its_replacement_is_not_accepted() {
     places.places[1] =
         Place { process: "paris-1".into(), uid: "another".into(), address: replacement.address.to_string() };
     setting.put(&places);
-    setting.wait("paris goes back", |it| it.clusters[0].rollbacks > 0 && it.clusters[0].up == 2);
+    setting.wait("paris rolls back", |it| it.clusters[0].rollbacks > 0 && it.clusters[0].up == 2);
     kill(process, Signal::SIGCONT).unwrap();
     kill(agent, Signal::SIGCONT).unwrap();
     let status = setting.judged();
@@ -234,7 +234,7 @@ fn links_faults_and_a_pause_change_while_it_runs() {
     // meantime.
     spec.pause = true;
     assert_eq!(setting.amend(2, &spec).0, 200);
-    let paused = setting.wait("it stands still", |it| it.phase == Phase::Paused);
+    let paused = setting.wait("it is paused", |it| it.phase == Phase::Paused);
     let slower =
         r#"{ "within": { "preset": "san" }, "between": { "latency": "20ms", "bandwidth": "100Mbit" } }"#;
     spec.links = Some(serde_json::from_str(slower).unwrap());
@@ -246,12 +246,12 @@ fn links_faults_and_a_pause_change_while_it_runs() {
         let link = status.links.iter().find(|it| (it.from.as_str(), it.to.as_str()) == ("paris", "rennes"));
         link.map(|it| (it.requested_micros, it.measured_micros)).unwrap()
     };
-    assert_eq!(between(&stood), (20_000, None), "nobody can measure it while everyone stands");
+    assert_eq!(between(&stood), (20_000, None), "a paused federation cannot measure it");
     spec.pause = false;
     assert_eq!(setting.amend(4, &spec).0, 200);
     let measured = setting.wait("it is measured", |it| between(it).1.is_some());
     assert!(between(&measured).1.is_some_and(|it| it >= 19_000), "{measured:#?}");
-    assert!(steps(&setting.wait("it goes on", |it| it.phase == Phase::Running)) >= steps(&stood));
+    assert!(steps(&setting.wait("it resumes", |it| it.phase == Phase::Running)) >= steps(&stood));
 
     let crash = r#"{ "at": "1ms", "crash": { "cluster": "rennes", "node": 1 } }"#;
     spec.faults.push(serde_json::from_str(crash).unwrap());
@@ -317,19 +317,19 @@ fn a_run_goes_on_when_its_supervisor_is_killed_or_told_to_end() {
         old.wait().unwrap();
         for (name, agent) in &mut setting.agents {
             let pid = agent.child.id() as i32;
-            assert!(agent.child.try_wait().unwrap().is_none(), "the agent of {name} goes on");
+            assert!(agent.child.try_wait().unwrap().is_none(), "the agent of {name} continues");
             let begin = std::time::Instant::now();
             while child_of(pid).is_some() {
-                assert!(begin.elapsed().as_secs() < 20, "{name} goes on without its supervisor");
+                assert!(begin.elapsed().as_secs() < 20, "{name} continues without its supervisor");
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
         }
         setting.supervisor = Program::supervisor(setting.dir.path());
         let status = setting.status();
-        assert_eq!(status.phase, Phase::Running, "at once, and nobody takes it for another run: {status:#?}");
+        assert_eq!(status.phase, Phase::Running, "immediately, and as the same run: {status:#?}");
         setting.put(&setting.places(1));
         let goes_on = |it: &Status| it.clusters.iter().all(|it| it.up == 2 && it.rollbacks > 0);
-        let status = setting.wait("all clusters have gone back", goes_on);
+        let status = setting.wait("all clusters have rolled back", goes_on);
         assert_eq!(status.supervisor, before.supervisor);
         assert_eq!(status.events[..before.events.len()], before.events, "what was told is told alike");
     }
@@ -366,12 +366,12 @@ fn what_was_changed_while_it_ran_stays_changed_when_the_supervisor_is_killed() {
         r#"{ "when": { "fact": "checkpointCommitted" }, "crash": { "cluster": "paris", "node": 1 } }"#;
     spec.faults.push(serde_json::from_str(crash).unwrap());
     assert_eq!(setting.amend(2, &spec).0, 200);
-    setting.wait("it stands still", |it| it.phase == Phase::Paused);
+    setting.wait("it is paused", |it| it.phase == Phase::Paused);
     setting.supervisor.kill();
     setting.supervisor = Program::supervisor(setting.dir.path());
     setting.put(&setting.places(1));
-    let status = setting.wait("it stands still again", |it| it.phase == Phase::Paused);
-    assert_eq!(status.amendment.as_ref().map(|it| it.generation), Some(2), "nobody has to say it again");
+    let status = setting.wait("it is paused again", |it| it.phase == Phase::Paused);
+    assert_eq!(status.amendment.as_ref().map(|it| it.generation), Some(2), "no request has to be repeated");
     assert_eq!(status.faults.planned, 1);
     spec.pause = false;
     assert_eq!(setting.amend(3, &spec).0, 200);

@@ -99,7 +99,7 @@ fn values_are_checked_and_every_option_renders() {
     let known = rendered(&["--api-versions", "monitoring.coreos.com/v1/PodMonitor"]);
     for name in ["faultline-operator", "faultline-federations", "faultline-agents"] {
         assert!(known.contains_key(&format!("PodMonitor {name}")), "{name}");
-        assert!(!rendered(&[]).contains_key(&format!("PodMonitor {name}")), "nobody knows what that is");
+        assert!(!rendered(&[]).contains_key(&format!("PodMonitor {name}")), "the kind is unknown");
     }
     assert!(known["Deployment faultline-operator"]["spec"]["template"]["metadata"]["annotations"].is_null());
     let declined =

@@ -339,7 +339,7 @@ async fn a_federation_is_made_followed_and_cleaned_up() {
     assert_eq!(
         world.federation().metadata.finalizers,
         Some(vec![]),
-        "a volume that is to be kept holds nobody up"
+        "a volume that is to be kept delays nothing"
     );
 }
 
@@ -455,7 +455,7 @@ async fn a_neighbour_with_every_label_is_neither_asked_nor_told_nor_waited_for()
     world.collect_garbage();
     world.look().await.unwrap();
     assert_eq!(world.federation().metadata.finalizers, Some(vec![]));
-    assert!(world.server.get(&format!("{PODS}/bystander")).is_some(), "and nobody touches them");
+    assert!(world.server.get(&format!("{PODS}/bystander")).is_some(), "and they are not touched");
 }
 
 async fn reconcile_twice_without_mirror(world: &World) {

@@ -128,7 +128,7 @@ mod tests {
         let before = quickstart().spec.links().properties("paris", "rennes");
         let properties = LinkProperties { latency: Span::from_millis(40), jitter: Span::ZERO, ..before };
         let links = after(json!({ "links": pair })).unwrap();
-        assert_eq!(links.len(), 2, "both ways, and nobody stands outside: {links:?}");
+        assert_eq!(links.len(), 2, "both ways, and no process is outside: {links:?}");
         assert!(
             links.contains(&Change::Link { from: ClusterId(0), to: ClusterId(1), properties }),
             "{links:?}"
@@ -158,7 +158,7 @@ mod tests {
         let drawn = json!({ "mtbf": { "exponential": "10s" }, "crash": {} });
         let at = format!("spec.faults[{}].mtbf", quickstart().spec.faults.len());
         assert_eq!(after(faults(drawn)), Err(vec![at]));
-        let nobody = json!({ "at": "9s", "loseCluster": { "cluster": "nancy" } });
-        assert!(after(faults(nobody)).is_err());
+        let last_cluster = json!({ "at": "9s", "loseCluster": { "cluster": "nancy" } });
+        assert!(after(faults(last_cluster)).is_err());
     }
 }

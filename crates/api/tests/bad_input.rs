@@ -135,8 +135,8 @@ fn every_mistake_is_explained() {
         ("a protocol that needs every cluster", guest("joinsAfter: 5s").replace("hc3i:", "coordinated:")),
         ("a cluster that leaves before it joins", guest("joinsAfter: 20s, leavesAfter: 10s")),
         ("a cluster that joins when all is over", guest("joinsAfter: 40s")),
-        ("nobody stays", guest("joinsAfter: 5s").replace("nodes: 3", "nodes: 3, leavesAfter: 9s")),
-        ("copies where nobody stays", guest("leavesAfter: 9s").replace("sharedStorage", "otherCluster")),
+        ("no cluster stays", guest("joinsAfter: 5s").replace("nodes: 3", "nodes: 3, leavesAfter: 9s")),
+        ("copies where no cluster stays", guest("leavesAfter: 9s").replace("sharedStorage", "otherCluster")),
         ("two protocols", with("    hc3i:", "    none: {}\n    hc3i:")),
         (
             "no other cluster",

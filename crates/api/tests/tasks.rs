@@ -180,7 +180,7 @@ fn some_process_is_left() {
     assert!(is_good(&format!("{paris}, {{ at: 2s, loseCluster: {{ cluster: rennes }} }}")));
     assert!(is_good(&format!("{paris}, {{ at: 2s, crash: {{ process: rennes-1, returns: false }} }}")));
     let help = "let some processes return: omit `returns` in one of the faults";
-    let nobody = "with this fault, no process is left to take over the work";
+    let none_left = "with this fault, no process is left to take over the work";
     for last in [
         "{ at: 2s, loseCluster: { cluster: rennes, returns: false } }",
         "{ at: 2s, crash: { process: rennes-1, returns: false } }, { at: 3s, crash: { process: rennes-0, returns: false } }",
@@ -188,7 +188,7 @@ fn some_process_is_left() {
     ] {
         assert_eq!(
             complaint(&faulty(&format!("{paris}, {last}"))),
-            (9, nobody.into(), help.into()),
+            (9, none_left.into(), help.into()),
             "{last}"
         );
     }

@@ -25,7 +25,7 @@ const NODE_MEMORY: u64 = 8 << 20;
 const THREADS: u64 = 6;
 /// Ports that other programs may use.
 const SPARE_PORTS: u64 = 1000;
-/// The duration above which a write delays checkpoints so much that their cost cannot be measured.
+/// The duration above which a write makes the cost of checkpoints unmeasurable.
 const SLOW_WRITE: Duration = Duration::from_millis(100);
 /// The number of test writes, and their length: a page.
 const WRITES: usize = 16;

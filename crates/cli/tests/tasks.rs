@@ -128,9 +128,9 @@ fn mistakes_are_explained() {
     place.faultline(validate).assert().code(2).stderr(
         contains("`hc3i` does not support programs of tasks").and(contains("choose the protocol `tic`")),
     );
-    let everybody = ["lyon", "nancy", "lille"]
+    let all_clusters = ["lyon", "nancy", "lille"]
         .map(|it| format!("{{ at: 1s, loseCluster: {{ cluster: {it}, returns: false }} }}"));
-    place.write("program.yaml", program(TIC, &everybody.join(", ")));
+    place.write("program.yaml", program(TIC, &all_clusters.join(", ")));
     place.faultline(validate).assert().code(2).stderr(contains("no process is left to take over the work"));
     place.write("program.yaml", program(TIC, ""));
     let orders = ["validate", "program.yaml", "--orders", "2"];

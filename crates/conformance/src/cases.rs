@@ -617,7 +617,7 @@ fn expect_all_received(evidence: &Evidence, scenario: &Scenario, sent: impl Fn(P
             let expected: Vec<u32> = (0..sent(from, to)).collect();
             assert_eq!(numbers, expected, "{from}->{to}");
         }
-        assert!(received.is_empty(), "messages of nobody: {received:?}");
+        assert!(received.is_empty(), "messages without a sender: {received:?}");
     }
 }
 

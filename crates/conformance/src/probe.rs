@@ -162,13 +162,13 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
             .collect();
         to_come.sort_by_key(|&index| std::cmp::Reverse((script.steps[index].after, index)));
         let total = to_come.len() as u64;
-        let nobody = Membership { members: Arc::new([]), ..(*membership).clone() };
+        let empty = Membership { members: Arc::new([]), ..(*membership).clone() };
         let mut probe = Probe {
             me,
             life,
             began: now,
             script,
-            membership: Arc::new(nobody),
+            membership: Arc::new(empty),
             to_come,
             numbers: Vec::new(),
             to_do: VecDeque::new(),

@@ -85,5 +85,5 @@ pub fn explain() {
                 .build(),
         )
     };
-    miette::set_hook(Box::new(unbroken)).expect("nobody else sets it");
+    miette::set_hook(Box::new(unbroken)).expect("the hook is set only here");
 }

@@ -134,7 +134,7 @@ impl<A: Application> Default for Running<A> {
 
 impl<A: Application> Running<A> {
     fn compute(&mut self, index: usize) {
-        let me = *self.jobs.iter().nth(index).expect("there are so many");
+        let me = *self.jobs.iter().nth(index).expect("the index is in range");
         let rank = self.ranks.get_mut(&me).expect("is a rank");
         let job = rank.job.take().expect("it computes");
         self.jobs.remove(&me);
@@ -144,7 +144,7 @@ impl<A: Application> Running<A> {
     }
 
     fn deliver(&mut self, index: usize) {
-        let &(from, to) = self.channels.keys().nth(index).expect("there are so many");
+        let &(from, to) = self.channels.keys().nth(index).expect("the index is in range");
         let channel = self.channels.get_mut(&(from, to)).expect("it was just named");
         let payload = channel.pop_front().expect("empty channels are removed");
         if channel.is_empty() {

@@ -117,8 +117,8 @@ where
     fn play(&self, scenario: &Scenario) -> Result<Played, SetupError> {
         let Scenario { federation, seed, .. } = scenario;
         let setup = MessagesSetup::<P>::of_own(federation, *seed, self.config.clone())?;
-        let mut nobody = ();
-        let mut simulator = trial::simulator(&mut nobody);
+        let mut no_observer = ();
+        let mut simulator = trial::simulator(&mut no_observer);
         let expected = || manifest::expected(&setup);
         let mut run = trial::session(scenario).simulate_setup(&setup, expected, &mut simulator);
         run.manifest.protocol = type_name::<P>().rsplit("::").next().unwrap_or_default().to_owned();

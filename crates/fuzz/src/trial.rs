@@ -79,8 +79,8 @@ pub(crate) struct Played {
 
 fn played(scenario: &Scenario) -> Result<Played, SetupError> {
     let session = session(scenario).trusted(scenario.defect);
-    let mut nobody = ();
-    let mut simulator = simulator(&mut nobody);
+    let mut no_observer = ();
+    let mut simulator = simulator(&mut no_observer);
     let run = session.simulate(&mut simulator)?;
     Ok(Played { stats: simulator.stats().clone(), run })
 }
@@ -91,6 +91,6 @@ pub(crate) fn session(scenario: &Scenario) -> Session<'_> {
 }
 
 /// Returns a simulator that ends runs that do not end by themselves.
-pub(crate) fn simulator(nobody: &mut ()) -> Simulator<'_> {
-    Simulator::new(nobody).at_most(MOST_EVENTS)
+pub(crate) fn simulator(no_observer: &mut ()) -> Simulator<'_> {
+    Simulator::new(no_observer).at_most(MOST_EVENTS)
 }

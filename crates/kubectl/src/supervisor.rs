@@ -100,7 +100,8 @@ impl Supervisor {
     async fn ask(&self, path: &str) -> Result<Forwarded, AskError> {
         let forward = |source| AskError::Forward { pod: self.pod.clone(), source };
         let mut port = self.pods.portforward(&self.pod, &[ports::SUPERVISOR_API]).await.map_err(forward)?;
-        let stream = port.take_stream(ports::SUPERVISOR_API).expect("it was asked for, and nobody took it");
+        let stream =
+            port.take_stream(ports::SUPERVISOR_API).expect("it was requested, and is taken only here");
         let question =
             Question { host: "localhost", token: &self.token, method: Method::GET, path, body: Bytes::new() };
         let answer = question.ask(stream).await.map_err(|it| self.silent(it))?;

@@ -183,7 +183,7 @@ fn a_stranger_is_hung_up_on_and_changes_nothing() {
         if stream.read_exact(&mut [0; 48]).is_ok() {
             answered += 1;
             stream.write_all(&[9; 32]).unwrap();
-            assert_eq!(stream.read(&mut [0]).unwrap(), 0, "port {port} goes on talking to a stranger");
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0, "port {port} keeps talking to a stranger");
         }
     }
     assert_eq!(answered, 2, "only who is meant answers");

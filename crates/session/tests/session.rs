@@ -107,7 +107,7 @@ fn an_observer_sees_every_fact_and_can_interrupt() {
     let whole = simulated(session);
     let mut counting = Counting { begun: 0, facts: 0, looks: 0, most_looks: u32::MAX };
     let watched = session.simulate(&mut Simulator::new(&mut counting)).unwrap();
-    assert!(watched == whole, "whoever watches changes nothing");
+    assert!(watched == whole, "an observer changes nothing");
     assert_eq!((counting.begun, counting.facts), (1, whole.trace.len() as u64));
 
     let mut counting = Counting { begun: 0, facts: 0, looks: 0, most_looks: 2 };
@@ -116,8 +116,8 @@ fn an_observer_sees_every_fact_and_can_interrupt() {
     assert_eq!(counting.facts, interrupted.trace.len() as u64);
     assert!(counting.facts < whole.trace.len() as u64);
 
-    let mut nobody = ();
-    let mut simulator = Simulator::new(&mut nobody).at_most(2000);
+    let mut no_observer = ();
+    let mut simulator = Simulator::new(&mut no_observer).at_most(2000);
     let limited = session.simulate(&mut simulator).unwrap();
     assert_eq!((limited.manifest.outcome, simulator.stats().events), (Some(Outcome::Interrupted), 2000));
 }

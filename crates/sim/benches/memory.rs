@@ -43,7 +43,7 @@ fn main() {
         let (peak, mean) = (next(), next());
         bench::row(
             &format!(
-                "simulator's memory, {} nodes, {kept} checkpoints kept ({mean:.1} in the mean)",
+                "simulator's memory, {} nodes, {kept} checkpoints kept ({mean:.1} on average)",
                 clusters * nodes
             ),
             &format!("{:.0} MiB", peak / 1024.0 / 1024.0),

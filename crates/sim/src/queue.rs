@@ -87,7 +87,7 @@ impl<T> Queue<T> {
             }
             None => {
                 let slot = u32::try_from(self.slab.len()).ok().filter(|slot| slot >> SLOT_BITS == 0);
-                let slot = slot.expect("too many things are under way");
+                let slot = slot.expect("too many entries are pending");
                 self.slab.extend(iter::once_with(|| Some(make())));
                 slot
             }

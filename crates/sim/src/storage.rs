@@ -157,7 +157,11 @@ mod tests {
         assert_eq!(storage.complete(), Some(Event::Recorded { version: 1 }));
         storage.crash(Time(50), StorageFate::Kept);
         assert_eq!(storage.record().map(|bytes| bytes.len()), Some(7));
-        assert_eq!(storage.submit(Operation::List, Time(50), &COSTS), Time(60), "nobody waits for the dead");
+        assert_eq!(
+            storage.submit(Operation::List, Time(50), &COSTS),
+            Time(60),
+            "no operation waits for a dead life"
+        );
         assert_eq!(storage.complete(), Some(Event::Listed(vec![])));
         storage.crash(Time(70), StorageFate::Lost);
         assert_eq!(storage.record(), None);

@@ -124,7 +124,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
             Order::Link { from, to, properties } => {
                 self.network.set_properties(self.network.link(from, to), properties);
             }
-            Order::Relink { .. } => unreachable!("nobody changes a federation in virtual time"),
+            Order::Relink { .. } => unreachable!("a federation in virtual time is not changed"),
             Order::Cut { from, to, cut } => {
                 let link = self.network.link(from, to);
                 self.network.set_cut(link, cut);

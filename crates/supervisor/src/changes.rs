@@ -62,7 +62,7 @@ impl Supervisor {
     /// Resumes all processes except those that a fault has stopped. Everything scheduled moves by the length of the
     /// pause.
     fn go_on(&mut self, now: Time, out: &mut Vec<Order>) {
-        let stood = now.since(self.paused.take().expect("only what stands goes on"));
+        let stood = now.since(self.paused.take().expect("only a paused federation is resumed"));
         if self.begun.is_none() {
             self.origin = now;
             self.plan_start(now);

@@ -117,7 +117,7 @@ mod tests {
         let mut completion = finished();
         completion.restored(ProcessId(0), Incarnation(1));
         completion.finished(ProcessId(0), &SUMS);
-        assert!(!completion.is_complete(), "the other one goes back, too, and has yet to say so");
+        assert!(!completion.is_complete(), "the other one rolls back, too, and has yet to report it");
         completion.finished(ProcessId(1), &SUMS);
         assert!(!completion.is_complete(), "this was said before");
         completion.restored(ProcessId(1), Incarnation(1));

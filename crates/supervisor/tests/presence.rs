@@ -115,7 +115,7 @@ fn one_of_whose_processes_has_ended_joins_when_that_lives_again() {
     let mut desk = Desk::begun(Vec::new());
     desk.pass(JOINS - 10);
     desk.report(Report::Exited { process: GUESTS[1], life: Life(1) });
-    assert_eq!(announced(&desk.pass(JOINS + 30)), None, "nobody knows it yet");
+    assert_eq!(announced(&desk.pass(JOINS + 30)), None, "it has not been announced yet");
     let orders = desk.pass(JOINS + 50);
     let launched = Order::Launch { process: GUESTS[1], life: Life(2), boot: Boot::Restarted };
     assert!(orders.contains(&launched), "{orders:?}");

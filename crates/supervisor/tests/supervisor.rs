@@ -284,7 +284,7 @@ fn silence_is_fenced_after_detect_after_and_not_before() {
     let orders = desk.take();
     let failed = ended(P0, 1, StorageFate::Kept, EndedBy::Silence);
     let fence = [failed, kill(&[(P0, 1)], StorageFate::Kept), detected(P0, 1)];
-    assert_eq!(orders[..3], fence, "killed before anybody hears of it");
+    assert_eq!(orders[..3], fence, "killed before it is announced");
     assert!(is_announcement(&orders[3]) && orders.len() == 4);
     desk.exited(P0, 1);
     desk.heartbeat(P0, 1);
@@ -570,7 +570,7 @@ fn a_pause_ends_at_its_time_and_the_longer_of_two_counts() {
     desk.pass(BEGUN + Span(70));
     assert_eq!(desk.take(), [order(false)]);
     desk.pass(BEGUN + Span(5000));
-    assert_eq!(desk.take(), [], "who went on is not missed");
+    assert_eq!(desk.take(), [], "a resumed process is not declared failed");
 }
 
 #[test]
@@ -676,15 +676,15 @@ fn occurrences_count_in_the_order_of_arrival_over_a_cluster_and_others_go_on_at_
     desk.stated(P2, protected(), true);
     assert_eq!(desk.take(), [go(P2)], "another cluster does not count");
     desk.stated(P0, protected(), false);
-    assert_eq!(desk.take(), [], "a fact that nobody stands at does not count either");
+    assert_eq!(desk.take(), [], "a fact at which no process is halted does not count either");
     desk.stated(P0, protected(), true);
     let orders = desk.take();
     assert_eq!(orders[1], failed(P1, 1, StorageFate::Kept));
     assert_eq!(orders[2], kill(&[(P1, 1)], StorageFate::Kept));
     assert_eq!(orders[3], Order::Watch(Arc::new([])), "nothing is left to wait for");
-    assert_eq!(orders[4..], [go(P0)], "the fault is in force before its trigger goes on");
+    assert_eq!(orders[4..], [go(P0)], "the fault is in force before its trigger resumes");
     desk.stated(P2, protected(), true);
-    assert_eq!(desk.take(), [go(P2)], "who stood by then goes on too");
+    assert_eq!(desk.take(), [go(P2)], "a process halted by then resumes too");
 }
 
 #[test]
@@ -786,7 +786,7 @@ fn the_run_is_complete_when_all_have_finished_and_nothing_is_under_way() {
     desk.finished(P1, 1, u64::MAX, 3);
     assert_eq!(desk.take(), [], "one is not finished");
     desk.finished(P2, 1, 5, 7);
-    assert_eq!(desk.take(), [], "something is under way");
+    assert_eq!(desk.take(), [], "a message is in transit");
     desk.finished(P2, 1, 5, 9);
     assert_eq!(desk.take(), [Order::State(Fact::Completed), Order::End(Outcome::Completed)]);
     assert_eq!(desk.supervisor.status().outcome, Some(Outcome::Completed));
@@ -806,7 +806,7 @@ fn who_goes_back_is_not_finished() {
     desk.finished(P2, 1, 0, 0);
     assert_eq!(desk.take(), []);
     desk.finished(P0, 1, 0, 0);
-    assert_eq!(desk.take(), [], "its cluster goes back with it: what P1 said was said before");
+    assert_eq!(desk.take(), [], "its cluster rolls back with it: P1 reported its result before");
     desk.stated(P1, restored, false);
     desk.finished(P1, 1, 0, 0);
     assert_eq!(desk.take().last(), Some(&Order::End(Outcome::Completed)));
@@ -898,7 +898,7 @@ fn the_status_shows_what_is_up_committed_and_done() {
     desk.pass(BEGUN + Span(10));
     let status = desk.supervisor.status();
     let cluster = status.clusters[0];
-    assert_eq!((cluster.processes, cluster.up), (2, 1), "a death counts when it is noticed");
+    assert_eq!((cluster.processes, cluster.up), (2, 1), "a failure counts once it is detected");
     assert_eq!(cluster.committed, Position::new(0, 3));
     assert_eq!(cluster.progress, Progress { done: 9, total: 20 });
     assert_eq!(status.clusters[1].up, 1);

@@ -103,7 +103,7 @@ impl Hub {
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> Result<T, NamespaceError> {
         setns(&self.namespace, CloneFlags::CLONE_NEWNET).map_err(NamespaceError::Enter)?;
         let result = work();
-        setns(&self.home, CloneFlags::CLONE_NEWNET).expect("a thread may go back to where it came from");
+        setns(&self.home, CloneFlags::CLONE_NEWNET).expect("a thread may return to its own namespace");
         Ok(result)
     }
 }

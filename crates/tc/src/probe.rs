@@ -173,5 +173,5 @@ fn scratch(kernel: &Socket) -> io::Result<Link> {
     added
         .or_else(|_| kernel.add_link("ifb", SCRATCH, None))
         .or_else(|_| kernel.add_link("dummy", SCRATCH, None))?;
-    Ok(kernel.link(SCRATCH)?.expect("it was added, and nobody else knows it"))
+    Ok(kernel.link(SCRATCH)?.expect("it was added, and only this probe uses it"))
 }

@@ -34,7 +34,7 @@ const MINE: ClusterId = ClusterId(0);
 /// Runs a test in its own namespace if the kernel has these abilities.
 fn with(abilities: &[Ability], test: impl FnOnce() + Send) {
     let tested = isolated(|| {
-        let probe = Probe::run().expect("whoever has a namespace may try things in it");
+        let probe = Probe::run().expect("features can be tested in a namespace");
         let lacks = probe.lacks(abilities);
         if lacks.is_empty() {
             test();

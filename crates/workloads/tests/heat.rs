@@ -72,10 +72,10 @@ fn every_message_matters() {
     for message in messages {
         for schedule in 0..5 {
             let lost = run(&small(), &CLUSTERS, schedule, Some(Defect::Drop(message)));
-            assert_eq!(lost.results(), None, "{message:?} was lost, and still everybody finished");
+            assert_eq!(lost.results(), None, "{message:?} was lost, and still all ranks finished");
             let twice = run(&small(), &CLUSTERS, schedule, Some(Defect::Duplicate(message)));
-            let results = twice.results().expect("a duplicate stops nobody");
-            assert_ne!(Some(results), expected, "{message:?} came twice, and nobody noticed");
+            let results = twice.results().expect("a duplicate stops no rank");
+            assert_ne!(Some(results), expected, "{message:?} came twice without an effect on the result");
         }
     }
 }
@@ -129,7 +129,7 @@ fn a_wrong_temperature_is_never_forgotten() {
 fn a_snapshot_while_a_step_is_out_is_the_state_before_it() {
     let mut rank = rank(&small(), 0);
     let before = rank.snapshot();
-    let job = rank.next_job().expect("the first step needs nobody");
+    let job = rank.next_job().expect("the first step needs no message");
     assert_eq!(rank.snapshot(), before);
     rank.computed(job.clone().run(), &mut Outbox::default());
     assert_ne!(rank.snapshot(), before);
@@ -214,7 +214,7 @@ fn messages_that_make_no_sense_are_counted_but_do_no_harm() {
     ] {
         network.ranks[0].application.deliver(ProcessId(from), payload, &mut Outbox::default());
     }
-    let results = network.run().expect("noise stops nobody");
+    let results = network.run().expect("noise stops no rank");
     let expected = expected(&small(), &CLUSTERS);
     assert_ne!(results[0], expected[0]);
     assert_eq!(results[1..], expected[1..]);

@@ -82,7 +82,7 @@ fn any_schedule_computes_what_the_reference_computes() {
         assert_eq!(
             restored.run(),
             expected,
-            "a restored rank goes on as if nothing had happened: {config:?}"
+            "a restored rank continues as if nothing had happened: {config:?}"
         );
     }
 }
@@ -99,11 +99,15 @@ fn every_message_matters() {
             assert_eq!(
                 lost.results(),
                 None,
-                "{message:?} was lost, and still everybody finished: {config:?}"
+                "{message:?} was lost, and still all ranks finished: {config:?}"
             );
             let twice = run(&config, &clusters, 1, Some(Defect::Duplicate(message)));
-            let results = twice.results().expect("a duplicate stops nobody");
-            assert_ne!(Some(results), expected, "{message:?} came twice, and nobody noticed: {config:?}");
+            let results = twice.results().expect("a duplicate stops no rank");
+            assert_ne!(
+                Some(results),
+                expected,
+                "{message:?} came twice without an effect on the result: {config:?}"
+            );
         }
     }
 }
@@ -121,7 +125,9 @@ fn a_state_that_does_not_fit_shows() {
                         entangled += 1;
                         assert_ne!(network.results(), expected, "{rank}, step {step}: {config:?}");
                     }
-                    Some(false) => assert_eq!(network.results(), expected, "nobody can tell: {config:?}"),
+                    Some(false) => {
+                        assert_eq!(network.results(), expected, "the result is the same: {config:?}")
+                    }
                     // The rank computes less often.
                     None => {}
                 }

@@ -44,7 +44,7 @@ fn live(rank: &mut Workload, history: &[Happened]) -> (Vec<(ProcessId, Payload)>
 /// Returns what happened to each rank in one run.
 fn histories(schedule: u64) -> Vec<Vec<Happened>> {
     let mut network = Network::new(&Config::Salted(small()), &CLUSTERS, schedule);
-    network.run().expect("everybody finishes");
+    network.run().expect("all ranks finish");
     network.ranks.into_iter().map(|rank| rank.history).collect()
 }
 

@@ -303,7 +303,7 @@ fn a_rank_has_left_when_it_has_got_everything_and_not_before() {
                     at_leaving[rank].get_or_insert(network.ranks[rank].application.result());
                 }
             }
-            let results = network.results().expect("everybody finishes");
+            let results = network.results().expect("all ranks finish");
             assert_eq!(has_left(&network), [false, false, true, true, true]);
             let at_leaving: Vec<_> = at_leaving[2..].iter().map(|it| it.flatten().unwrap()).collect();
             assert_eq!(at_leaving, results[2..], "nothing came afterwards");

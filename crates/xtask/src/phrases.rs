@@ -1,10 +1,8 @@
 //! Phrases of an older style, which read like a translation, each with the wording to use instead.
 //!
 //! The check covers README.md, ARCHITECTURE.md, the other Markdown files, and the comments and code (above all, the
-//! string literals) of Rust files. [`NOT_YET`] lists the places that still contain such phrases. A place without them
-//! must be removed from the list, so that the list only shrinks.
+//! string literals) of Rust files.
 
-use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
@@ -59,43 +57,6 @@ const PHRASES: &[(&str, &str)] = &[
     ("whoever", "a process that, or a user who"),
 ];
 
-/// What of a place may still contain the phrases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Except {
-    /// Everything.
-    All,
-    /// The code of Rust files, but not their comments.
-    Code,
-}
-use Except::{All, Code};
-
-/// Files and directories that are not clean yet.
-const NOT_YET: &[(&str, Except)] = &[
-    ("benches", All),
-    ("crates/api", Code),
-    ("crates/cli", Code),
-    ("crates/conformance", Code),
-    ("crates/console", Code),
-    ("crates/experiments", Code),
-    ("crates/fuzz", Code),
-    ("crates/kubectl", Code),
-    ("crates/protocols/src/hydee", Code),
-    ("crates/protocols/tests", Code),
-    ("crates/report", Code),
-    ("crates/runtime", Code),
-    ("crates/runtime-tests", Code),
-    ("crates/session", Code),
-    ("crates/sim", Code),
-    ("crates/supervisor", Code),
-    ("crates/tc", Code),
-    ("crates/workloads", Code),
-    ("crates/xtask", Code),
-    ("docs/verdict.md", All),
-    ("e2e", Code),
-    ("node-image", All),
-    ("operator", Code),
-];
-
 /// An occurrence of a phrase.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
@@ -103,7 +64,6 @@ struct Found {
     line: usize,
     phrase: &'static str,
     instead: &'static str,
-    is_code: bool,
 }
 
 pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
@@ -114,31 +74,17 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
             texts.push((name.to_owned(), fs::read_to_string(repository.root.join(&file))?));
         }
     }
-    Ok(judge(&texts, NOT_YET))
+    Ok(judge(&texts))
 }
 
-/// Finds phrases in files that are not excepted, and exceptions that are not needed.
-fn judge(texts: &[(String, String)], not_yet: &[(&str, Except)]) -> Problems {
-    let (mut problems, mut needed) = (Vec::new(), BTreeSet::new());
+/// Finds phrases in files.
+fn judge(texts: &[(String, String)]) -> Problems {
+    let mut problems = Vec::new();
     for (name, text) in texts {
-        for found in find(text, name.ends_with(".rs")) {
-            let covers =
-                |it: &&(&str, Except)| Path::new(name).starts_with(it.0) && (it.1 == All || found.is_code);
-            let covering: Vec<_> = not_yet.iter().filter(covers).collect();
-            if covering.is_empty() {
-                let Found { line, phrase, instead, .. } = found;
-                problems.push(format!("{name}:{line} says `{phrase}`; write: {instead}"));
-            }
-            // An exception for everything is needed only for a comment: for code there is a smaller one.
-            needed.extend(covering.iter().filter(|it| it.1 == Code || !found.is_code).map(|it| it.0));
-        }
+        let say =
+            |Found { line, phrase, instead }| format!("{name}:{line} says `{phrase}`; write: {instead}");
+        problems.extend(find(text, name.ends_with(".rs")).into_iter().map(say));
     }
-    problems.extend(not_yet.iter().filter(|it| !needed.contains(it.0)).map(|(place, except)| match except {
-        All => format!(
-            "{place} has no old phrases outside code: remove it from the exceptions, or reduce it to code"
-        ),
-        Code => format!("{place} has no old phrases: remove it from the exceptions"),
-    }));
     problems
 }
 
@@ -150,7 +96,7 @@ fn find(text: &str, is_rust: bool) -> Vec<Found> {
         prose.push(comment, number);
         code.push(statement, number);
     }
-    prose.find(false).chain(code.find(true)).collect()
+    prose.find().chain(code.find()).collect()
 }
 
 /// Splits a line of Rust into code and comment.
@@ -181,7 +127,7 @@ impl Joined {
         }
     }
 
-    fn find(&self, is_code: bool) -> impl Iterator<Item = Found> + '_ {
+    fn find(&self) -> impl Iterator<Item = Found> + '_ {
         PHRASES.iter().flat_map(move |&(phrase, instead)| {
             let whole = move |&(at, _): &(usize, &str)| {
                 let is_part = |it: char| it.is_alphanumeric() || it == '_' || it == '-';
@@ -189,7 +135,7 @@ impl Joined {
             };
             self.text.match_indices(phrase).filter(whole).map(move |(at, _)| {
                 let line = self.lines[self.lines.partition_point(|it| it.0 <= at) - 1].1;
-                Found { line, phrase, instead, is_code }
+                Found { line, phrase, instead }
             })
         })
     }
@@ -199,17 +145,17 @@ impl Joined {
 mod tests {
     use super::*;
 
-    fn lines(text: &str, is_rust: bool) -> Vec<(usize, &'static str, bool)> {
-        find(text, is_rust).into_iter().map(|it| (it.line, it.phrase, it.is_code)).collect()
+    fn lines(text: &str, is_rust: bool) -> Vec<(usize, &'static str)> {
+        find(text, is_rust).into_iter().map(|it| (it.line, it.phrase)).collect()
     }
 
     #[test]
     fn a_phrase_is_found_across_lines_and_in_any_case() {
         assert_eq!(
             lines("# Title\n\nA process goes\nback. Nobody waits.", false),
-            [(3, "goes back", false), (4, "nobody", false)]
+            [(3, "goes back"), (4, "nobody")]
         );
-        assert_eq!(lines("/// It takes them for\n    /// ever.\nfn f() {}", true), [(1, "for ever", false)]);
+        assert_eq!(lines("/// It takes them for\n    /// ever.\nfn f() {}", true), [(1, "for ever")]);
     }
 
     #[test]
@@ -219,29 +165,18 @@ mod tests {
     }
 
     #[test]
-    fn code_and_comments_are_told_apart() {
+    fn code_and_comments_are_searched_separately() {
         let text = "let url = \"http://nobody\"; // whoever\nlog(\"// somebody\");\n    // everybody";
-        let expected =
-            [(3, "everybody", false), (1, "whoever", false), (1, "nobody", true), (2, "somebody", true)];
+        let expected = [(3, "everybody"), (1, "whoever"), (1, "nobody"), (2, "somebody")];
         assert_eq!(lines(text, true), expected);
     }
 
     #[test]
-    fn exceptions_hold_for_their_place_and_part_and_must_be_needed() {
-        let judged =
-            |file: &str, text: &str, not_yet| judge(&[(file.to_owned(), text.to_owned())], not_yet).len();
-        let (comment, code) = ("// nobody", "log(\"nobody\");");
-        assert_eq!(judged("a/b.rs", comment, &[]), 1);
-        assert_eq!(judged("a/b.rs", comment, &[("a", All)]), 0);
-        assert_eq!(judged("a/b.rs", code, &[("a", Code)]), 0);
-        assert_eq!(judged("a/b.rs", comment, &[("a", Code)]), 2, "the phrase, and an exception without need");
-        assert_eq!(
-            judged("ab/c.rs", comment, &[("a", All)]),
-            2,
-            "another place, and an exception without need"
-        );
-        assert_eq!(judged("a/b.rs", code, &[("a", All)]), 1, "an exception for more than is needed");
-        assert_eq!(judged("a/b.rs", "// fine", &[("a", All)]), 1, "an exception without need");
+    fn problems_name_the_file_and_the_line() {
+        let texts =
+            [("a.rs".to_owned(), "// fine\n// nobody".to_owned()), ("b.md".to_owned(), "fine".to_owned())];
+        let problems = judge(&texts);
+        assert!(problems.len() == 1 && problems[0].starts_with("a.rs:2 says `nobody`"), "{problems:?}");
     }
 
     #[test]

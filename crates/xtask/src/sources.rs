@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_place_is_found_with_its_line() {
-        let text = format!("fine\nsee {}somebody/notes\n", PLACES[0].concat());
+        let text = format!("fine\nsee {}user/notes\n", PLACES[0].concat());
         assert_eq!(named_places(&text).collect::<Vec<_>>(), [(2, PLACES[0].concat())]);
         assert_eq!(named_places("http://127.0.0.1/metrics and ~/.zfunc").count(), 0);
     }

@@ -54,9 +54,9 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     assert_eq!(gone.status, Some(2));
     assert!(gone.said.contains("no process `paris-99`"), "{}", gone.said);
 
-    let missing = program.run(&[&["fetch", "federation/nobody"][..], &in_namespace].concat()).await?;
+    let missing = program.run(&[&["fetch", "federation/missing"][..], &in_namespace].concat()).await?;
     assert_eq!(missing.status, Some(2));
-    assert!(missing.said.contains("federation `nobody` not found"), "{}", missing.said);
+    assert!(missing.said.contains("federation `missing` not found"), "{}", missing.said);
     Ok(())
 }
 

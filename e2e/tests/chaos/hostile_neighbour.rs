@@ -33,7 +33,10 @@ async fn play(room: &Room, neighbour: &Room) -> Result<(), Failure> {
         forged.push((room, forge(room, &pod, &format!("{name}-bystander")).await?));
     }
     let policy = room.api::<NetworkPolicy>().get(&format!("{QUICK_START}-pods")).await?;
-    assert!(policy.spec.and_then(|it| it.ingress).is_some_and(|it| !it.is_empty()), "somebody gets through");
+    assert!(
+        policy.spec.and_then(|it| it.ingress).is_some_and(|it| !it.is_empty()),
+        "some traffic gets through"
+    );
 
     let status = room.passes(QUICK_START).await?;
     assert_eq!(
@@ -42,7 +45,7 @@ async fn play(room: &Room, neighbour: &Room) -> Result<(), Failure> {
         "the plan was carried out, and nothing else: {status:#?}"
     );
     let told = room.told().await?;
-    assert!(!told.contains("SupervisorSilent"), "somebody else was asked: {told:?}");
+    assert!(!told.contains("SupervisorSilent"), "another program was asked: {told:?}");
 
     room.api::<Federation>().delete(QUICK_START, &DeleteParams::default()).await?;
     let is_gone = |it: Option<&Federation>| it.is_none();

@@ -44,9 +44,9 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     };
     let soon = Duration::from_secs(20);
     // Admission does not know how many nodes a cluster has, or which faults the run has accepted.
-    let nobody = json!({ "at": "9s", "crash": { "cluster": "paris", "node": 70 } });
+    let no_such_node = json!({ "at": "9s", "crash": { "cluster": "paris", "node": 70 } });
     let mut more = faults.clone();
-    more.as_array_mut().ok_or("faults are a list")?.push(nobody);
+    more.as_array_mut().ok_or("faults are a list")?.push(no_such_node);
     patch(json!({ "faults": more })).await?;
     let status = room.wait(QUICK_START, "the change is refused", soon, accepted("False")).await?;
     assert!(status.phase >= Phase::Running && status.phase <= Phase::Completed, "{status:#?}");

@@ -40,7 +40,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
 
     pause(true).await?;
     let stands = |it: &FederationStatus| it.phase == Phase::Paused && paused(it);
-    room.wait(QUICK_START, "it stands still", soon, stands).await?;
+    room.wait(QUICK_START, "it is paused", soon, stands).await?;
     // Messages in transit at the time of the pause have been counted by then.
     sleep(Duration::from_secs(2)).await;
     let progress = async || -> Result<Vec<Option<String>>, Failure> {
@@ -50,7 +50,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     };
     let before = progress().await?;
     sleep(STANDS).await;
-    assert_eq!(before, progress().await?, "nobody computes while everyone stands still");
+    assert_eq!(before, progress().await?, "no process computes during the pause");
     pause(false).await?;
     let status = room.passes(QUICK_START).await?;
     assert_eq!(status.rollbacks, Some(0), "{status:#?}");

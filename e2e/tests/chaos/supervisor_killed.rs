@@ -25,7 +25,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let status = room.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor forgotten");
     let before_and_after = status.rollbacks.is_some_and(|it| it >= 3);
-    assert!(before_and_after, "both clusters went back once more: {status:#?}");
+    assert!(before_and_after, "both clusters rolled back once more: {status:#?}");
     let told = room.told().await?;
     assert!(told.contains("SupervisorRestarted") && !told.contains("TakenForDead"), "{told:?}");
     room.delete(QUICK_START).await?;

@@ -133,7 +133,7 @@ impl ApiServer {
             (&Method::POST, _) => "create",
             (&Method::PATCH, _) => "patch",
             (&Method::DELETE, Some(_)) => "delete",
-            other => panic!("nobody asks for {other:?}"),
+            other => panic!("unexpected request {other:?}"),
         };
         let resource = match &place.subresource {
             Some(subresource) => format!("{}/{subresource}", place.resource),
@@ -228,7 +228,7 @@ impl ApiServer {
                 Some(object) => (StatusCode::OK, object),
                 None => (StatusCode::NOT_FOUND, failure(StatusCode::NOT_FOUND, "NotFound", "not found")),
             },
-            other => panic!("nobody asks to {other}"),
+            other => panic!("unexpected request to {other}"),
         }
     }
 }

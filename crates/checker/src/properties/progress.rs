@@ -147,7 +147,8 @@ impl Judge<'_> {
         let pause = times.windows(2).map(|it| it[1].since(it[0])).max().unwrap_or_default();
         let still = self.history.context.end.since(last.max(self.since));
         if still >= self.bound.max(pause * 10) {
-            finding.violated([], || format!("the application stood still for {still} before the deadline"));
+            finding
+                .violated([], || format!("the application made no progress for {still} before the deadline"));
         }
     }
 }
@@ -230,7 +231,7 @@ mod tests {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
         move_on(&mut run, 3);
-        assert!(text(&run).unwrap().contains("stood still"));
+        assert!(text(&run).unwrap().contains("made no progress"));
         run.wait(Span::from_secs(10));
         move_on(&mut run, 1);
         assert_eq!(text(&run), None, "its earlier pauses were as long");

@@ -35,7 +35,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     }
     if history.context.outcome == Some(Outcome::Deadline) && history.is_settled {
         finding.violated([], || {
-            "the program stands still: nothing was run or stolen for a long time before the deadline".into()
+            "the program stalled: nothing was run or stolen for a long time before the deadline".into()
         });
     }
     if tasks.ends.is_empty() && history.context.outcome == Some(Outcome::Completed) {
@@ -171,7 +171,7 @@ mod tests {
         run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(9);
         assert_eq!(check_alone(check, &run.0).violation_count(), 0);
         run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(11);
-        assert!(check_alone(check, &run.0).violations[0].text.contains("stands still"));
+        assert!(check_alone(check, &run.0).violations[0].text.contains("stalled"));
     }
 
     #[test]

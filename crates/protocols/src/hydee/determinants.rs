@@ -127,7 +127,7 @@ impl Rank {
     }
 
     fn tell_logger(&self, message: Control, host: &mut Desk) {
-        let logger = self.logger.expect("the order of deliveries is logged by somebody");
+        let logger = self.logger.expect("a federation that logs deliveries has a logger");
         host.control(To::One(logger), message);
     }
 

@@ -486,7 +486,7 @@ impl Rank {
             Scope::Process => {}
             Scope::Cluster => host.control(To::Cluster(self.cluster), message),
             Scope::Federation => {
-                unreachable!("a federation that goes back as one has nobody to send to it again")
+                unreachable!("a federation that rolls back as one has no other cluster to re-send to it")
             }
         }
     }

@@ -40,7 +40,7 @@ fn a_collection_removes_checkpoints_copies_and_log_entries() {
     federation.take_checkpoint(c(0));
     federation.take_checkpoint(c(0));
     federation.collect();
-    assert_eq!(federation.kept(p(0))[0], 2, "as long as p1 could go back behind sending m");
+    assert_eq!(federation.kept(p(0))[0], 2, "as long as p1 could roll back behind the send of m");
     federation.take_checkpoint(c(1));
     assert_eq!((federation.kept(p(0)), federation.kept(p(1))), (vec![2, 3, 4, 5], vec![1, 2]));
     federation.collect();
@@ -90,7 +90,7 @@ fn who_decides_alone_keeps_what_an_initiator_would_keep() {
 fn a_cluster_decides_by_itself_when_it_has_heard_all_others() {
     let mut federation = running(&[1, 2, 1], by_every_cluster(Defects::default()));
     federation.tell_stock(&CLUSTERS[..2]);
-    assert_eq!(collections(&federation), 0, "nobody has heard the third");
+    assert_eq!(collections(&federation), 0, "no cluster has heard the third");
     federation.tell_stock(&CLUSTERS[2..]);
     assert_eq!(collections(&federation), 4, "it had heard the others, and now they have heard it");
     federation.tell_stock(&CLUSTERS);

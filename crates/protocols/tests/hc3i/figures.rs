@@ -204,7 +204,7 @@ impl Narrator<'_> {
                 format!("rolls back to CLC{} {}", checkpoint.sn.0, ddv(vectors))
             }
             Claim::Alerted { from, position } => {
-                format!("is alerted: {} went back to SN {}", name(from.index()), position.sn.0)
+                format!("is alerted: {} rolled back to SN {}", name(from.index()), position.sn.0)
             }
             Claim::Resent { id } => {
                 self.resends = Some(*id);

@@ -56,7 +56,7 @@ fn a_holder_that_dies_during_recovery_is_asked_again() {
     federation.detect(p(1));
     federation.release(answer);
     federation.settle();
-    assert_eq!(restored(&federation, p(0)), [], "nobody else has its part");
+    assert_eq!(restored(&federation, p(0)), [], "no other process has its part");
     federation.restart(p(1));
     federation.retry();
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
@@ -356,7 +356,7 @@ fn what_was_collected_is_not_said_to_be_missing() {
     federation.crash(p(1), Kept);
     federation.retry();
     let Some(Claim::Unrecoverable { missing, .. }) = unrecoverable(&federation, p(0)) else {
-        panic!("nobody else has p1's parts");
+        panic!("no other process has p1's parts");
     };
     assert_eq!(missing.iter().map(|(name, _)| (name.owner, name.sn)).collect::<Vec<_>>(), [(p(1), Sn(2))]);
     assert_eq!(federation.wrong(), [""; 0]);

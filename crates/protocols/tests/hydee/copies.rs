@@ -48,5 +48,5 @@ fn a_part_that_is_lost_while_a_copy_is_made_of_it_is_fetched_again() {
     federation.release(first);
     federation.settle();
     let has_resumed = federation.claims(p(2)).any(|it| matches!(it, Claim::RolledBack { .. }));
-    assert!(has_resumed, "p2 waits for ever");
+    assert!(has_resumed, "p2 waits permanently");
 }

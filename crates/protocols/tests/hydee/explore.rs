@@ -172,7 +172,7 @@ impl Schedule {
             .iter()
             .any(|&it| self.federation.claims(it).any(|claim| matches!(claim, Claim::Unrecoverable { .. })));
         if !waits.is_empty() && !given_up {
-            wrong.push(format!("{waits:?} wait for ever"));
+            wrong.push(format!("{waits:?} wait permanently"));
         }
         if judgement.verdict == Verdict::Fail {
             wrong.extend(judgement.reasons);

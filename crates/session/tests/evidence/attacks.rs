@@ -269,11 +269,11 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         trace.streams.insert(other, b);
         trace.streams.insert(later, a);
     });
-    attacks.raw("a stream of nobody added", &["the wrong name"], move |dir| {
+    attacks.raw("a stream of an unknown process added", &["the wrong name"], move |dir| {
         let path = |process| Bundle::open(dir).facts_path(process, Life(1));
         fs::copy(path(other.0), path(ProcessId(9999))).unwrap();
     });
-    attacks.resealed("a stream of nobody added", &[], move |_, trace| {
+    attacks.resealed("a stream of an unknown process added", &[], move |_, trace| {
         let stream = trace.streams[&other].clone();
         trace.streams.insert((ProcessId(9999), Life(1)), stream);
     });
@@ -442,7 +442,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     attacks.resealed("`name` changed", NOT_DERIVED, |it, _| it.name = "another".into());
     attacks.resealed("`clusters` emptied", NOT_DERIVED, |it, _| it.clusters.clear());
     attacks.resealed("`processes` emptied", NOT_DERIVED, |it, _| it.processes.clear());
-    attacks.resealed("a process renamed", NOT_DERIVED, |it, _| it.processes[0].name = "nobody".into());
+    attacks.resealed("a process renamed", NOT_DERIVED, |it, _| it.processes[0].name = "unknown".into());
     attacks.resealed("a process in another cluster", NOT_DERIVED, |it, _| {
         it.processes[0].cluster = faultline_core::ClusterId(1);
     });

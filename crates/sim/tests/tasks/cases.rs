@@ -202,7 +202,7 @@ fn survivors_absorb_a_cluster_that_is_lost_for_good() {
             }
             // The process that absorbs fails in turn.
             let absorbed = ended.facts.iter().find(|it| matches!(it.fact, Fact::Absorbed(_)));
-            let heir = absorbed.expect("somebody takes over").process;
+            let heir = absorbed.expect("a process takes over").process;
             for fate in FATES {
                 let again = (when(FactKind::Absorbed, Some(heir), 1), crash(heir, fate));
                 federation.faults = vec![lost.clone(), again];

@@ -41,7 +41,7 @@ pub fn sequential<P: Program>(config: &Arc<P::Config>, membership: &Membership) 
         }
     }
     let result = |(me, rank): (ProcessId, Performer<P>)| {
-        (me, rank.result().unwrap_or_else(|| panic!("{me} waits for ever: {rank:?}")))
+        (me, rank.result().unwrap_or_else(|| panic!("{me} waits permanently: {rank:?}")))
     };
     ranks.into_iter().map(result).collect()
 }
