@@ -64,7 +64,7 @@ pub enum SetupError {
     WithoutDefects,
     /// The requested defect belongs to another protocol.
     #[error("`{0}` is not a defect of this federation's protocol")]
-    AnothersDefect(Defect),
+    ForeignDefect(Defect),
 }
 
 /// An operation on a federation, whatever its protocol.
@@ -336,7 +336,7 @@ pub fn with_valid_messages<V: MessagesVisitor>(
             visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
         }
         Asked::None(_) => match defect {
-            Some(defect) => return Err(SetupError::AnothersDefect(defect)),
+            Some(defect) => return Err(SetupError::ForeignDefect(defect)),
             None => visitor.visit(MessagesSetup::<NoProtocol>::of_messages(federation, seed, (), None)?),
         },
         Asked::Tic(_) | Asked::Sel(_) | Asked::Satin(_) | Asked::Cck(_) => return Err(SetupError::Tasks),

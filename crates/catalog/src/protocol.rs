@@ -68,7 +68,7 @@ pub(crate) fn hc3i(
 /// Returns why a defect cannot be enabled.
 fn unfit(defect: Defect) -> SetupError {
     match AVAILABLE {
-        true => SetupError::AnothersDefect(defect),
+        true => SetupError::ForeignDefect(defect),
         false => SetupError::WithoutDefects,
     }
 }

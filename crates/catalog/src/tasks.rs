@@ -119,7 +119,7 @@ pub(crate) fn with_valid_tasks<V: TasksVisitor>(
             visitor.visit(TasksSetup::<Satin>::of_tasks(federation, seed, config)?)
         }
         Asked::None(_) => match defect {
-            Some(defect) => return Err(SetupError::AnothersDefect(defect)),
+            Some(defect) => return Err(SetupError::ForeignDefect(defect)),
             None => visitor.visit(TasksSetup::<NoProtocol>::of_tasks(federation, seed, ())?),
         },
         _ => return Err(SetupError::Tasks),
