@@ -371,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_comes_late_is_blamed_on_the_machine() {
+    fn only_late_events_are_blamed_on_the_machine() {
         let link = "for 23 % of the time, the delay of the link paris to rennes was off by more than 1.20 ms: 6.25 \
             ms on average instead of 5.00 ms";
         let deaths = "the 2 processes of nancy ended within 335 ms by fault 3, not within 50.0 ms";

@@ -1,4 +1,5 @@
-//! `faultline-node agent`: starts and ends a process at its place, as the first process of a node's container.
+//! `faultline-node agent`: starts and ends the process at a place, as the first process of a node's
+//! container.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,33 +9,33 @@ use faultline_runtime::agent::{self, AgentOptions};
 
 use crate::trouble::Trouble;
 
-/// Host one process of a federation, as a supervisor says.
+/// Host one process of a federation, as its supervisor orders.
 ///
-/// This program starts, kills, pauses and restarts the process, and outlives it.
-/// Serves Prometheus metrics at /metrics and its health at /healthz of the same port. Ends at SIGTERM, after the process
-/// has ended and its facts have been sent.
+/// Starts, kills, pauses and restarts the process, and outlives it. Serves Prometheus metrics at /metrics and
+/// its health at /healthz on the same port. Ends at SIGTERM, once the process has ended and its facts have
+/// been sent.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   faultline-node agent --listen 0.0.0.0:7400 --key-file /etc/faultline/key --data /var/lib/faultline")]
 pub(crate) struct AgentArguments {
-    /// Where supervisors call; the port stands on the standard output.
+    /// Listen for supervisors at this address; prints the port on standard output
     #[arg(long, value_name = "ADDR")]
     listen: SocketAddr,
-    /// The process's key, drawn from the federation's: a file of 64 hexadecimal digits.
+    /// Read the process's key from FILE (64 hexadecimal digits), derived from the federation's key
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
-    /// Storage and facts of the process are below this. What other runs have left there is removed.
+    /// Keep the storage and the facts of the process in DIR. Removes what other runs have left there
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// What tells this place from its predecessors: the pod's UID. A supervisor that looks for another is sent away.
+    /// Identify this place by UID, the pod's UID. Rejects a supervisor that looks for another place
     #[arg(long, value_name = "UID")]
     uid: Option<String>,
-    /// Where the process listens for others, and shows its metrics; any port when it is 0.
+    /// Listen for other processes and serve metrics on this port; 0 means any port
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     node_port: u16,
-    /// The socket of the shaper (`faultline-node shape`) in the same network namespace, where links are to be emulated by
-    /// traffic control. The agent serves no supervisor before the shaper answers.
+    /// Use the shaper (`faultline-node shape`) at this socket, in the same network namespace, to emulate
+    /// links by traffic control. Accepts supervisors once the shaper answers
     #[arg(long, value_name = "FILE")]
     shaper: Option<PathBuf>,
 }

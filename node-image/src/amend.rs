@@ -68,7 +68,7 @@ mod tests {
     use faultline_api::samples::SAMPLES;
 
     #[test]
-    fn what_is_refused_leaves_the_run_as_it_was_and_the_next_spec_is_compared_with_that() {
+    fn a_refused_spec_changes_nothing() {
         let file = faultline_api::parse("quickstart", SAMPLES[0].text.as_bytes()).expect("a valid sample");
         let amender = Amender::new(&file, None, Wishes::default());
         let say = |generation, change: fn(&mut faultline_api::FederationSpec)| {

@@ -10,13 +10,13 @@ use faultline_runtime::{Keys, Secret};
 
 use crate::trouble::Trouble;
 
-/// Print what opens a supervisor's HTTP API, drawn from the federation's key.
+/// Print the token for a supervisor's HTTP API, derived from the federation's key.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   curl -H \"Authorization: Bearer $(faultline-node token --key-file key)\" http://127.0.0.1:7301/v1/status")]
 pub(crate) struct TokenArguments {
-    /// The federation's key: a file of 64 hexadecimal digits.
+    /// Read the federation's key from FILE (64 hexadecimal digits)
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
 }
@@ -33,10 +33,10 @@ pub(crate) fn print(arguments: &TokenArguments) -> Result<(), Trouble> {
 Example:
   faultline-node key --key-file key paris-0 > key-of-paris-0")]
 pub(crate) struct KeyArguments {
-    /// The federation's key: a file of 64 hexadecimal digits.
+    /// Read the federation's key from FILE (64 hexadecimal digits)
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
-    /// The process, `CLUSTER-N`.
+    /// Name of the process, `CLUSTER-N`
     process: String,
 }
 

@@ -42,10 +42,10 @@ enum Command {
     Supervise(supervise::SuperviseArguments),
     Key(key::KeyArguments),
     Token(key::TokenArguments),
-    /// One process of a federation, started by an agent.
+    /// Run one process of a federation, started by an agent.
     #[command(hide = true, disable_help_flag = true)]
     Node {
-        /// As the agent gives them.
+        /// Arguments from the agent.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },

@@ -7,9 +7,10 @@ use faultline_tc::probe::Probe;
 
 use crate::trouble::Trouble;
 
-/// Try out what this kernel can do for links, and say it as a line of JSON.
+/// Test which features for link emulation this kernel supports, and print them as one line of JSON.
 ///
-/// Needs the capability NET_ADMIN. Interfaces whose names begin with `faultline-` come and go in this network namespace.
+/// Requires the capability NET_ADMIN. Temporarily creates interfaces whose names start with `faultline-` in
+/// this network namespace.
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArguments {}
 

@@ -1,5 +1,5 @@
-//! `faultline-node shape`: the only process at a place that configures the kernel's traffic control. Runs in the
-//! second container of a pod whose links are emulated by traffic control.
+//! `faultline-node shape`: the only process at a place that configures the kernel's traffic control. Runs in
+//! the second container of a pod whose links are emulated by traffic control.
 
 use std::path::PathBuf;
 
@@ -8,16 +8,17 @@ use faultline_runtime::shaper;
 
 use crate::trouble::Trouble;
 
-/// Do to the packets of this network namespace what the node beside it says.
+/// Configure traffic control of this network namespace, as its node requests.
 ///
-/// Needs the capability NET_ADMIN, and nothing else. Listens at a socket in a directory that only the agent and its
-/// process share with it, and remembers nothing: what is in force stands in the kernel, and stays there after its end.
+/// Requires only the capability NET_ADMIN. Listens at a socket in a directory that it shares only with the
+/// agent and the agent's process. Keeps no state: the configuration is in the kernel, and remains there after
+/// this program ends.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   faultline-node shape --socket /run/faultline/shaper")]
 pub(crate) struct ShapeArguments {
-    /// Where it is asked.
+    /// Listen for requests at this socket
     #[arg(long, value_name = "FILE")]
     socket: PathBuf,
 }

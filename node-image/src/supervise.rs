@@ -1,5 +1,5 @@
-//! `faultline-node supervise`: carries out a run at the places that are announced to it, judges it, keeps the record,
-//! and continues to serve it.
+//! `faultline-node supervise`: carries out a run at the places that are announced to it, judges it, stores
+//! the record, and continues to serve it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -45,19 +45,20 @@ Example:
   faultline-node supervise --federation federation.yaml --key-file key --out results \\
       --listen 0.0.0.0:7300 --api 0.0.0.0:7301")]
 pub(crate) struct SuperviseArguments {
-    /// The federation.
+    /// Read the federation from FILE
     #[arg(long, value_name = "FILE")]
     federation: PathBuf,
-    /// The federation's key: a file of 64 hexadecimal digits.
+    /// Read the federation's key from FILE (64 hexadecimal digits)
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
-    /// Where the record is kept.
+    /// Store the record in DIR
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Where processes call; at 0.0.0.0 they are told the address that their agent is reached from.
+    /// Listen for processes at this address. With 0.0.0.0, processes use the address from which their agent
+    /// is reached
     #[arg(long, value_name = "ADDR")]
     listen: SocketAddr,
-    /// Where the HTTP API is served; the port stands on the standard output.
+    /// Serve the HTTP API at this address; prints the port on standard output
     #[arg(long, value_name = "ADDR")]
     api: SocketAddr,
 }
@@ -182,7 +183,7 @@ impl Visitor for Run<'_> {
     }
 }
 
-/// Runs a federation at the places that are announced at its desk.
+/// Runs a federation at the places that are announced in its registry.
 struct Pods {
     /// Identifier of the run.
     run: String,

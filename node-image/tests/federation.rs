@@ -126,7 +126,7 @@ fn a_caller_from_another_machine_is_heard_if_it_encrypts_and_meets_only_its_own_
 }
 
 #[test]
-fn who_does_not_know_the_key_learns_and_changes_nothing() {
+fn a_client_without_the_key_can_neither_read_nor_change_anything() {
     let mut setting = Setting::start(&federation(""), &PROCESSES[..3]);
     let other_key = setting.dir.path().join("other-key");
     fs::write(&other_key, KEY.replace('0', "f")).unwrap();
@@ -157,7 +157,7 @@ fn who_does_not_know_the_key_learns_and_changes_nothing() {
 }
 
 #[test]
-fn a_process_cannot_take_the_place_of_another_nor_drive_the_run_with_its_key() {
+fn a_process_can_neither_impersonate_another_nor_control_the_run() {
     let mut setting = Setting::start(&federation(""), &PROCESSES[..3]);
     let of_paris = fs::read_to_string(setting.key_of("paris-0")).unwrap();
     let drawn = faultline_api::supervision::token(&of_paris).unwrap();
@@ -202,7 +202,7 @@ fn an_old_life_that_runs_beside_its_replacement_is_not_accepted() {
 }
 
 #[test]
-fn a_place_that_is_told_to_end_sends_its_last_words_and_the_run_passes() {
+fn a_place_that_is_told_to_end_sends_its_remaining_facts_and_the_run_passes() {
     let mut setting = Setting::start(&federation(""), &PROCESSES);
     setting.put(&setting.places(1));
     setting.wait("steps are done", |it| it.clusters.iter().all(|cluster| cluster.steps_done > 20));
@@ -296,7 +296,7 @@ fn links_faults_and_a_pause_change_while_it_runs() {
 }
 
 #[test]
-fn a_run_goes_on_when_its_supervisor_is_killed_or_told_to_end() {
+fn a_run_continues_when_its_supervisor_is_killed_or_told_to_end() {
     let faults = "  faults:
     - at: 800ms
       crash: { cluster: rennes, node: 1 }
@@ -355,7 +355,7 @@ fn a_run_goes_on_when_its_supervisor_is_killed_or_told_to_end() {
 }
 
 #[test]
-fn what_was_changed_while_it_ran_stays_changed_when_the_supervisor_is_killed() {
+fn changes_during_a_run_survive_a_killed_supervisor() {
     let text = federation("");
     let mut setting = Setting::start(&text, &PROCESSES);
     let mut spec = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap().spec;

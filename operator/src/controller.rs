@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_retried_ever_more_patiently() {
+    fn failures_are_retried_with_increasing_delays() {
         let pauses: Vec<u128> = [0, 1, 2, 3, 7, 100].map(|it| pause_after(it).as_millis()).into();
         assert_eq!(pauses, [500, 500, 1000, 2000, 30_000, 30_000]);
     }

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_begins_anew_forgets_what_went_unseen_and_touches_whom_it_belonged_to() {
+    fn a_restarted_watch_drops_unseen_objects_and_notifies_their_federations() {
         let world = World::new();
         world.pod(Event::Apply(world.ours("quickstart-paris-0")));
         assert_eq!(world.pod(Event::Init), [""; 0]);

@@ -371,7 +371,7 @@ async fn an_operator_that_ends_at_any_write_is_continued_by_the_next() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_somebody_else_is_not_touched() {
+async fn objects_of_others_are_not_touched() {
     for path in [KEY, &format!("{SETS}/quickstart-paris")] {
         let world = World::new().await;
         let foreign = json!({ "metadata": { "name": path.rsplit('/').next(), "uid": "other" }, "data": {} });
@@ -396,7 +396,7 @@ fn forge(world: &World, kind: &str, namespace: &str, name: &str, mut object: Val
 }
 
 #[tokio::test]
-async fn a_neighbour_with_every_label_is_neither_asked_nor_told_nor_waited_for() {
+async fn a_neighbour_with_every_label_is_ignored() {
     let mut world = World::new().await;
     // Claims that the run is over and has passed.
     let forger = Supervisor::default();
@@ -521,7 +521,7 @@ async fn a_key_that_is_deleted_is_put_back_by_an_operator_that_knows_it_and_neve
 }
 
 #[tokio::test]
-async fn a_set_that_somebody_scales_is_put_back_and_that_is_told() {
+async fn a_set_scaled_by_others_is_restored_and_reported() {
     let world = World::new().await;
     world.look().await.unwrap();
     world.look().await.unwrap();
@@ -541,7 +541,7 @@ async fn a_set_that_somebody_scales_is_put_back_and_that_is_told() {
 }
 
 #[tokio::test]
-async fn a_look_that_fails_again_and_again_is_told() {
+async fn repeated_failures_of_a_look_are_reported() {
     let world = World::new().await;
     world.look().await.unwrap();
     world.look().await.unwrap();
@@ -634,7 +634,7 @@ async fn a_namespace_that_is_being_deleted_takes_no_events_and_holds_nobody_up()
 }
 
 #[tokio::test]
-async fn a_federation_that_makes_no_sense_has_no_objects() {
+async fn an_invalid_federation_has_no_objects() {
     let world = World::new().await;
     let mut federation = world.server.get(FEDERATION).unwrap();
     federation["spec"]["deadline"] = json!("1ms");

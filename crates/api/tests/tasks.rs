@@ -43,7 +43,7 @@ const TUNED: [(&str, &str); 2] =
     [(", speed: 50, cores: 4", ""), ("  stealing: { patience: 2ms, clusterFirst: 0.5 }\n", "")];
 
 #[test]
-fn what_the_file_says_is_what_runs() {
+fn the_file_determines_the_program() {
     let federation = parse("federation.yaml", GOOD.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
     let spec = &federation.spec;
     let Some(Ok(Flow::Fibonacci(program))) = flow(&spec.application) else { panic!("it asks for one") };
@@ -113,7 +113,7 @@ fn clusters_have_a_speed_and_processes_some_patience() {
 }
 
 #[test]
-fn a_program_fits_in_memory() {
+fn a_program_that_does_not_fit_in_memory_is_refused() {
     rejects(
         [("n: 20", "n: 60")],
         7,
@@ -153,7 +153,7 @@ fn a_text_that_is_no_instance_is_named_with_its_line() {
 }
 
 #[test]
-fn a_file_is_read_by_whoever_reads_the_federation() {
+fn the_file_of_an_instance_is_read_by_the_caller() {
     let text = with([(FIBONACCI, "qap: { file: tiny.dat, depth: 1 }")]);
     let mut federation = parse("federation.yaml", text.as_bytes()).expect("the file is not looked for");
     let application = &mut federation.spec.application;

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn names_are_parsed_as_printed() {
         for defect in Defect::all().chain(Defect::mutations()) {
             assert_eq!(defect.to_string().parse(), Ok(defect));
         }

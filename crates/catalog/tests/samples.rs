@@ -99,13 +99,13 @@ fn a_cluster_lost_with_all_copies_is_unrecoverable() {
 }
 
 #[test]
-fn under_full_logging_only_those_go_back_that_died() {
+fn under_full_logging_only_failed_processes_roll_back() {
     let ended = simulate("full-logging");
     assert!(ended.restored.keys().eq(&[ProcessId(0), ProcessId(1), ProcessId(3)]), "{:?}", ended.restored);
 }
 
 #[test]
-fn under_pessimistic_logging_only_those_go_back_that_died_whatever_the_program() {
+fn under_pessimistic_logging_only_failed_processes_roll_back_whatever_the_program() {
     let ended = simulate("pessimistic-logging");
     assert!(
         ended.run.faults.iter().all(|(_, state)| *state == FaultState::Effective),
@@ -116,7 +116,7 @@ fn under_pessimistic_logging_only_those_go_back_that_died_whatever_the_program()
 }
 
 #[test]
-fn under_tic_only_those_go_back_that_return() {
+fn under_tic_only_returning_processes_roll_back() {
     let ended = simulate("tic");
     assert!(ended.run.faults.iter().all(|(_, it)| *it == FaultState::Effective), "{:?}", ended.run.faults);
     assert!(ended.restored.keys().eq(&[ProcessId(1)]), "{:?}", ended.restored);
@@ -144,7 +144,7 @@ fn speed_and_cores_of_a_cluster_reach_its_places() {
 }
 
 #[test]
-fn independent_checkpoints_fall_like_dominoes() {
+fn independent_checkpoints_show_the_domino_effect() {
     let ended = simulate("domino");
     // The first checkpoint is taken before the application acts.
     assert_eq!(ended.restored, (0..4).map(|rank| (ProcessId(rank), Sn(1))).collect());
@@ -168,7 +168,7 @@ fn a_seed_from_outside_replaces_that_of_the_resource() {
 }
 
 #[test]
-fn a_storage_server_stands_outside_every_cluster() {
+fn a_storage_server_belongs_to_no_cluster() {
     struct Look;
     impl Visitor for Look {
         type Output = ();
@@ -196,7 +196,7 @@ fn a_storage_server_stands_outside_every_cluster() {
 }
 
 #[test]
-fn what_is_not_valid_is_not_set_up() {
+fn invalid_federations_are_not_set_up() {
     let mut federation = federation("quickstart");
     federation.spec.clusters[0].nodes = 0;
     let error = with_setup(&federation, None, Simulate).err().expect("there are no nodes");

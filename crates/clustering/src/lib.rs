@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_limits_the_choice_and_an_impossible_one_is_said() {
+    fn a_limit_restricts_the_choice_and_an_impossible_one_is_reported() {
         let found = find(&groups(), Wish { max_rollback_percent: Some(13.0), balance: None });
         assert!(found.front[found.chosen].rolled_back_percent <= 13.0, "{found:?}");
         let found = find(&groups(), Wish { max_rollback_percent: Some(1.0), balance: None });
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_balance_anyway_is_found_with_the_limit_too() {
+    fn balanced_divisions_are_found_with_the_limit_too() {
         for pattern in patterns::Pattern::ALL {
             let graph = pattern.graph(256);
             let free = find(&graph, Wish::default());
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn where_everybody_talks_to_everybody_dividing_does_not_pay() {
+    fn dividing_does_not_pay_for_all_to_all_communication() {
         let found = find(&patterns::Pattern::Ft.graph(64), Wish::default());
         let chosen = &found.front[found.chosen];
         assert_eq!((chosen.clusters, chosen.largest), (2, 32), "{}", found.reason);

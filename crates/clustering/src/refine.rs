@@ -140,7 +140,7 @@ mod tests {
     use crate::Division;
 
     #[test]
-    fn a_process_in_the_wrong_cluster_goes_where_it_belongs() {
+    fn a_process_in_the_wrong_cluster_is_moved() {
         let mut graph = Graph::new((0..8).map(|it| it.to_string()).collect());
         for from in 0..8 {
             for to in (0..8).filter(|to| *to != from && to / 4 == from / 4) {

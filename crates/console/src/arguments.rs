@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_out_of_range_is_told_the_range() {
+    fn a_number_out_of_range_is_refused_with_the_range() {
         assert_eq!(number::<u64>(0..=u64::MAX)("42"), Ok(42));
         let wrong = "write a whole number from 0 to 18446744073709551615".to_owned();
         assert_eq!(number::<u64>(0..=u64::MAX)("-1"), Err(wrong));

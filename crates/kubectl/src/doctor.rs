@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_repel_pods_or_are_not_ready_take_none() {
+    fn tainted_and_unready_nodes_take_no_pods() {
         assert!(takes_pods(&node(json!({}), "True")));
         assert!(takes_pods(&node(
             json!({ "taints": [{ "key": "a", "effect": "PreferNoSchedule" }] }),
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn old_clusters_do_not_do() {
+    fn old_clusters_are_unsupported() {
         assert_eq!(age("1", "33").state, State::Ok);
         assert_eq!(age("1", "34+").state, State::Ok);
         assert_eq!(age("1", "32").state, State::Fail);

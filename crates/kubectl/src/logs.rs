@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_found_by_its_name_and_nothing_else_is() {
+    fn only_an_existing_process_is_found_by_its_name() {
         let sample = faultline_api::samples::sample("quickstart").unwrap();
         let federation = faultline_api::parse("quickstart", sample.text.as_bytes()).unwrap();
         assert_eq!(pod(&federation, None).unwrap(), "quickstart-supervisor-0");

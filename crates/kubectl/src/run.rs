@@ -455,14 +455,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_user_may_not_do_is_not_tried_again() {
+    async fn forbidden_requests_are_not_retried() {
         let (cluster, asked) = cluster(vec![Err(403)]);
         assert!(followed(&cluster, None).await.is_err());
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]
-    async fn pods_that_never_start_are_waited_for_as_long_as_was_said() {
+    async fn waiting_for_pods_that_never_start_ends_after_the_given_time() {
         let (cluster, _) = cluster(vec![Ok(resource(json!({ "phase": "Starting", "message": "no room" })))]);
         let Err(trouble) = followed(&cluster, "50ms".parse().ok()).await else { panic!("it is not over") };
         let told = trouble.report.to_string();

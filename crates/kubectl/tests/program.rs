@@ -15,7 +15,7 @@ fn refused(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn without_a_cluster_each_command_says_where_one_is_looked_for() {
+fn without_a_cluster_each_command_explains_where_it_looks_for_one() {
     for arguments in [&["run"][..], &["fetch", "quickstart"], &["doctor"], &["logs", "quickstart"]] {
         let said = refused(arguments);
         assert!(said.contains("no Kubernetes cluster is known") && said.contains("KUBECONFIG"), "{said}");

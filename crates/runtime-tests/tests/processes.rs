@@ -100,7 +100,7 @@ fn no_node_survives_a_killed_supervisor_not_even_a_stopped_one() {
 }
 
 #[test]
-fn an_interrupt_ends_a_run_in_good_order() {
+fn an_interrupt_ends_a_run_normally() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let mut run = Run::begin();
         kill(Pid::from_raw(run.supervisor.id() as i32), signal).unwrap();
@@ -111,7 +111,7 @@ fn an_interrupt_ends_a_run_in_good_order() {
 }
 
 #[test]
-fn a_supervisor_that_stood_for_long_takes_nobody_for_dead() {
+fn a_supervisor_that_was_paused_declares_no_process_failed() {
     let detect_after = Duration::from_secs(1);
     let mut run = Run::begin_with_detection(detect_after);
     let supervisor = Pid::from_raw(run.supervisor.id() as i32);
@@ -153,7 +153,7 @@ fn a_node_is_one_process_with_one_listening_socket_in_its_own_directory() {
 }
 
 #[test]
-fn the_secret_stands_in_no_argument_and_no_environment() {
+fn the_secret_is_in_no_argument_and_no_environment() {
     let run = Run::begin();
     for (name, pid) in run.nodes() {
         for file in ["cmdline", "environ"] {
@@ -165,7 +165,7 @@ fn the_secret_stands_in_no_argument_and_no_environment() {
 }
 
 #[test]
-fn a_stranger_is_hung_up_on_and_changes_nothing() {
+fn a_stranger_is_disconnected_and_changes_nothing() {
     let run = Run::begin();
     let supervisor = open_ports(run.supervisor.id() as i32);
     let ports: Vec<u16> = run.nodes().into_values().flat_map(open_ports).chain(supervisor).collect();

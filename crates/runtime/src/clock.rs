@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_taken_up_goes_on_here_and_elsewhere() {
+    fn a_resumed_clock_continues_here_and_elsewhere() {
         let clock = Clock { epoch: monotonic() as i64 - 5_000_000_000 };
         let origin = Origin::of(clock);
         assert_eq!(origin.clock(Time::ZERO), clock);

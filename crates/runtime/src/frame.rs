@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_bit_is_noticed() {
+    fn every_changed_bit_is_detected() {
         let wire = encoded(FrameKind::Control, 3, &Body::new(vec![5; 40]));
         for bit in 0..wire.len() * 8 {
             let mut damaged = wire.clone();

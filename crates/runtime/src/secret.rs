@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_got_in_one_direction_does_not_do_in_the_other() {
+    async fn an_answer_from_one_direction_is_invalid_in_the_other() {
         // Supervisor and agent share a key. An attacker between them makes the supervisor answer a call in the
         // agent's name, and uses that answer for the supervisor's own call of the agent.
         let key = Secret::generate().unwrap();

@@ -57,7 +57,7 @@ fn a_recorded_run_is_judged_as_one_in_memory_and_as_one_that_is_read_back() {
 }
 
 #[test]
-fn the_manifest_of_a_record_can_be_drawn_up_again() {
+fn the_manifest_of_a_record_can_be_derived_again() {
     let federation = federation(TEXT);
     let session = Session::new(&federation).seed(3).of_text(TEXT, UNIX_EPOCH);
     let dir = tempfile::tempdir().unwrap();
@@ -199,7 +199,7 @@ impl Backend for Lazy {
 }
 
 #[test]
-fn a_run_that_is_given_up_leaves_the_manifest_of_its_beginning_and_can_be_taken_up() {
+fn an_abandoned_run_leaves_its_initial_manifest_and_can_be_resumed() {
     let federation = federation(TEXT);
     let session = Session::new(&federation).of_text(TEXT, UNIX_EPOCH + Duration::from_secs(1));
     let dir = tempfile::tempdir().unwrap();
@@ -219,7 +219,7 @@ fn a_run_that_is_given_up_leaves_the_manifest_of_its_beginning_and_can_be_taken_
 }
 
 #[test]
-fn what_cannot_be_set_up_leaves_nothing() {
+fn a_failed_setup_leaves_no_files() {
     let mut federation = federation(TEXT);
     federation.spec.clusters.clear();
     let dir = tempfile::tempdir().unwrap();
@@ -230,7 +230,7 @@ fn what_cannot_be_set_up_leaves_nothing() {
 }
 
 #[test]
-fn inputs_are_recorded_when_they_are_asked_for() {
+fn inputs_are_recorded_on_request() {
     let federation = federation(TEXT);
     for asked in [false, true] {
         let dir = tempfile::tempdir().unwrap();
@@ -253,7 +253,7 @@ fn silent(deadline: &str) -> Judgement {
 }
 
 #[test]
-fn what_was_not_delivered_by_the_deadline_is_judged_only_after_a_long_silence() {
+fn undelivered_messages_at_the_deadline_are_judged_only_after_a_long_silence() {
     for (deadline, is_settled) in [("8s", false), ("30s", true)] {
         let judgement = silent(deadline);
         assert_eq!(judgement.verdict, Verdict::Unknown, "{:?}", judgement.reasons);

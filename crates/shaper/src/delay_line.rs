@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_queue_for_the_interface_whoever_they_are_for() {
+    fn packets_queue_for_the_interface_whatever_their_receiver() {
         let properties =
             LinkProperties { latency: Span::from_millis(1), bandwidth: 1_000_000, ..Default::default() };
         let (mut one, mut other) = (line(properties), line(properties));

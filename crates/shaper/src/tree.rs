@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_lacks_is_done_elsewhere_or_left_for_the_node() {
+    fn missing_features_of_a_kernel_are_left_to_others() {
         let peers = peers(&[MINE, OTHER]);
         let no_ifb = Kernel { ifb: false, ..ALL };
         for (kernel, asked) in [(no_ifb, Place::Receiver), (ALL, Place::Sender)] {
@@ -346,13 +346,13 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_which_nothing_is_asked_has_no_class() {
+    fn a_link_without_requested_properties_has_no_class() {
         let tree = Tree::new(MINE, &peers(&[MINE, OTHER]), |_, _| Default::default(), ALL, Place::Receiver);
         assert_eq!(tree, Tree::default());
     }
 
     #[test]
-    fn those_outside_every_cluster_have_a_class_of_their_own() {
+    fn processes_outside_every_cluster_have_their_own_class() {
         for cluster in [ClusterId(0), ClusterId(255), ClusterId::OUTSIDE] {
             assert_eq!(Direction::cluster_of(Direction::class_of(cluster)), Some(cluster));
         }
@@ -361,7 +361,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn queues_hold_what_is_under_way(
+        fn queues_have_room_for_packets_in_transit(
             latency in 0u64..2_000_000_000,
             jitter in 0u64..100_000_000,
             bandwidth in prop_oneof![Just(0u64), 1_000u64..20_000_000_000],

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_under_way_than_may_wait() {
+    fn no_more_jobs_start_than_results_may_wait() {
         let (begun, mut taken) = (AtomicUsize::new(0), 0);
         let work = |_| begun.fetch_add(1, Ordering::Relaxed);
         let flow: ControlFlow<()> = in_order(jobs(3), 0..2000, work, |_| {

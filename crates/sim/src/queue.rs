@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_come_in_the_order_of_time_and_then_of_pushing() {
+    fn entries_come_in_the_order_of_time_and_then_of_insertion() {
         let mut queue = Queue::new();
         for (at, thing) in [(5, 'd'), (1, 'a'), (5, 'e'), (3, 'b'), (3, 'c')] {
             queue.push(Time(at), || thing);

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_is_done_after_the_other() {
+    fn operations_are_sequential() {
         let mut storage = Storage::new();
         assert_eq!(storage.submit(record(1000), Time(0), &COSTS), Time(1110));
         assert_eq!(storage.submit(Operation::List, Time(5), &COSTS), Time(1120));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_in_a_crash_has_not_happened() {
+    fn operations_in_progress_at_a_crash_have_no_effect() {
         let mut storage = Storage::new();
         storage.submit(record(7), Time(0), &COSTS);
         storage.submit(record(8), Time(0), &COSTS);

@@ -112,7 +112,7 @@ fn a_run_can_be_stepped_watched_and_interrupted() {
 }
 
 #[test]
-fn the_packets_of_the_dead_are_lost_or_kept_or_drawn() {
+fn packets_of_failed_lives_are_lost_or_kept_or_drawn() {
     // Each step sends the boundary of cluster 0 to cluster 1, so that some of it is always on this slow link.
     let slow = LinkProperties { latency: Span::from_millis(100), ..LinkProperties::default() };
     let lost = |in_flight, seed| {

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_finished_before_its_group_went_back_is_not_finished() {
+    fn a_rank_that_finished_before_its_group_rolled_back_is_not_finished() {
         let mut completion = finished();
         completion.restored(ProcessId(0), Incarnation(1));
         completion.finished(ProcessId(0), &SUMS);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn other_groups_are_not_concerned() {
+    fn other_groups_are_unaffected() {
         let mut completion = finished();
         completion.restored(ProcessId(2), Incarnation(1));
         completion.finished(ProcessId(2), &SUMS);

@@ -71,7 +71,7 @@ mod tests {
     const P: ProcessId = ProcessId(0);
 
     #[test]
-    fn silence_is_noticed_at_the_limit_and_not_before() {
+    fn silence_is_detected_at_the_limit_and_not_before() {
         let mut silence = Silence::new(Span(10), 1);
         silence.heard(P, Time(5));
         silence.heard(P, Time(8));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_watched_before_the_first_sign_nor_after_being_forgotten() {
+    fn a_process_is_watched_from_its_first_sign_until_it_is_forgotten() {
         let mut silence = Silence::new(Span(10), 2);
         silence.heard(P, Time(0));
         silence.forget(P);

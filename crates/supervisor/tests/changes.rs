@@ -115,7 +115,7 @@ fn begins(orders: &[Order]) -> bool {
 }
 
 #[test]
-fn a_link_is_changed_once_that_has_been_stated() {
+fn a_change_of_a_link_is_stated_before_it_takes_effect() {
     let properties = LinkProperties { latency: Span(7), ..LinkProperties::default() };
     let (from, to) = (ClusterId(0), ClusterId(1));
     let change = Change::Link { from, to, properties };
@@ -124,7 +124,7 @@ fn a_link_is_changed_once_that_has_been_stated() {
 }
 
 #[test]
-fn an_added_fault_is_injected_at_its_time_and_one_that_comes_too_late_is_said_to() {
+fn an_added_fault_is_injected_at_its_time_and_a_late_one_is_ineffective() {
     let mut desk = Desk::begun();
     desk.pass(BEGUN + 20);
     let orders = desk.change(Change::Fault(at(1, 10, P1)));
@@ -143,7 +143,7 @@ fn an_added_fault_is_injected_at_its_time_and_one_that_comes_too_late_is_said_to
 }
 
 #[test]
-fn a_fault_that_is_added_before_the_beginning_comes_with_the_others() {
+fn a_fault_added_before_the_start_is_scheduled_with_the_others() {
     let mut desk = Desk::new();
     desk.change(Change::Fault(at(1, 10, P1)));
     desk.register();
@@ -154,7 +154,7 @@ fn a_fault_that_is_added_before_the_beginning_comes_with_the_others() {
 }
 
 #[test]
-fn a_pause_stops_everyone_and_the_time_of_the_plan_and_nobody_is_taken_for_dead() {
+fn a_pause_stops_all_processes_and_the_plan_and_no_process_is_declared_failed() {
     let mut desk = Desk::begun();
     for process in [P0, P1] {
         desk.report(Report::Heartbeat { process, life: Life(1), gauges: Gauges::default() });
@@ -191,7 +191,7 @@ fn a_pause_stops_everyone_and_the_time_of_the_plan_and_nobody_is_taken_for_dead(
 }
 
 #[test]
-fn who_is_lost_while_everyone_stands_begins_another_life_soon_after() {
+fn a_process_lost_during_a_pause_restarts_soon_after() {
     let mut desk = Desk::begun();
     desk.change(Change::Pause(true));
     desk.now = Time(BEGUN + 1_000_000);
@@ -210,7 +210,7 @@ fn who_is_lost_while_everyone_stands_begins_another_life_soon_after() {
 }
 
 #[test]
-fn a_life_that_begins_while_everyone_stands_is_stopped() {
+fn a_life_that_starts_during_a_pause_is_paused() {
     let mut desk = Desk::begun();
     desk.report(Report::Exited { process: P1, life: Life(1) });
     desk.pass(BEGUN + 60);
@@ -222,7 +222,7 @@ fn a_life_that_begins_while_everyone_stands_is_stopped() {
 }
 
 #[test]
-fn whom_a_fault_has_stopped_stands_for_as_long_as_the_fault_says() {
+fn a_process_paused_by_a_fault_stays_paused_for_the_span_of_the_fault() {
     let mut desk = Desk::begun();
     let fault = Fault::Pause { process: P0, span: Span(40) };
     let added = PlannedFault { no: FaultNo(1), trigger: Trigger::At(Time(0)), fault };
@@ -236,7 +236,7 @@ fn whom_a_fault_has_stopped_stands_for_as_long_as_the_fault_says() {
 }
 
 #[test]
-fn paused_from_the_start_the_application_begins_when_it_may() {
+fn an_application_paused_from_the_start_starts_when_resumed() {
     let mut desk = Desk::new();
     assert_eq!(desk.change(Change::Pause(true)).last(), Some(&stated(Change::Pause(true))));
     desk.register();

@@ -111,7 +111,7 @@ fn a_cluster_joins_at_its_time_with_all_its_processes() {
 }
 
 #[test]
-fn one_of_whose_processes_has_ended_joins_when_that_lives_again() {
+fn a_cluster_with_a_failed_process_joins_once_it_is_up_again() {
     let mut desk = Desk::begun(Vec::new());
     desk.pass(JOINS - 10);
     desk.report(Report::Exited { process: GUESTS[1], life: Life(1) });
@@ -124,7 +124,7 @@ fn one_of_whose_processes_has_ended_joins_when_that_lives_again() {
 }
 
 #[test]
-fn a_cluster_leaves_when_its_protocol_lets_it_go_and_its_processes_are_finished() {
+fn a_cluster_leaves_once_released_and_finished() {
     let mut desk = Desk::begun(Vec::new());
     desk.pass(JOINS);
     desk.finish(GUESTS[0]);
@@ -150,7 +150,7 @@ fn a_cluster_leaves_when_its_protocol_lets_it_go_and_its_processes_are_finished(
 }
 
 #[test]
-fn a_cluster_one_of_whose_processes_has_died_stays() {
+fn a_cluster_with_a_failed_process_stays() {
     let mut desk = Desk::begun(Vec::new());
     desk.pass(JOINS);
     desk.release();
@@ -170,7 +170,7 @@ fn a_cluster_one_of_whose_processes_has_died_stays() {
 }
 
 #[test]
-fn who_is_not_there_cannot_be_struck() {
+fn an_absent_cluster_cannot_be_struck() {
     let crash = |no, at| PlannedFault {
         no: FaultNo(no),
         trigger: Trigger::At(Time(at)),

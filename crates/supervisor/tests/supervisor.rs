@@ -199,7 +199,7 @@ fn state_of(membership: &Membership, process: ProcessId) -> (u32, bool) {
 // Beginning
 
 #[test]
-fn everybody_is_launched_with_the_triggers_known_and_begins_when_registered_and_measured() {
+fn all_processes_are_launched_and_start_once_registered_and_measured() {
     let trigger = when(FactKind::Delivered, None, 2);
     let mut desk = Desk::new(vec![(trigger.clone(), crash(P0))]);
     let mut expected = vec![Order::Watch(Arc::new([trigger]))];
@@ -227,7 +227,7 @@ fn everybody_is_launched_with_the_triggers_known_and_begins_when_registered_and_
 }
 
 #[test]
-fn a_life_that_ends_before_the_beginning_is_replaced_before_anybody_begins() {
+fn a_life_that_ends_before_the_start_is_replaced_first() {
     let mut desk = Desk::new(vec![]);
     desk.take();
     desk.registered(P0, 1);
@@ -246,7 +246,7 @@ fn a_life_that_ends_before_the_beginning_is_replaced_before_anybody_begins() {
 // Failures
 
 #[test]
-fn a_death_is_stated_and_announced_and_the_next_life_follows_and_is_announced() {
+fn a_failure_is_stated_and_announced_and_the_next_life_follows() {
     let mut desk = Desk::begun(vec![]);
     desk.exited(P1, 1);
     assert_eq!(desk.take(), [detected(P1, 1)]);
@@ -293,7 +293,7 @@ fn silence_is_fenced_after_detect_after_and_not_before() {
 }
 
 #[test]
-fn a_life_that_never_sent_a_heartbeat_is_not_missed_unless_it_was_to_stand_or_to_die() {
+fn a_life_without_heartbeats_is_watched_only_when_paused_or_killed() {
     let lose = Fault::Crash { process: P0, storage: StorageFate::Lost, returns: true };
     let pause = Fault::Pause { process: P1, span: Span(500) };
     let mut desk = Desk::begun(vec![(at(10), lose), (at(10), pause)]);
@@ -314,7 +314,7 @@ fn a_life_that_never_sent_a_heartbeat_is_not_missed_unless_it_was_to_stand_or_to
 }
 
 #[test]
-fn a_second_failure_during_the_restart_counts_a_life_more() {
+fn a_second_failure_during_the_restart_starts_another_life() {
     let mut desk = Desk::begun(vec![(at(200), crash(P1))]);
     desk.exited(P1, 1);
     desk.pass(BEGUN + RESTART_AFTER);
@@ -360,7 +360,7 @@ fn reports_of_older_lives_change_nothing() {
 }
 
 #[test]
-fn a_lost_storage_is_remembered_until_a_later_life_holds_everything_again() {
+fn a_lost_storage_is_remembered_until_it_is_complete_again() {
     let lose = Fault::Crash { process: P0, storage: StorageFate::Lost, returns: true };
     let mut desk = Desk::begun(vec![(at(10), lose), (at(70), crash(P0))]);
     let next = |desk: &mut Desk, life: u32, boot: Boot| {
@@ -387,7 +387,7 @@ fn a_lost_storage_is_remembered_until_a_later_life_holds_everything_again() {
 }
 
 #[test]
-fn a_place_taken_away_is_a_failure_known_at_once_also_of_a_life_that_was_not_heard_of_yet() {
+fn a_removed_place_is_a_failure_that_is_known_immediately() {
     let mut desk = Desk::begun(vec![]);
     let lost =
         |life, storage| Report::Lost { process: P0, life: Life(life), storage, by: EndedBy::PlaceLost };
@@ -408,7 +408,7 @@ fn a_place_taken_away_is_a_failure_known_at_once_also_of_a_life_that_was_not_hea
 }
 
 #[test]
-fn a_life_that_has_restored_nothing_yet_does_not_undo_what_is_known_of_the_progress() {
+fn a_life_that_has_not_restored_yet_does_not_reset_the_progress() {
     let mut desk = Desk::begun(vec![]);
     let beat = |life, done, total| {
         let gauges = Gauges { progress: Progress { done, total }, ..Gauges::default() };
@@ -426,7 +426,7 @@ fn a_life_that_has_restored_nothing_yet_does_not_undo_what_is_known_of_the_progr
 }
 
 #[test]
-fn volatile_storage_is_lost_with_every_death() {
+fn volatile_storage_is_lost_in_every_failure() {
     let mut desk = Desk::with(vec![(at(10), crash(P0))], |config| config.volatile_storage = true);
     desk.begin();
     desk.exited(P1, 1);
@@ -445,7 +445,7 @@ fn volatile_storage_is_lost_with_every_death() {
 }
 
 #[test]
-fn a_process_has_started_from_the_membership_that_says_so() {
+fn a_process_has_started_once_the_membership_says_so() {
     let mut desk = Desk::begun(vec![]);
     desk.report(Report::Started { process: P1, life: Life(1) });
     let started: Vec<bool> = desk.announced().members.iter().map(|member| member.started).collect();
@@ -458,7 +458,7 @@ fn a_process_has_started_from_the_membership_that_says_so() {
 // Faults
 
 #[test]
-fn times_count_from_the_beginning_and_the_fault_is_stated_before_it_is_done() {
+fn times_count_from_the_start_and_a_fault_is_stated_before_it_is_injected() {
     let mut desk = Desk::begun(vec![(at(10), crash(P2))]);
     assert_eq!(desk.fault(0), FaultState::Pending);
     desk.pass(BEGUN + Span(9));
@@ -471,7 +471,7 @@ fn times_count_from_the_beginning_and_the_fault_is_stated_before_it_is_done() {
 }
 
 #[test]
-fn a_cluster_is_lost_with_one_order_and_nobody_hears_before_all_are_dead() {
+fn a_cluster_is_lost_with_one_order_and_announced_once_all_have_ended() {
     let fault = Fault::LoseCluster { cluster: C0, storage: StorageFate::Lost, returns: true };
     let mut desk = Desk::begun(vec![(at(10), fault)]);
     desk.pass(BEGUN + Span(10));
@@ -480,7 +480,7 @@ fn a_cluster_is_lost_with_one_order_and_nobody_hears_before_all_are_dead() {
 }
 
 #[test]
-fn losing_a_cluster_with_a_dead_member_takes_its_storage_too_and_no_life_that_is_not() {
+fn losing_a_cluster_loses_the_storage_of_failed_members_too() {
     for storage in [StorageFate::Lost, StorageFate::Kept] {
         let mut desk =
             Desk::begun(vec![(at(10), Fault::LoseCluster { cluster: C0, storage, returns: true })]);
@@ -507,7 +507,7 @@ fn losing_a_cluster_with_a_dead_member_takes_its_storage_too_and_no_life_that_is
 }
 
 #[test]
-fn a_process_that_is_gone_is_announced_so_with_its_end_and_never_launched() {
+fn a_permanently_failed_process_is_announced_and_never_launched() {
     let fault = Fault::Crash { process: P1, storage: StorageFate::Kept, returns: false };
     let mut desk = Desk::begun(vec![(at(10), fault), (at(500), crash(P1))]);
     desk.pass(BEGUN + Span(10));
@@ -525,7 +525,7 @@ fn a_process_that_is_gone_is_announced_so_with_its_end_and_never_launched() {
 }
 
 #[test]
-fn a_process_that_was_dead_already_is_gone_at_once_and_its_launch_is_dropped() {
+fn a_failed_process_can_fail_permanently_and_is_not_launched() {
     for fault in [
         Fault::Crash { process: P1, storage: StorageFate::Kept, returns: false },
         Fault::LoseCluster { cluster: C0, storage: StorageFate::Kept, returns: false },
@@ -548,7 +548,7 @@ fn a_process_that_was_dead_already_is_gone_at_once_and_its_launch_is_dropped() {
 }
 
 #[test]
-fn a_federation_that_waits_only_for_a_process_that_is_gone_is_complete() {
+fn a_federation_that_waits_only_for_a_permanently_failed_process_is_complete() {
     let fault = Fault::Crash { process: P1, storage: StorageFate::Kept, returns: false };
     let mut desk = Desk::begun(vec![(at(10), fault)]);
     desk.finished(P0, 1, 3, 3);
@@ -574,7 +574,7 @@ fn a_pause_ends_at_its_time_and_the_longer_of_two_counts() {
 }
 
 #[test]
-fn a_pause_beyond_the_patience_is_fenced_and_not_continued() {
+fn a_pause_beyond_the_detection_time_is_fenced_and_not_resumed() {
     let mut desk = Desk::begun(vec![(at(10), Fault::Pause { process: P0, span: Span(1000) })]);
     desk.pass(BEGUN + Span(10));
     desk.take();
@@ -590,7 +590,7 @@ fn a_pause_beyond_the_patience_is_fenced_and_not_continued() {
 }
 
 #[test]
-fn a_life_that_exits_while_it_stands_leaves_no_pause_behind() {
+fn a_life_that_exits_while_paused_leaves_no_pause_behind() {
     let pause = |span| Fault::Pause { process: P0, span: Span(span) };
     let mut desk = Desk::begun(vec![(at(10), pause(1000)), (at(100), pause(20))]);
     desk.pass(BEGUN + Span(10));
@@ -642,7 +642,7 @@ fn a_link_is_healed_when_the_last_partition_ends() {
 }
 
 #[test]
-fn a_storage_misbehaves_for_its_span_also_when_its_process_is_dead() {
+fn a_storage_fault_lasts_for_its_span_even_if_its_process_is_down() {
     let fault = Fault::Storage { process: P0, how: StorageFault::Full, span: Some(Span(30)) };
     let mut desk = Desk::begun(vec![(at(10), fault)]);
     desk.exited(P0, 1);
@@ -667,7 +667,7 @@ fn the_end_of_a_storage_fault_is_not_the_end_of_a_later_one() {
 }
 
 #[test]
-fn occurrences_count_in_the_order_of_arrival_over_a_cluster_and_others_go_on_at_once() {
+fn occurrences_count_in_the_order_of_arrival_and_other_processes_resume_immediately() {
     let trigger = when(FactKind::Protected, Some(C0), 3);
     let mut desk = Desk::begun(vec![(trigger, crash(P1))]);
     desk.stated(P0, protected(), true);
@@ -688,7 +688,7 @@ fn occurrences_count_in_the_order_of_arrival_over_a_cluster_and_others_go_on_at_
 }
 
 #[test]
-fn a_process_that_its_own_fact_kills_does_not_go_on() {
+fn a_process_killed_at_its_own_fact_does_not_resume() {
     let mut desk = Desk::begun(vec![(when(FactKind::Protected, None, 1), crash(P0))]);
     desk.stated(P1, protected(), false);
     desk.stated(P0, protected(), true);
@@ -699,7 +699,7 @@ fn a_process_that_its_own_fact_kills_does_not_go_on() {
 }
 
 #[test]
-fn a_process_that_its_own_fact_pauses_goes_on_after_the_pause() {
+fn a_process_paused_at_its_own_fact_resumes_after_the_pause() {
     let pause = Fault::Pause { process: P0, span: Span(40) };
     let mut desk = Desk::begun(vec![(when(FactKind::Protected, None, 1), pause)]);
     desk.stated(P0, protected(), true);
@@ -709,7 +709,7 @@ fn a_process_that_its_own_fact_pauses_goes_on_after_the_pause() {
 }
 
 #[test]
-fn one_fact_may_set_off_several_faults() {
+fn one_fact_may_trigger_several_faults() {
     let trigger = when(FactKind::Protected, None, 1);
     let mut desk = Desk::begun(vec![(trigger.clone(), crash(P1)), (trigger, crash(P2))]);
     desk.stated(P0, protected(), true);
@@ -720,7 +720,7 @@ fn one_fact_may_set_off_several_faults() {
 }
 
 #[test]
-fn a_fault_without_a_living_target_is_ineffective() {
+fn a_fault_without_a_live_target_is_ineffective() {
     let lose = Fault::LoseCluster { cluster: C1, storage: StorageFate::Lost, returns: true };
     let pause = Fault::Pause { process: P2, span: Span(10) };
     let mut desk =
@@ -735,7 +735,7 @@ fn a_fault_without_a_living_target_is_ineffective() {
 }
 
 #[test]
-fn a_fault_that_comes_when_the_work_is_all_but_done_is_ineffective() {
+fn a_fault_when_little_work_is_left_is_ineffective() {
     // 20 percent is enough, but one step less is not.
     for (done, state) in [
         (240, FaultState::Effective),
@@ -755,7 +755,7 @@ fn a_fault_that_comes_when_the_work_is_all_but_done_is_ineffective() {
 }
 
 #[test]
-fn gauges_set_nothing_off_so_that_all_can_be_told_before_a_fault_is_weighed() {
+fn gauges_trigger_nothing() {
     let mut desk = Desk::begun(vec![(at(10), crash(P0))]);
     desk.now = BEGUN + Span(10);
     let gauges = Gauges { progress: Progress { done: 99, total: 100 }, ..Gauges::default() };
@@ -768,7 +768,7 @@ fn gauges_set_nothing_off_so_that_all_can_be_told_before_a_fault_is_weighed() {
 }
 
 #[test]
-fn a_fault_that_is_never_reached_stays_pending() {
+fn a_fault_that_is_never_due_stays_pending() {
     let mut desk =
         Desk::begun(vec![(when(FactKind::Protected, None, 2), crash(P0)), (at(u64::MAX), crash(P0))]);
     desk.stated(P0, protected(), true);
@@ -780,7 +780,7 @@ fn a_fault_that_is_never_reached_stays_pending() {
 // The end
 
 #[test]
-fn the_run_is_complete_when_all_have_finished_and_nothing_is_under_way() {
+fn the_run_is_complete_when_all_have_finished_and_no_message_is_in_transit() {
     let mut desk = Desk::begun(vec![]);
     desk.finished(P0, 1, 7, u64::MAX);
     desk.finished(P1, 1, u64::MAX, 3);
@@ -797,7 +797,7 @@ fn the_run_is_complete_when_all_have_finished_and_nothing_is_under_way() {
 }
 
 #[test]
-fn who_goes_back_is_not_finished() {
+fn a_process_that_rolls_back_is_not_finished() {
     let restored = Fact::Restored(Box::new((None, Incarnation(1), Witness::default())));
     let mut desk = Desk::begun(vec![]);
     desk.finished(P0, 1, 0, 0);
@@ -813,7 +813,7 @@ fn who_goes_back_is_not_finished() {
 }
 
 #[test]
-fn who_dies_is_not_finished() {
+fn a_process_that_fails_is_not_finished() {
     let mut desk = Desk::begun(vec![]);
     desk.finished(P1, 1, 0, 0);
     desk.exited(P1, 1);
@@ -859,7 +859,7 @@ fn the_deadline_counts_from_the_beginning() {
 }
 
 #[test]
-fn a_federation_that_does_not_begin_is_not_waited_for_longer_than_that() {
+fn a_federation_that_does_not_start_in_time_ends_the_run() {
     let mut desk = Desk::new(vec![]);
     desk.registered(P0, 1);
     desk.take();
@@ -906,7 +906,7 @@ fn the_status_shows_what_is_up_committed_and_done() {
 }
 
 #[test]
-fn facts_that_decide_or_are_waited_for_are_followed() {
+fn facts_that_the_supervisor_needs_are_followed() {
     let desk = Desk::new(vec![(when(FactKind::Forcing, None, 1), crash(P0))]);
     for kind in [FactKind::Finished, FactKind::Restored, FactKind::Unrecoverable, FactKind::Forcing] {
         assert!(desk.supervisor.follows(kind), "{kind:?}");
@@ -917,7 +917,7 @@ fn facts_that_decide_or_are_waited_for_are_followed() {
 }
 
 #[test]
-fn signs_of_life_that_are_heard_late_count_before_anybody_is_found_silent() {
+fn late_heartbeats_count_before_a_process_is_declared_silent() {
     let mut desk = Desk::begun(vec![]);
     for process in [P0, P1] {
         desk.heartbeat(process, 1);
@@ -935,7 +935,7 @@ fn signs_of_life_that_are_heard_late_count_before_anybody_is_found_silent() {
 }
 
 #[test]
-fn a_silent_process_is_not_announced_dead_before_a_slow_driver_reports_its_exit() {
+fn a_silent_process_is_announced_only_after_its_exit_is_reported() {
     let mut desk = Desk::begun(vec![]);
     desk.supervisor.await_exits();
     for process in [P0, P1] {

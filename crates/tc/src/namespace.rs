@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_life_has_an_address_of_its_own_among_those_of_its_process() {
+    fn every_life_has_its_own_address() {
         let mut seen = std::collections::BTreeSet::new();
         for process in [0, 1, 77, MOST_PROCESSES - 1].map(ProcessId) {
             let Prefix { address, length } = prefix_of(process);

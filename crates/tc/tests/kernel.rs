@@ -141,7 +141,7 @@ fn delays_where_packets_arrive_come_change_and_go() {
 }
 
 #[test]
-fn a_class_that_someone_altered_is_repaired() {
+fn an_altered_class_is_repaired() {
     with(&HTB, || {
         add_interface();
         let kernel = Kernel { htb: true, ..Kernel::default() };
@@ -162,7 +162,7 @@ fn a_class_that_someone_altered_is_repaired() {
 }
 
 #[test]
-fn what_is_not_there_or_someone_elses_is_refused() {
+fn missing_and_foreign_classes_are_refused() {
     with(&HTB, || {
         let kernel = Kernel { htb: true, ..Kernel::default() };
         let tree = tree(&[peer(1, 1)], &three_clusters(), kernel, Place::Node);
@@ -183,7 +183,7 @@ fn what_is_not_there_or_someone_elses_is_refused() {
 }
 
 #[test]
-fn what_goes_to_a_peer_is_limited_and_nothing_else_is() {
+fn only_packets_to_a_peer_are_limited() {
     let abilities = [&HTB[..], &[Ability::Bridge]].concat();
     with(&abilities, || {
         const RATE: u64 = 1_250_000;
@@ -203,7 +203,7 @@ fn what_goes_to_a_peer_is_limited_and_nothing_else_is() {
 }
 
 #[test]
-fn what_comes_from_a_peer_is_delayed_and_lost_as_asked() {
+fn packets_from_a_peer_are_delayed_and_lost_as_requested() {
     let abilities = [&ARRIVING[..], &[Ability::Bridge]].concat();
     with(&abilities, || {
         let there = link(Span::from_millis(40), Span::from_millis(2), 12_500_000, 0);
@@ -218,7 +218,7 @@ fn what_comes_from_a_peer_is_delayed_and_lost_as_asked() {
 }
 
 #[test]
-fn the_hub_keeps_its_hardware_address_whoever_joins() {
+fn the_hub_keeps_its_hardware_address_when_others_join() {
     with(&[Ability::Veth, Ability::Bridge], || {
         let (hub, _) = Hub::new().unwrap();
         let bridge = || by_hand().hardware_address("faultline").unwrap();

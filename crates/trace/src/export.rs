@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_names_everything_and_everybody() {
+    fn a_line_of_json_names_processes_and_clusters() {
         let mut bytes = Vec::new();
         json_lines(&trace(), &manifest(), &mut bytes).unwrap();
         let text = String::from_utf8(bytes).unwrap();

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn facts_are_read_as_written() {
         let bytes = file(&facts());
         let read = read_facts(&bytes).unwrap();
         let StreamEnd::Sealed(seal) = read.end else { panic!("{:?}", read.end) };
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_seal_shows() {
+    fn data_after_a_seal_is_found() {
         let mut bytes = file(&facts());
         bytes.push(0);
         assert_eq!(read_facts(&bytes).unwrap().end, StreamEnd::AfterSeal);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_bit_is_noticed() {
+    fn every_changed_bit_is_detected() {
         let whole = file(&facts());
         for bit in HEADER_LEN * 8..whole.len() * 8 {
             let mut damaged = whole.clone();
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn something_else_is_refused() {
+    fn other_files_are_refused() {
         assert_eq!(read_facts(b"{\"a\": 1, \"bcdefgh\": 2}"), Err(FactsReadError::Magic));
         let mut newer = file(&facts());
         newer[7] = 9;

@@ -492,7 +492,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_run_that_was_cut_short_is_told_by_its_facts() {
+    fn a_run_that_was_cut_short_is_recognized_by_its_facts() {
         let mut trace = Trace::default();
         let added = PlannedFault { no: FaultNo(1), ..example().plan[0].clone() };
         let facts = [

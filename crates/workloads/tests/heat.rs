@@ -56,7 +56,7 @@ proptest! {
     }
 
     #[test]
-    fn a_restored_rank_goes_on_as_if_nothing_had_happened(schedule: u64) {
+    fn a_restored_rank_continues_as_if_nothing_had_happened(schedule: u64) {
         let mut network = Network::new(&Config::Heat(small()), &CLUSTERS, schedule);
         network.restore_always = true;
         prop_assert_eq!(network.run(), Some(expected(&small(), &CLUSTERS)));
@@ -81,7 +81,7 @@ fn every_message_matters() {
 }
 
 #[test]
-fn a_state_that_does_not_fit_shows() {
+fn an_inconsistent_state_changes_the_result() {
     let expected = Some(expected(&small(), &CLUSTERS));
     let mut entangled = 0;
     for rank in (0..5).map(ProcessId) {
@@ -138,7 +138,7 @@ fn a_snapshot_while_a_step_is_out_is_the_state_before_it() {
 }
 
 #[test]
-fn restoring_nothing_is_beginning_again() {
+fn restoring_nothing_restarts_the_rank() {
     let mut rank = rank(&small(), 0);
     let (before, job) = (rank.snapshot(), rank.next_job());
     compute(&mut rank);
@@ -203,7 +203,7 @@ fn assert_random_words(rank: &Workload) {
 }
 
 #[test]
-fn messages_that_make_no_sense_are_counted_but_do_no_harm() {
+fn invalid_messages_are_counted_but_do_no_harm() {
     let mut network = Network::new(&Config::Heat(small()), &CLUSTERS, 0);
     let noise = |bytes: &[u8]| Payload::from_slice(bytes);
     for (from, payload) in [

@@ -113,7 +113,7 @@ fn every_message_matters() {
 }
 
 #[test]
-fn a_state_that_does_not_fit_shows() {
+fn an_inconsistent_state_changes_the_result() {
     for (config, clusters) in programs() {
         let expected = Some(expected(&config, &clusters));
         let mut entangled = 0;
@@ -222,7 +222,7 @@ fn must_hear(Place { me, ranks }: Place) -> Vec<(u32, u32, Vec<u8>)> {
 }
 
 #[test]
-fn collectives_bring_what_they_say() {
+fn collectives_deliver_what_they_promise() {
     for ranks in 1..=9_u32 {
         let membership: Membership = membership(&[ranks as usize]);
         let results = sequential::<Collectives>(&Arc::new(()), &membership);

@@ -102,7 +102,7 @@ fn every_delivery_matters() {
 }
 
 #[test]
-fn a_state_that_does_not_fit_shows() {
+fn an_inconsistent_state_changes_the_result() {
     let mut judged = 0;
     for (at, history) in histories(2).iter().enumerate() {
         let me = ProcessId(at as u32);
@@ -162,7 +162,7 @@ fn a_reexecution_is_equal_under_the_same_salt_and_different_under_another() {
 }
 
 #[test]
-fn restoring_nothing_under_no_salt_is_beginning_again() {
+fn restoring_nothing_without_a_salt_restarts_the_rank() {
     let history = &histories(4)[0];
     let me = ProcessId(0);
     let mut restored = rank(me);
@@ -221,7 +221,7 @@ fn parameters_that_cannot_be_run_are_named() {
 }
 
 #[test]
-fn there_is_nothing_to_compare_with() {
+fn there_is_no_reference_result() {
     let config = Arc::new(Config::Salted(small()));
     assert_eq!(reference(&config, &membership(&CLUSTERS), seed), None);
 }

@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn a_restored_rank_goes_on_as_if_nothing_had_happened(config in any_program(), schedule: u64) {
+    fn a_restored_rank_continues_as_if_nothing_had_happened(config in any_program(), schedule: u64) {
         let mut network = Network::new(&config, &CLUSTERS, schedule);
         network.restore_always = true;
         prop_assert_eq!(network.run(), Some(expected(&config)));
@@ -97,7 +97,7 @@ fn every_message_matters() {
 }
 
 #[test]
-fn a_state_that_does_not_fit_shows() {
+fn an_inconsistent_state_changes_the_result() {
     for config in [random(), exact(), burst()] {
         let expected = Some(expected(&config));
         let mut entangled = 0;
@@ -230,7 +230,7 @@ fn a_burst_may_have_few_receivers() {
 }
 
 #[test]
-fn restoring_nothing_is_beginning_again() {
+fn restoring_nothing_restarts_the_rank() {
     for config in [random(), exact(), burst()] {
         let mut rank = Workload::new(&Arc::new(config), ProcessId(1), &membership(&CLUSTERS), 3);
         let run = |rank: &mut Workload| {
@@ -290,7 +290,7 @@ fn parameters_that_cannot_be_run_are_named() {
 }
 
 #[test]
-fn a_rank_has_left_when_it_has_got_everything_and_not_before() {
+fn a_rank_leaves_once_it_has_received_everything() {
     for config in [with_guest(random()), with_guest(exact())] {
         for schedule in 0..20 {
             let mut network = Network::new(&config, &CLUSTERS, schedule);
@@ -312,7 +312,7 @@ fn a_rank_has_left_when_it_has_got_everything_and_not_before() {
 }
 
 #[test]
-fn who_is_never_there_together_exchanges_nothing() {
+fn clusters_that_are_never_present_together_exchange_nothing() {
     let validate = |config: Config| config.validate(&CLUSTERS);
     assert_eq!(validate(with_guest(exact())), Ok(()));
     assert_eq!(validate(with_guest(burst())), Err(Invalid::Timeless));

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_asked_for_is_a_problem() {
+    fn forbidden_features_are_a_problem() {
         let asked = |it: &str| judge_features("faultline-api", "kube", &["derive".to_owned(), it.to_owned()]);
         assert_eq!(asked("jsonpatch"), None);
         assert!(asked("client").is_some_and(|it| it.contains("not a client")));

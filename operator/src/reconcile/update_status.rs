@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_awaited_is_written_at_once_and_the_mean_is_kept() {
+    fn awaited_changes_are_written_immediately_at_the_mean_rate() {
         let begun = Instant::now();
         let expected: [fn(u64) -> u64; 2] = [|it| it.saturating_sub(3), |it| 5 * it];
         for (is_awaited, expected) in [true, false].into_iter().zip(expected) {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn credit_that_was_not_used_does_not_pile_up() {
+    fn unused_credit_does_not_accumulate() {
         let begun = Instant::now();
         let mut pace = Pace::default();
         pace.written(begun);

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_after_the_restored_checkpoint_is_undone() {
+    fn events_after_the_restored_checkpoint_are_undone() {
         let history = rolled_back_to_3_then_2();
         assert!(!history.undid_after(F, Position::new(0, 1)), "before both restored checkpoints");
         assert!(
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_survives_its_encoding() {
+    fn a_history_survives_its_encoding() {
         let mut history = rolled_back_to_3_then_2();
         history.collect(ClusterId(0), Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) });
         for known in [History::default(), history] {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollback_behind_what_was_collected_is_not_believed() {
+    fn a_rollback_behind_a_collection_is_rejected() {
         let mut mine = History::default();
         mine.collect(F, Checkpoint { position: Position::new(1, 3), attempt: Attempt(1) });
         let believed = mine.believable(rolled_back_to_3_then_2());

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_delivered_is_found_with_its_position() {
+    fn delivered_messages_are_found_with_their_position() {
         let mut received = Received::default();
         for number in [0, 1, 3, 2] {
             received.insert(id(0, number), Position::new(0, 1));

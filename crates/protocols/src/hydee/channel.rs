@@ -130,7 +130,7 @@ mod tests {
     use faultline_core::Incarnation;
 
     #[test]
-    fn what_the_peer_has_settled_is_forgotten_and_never_comes_back() {
+    fn settled_messages_are_dropped_permanently() {
         let mut channel = Channel { sent: 4, received: 3, ..Channel::default() };
         let here = Logged { phase: 1, content: Content::Here(Payload::Virtual(10)) };
         channel.log = (0..4).map(|it| (it, here.clone())).collect();

@@ -35,7 +35,7 @@ fn nothing_acts_before_the_start_is_on_record() {
 
 /// No process has acted, so nothing is lost: the cluster restarts, and is not unrecoverable.
 #[test]
-fn a_cluster_that_loses_everything_before_its_start_begins_again() {
+fn a_cluster_that_loses_everything_before_its_start_restarts() {
     let mut federation = Federation::new(&[2], within(Defects::default()));
     federation.withhold_notes(true);
     federation.settle();
@@ -112,7 +112,7 @@ fn messages_in_transit_are_part_of_the_checkpoint() {
 
 /// "Between the request and the commit messages, application messages are queued."
 #[test]
-fn what_is_sent_during_a_checkpoint_goes_out_after_it() {
+fn messages_sent_during_a_checkpoint_leave_after_it() {
     let mut federation = running(&[2, 1], within(Defects::default()));
     let held = federation.hold(says!(Control::Drained { .. }));
     federation.take_checkpoint(c(0));
@@ -160,7 +160,7 @@ fn a_message_that_waits_before_the_cut_needs_no_checkpoint_of_its_own() {
 
 /// B8: the image that is being saved belongs to a state that is undone.
 #[test]
-fn a_rollback_gives_up_the_checkpoint_that_is_being_taken() {
+fn a_rollback_discards_the_checkpoint_in_progress() {
     let mut federation = running(&[1, 2], config(Defects::default()));
     federation.exchange(p(0), p(2), "undone");
     let held = federation.hold(says!(Control::Drained { .. }));

@@ -58,7 +58,7 @@ fn a_collection_removes_checkpoints_copies_and_log_entries() {
 }
 
 #[test]
-fn what_was_collected_is_not_needed_whoever_fails() {
+fn collected_checkpoints_are_not_needed_whichever_cluster_fails() {
     for config in [config(Defects::default()), by_every_cluster(Defects::default())] {
         for subset in 1..8u32 {
             let failing: Vec<ClusterId> = CLUSTERS.into_iter().filter(|it| subset & 1 << it.0 != 0).collect();
@@ -76,7 +76,7 @@ fn what_was_collected_is_not_needed_whoever_fails() {
 }
 
 #[test]
-fn who_decides_alone_keeps_what_an_initiator_would_keep() {
+fn collecting_alone_keeps_what_an_initiator_would_keep() {
     let kept = |config| {
         let federation = collected(config);
         federation.processes().map(|it| federation.kept(it)[0]).collect::<Vec<_>>()
@@ -100,7 +100,7 @@ fn a_cluster_decides_by_itself_when_it_has_heard_all_others() {
 /// One cluster is down when it should report what it stores: the others use its last report. With an initiator,
 /// nothing would be removed.
 #[test]
-fn a_silent_cluster_holds_nobody_up() {
+fn a_silent_cluster_delays_no_other() {
     let run = |config| {
         let mut federation = collected(config);
         federation.take_checkpoint(c(2));
@@ -125,7 +125,7 @@ fn a_silent_cluster_holds_nobody_up() {
 
 /// p1 and p2 have p0's report when p0 rolls back.
 #[test]
-fn what_was_told_before_a_rollback_does_not_count_after_it() {
+fn announcements_before_a_rollback_do_not_count_after_it() {
     let mut federation = running(&[1, 1, 1], by_every_cluster(Defects::default()));
     federation.take_checkpoint(c(0));
     federation.tell_stock(&[c(0)]);

@@ -23,7 +23,7 @@ fn wrong(federation: &Federation) -> Vec<String> {
 }
 
 #[test]
-fn nobody_stands_still_while_parts_are_written() {
+fn no_process_is_paused_while_parts_are_written() {
     for (config, before) in [(coloured as fn(_) -> _, &["m"][..]), (by_leaders, &[])] {
         let mut federation = running(&[2, 1], config(Defects::default()));
         let drained = federation.hold(says!(Control::Drained { .. }));
@@ -94,7 +94,7 @@ fn what_follows_an_interrupted_checkpoint_is_undone() {
 
 /// L1, L2: one message in each direction per step and other cluster.
 #[test]
-fn leaders_speak_for_their_clusters() {
+fn leaders_represent_their_clusters() {
     for (coordination, expected) in [(Coordinating::Directly, 25), (Coordinating::ByLeaders, 10)] {
         let config = Config { coordination, ..by_leaders(Defects::default()) };
         let mut federation = running(&[2, 3, 2], config);
@@ -122,7 +122,7 @@ fn between_clusters(federation: &Federation) -> usize {
 
 /// L1: the leader p1 is told to pass on the round of recovery before it knows that p2 is alive again.
 #[test]
-fn a_leader_waits_until_it_knows_whom_it_speaks_to() {
+fn a_leader_waits_until_it_knows_the_lives_of_the_others() {
     let schedule = |defects| {
         let mut federation = running(&[1, 2], by_leaders(defects));
         federation.kill(p(2), Kept);

@@ -24,7 +24,7 @@ fn caught(defect: Defect, property: Property, schedule: impl Fn(Defects) -> Fede
 /// Finding 2, in four events: send m1, forced CLC2, deliver m1, fail. The delivery is acknowledged with 2, and the
 /// alert contains 2.
 #[test]
-fn what_was_acknowledged_at_the_restored_sn_is_sent_again() {
+fn messages_acknowledged_at_the_restored_sn_are_re_sent() {
     caught(Defect::ResendGreater, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.exchange(p(0), p(1), "m1");
@@ -54,7 +54,7 @@ fn restored_acknowledgements_are_checked() {
 
 /// Rule 3: p0 receives the alert first and sends afterwards, to a life that it does not know to be over.
 #[test]
-fn a_new_life_is_sent_again_what_the_old_one_did_not_acknowledge() {
+fn messages_that_the_old_life_did_not_acknowledge_are_re_sent_to_the_new_one() {
     caught(Defect::ResendOnlyOnAlerts, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 2], config(defects));
         federation.withhold_membership(p(0), true);
@@ -69,7 +69,7 @@ fn a_new_life_is_sent_again_what_the_old_one_did_not_acknowledge() {
 
 /// Rule 7: m2 reaches p2 when p2's part of the checkpoint that m1 forces is already cut.
 #[test]
-fn a_message_that_comes_during_a_checkpoint_asks_for_its_own_afterwards() {
+fn a_message_that_arrives_during_a_checkpoint_requests_its_own_afterwards() {
     caught(Defect::ForceNotRepeated, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 2, 1], config(defects));
         let drained = federation.hold(says!(Control::Drained { .. }));
@@ -130,7 +130,7 @@ fn rounds_of_an_older_epoch_are_void() {
 
 /// Rule 12: p2 does not know p1's new life yet, and sends to the old one.
 #[test]
-fn a_round_waits_until_its_members_know_whom_they_speak_to() {
+fn a_round_waits_until_its_members_know_each_others_lives() {
     caught(Defect::RoundWithoutLives, Property::NoLoss, |defects| {
         let mut federation = running(&[3], within(defects));
         federation.kill(p(1), Kept);
@@ -180,7 +180,7 @@ fn a_target_does_not_mask_the_alert_that_follows() {
 
 /// Rule 17: the holder dies with the copy that a checkpoint waits for.
 #[test]
-fn a_new_life_of_a_holder_is_given_its_copies_again() {
+fn a_new_life_of_a_holder_gets_its_copies_again() {
     caught(Defect::HolderNotRefilled, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         let copy = federation.hold(part_of(p(0)));
@@ -195,7 +195,7 @@ fn a_new_life_of_a_holder_is_given_its_copies_again() {
 
 /// Rule 17: cluster 0 rolls back three times without a death, its holder forgets that, and then cluster 0 dies.
 #[test]
-fn a_refilled_holder_is_told_of_the_rollbacks_too() {
+fn a_refilled_holder_learns_of_the_rollbacks_too() {
     caught(Defect::NotesNotRefilled, Property::MembersAgree, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         for text in ["m1", "m2", "m3"] {
@@ -215,7 +215,7 @@ fn a_refilled_holder_is_told_of_the_rollbacks_too() {
 /// p0's storage, which holds p1's parts, is lost. A new part arrives before p1's report of its past. Then p1's
 /// storage is lost, too. The message that the rollback undid is acknowledged in p0's checkpoint.
 #[test]
-fn a_part_tells_what_its_cluster_undid_before_it() {
+fn a_part_contains_the_earlier_rollbacks_of_its_cluster() {
     caught(Defect::PastOutsideCheckpoint, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.exchange(p(0), p(1), "m");
@@ -344,7 +344,7 @@ fn the_worst_checkpoint_is_kept() {
 /// p2 has delivered what cluster 0 undid, and its whole cluster knows it. But it has not rolled back yet, and cluster
 /// 0 has taken new checkpoints since.
 #[test]
-fn a_collection_does_not_count_on_what_is_about_to_be_undone() {
+fn a_collection_does_not_rely_on_checkpoints_about_to_be_undone() {
     caught(Defect::CollectsOnSpoilt, Property::UnrecoverableJustified, |defects| {
         let mut federation = running(&[1, 2], config(defects));
         federation.exchange(p(0), p(2), "m");
@@ -364,7 +364,7 @@ fn a_collection_does_not_count_on_what_is_about_to_be_undone() {
 /// p0's second checkpoint was restored in doubt: its copy is still in transit. One storage is lost, and p1 had a copy
 /// of the first checkpoint.
 #[test]
-fn a_collection_does_not_count_on_what_has_no_copies_yet() {
+fn a_collection_does_not_rely_on_checkpoints_without_copies() {
     caught(Defect::CollectsOnUncovered, Property::UnrecoverableJustified, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.hold(part_of(p(0)));
@@ -382,7 +382,7 @@ fn a_collection_does_not_count_on_what_has_no_copies_yet() {
 /// p1 has delivered and saved what cluster 0 undid, and has not learned of that. Cluster 0 reports its new
 /// checkpoints.
 #[test]
-fn what_was_told_before_a_rollback_is_not_mixed_with_what_was_told_after_it() {
+fn announcements_before_and_after_a_rollback_are_not_mixed() {
     caught(Defect::CollectsOnMixed, Property::UnrecoverableJustified, |defects| {
         let mut federation = running(&[1, 1], by_every_cluster(defects));
         federation.exchange(p(0), p(1), "m");
@@ -402,7 +402,7 @@ fn what_was_told_before_a_rollback_is_not_mixed_with_what_was_told_after_it() {
 /// p2 has never reported anything when p1 decides. p1 has delivered and saved m, which was sent after p2's last
 /// checkpoint.
 #[test]
-fn a_cluster_that_has_told_nothing_is_waited_for() {
+fn a_collection_waits_for_clusters_without_an_announcement() {
     caught(Defect::CollectsWithoutSilent, Property::UnrecoverableJustified, |defects| {
         let mut federation = running(&[1, 1, 1], by_every_cluster(defects));
         federation.exchange(p(2), p(1), "m");
@@ -420,7 +420,7 @@ fn a_cluster_that_has_told_nothing_is_waited_for() {
 /// p2 has sent m to cluster 0, which has rolled back behind its delivery and is alive again in the next incarnation.
 /// The collection reaches p2 before the alert.
 #[test]
-fn a_log_is_not_collected_by_who_has_yet_to_learn_of_a_rollback() {
+fn a_log_is_not_collected_before_a_rollback_is_known() {
     caught(Defect::LogCollectedUnaware, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 2], config(defects));
         federation.exchange(p(2), p(0), "m");
@@ -440,7 +440,7 @@ fn a_log_is_not_collected_by_who_has_yet_to_learn_of_a_rollback() {
 /// p1 loses every kept copy for p0 after p0 has lost its own storage. Copies of collected checkpoints still exist.
 /// The log entry that would restore m is gone.
 #[test]
-fn what_was_collected_is_not_restored() {
+fn collected_checkpoints_are_not_restored() {
     caught(Defect::CollectedRestored, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 1, 1], config(defects));
         federation.exchange(p(2), p(0), "m");
@@ -462,7 +462,7 @@ fn what_was_collected_is_not_restored() {
 /// No process of cluster 1 was informed of the collection, nor was p2, which holds its copies. p0 was informed, and
 /// has removed m from its log. Cluster 1 learns of that when it alerts the others.
 #[test]
-fn who_restored_what_was_collected_is_told() {
+fn a_cluster_that_restored_a_collected_checkpoint_is_informed() {
     caught(Defect::CollectedRestored, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 1, 1], config(defects));
         federation.exchange(p(0), p(1), "m");

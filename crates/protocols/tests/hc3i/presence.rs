@@ -37,7 +37,7 @@ fn collect_all(federation: &mut Federation) {
 }
 
 #[test]
-fn nobody_waits_for_a_cluster_that_has_not_joined() {
+fn no_cluster_waits_for_one_that_has_not_joined() {
     for config in [config(Defects::default()), by_every_cluster(Defects::default())] {
         let mut federation = with_guest(Presence::Awaited, config);
         federation.exchange(p(0), p(1), "m");
@@ -52,7 +52,7 @@ fn nobody_waits_for_a_cluster_that_has_not_joined() {
 }
 
 #[test]
-fn what_was_sent_to_a_cluster_that_joins_arrives_when_it_does() {
+fn messages_to_a_joining_cluster_arrive_when_it_joins() {
     let mut federation = with_guest(Presence::Awaited, config(Defects::default()));
     federation.exchange(p(0), p(3), "m");
     federation.join(c(2));
@@ -77,7 +77,7 @@ fn heard_by_newcomer(defects: Defects) -> usize {
 }
 
 #[test]
-fn a_cluster_that_joins_is_told_of_the_rollbacks_before() {
+fn a_joining_cluster_learns_of_earlier_rollbacks() {
     assert_eq!(heard_by_newcomer(Defects::default()), 1);
 }
 
@@ -105,7 +105,7 @@ fn leaving(config: Config) -> Federation {
 }
 
 #[test]
-fn a_cluster_goes_when_collections_have_shown_that_nobody_wants_it() {
+fn a_cluster_leaves_once_collections_show_that_no_cluster_needs_it() {
     for config in [config(Defects::default()), by_every_cluster(Defects::default())] {
         let mut federation = leaving(config);
         assert!(!federation.may_go(c(2)), "nothing was collected");
@@ -142,7 +142,7 @@ fn a_cluster_that_fails_while_it_leaves_recovers_first() {
 
 /// The receiver of the guest's message can still roll back behind its delivery.
 #[test]
-fn a_cluster_stays_as_long_as_its_log_may_be_wanted() {
+fn a_cluster_stays_as_long_as_its_log_may_be_needed() {
     let mut federation = leaving(config(Defects::default()));
     federation.take_checkpoint(c(0));
     federation.take_checkpoint(c(2));
@@ -156,7 +156,7 @@ fn a_cluster_stays_as_long_as_its_log_may_be_wanted() {
 
 /// A holder is replaced after its owner has left, and need not wait for the owner.
 #[test]
-fn a_holder_is_not_bereft_of_what_has_left() {
+fn holders_keep_copies_after_a_cluster_has_left() {
     let mut federation =
         leaving(Config { replicate_to: ReplicateTo::SharedStorage, ..config(Defects::default()) });
     collect_all(&mut federation);

@@ -45,7 +45,7 @@ fn a_failure_during_recovery_begins_another_round() {
 
 /// p0 lost its storage. Its only holder dies before it can answer, and returns with its copies.
 #[test]
-fn a_holder_that_dies_during_recovery_is_asked_again() {
+fn a_holder_that_fails_during_recovery_is_asked_again() {
     let mut federation = running(&[1, 1], config(Defects::default()));
     federation.exchange(p(0), p(1), "m");
     federation.take_checkpoint(c(0));
@@ -66,7 +66,7 @@ fn a_holder_that_dies_during_recovery_is_asked_again() {
 
 /// p0's part is requested from p1, which dies while the part is in transit and returns without it.
 #[test]
-fn a_part_that_is_nowhere_any_more_makes_the_cluster_unrecoverable() {
+fn a_part_lost_everywhere_makes_the_cluster_unrecoverable() {
     let mut federation = running(&[1, 1], config(Defects::default()));
     federation.hold(part_of(p(0)));
     federation.crash(p(0), Lost);
@@ -111,7 +111,7 @@ fn clusters_that_fail_at_once_with_their_storage_kept_recover() {
 }
 
 #[test]
-fn clusters_that_fail_at_once_with_their_storage_lost_say_what_is_missing_and_who_was_asked() {
+fn clusters_that_fail_at_once_with_lost_storage_report_missing_parts_and_holders() {
     let mut federation = entangled();
     federation.lose(&[c(0), c(1)], Lost);
     federation.retry();
@@ -216,7 +216,7 @@ fn with_two_replicas_an_owner_and_a_holder_can_be_lost() {
 
 /// The global coordinated baseline: one failure rolls all processes back, and no message is logged.
 #[test]
-fn the_federation_as_one_goes_back_together() {
+fn the_federation_as_one_group_rolls_back_together() {
     let global = Config { scope: Scope::Federation, ..config(Defects::default()) };
     let mut federation = running(&[2, 2], global);
     federation.exchange(p(0), p(2), "m1");
@@ -235,7 +235,7 @@ fn the_federation_as_one_goes_back_together() {
 
 /// Rule 10: "the queues of a surviving node survive its rollback".
 #[test]
-fn what_arrives_during_a_recovery_waits() {
+fn messages_that_arrive_during_a_recovery_wait() {
     let mut federation = running(&[1, 2], config(Defects::default()));
     federation.kill(p(1), Kept);
     federation.detect(p(1));
@@ -308,7 +308,7 @@ fn an_incarnation_is_newer_than_every_part() {
 /// The copies of p0's first two checkpoints are lost, and those of its third exist. But the third contains m, which
 /// p2 may still undo.
 #[test]
-fn a_collection_does_not_count_on_what_may_be_undone_where_nothing_else_has_copies() {
+fn a_collection_does_not_rely_on_checkpoints_that_may_be_undone() {
     let mut federation = running(&[1, 1, 1], config(Defects::default()));
     federation.exchange(p(2), p(0), "m");
     federation.hold(
@@ -329,7 +329,7 @@ fn a_collection_does_not_count_on_what_may_be_undone_where_nothing_else_has_copi
 
 /// p2 has confirmed its copy of a part, and loses it before the checkpoint is committed.
 #[test]
-fn a_copy_that_is_lost_during_the_checkpoint_is_made_again() {
+fn a_copy_lost_during_the_checkpoint_is_made_again() {
     let mut federation = running(&[2, 2], config(Defects::default()));
     federation.hold_storage(p(1), true);
     federation.take_checkpoint(c(0));
@@ -346,7 +346,7 @@ fn a_copy_that_is_lost_during_the_checkpoint_is_made_again() {
 
 /// p1 does not know yet that the first checkpoint was collected. The missing part is that of the second one.
 #[test]
-fn what_was_collected_is_not_said_to_be_missing() {
+fn collected_parts_are_not_reported_missing() {
     let mut federation = running(&[2], Config { replicas: 0, ..within(Defects::default()) });
     federation.take_checkpoint(c(0));
     federation.hold(says!(Control::Collect { .. }));

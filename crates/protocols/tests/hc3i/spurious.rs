@@ -48,7 +48,7 @@ fn timeouts_may_come_early_and_repeatedly() {
 }
 
 #[test]
-fn completions_that_nobody_asked_for_are_ignored() {
+fn unrequested_completions_are_ignored() {
     let name = |owner| ImageName { owner, incarnation: Incarnation(0), sn: Sn(77), attempt: Attempt(9) };
     let disturbed = run(|federation| {
         federation.settle();
@@ -83,7 +83,7 @@ fn an_old_membership_changes_nothing() {
 /// Everything that has arrived so far arrives again, except for messages inside a cluster, for which the protocol
 /// relies on the driver: nothing arrives twice.
 #[test]
-fn every_message_may_come_again_later() {
+fn every_message_may_be_duplicated_later() {
     let disturbed = run(|federation| {
         federation.settle();
         let arrivals = federation.log().iter().filter_map(|entry| match entry {
@@ -103,7 +103,7 @@ fn every_message_may_come_again_later() {
 
 /// Answers that a coordinator counts.
 #[test]
-fn answers_may_come_twice_at_once() {
+fn answers_may_be_duplicated_immediately() {
     use Control::{Drained, Learnt, Ready, Reported, Saved, Stock, Stored};
     let answers = says!(
         Saved { .. }

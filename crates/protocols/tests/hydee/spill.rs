@@ -53,7 +53,7 @@ fn the_oldest_messages_leave_the_memory_when_they_are_durable_everywhere() {
 }
 
 #[test]
-fn what_a_recovery_wants_is_read() {
+fn a_recovery_reads_what_it_needs() {
     for own_is_corrupt in [false, true] {
         let mut federation = running();
         let texts = ["m1", "m2", "m3", "m4", "m5"];
@@ -89,7 +89,7 @@ fn segments_are_part_of_the_checkpoint_and_of_its_copies() {
 
 /// The disks of p0 and of its holder are full. What p1 needs again is still in p0's memory.
 #[test]
-fn what_is_not_durable_stays_in_memory() {
+fn messages_that_are_not_durable_stay_in_memory() {
     let schedule = |defects| {
         let mut federation = with(defects);
         federation.fail_writes(p(0), true);
@@ -107,7 +107,7 @@ fn what_is_not_durable_stays_in_memory() {
 
 /// p0 and then its holder p1 lose their storages. p0 has fetched its segments from p1 before that.
 #[test]
-fn who_restores_a_part_has_its_segments_as_well() {
+fn restoring_a_part_restores_its_segments_as_well() {
     let schedule = |defects| {
         let mut federation = with(defects);
         exchange(&mut federation, &["m1", "m2", "m3", "m4", "m5"]);
@@ -134,7 +134,7 @@ fn caught(federation: &Federation<Hydee>) {
 
 /// The holder loses its storage, and with it segments to which no checkpoint refers yet.
 #[test]
-fn a_holder_is_given_the_segments_again() {
+fn a_holder_gets_the_segments_again() {
     let mut federation = running();
     let texts = ["m1", "m2", "m3", "m4", "m5"];
     exchange(&mut federation, &texts);

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_order_voids_one_that_nobody_answers() {
+    fn a_newer_order_voids_an_unanswered_one() {
         run(async {
             let mut bench = Bench::new().await;
             bench.order(Span::ZERO, Span::ZERO);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_not_as_asked_is_measured_again_for_a_while() {
+    fn a_link_that_differs_from_the_request_is_measured_again() {
         run(async {
             let mut bench = Bench::new().await;
             bench.meet();

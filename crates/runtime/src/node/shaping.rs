@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_shaper_peers_are_those_who_are_up_where_they_are_now() {
+    fn with_a_shaper_peers_are_the_processes_that_are_up() {
         let mut shaping = shaping(Kernel { htb: true, ..Kernel::default() });
         assert_eq!(shaping.peers, [], "no address is known before the directory");
         let entries = vec![entry([10, 1, 0, 7], 0), entry([10, 1, 0, 1], 0), entry([10, 1, 0, 9], 1)];
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_lacks_is_left_for_the_transport() {
+    fn the_transport_emulates_what_the_kernel_lacks() {
         let pair = (ClusterId(0), ClusterId(1));
         let rates = shaping(Kernel { htb: true, netem: false, ifb: true });
         assert_eq!(rates.left().requested[&pair], LinkProperties { bandwidth: 0, ..WAN });
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn traffic_control_needs_somebody_who_may_and_an_address_of_the_old_kind() {
+    fn traffic_control_requires_a_shaper_and_an_ipv4_address() {
         let socket = Some(Path::new("/nowhere"));
         assert!(Hands::new(false, None, HERE).is_none());
         assert!(Hands::new(false, socket, "2001:db8::1".parse().unwrap()).is_none());

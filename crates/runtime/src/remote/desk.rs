@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_stands_until_it_is_done_or_its_place_is_gone() {
+    fn a_request_remains_until_it_is_done_or_its_place_is_removed() {
         let desk = Desk::default();
         desk.assign(1, places("a")).unwrap();
         let ask = |wanted| desk.ask(wanted, ProcessId(0), "a".into());

@@ -224,7 +224,7 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
 
 /// Its limits are times, which a machine that is busy with other tests may miss once or twice.
 #[test]
-fn places_that_fall_silent_together_are_noticed_together_and_delay_nothing_that_is_planned() {
+fn places_that_fall_silent_together_are_detected_together_and_delay_no_planned_fault() {
     const ATTEMPTS: usize = 3;
     let mut attempts = std::iter::repeat_with(|| std::panic::catch_unwind(many_places_fall_silent));
     assert!(attempts.by_ref().take(ATTEMPTS).any(|it| it.is_ok()), "{ATTEMPTS} times in a row");

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_before_the_shaper_is_there_waits_for_it_and_a_refusal_says_why() {
+    fn requests_wait_for_the_shaper_and_refusals_have_a_reason() {
         run(async {
             let dir = tempfile::tempdir().unwrap();
             let socket = dir.path().join("shaper");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_who_says_nothing_holds_up_nobody_for_ever() {
+    fn a_silent_caller_does_not_block_others() {
         run(async {
             let dir = tempfile::tempdir().unwrap();
             let socket = dir.path().join("shaper");
@@ -199,7 +199,7 @@ mod tests {
 
     /// A new shaper finds what its predecessor put in force, and leaves it unchanged.
     #[test]
-    fn one_that_is_started_again_goes_on_with_what_stands_in_the_kernel() {
+    fn a_restarted_shaper_continues_with_the_state_of_the_kernel() {
         let tested = isolated(|| {
             let (hub, listener) = Hub::new().unwrap();
             let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("it is IPv4") };

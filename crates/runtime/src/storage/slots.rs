@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_no_content() {
+    fn incomplete_content_is_no_content() {
         let dir = tempfile::tempdir().unwrap();
         let mut slots = Slots::new(dir.path().to_owned());
         let slot = slots.write(&[&[7; 9000]]).unwrap();

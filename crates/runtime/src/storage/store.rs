@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_next_life_finds_what_was_reported_and_nothing_else() {
+    fn the_next_life_finds_exactly_what_was_reported() {
         let dir = tempfile::tempdir().unwrap();
         let Opened { mut store, mut journal, record } = open(&dir, 1);
         assert_eq!(record, None);
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_does_not_come_back_and_what_took_its_place_has_to_be_reported() {
+    fn removed_content_does_not_reappear() {
         let dir = tempfile::tempdir().unwrap();
         let Opened { mut store, mut journal, .. } = open(&dir, 1);
         report(&mut store, &mut journal, &[1, 2]);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn deaths_belong_to_the_fault_that_ended_these_lives() {
+    fn ends_of_lives_belong_to_the_fault_that_ended_them() {
         let mut effects = Effects::default();
         let due = |_| Some(DUE);
         for fact in [injected(0), failed(0, 1, EndedBy::Fault(FaultNo(0)))] {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_death_that_nobody_saw_leaves_both_figures_open() {
+    fn an_unobserved_end_leaves_both_figures_open() {
         let mut effects = Effects::default();
         effects.stated(&injected(0), |_| Some(DUE));
         for process in 0..2 {

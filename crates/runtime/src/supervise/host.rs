@@ -911,7 +911,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_of_however_lines_are_broken() {
+    fn a_full_disk_is_reported_however_lines_are_broken() {
         let error = std::io::Error::from_raw_os_error(Errno::ENOSPC as i32);
         assert!(tells_of_full_disk(&format!("cannot write the image: {error}")));
         assert!(tells_of_full_disk("  × cannot write facts: No space left on\n  │ device (os error 28)"));

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_but_for_an_entry_that_was_cut_off() {
+    fn entries_are_read_as_written_except_an_incomplete_one() {
         let dir = tempfile::tempdir().unwrap();
         assert!(Past::of(dir.path()).unwrap().is_none());
         let journal = Journal::begin(dir.path(), "a", Clock::start()).unwrap();

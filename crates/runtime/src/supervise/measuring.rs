@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn no_echo_counts_that_a_fault_may_have_delayed() {
+    fn echoes_that_a_fault_may_have_delayed_do_not_count() {
         let mut measuring = measuring();
         let at = Time::ZERO + Span::from_secs(5);
         let late = [Span::from_secs(1)];

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrived_is_forgotten_and_a_gap_is_an_error() {
+    fn arrived_frames_are_dropped_and_a_gap_is_an_error() {
         let (mut left, mut right) = (Session::default(), Session::default());
         let mut wire = BytesMut::new();
         for word in 0..3 {

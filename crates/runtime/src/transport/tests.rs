@@ -135,7 +135,7 @@ fn nothing_is_lost_doubled_or_reordered_however_connections_break() {
 }
 
 #[test]
-fn a_new_life_hears_nothing_that_was_said_to_the_old_one() {
+fn a_new_life_receives_nothing_sent_to_the_old_one() {
     run(async {
         let (secret, clock) = (Secret::generate().unwrap(), Clock::start());
         let mut speaker = End::new(0, 1, &secret, clock, Links::default()).await;

@@ -68,16 +68,16 @@ fn withstands(name: &str) {
 }
 
 #[test]
-fn a_record_of_hc3i_withstands() {
+fn manipulations_of_a_record_of_hc3i_are_found() {
     withstands("quickstart");
 }
 
 #[test]
-fn a_record_of_hydee_withstands() {
+fn manipulations_of_a_record_of_hydee_are_found() {
     withstands("hydee");
 }
 
 #[test]
-fn a_record_of_pessimistic_logging_withstands() {
+fn manipulations_of_a_record_of_pessimistic_logging_are_found() {
     withstands("pessimistic-logging");
 }

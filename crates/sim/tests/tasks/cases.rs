@@ -171,7 +171,7 @@ fn processes_that_join_late_begin_with_nothing_and_steal() {
 }
 
 #[test]
-fn the_first_to_fail_is_gone_before_others_join() {
+fn the_first_process_fails_permanently_before_others_join() {
     for protocol in PROTOCOLS {
         let mut federation = federation(4, &[1, 1, 1]);
         federation.joins = vec![(ClusterId(1), Span::from_millis(150))];
@@ -185,7 +185,7 @@ fn the_first_to_fail_is_gone_before_others_join() {
 }
 
 #[test]
-fn survivors_absorb_a_cluster_that_is_lost_for_good() {
+fn survivors_absorb_a_permanently_lost_cluster() {
     for protocol in PROTOCOLS {
         let plain = federation(5, &[2, 2, 2]);
         let half = Time(protocol.run(&plain).ended.0 / 2);

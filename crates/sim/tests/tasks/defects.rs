@@ -51,7 +51,7 @@ fn first(
 }
 
 #[test]
-fn without_a_defect_nothing_shows() {
+fn without_a_defect_there_is_no_violation() {
     for config in [tic, sel] {
         let clean = |it: &Federation| it.run::<TaskRecovery>(config(it, Defects::default()));
         assert_eq!(first(random().take(300), clean), None);

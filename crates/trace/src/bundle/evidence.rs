@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_or_cut_anywhere_is_missed() {
+    fn a_missing_or_truncated_file_is_found() {
         let gone = flaws(|bundle| fs::remove_file(path(bundle, FIRST)).unwrap());
         assert_eq!(gone, [(Some(FIRST), FlawKind::Absent)]);
         let (_dir, bundle) = record();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_of_a_stream_is_told() {
+    fn every_changed_byte_of_a_stream_is_reported() {
         let (_dir, bundle) = record();
         let bytes = fs::read(path(&bundle, SECOND)).unwrap();
         for at in 0..bytes.len() {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_another_life_does_not_stand_in() {
+    fn a_stream_of_another_life_is_no_substitute() {
         let swapped = flaws(|bundle| {
             fs::copy(path(bundle, SECOND), path(bundle, FIRST)).map(drop).unwrap();
         });
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_go_back_are_told() {
+    fn decreasing_times_are_reported() {
         let dir = tempfile::tempdir().unwrap();
         let bundle = Bundle::create(dir.path()).unwrap();
         let mut trace = trace();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_of_the_description_is_told() {
+    fn every_changed_byte_of_the_manifest_is_reported() {
         let (_dir, bundle) = record();
         for name in ["manifest.json", "federation.yaml"] {
             let file = bundle.dir().join(name);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_lasts_needs_no_seals_yet() {
+    fn a_run_in_progress_needs_no_seals() {
         let dir = tempfile::tempdir().unwrap();
         let bundle = Bundle::create(dir.path()).unwrap();
         bundle.write_manifest(&Manifest { outcome: None, ..example() }).unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_that_come_in_pieces_are_put_together_and_what_never_came_is_told() {
+    fn facts_that_arrive_in_pieces_are_joined_and_missing_ones_are_reported() {
         let (_dir, whole) = record();
         let bytes = fs::read(path(&whole, FIRST)).unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_supervisor_that_is_started_again_goes_on_after_its_facts() {
+    fn a_restarted_supervisor_continues_after_its_facts() {
         let (_dir, bundle) = record();
         let (mut writer, past) = bundle.facts_appender(FIRST.0, FIRST.1).unwrap();
         assert_eq!(past, trace().streams[&FIRST]);

@@ -148,7 +148,7 @@ mod tests {
     const ALL: [Pattern; 6] = [Pattern::Bt, Pattern::Cg, Pattern::Ft, Pattern::Lu, Pattern::Mg, Pattern::Sp];
 
     #[test]
-    fn whoever_waits_for_a_rank_is_sent_to_by_it_in_the_same_round() {
+    fn a_rank_that_waits_for_another_gets_its_message_in_the_same_round() {
         for (pattern, ranks) in ALL.into_iter().flat_map(|it| [16, 64, 256].map(|ranks| (it, ranks))) {
             let shape = Shape { pattern, ranks, bytes: 512 };
             for round in 0..shape.rounds() {

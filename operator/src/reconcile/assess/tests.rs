@@ -52,7 +52,7 @@ fn reasons(news: &[News]) -> Vec<&str> {
 }
 
 #[test]
-fn a_federation_that_makes_no_sense_is_rejected_and_told_so_once() {
+fn an_invalid_federation_is_rejected_and_reported_once() {
     let mut observed = Observed::of(Arc::new(quickstart()));
     let situation = Situation::Rejected(Refusal { message: "spec.deadline: too short".into() });
     let (status, news) = look(&mut observed, &situation, 1);
@@ -66,7 +66,7 @@ fn a_federation_that_makes_no_sense_is_rejected_and_told_so_once() {
 }
 
 #[test]
-fn what_keeps_pods_from_running_is_said_in_the_api_servers_words() {
+fn the_reason_why_pods_do_not_run_is_reported_verbatim() {
     let cases = [
         ("pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\"", "PodSecurity"),
         ("pods \"x\" is forbidden: exceeded quota: small, requested: pods=1", "Quota"),
@@ -89,7 +89,7 @@ fn what_keeps_pods_from_running_is_said_in_the_api_servers_words() {
 }
 
 #[test]
-fn pods_that_may_not_shape_say_what_to_do_about_it() {
+fn pods_that_may_not_configure_links_report_a_remedy() {
     let mut federation = quickstart();
     federation.spec.kubernetes.get_or_insert_default().links = Some(Emulation::Tc);
     let mut observed = Observed::of(Arc::new(federation));
@@ -137,7 +137,7 @@ fn the_reason_of_linked_says_what_emulates_links_and_what_kernels_lack() {
 }
 
 #[test]
-fn a_link_that_was_changed_and_not_measured_is_not_called_as_asked_for() {
+fn a_changed_link_counts_as_requested_only_once_measured() {
     let changed = Link { measured_micros: None, as_asked: None, ..link("rennes", "paris", 9000, 0) };
     let links = vec![link("paris", "rennes", 5000, 5040), changed];
     let said = Status { phase: Run::Running, links, ..Status::default() };
@@ -307,7 +307,7 @@ fn a_run_that_could_not_be_carried_out_is_completed_and_unknown() {
 }
 
 #[test]
-fn a_supervisor_that_falls_silent_is_news_and_changes_no_phase() {
+fn a_silent_supervisor_is_reported_and_changes_no_phase() {
     let mut observed = running(Status { phase: Run::Running, ..Status::default() });
     look(&mut observed, &accepted(None), 1);
     observed.supervision = Supervision::Silent("no answer within 2s".into());
@@ -336,7 +336,7 @@ fn a_supervisor_that_knows_nothing_of_a_run_that_had_begun_ends_it() {
 }
 
 #[test]
-fn a_supervisor_that_was_started_anew_tells_a_story_of_its_own() {
+fn a_restarted_supervisor_numbers_its_events_anew() {
     let said = |supervisor: &str, phase, events| Status {
         supervisor: supervisor.into(),
         phase,
@@ -370,7 +370,7 @@ fn the_same_news_has_the_same_name_and_other_news_another() {
 }
 
 #[test]
-fn a_story_without_end_is_cut_in_the_middle() {
+fn a_long_list_of_events_is_cut_in_the_middle() {
     let events: Vec<Event> = (1..=1000).map(|it| event(it, "RolledBack")).collect();
     let said = Status { phase: Run::Completed, events, ..Status::default() };
     let (status, news) = look(&mut running(said), &accepted(None), 1);
@@ -388,7 +388,7 @@ fn texts_are_cut_between_characters() {
 }
 
 #[test]
-fn a_change_that_is_refused_is_told_once_and_the_run_goes_on() {
+fn a_refused_change_is_reported_once_and_the_run_continues() {
     let refused = |why: &str| Some(Amendment { generation: 1, refused: Some(why.into()) });
     let said = Status { phase: Run::Running, amendment: refused("spec.faults: gone"), ..Status::default() };
     let mut observed = Observed::of(Arc::new(quickstart()));
@@ -417,7 +417,7 @@ fn a_change_that_is_refused_is_told_once_and_the_run_goes_on() {
 }
 
 #[test]
-fn who_stands_still_is_said_to() {
+fn a_paused_federation_is_reported_as_paused() {
     let mut observed = Observed::of(Arc::new(quickstart()));
     let mut said = Status { phase: Run::Paused, ..Status::default() };
     observed.supervision = Supervision::Known(Box::new(said.clone()));
@@ -432,7 +432,7 @@ fn who_stands_still_is_said_to() {
 }
 
 #[test]
-fn a_run_that_is_not_to_begin_yet_says_what_it_waits_for() {
+fn a_run_that_must_not_start_yet_reports_the_reason() {
     let mut observed = running(Status { phase: Run::Measuring, ..Status::default() });
     let mut federation = (*observed.federation).clone();
     federation.spec.pause = true;

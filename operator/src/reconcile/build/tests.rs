@@ -255,7 +255,7 @@ fn data_is_on_the_nodes_disk_or_on_volumes_that_go_with_the_federation_or_stay()
 }
 
 #[test]
-fn what_is_there_already_is_not_made_again_and_what_differs_is() {
+fn only_missing_and_different_objects_are_written() {
     let mut observed = Observed::of(Arc::new(quickstart()));
     for set in built(&observed).sets {
         observed.sets.insert(set.name_any(), Arc::new(set));
@@ -269,7 +269,7 @@ fn what_is_there_already_is_not_made_again_and_what_differs_is() {
 }
 
 #[test]
-fn a_set_that_somebody_scales_gets_its_pods_back_and_stays_as_it_is_otherwise() {
+fn a_set_scaled_by_others_gets_its_pods_back() {
     for phase in [Phase::Starting, Phase::Running] {
         let mut observed = Observed::of(Arc::new(quickstart()));
         for mut set in built(&observed).sets {
@@ -314,7 +314,7 @@ fn an_operator_with_another_image_leaves_the_pods_of_a_run_alone() {
 }
 
 #[test]
-fn when_the_run_is_over_only_the_supervisor_stays() {
+fn after_the_run_only_the_supervisor_stays() {
     let mut federation = quickstart();
     let status = FederationStatus { phase: Phase::Completed, ..FederationStatus::default() };
     federation.status = Some(status);
@@ -324,7 +324,7 @@ fn when_the_run_is_over_only_the_supervisor_stays() {
 }
 
 #[test]
-fn places_are_those_of_the_pods_that_run_and_are_told_once() {
+fn places_are_those_of_running_pods_and_announced_once() {
     let mut observed = running(Status { generation: 4, ..Status::default() });
     let name = "quickstart-paris-1";
     observed.pods.insert(name.into(), pod(name, Some("paris"), "uid of paris-1", false));
@@ -404,7 +404,7 @@ fn yaml(object: &impl serde::Serialize) -> String {
 }
 
 #[test]
-fn the_supervisor_is_told_of_a_change_until_it_knows() {
+fn a_change_is_sent_until_the_supervisor_confirms_it() {
     let look = |generation: i64, status: Status| {
         let mut federation = quickstart();
         federation.metadata.generation = Some(generation);
