@@ -92,6 +92,10 @@ pub struct Aggregated {
 }
 
 /// Returns all objects of the installation, in the order in which they must be applied.
+///
+/// # Panics
+///
+/// Panics if the definition has no JSON form, which would be a bug.
 pub fn objects() -> Vec<Value> {
     let definition = serde_json::to_value(faultline_api::definition()).expect("a definition serialises");
     let bind = |kind: &str, role: &str| {

@@ -275,6 +275,11 @@ pub fn with_messages<V: MessagesVisitor>(
 
 /// Sets up a federation that is known to pass [`validate`], with `defect` enabled in its protocol. Setting up
 /// thousands of federations would take too long if each were validated.
+///
+/// # Errors
+///
+/// Fails if the application cannot run on the clusters, or if the defect does not belong to the protocol or
+/// to this build.
 pub fn with_valid<V: Visitor>(
     federation: &Federation,
     seed: Option<u64>,

@@ -312,6 +312,10 @@ impl Judgement {
     }
 
     /// Returns the finding for `property`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the judgement lacks a finding, which [`crate::judge`] never omits.
     pub fn of(&self, property: Property) -> &Finding {
         self.findings.iter().find(|finding| finding.property == property).expect("every property is judged")
     }

@@ -13,6 +13,10 @@ const DEADLINE_SECONDS: u32 = 60;
 
 /// Returns a pod that prints the features of the Kubernetes node's kernel as a line of JSON, and ends. It has the
 /// rights of a [shaper](naming::SHAPER).
+///
+/// # Panics
+///
+/// Panics if the generated object is not a valid pod, which would be a bug.
 pub fn pod(node: &str, image: &str) -> Pod {
     let container = json!({
         "name": naming::SHAPER,

@@ -155,6 +155,10 @@ impl Question<'_> {
     /// # Errors
     ///
     /// Fails if the connection fails or the supervisor refuses.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a part of the request is not valid HTTP, which would be a bug.
     pub async fn ask<S>(self, stream: S) -> Result<Answer, SupervisorError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -107,6 +107,10 @@ use Observation::*;
 
 impl Observation {
     /// Encodes the observation as a fact.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the observation violates the contract.
     pub fn to_fact(self) -> Fact {
         let (code, a, b, c) = match self {
             Started { boot, record } => (0, boot_code(boot), record, 0),

@@ -84,6 +84,14 @@ pub fn number<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> R
 }
 
 /// Parses a number of nodes.
+///
+/// # Errors
+///
+/// Fails if the text is not a number of nodes. The error names the range.
+///
+/// # Panics
+///
+/// Does not panic: the range starts at 1.
 pub fn nodes(text: &str) -> Result<NonZero<u32>, String> {
     let nodes = number::<u32>(1..=u32::MAX.into())(text)?;
     Ok(NonZero::new(nodes).expect("the range begins with 1"))

@@ -65,6 +65,10 @@ pub fn filled(text: &str) -> String {
 }
 
 /// Returns a value as indented JSON with a final newline.
+///
+/// # Panics
+///
+/// Panics if the value has no JSON form.
 pub fn json(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("what is printed has a JSON form");
     text.push('\n');

@@ -29,6 +29,10 @@ impl Recording {
     }
 
     /// Reads and judges the record in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the directory contains no readable record.
     pub fn read(dir: &Path) -> Result<Recording, Trouble> {
         if !dir.is_dir() {
             let why = if dir.exists() { "it is not a directory" } else { "no such directory" };
@@ -77,6 +81,10 @@ impl Recording {
 }
 
 /// Reads the record in `dir`, unjudged.
+///
+/// # Errors
+///
+/// Fails if the directory contains no readable record.
 pub fn open(dir: &Path) -> Result<Unjudged, Trouble> {
     let wrong = |error: BundleError| {
         let help = match error {

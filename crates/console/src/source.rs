@@ -91,6 +91,10 @@ impl Source {
 }
 
 /// Reads a federation's file, and the file that its application names, if it names one.
+///
+/// # Errors
+///
+/// Fails if a file cannot be read, or if the federation is invalid. The error shows the line.
 pub fn read(path: &Path) -> Result<Source, Trouble> {
     read_with(path, "name a federation file; `faultline samples quickstart` prints an example")?
         .with_files(path)

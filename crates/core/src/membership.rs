@@ -133,6 +133,10 @@ pub enum Scope {
 impl Scope {
     /// Returns the group of a process, [`ClusterId::OUTSIDE`] if it is in none. Assumes that ranks are numbered
     /// before all other processes.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are more ranks than a [`ClusterId`] can number.
     #[inline]
     pub fn group_of(self, membership: &Membership, process: ProcessId) -> ClusterId {
         match self {

@@ -21,6 +21,10 @@ use crate::ledger::{Ledger, Removal};
 use crate::statistics::{ClusterStatistics, Collection, Kind, Rollback, Statistics};
 
 /// Simulates a federation to its end, judges it, and computes its numbers.
+///
+/// # Errors
+///
+/// Fails if the federation cannot be set up.
 pub fn simulate(
     federation: &Federation,
     seed: u64,
@@ -66,6 +70,10 @@ pub fn simulate(
 /// Simulates a federation once for each seed, as [`simulate`] does, on `jobs` threads. `each` is called with
 /// the results in the order of the seeds, in which they are also returned. Once `interrupted` is set, no
 /// further runs start, and runs in progress are cut short.
+///
+/// # Errors
+///
+/// Fails if the federation cannot be set up.
 pub fn simulate_all(
     federation: &Federation,
     seeds: impl IntoIterator<Item = u64>,

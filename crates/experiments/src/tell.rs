@@ -33,6 +33,10 @@ pub fn text(runs: &[Statistics]) -> String {
 }
 
 /// Formats one run as it is, or several with the spread of every number.
+///
+/// # Panics
+///
+/// Panics if a number has no JSON form.
 pub fn json(runs: &[Statistics]) -> String {
     #[derive(Serialize)]
     struct One {

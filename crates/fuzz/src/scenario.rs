@@ -32,6 +32,10 @@ pub struct UnknownProtocol(String);
 impl Scenario {
     /// Creates the scenario of a seed. Without a protocol, the seed determines it, too, unless a defect
     /// requires one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the defect belongs to a protocol that cannot be fuzzed.
     pub fn new(seed: u64, protocol: Option<Protocol>, defect: Option<Defect>) -> Scenario {
         let demanded = defect.map(|it| it.protocol().parse().expect("there are scenarios for defects"));
         Scenario { seed, federation: generate::federation(seed, protocol.or(demanded)), defect }

@@ -28,6 +28,10 @@ pub struct Placement {
 
 impl Placement {
     /// Returns the holders of `owner`'s parts, in the order in which they are asked.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `owner` is not a member of its cluster.
     pub fn holders(self, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
         let cluster = membership.cluster_of(owner);
         let members = membership.processes_of(cluster);

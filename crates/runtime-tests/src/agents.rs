@@ -33,6 +33,10 @@ pub struct Agent {
 
 impl Agents {
     /// Starts `number` agents with `probe_agent`, below `dir`. Each starts its process with `command`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an agent cannot be started.
     pub fn start(dir: &Path, probe_agent: &str, command: &[OsString], number: usize) -> Agents {
         let keys = Keys::generate(number).expect("random bytes");
         let agent = |index| {
@@ -58,6 +62,10 @@ impl Agents {
     }
 
     /// Returns a desk with the agents as generation 1, under the UIDs `0`, `1`, …
+    ///
+    /// # Panics
+    ///
+    /// Panics if the first generation of places is refused.
     pub fn desk(&self) -> Desk {
         let desk = Desk::default();
         desk.assign(1, self.places()).expect("the first generation");
@@ -75,6 +83,10 @@ impl Agents {
 
 impl Agent {
     /// Starts an agent that works in `data`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the agent cannot be started.
     pub fn start(data: &Path, probe_agent: &str, command: &[OsString], key: &Path) -> Agent {
         let mut child = Command::new(probe_agent)
             .arg(data)

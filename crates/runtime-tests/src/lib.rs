@@ -17,6 +17,10 @@ use faultline_trace::Bundle;
 
 /// Returns the command that starts a node of `scenario`. The script is written below `dir`, and `probe_node` is the
 /// program.
+///
+/// # Panics
+///
+/// Panics if the script cannot be written.
 pub fn probe_command(scenario: &Scenario, fifo: bool, dir: &Path, probe_node: OsString) -> Vec<OsString> {
     let script = dir.join("script");
     fs::write(&script, postcard::to_stdvec(&scenario.script).expect("a script")).expect("its file");
@@ -24,6 +28,10 @@ pub fn probe_command(scenario: &Scenario, fifo: bool, dir: &Path, probe_node: Os
 }
 
 /// Returns the options of a run of `scenario` below `dir`.
+///
+/// # Panics
+///
+/// Panics if the bundle cannot be created.
 pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
     let bundle = Bundle::create(dir.join("run")).expect("a bundle");
     let clusters = || (0..scenario.clusters.len()).map(|index| ClusterId(index as u16));

@@ -188,6 +188,10 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     }
 
     /// Runs the simulation to its end.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the run ends without an outcome, which the supervisor's deadline rules out.
     pub fn run(mut self) -> Run {
         while self.step() {}
         let outcome = self.outcome.clone().expect("the supervisor's deadline ends every run");
@@ -195,6 +199,10 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     }
 
     /// Processes the next event. Returns `false` once the run is over.
+    ///
+    /// # Panics
+    ///
+    /// Panics if no event is left although the run is not over, which would be a bug.
     #[inline]
     pub fn step(&mut self) -> bool {
         if self.outcome.is_some() {

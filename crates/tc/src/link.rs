@@ -50,6 +50,10 @@ const NONE: Link = Link(0);
 
 impl Socket {
     /// Returns the interface with this name, if it exists.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn link(&self, name: &str) -> io::Result<Option<Link>> {
         let request = Request::new(RTM_GETLINK, Mode::Existing, &head(NONE, 0, 0)).text(IFLA_IFNAME, name);
         Ok(self.get(request)?.map(|it| Link(it.number(INDEX))))
@@ -61,6 +65,10 @@ impl Socket {
     }
 
     /// Returns all interfaces with their names.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn links(&self) -> io::Result<Vec<(String, Link)>> {
         let all = self.list(Request::new(RTM_GETLINK, Mode::Existing, &head(NONE, 0, 0)))?;
         let named = all.iter().filter_map(|it| {
@@ -72,12 +80,20 @@ impl Socket {
     }
 
     /// Returns the hardware address of an interface.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn hardware_address(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         let request = Request::new(RTM_GETLINK, Mode::Existing, &head(NONE, 0, 0)).text(IFLA_IFNAME, name);
         Ok(self.get(request)?.and_then(|it| it.attribute(LINK, IFLA_ADDRESS).map(<[u8]>::to_vec)))
     }
 
     /// Adds an interface of a kind (`dummy`, `ifb`, `bridge`), with this hardware address if one is given.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn add_link(&self, kind: &str, name: &str, hardware: Option<[u8; 6]>) -> io::Result<()> {
         let request = Request::new(RTM_NEWLINK, Mode::New, &head(NONE, 0, 0)).text(IFLA_IFNAME, name);
         let request = match hardware {
@@ -88,6 +104,10 @@ impl Socket {
     }
 
     /// Adds a pair of connected interfaces, the second one in `namespace` if one is given.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn add_pair(&self, name: &str, peer: &str, namespace: Option<&File>) -> io::Result<()> {
         let other = |it: Request| {
             let it = it.raw(&head(NONE, 0, 0)).text(IFLA_IFNAME, peer);
@@ -103,6 +123,10 @@ impl Socket {
     }
 
     /// Removes an interface, if it exists.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn remove_link(&self, name: &str) -> io::Result<()> {
         match self.link(name)? {
             Some(link) => self.perform(Request::new(RTM_DELLINK, Mode::Existing, &head(link, 0, 0))),
@@ -111,12 +135,20 @@ impl Socket {
     }
 
     /// Brings an interface up.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn bring_up(&self, name: &str) -> io::Result<()> {
         let link = self.existing(name)?;
         self.perform(Request::new(RTM_SETLINK, Mode::Existing, &head(link, IFF_UP, IFF_UP)))
     }
 
     /// Makes an interface a port of a bridge.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn join(&self, name: &str, bridge: &str) -> io::Result<()> {
         let (link, bridge) = (self.existing(name)?, self.existing(bridge)?);
         self.perform(
@@ -125,6 +157,10 @@ impl Socket {
     }
 
     /// Turns off segmentation offload behind the queues of an interface: each packet is queued by itself.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn cut_to_size(&self, link: Link) -> io::Result<()> {
         self.perform(
             Request::new(RTM_SETLINK, Mode::Existing, &head(link, 0, 0)).number(IFLA_GSO_MAX_SEGS, 1),
@@ -132,6 +168,10 @@ impl Socket {
     }
 
     /// Assigns an address with a prefix of `length` bits to an interface.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn add_address(&self, name: &str, address: Ipv4Addr, length: u8) -> io::Result<()> {
         let Link(index) = self.existing(name)?;
         let mut head = [AF_INET, length, 0, 0, 0, 0, 0, 0];
@@ -141,6 +181,10 @@ impl Socket {
     }
 
     /// Returns the name of the interface that has an address.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn link_of(&self, address: Ipv4Addr) -> io::Result<Option<String>> {
         let all = self.list(Request::new(RTM_GETADDR, Mode::Existing, &[AF_INET, 0, 0, 0, 0, 0, 0, 0]))?;
         let has_it = all.iter().find(|it| {

@@ -136,6 +136,10 @@ impl Answer {
 
 impl Socket {
     /// Connects to the kernel in the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel provides no socket.
     pub fn open() -> io::Result<Socket> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;

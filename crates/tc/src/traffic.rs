@@ -324,6 +324,10 @@ fn words<const N: usize>(values: [u32; N]) -> Vec<u8> {
 
 impl Socket {
     /// Adds a queueing discipline, or with [`Mode::Existing`] changes it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn set_discipline(
         &self,
         mode: Mode,
@@ -337,11 +341,19 @@ impl Socket {
     }
 
     /// Removes a queueing discipline, with everything below it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn remove_discipline(&self, link: Link, parent: Handle, handle: Handle) -> io::Result<()> {
         self.perform(Request::new(RTM_DELQDISC, Mode::Existing, &head(link, handle, parent, 0)))
     }
 
     /// Returns the queueing disciplines of an interface.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn queues(&self, link: Link) -> io::Result<Vec<Queue>> {
         let request = Request::new(RTM_GETQDISC, Mode::Existing, &head(link, UNNAMED, UNNAMED, 0));
         // Some kernels list those of all interfaces.
@@ -350,6 +362,10 @@ impl Socket {
     }
 
     /// Adds a class with a burst in bytes, or with [`Mode::Existing`] changes it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn set_class(
         &self,
         mode: Mode,
@@ -363,11 +379,19 @@ impl Socket {
     }
 
     /// Removes a class.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn remove_class(&self, link: Link, parent: Handle, handle: Handle) -> io::Result<()> {
         self.perform(Request::new(RTM_DELTCLASS, Mode::Existing, &head(link, handle, parent, 0)))
     }
 
     /// Returns the HTB classes of an interface: handle, parent and parameters.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn classes(&self, link: Link) -> io::Result<Vec<(Handle, Handle, HtbClass)>> {
         let request = Request::new(RTM_GETTCLASS, Mode::Existing, &head(link, UNNAMED, UNNAMED, 0));
         let all = self.list(request)?;
@@ -379,6 +403,10 @@ impl Socket {
     }
 
     /// Adds a filter by address.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn add_filter(
         &self,
         link: Link,
@@ -400,6 +428,10 @@ impl Socket {
     }
 
     /// Removes the filter of a priority.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn remove_filter(&self, link: Link, parent: Handle, priority: u16) -> io::Result<()> {
         self.perform(Request::new(
             RTM_DELTFILTER,
@@ -409,6 +441,10 @@ impl Socket {
     }
 
     /// Returns the filters by address at `parent`: priority, prefix, and class, which a redirecting filter does not have.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel rejects the request.
     pub fn filters(
         &self,
         link: Link,

@@ -222,6 +222,10 @@ fn split_record(bytes: &[u8]) -> Result<((Time, Fact), &[u8]), Cut> {
 /// # Errors
 ///
 /// Fails if the encoded value is longer than a record can be.
+///
+/// # Panics
+///
+/// Panics if the value cannot be serialised.
 pub fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
     let start = buffer.len();
     buffer.extend([0; RECORD_HEADER_LEN]);
@@ -243,6 +247,10 @@ pub fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io::Result
 /// # Errors
 ///
 /// Returns [`Cut::Torn`] if `bytes` end before the record does, even if they are empty.
+///
+/// # Panics
+///
+/// Does not panic: the length consists of the first four bytes.
 pub fn split_body(bytes: &[u8]) -> Result<(&[u8], &[u8]), Cut> {
     let length: [u8; 4] = bytes.get(..4).ok_or(Cut::Torn)?.try_into().expect("four bytes");
     let body_len = (u32::from_le_bytes(length) as usize) & LONGEST_BODY;

@@ -267,6 +267,10 @@ pub enum InputsReadError {
 /// # Errors
 ///
 /// Fails if the header is missing or wrong. An incomplete or damaged entry is no error, see [`InputsFile::cut`].
+///
+/// # Panics
+///
+/// Does not panic: the length of the header is checked first.
 pub fn read_inputs<P: Process>(bytes: &[u8]) -> Result<InputsFile<P>, InputsReadError> {
     let (header, mut rest) = bytes.split_at_checked(HEADER_LEN).ok_or(InputsReadError::Header)?;
     if header[..7] != MAGIC[..7] {

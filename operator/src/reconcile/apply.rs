@@ -60,6 +60,10 @@ pub enum ApplyError {
 }
 
 /// Creates and changes objects as desired, and updates the supervisor.
+///
+/// # Errors
+///
+/// Fails if the API server rejects a write, or if the supervisor cannot be reached.
 pub async fn apply(
     validated: &Validated,
     observed: &Observed,
@@ -79,6 +83,10 @@ pub async fn apply(
 }
 
 /// Adds the finalizer, since there will be something to clean up.
+///
+/// # Errors
+///
+/// Fails if the API server rejects the change.
 pub async fn add_finalizer(federation: &Federation, context: &Context) -> Result<(), ApplyError> {
     let mut finalizers = federation.finalizers().to_vec();
     finalizers.push(naming::FINALIZER.into());
@@ -90,6 +98,10 @@ pub async fn add_finalizer(federation: &Federation, context: &Context) -> Result
 ///
 /// A set is deleted in the foreground: it stays until its pods are gone, so that a remaining pod always has a chain
 /// of controllers.
+///
+/// # Errors
+///
+/// Fails if the API server rejects a deletion or a read.
 pub async fn delete(federation: &Federation, context: &Context) -> Result<Vec<String>, ApplyError> {
     let uid = federation.uid().unwrap_or_default();
     let namespace = federation.namespace().unwrap_or_default();

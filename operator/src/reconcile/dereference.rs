@@ -101,6 +101,10 @@ impl Observed {
 }
 
 /// Reads the existing state.
+///
+/// # Errors
+///
+/// Fails if the API server cannot be read.
 pub async fn dereference(
     federation: &Arc<Federation>,
     context: &Context,

@@ -93,6 +93,10 @@ impl KeyError {
 
 /// Returns the key. Restores a key that was deleted while this operator knows it. Creates a key if there never was
 /// one, unless `in_use` says that pods already depend on a key that is gone.
+///
+/// # Errors
+///
+/// Fails if the API server rejects the secret, or if the key is gone while pods depend on it.
 pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> Result<String, KeyError> {
     let uid = federation.uid().unwrap_or_default();
     let known = context.session(&uid, |it| it.key.clone());
@@ -153,6 +157,10 @@ fn random() -> Result<String, getrandom::Error> {
 }
 
 /// Returns the keys of all processes, by pod. The container of each pod mounts only its own.
+///
+/// # Errors
+///
+/// Fails if the federation's key is malformed.
 pub fn of_processes(federation: &Federation, key: &str) -> Result<Secret, KeyError> {
     let mut secret: Secret = owned(federation, naming::process_keys(federation));
     let mut keys = BTreeMap::new();

@@ -59,6 +59,10 @@ pub enum ReconcileError {
 
 /// Reconciles a federation once. Returns when to do so again. A failure that is permanent, or repeated, is reported
 /// in the status if that can be written.
+///
+/// # Errors
+///
+/// Fails if a step fails. The controller then retries.
 pub async fn reconcile(federation: Arc<Federation>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let looked = look(Arc::clone(&federation), &context).await;
     if let Err(error) = &looked {

@@ -44,6 +44,10 @@ pub enum UpdateStatusError {
 
 /// Writes the status, unless it is already written. Returns how long to wait if it is too early; `None` once the
 /// resource is up to date.
+///
+/// # Errors
+///
+/// Fails if the API server rejects the status.
 pub async fn update_status(
     observed: &Observed,
     situation: &Situation,

@@ -50,12 +50,20 @@ impl Validated {
 }
 
 /// Validates a federation. The error says why it cannot be run.
+///
+/// # Errors
+///
+/// Returns why the federation cannot be run.
 pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
     check(federation).map(|()| passed(federation))
 }
 
 /// Returns whether a federation can be run. Evaluates all rules of the definition, which takes longer than the rest
 /// of a reconciliation.
+///
+/// # Errors
+///
+/// Returns why the federation cannot be run.
 pub fn check(federation: &Federation) -> Result<(), Refusal> {
     let problems = faultline_api::validate(federation);
     if !problems.is_empty() {
@@ -75,6 +83,10 @@ pub fn check(federation: &Federation) -> Result<(), Refusal> {
 }
 
 /// Returns whether a federation has no more pods than this operator permits.
+///
+/// # Errors
+///
+/// Returns how many pods the federation has, and how many this operator permits.
 pub fn fits(federation: &Federation, max_pods: u32) -> Result<(), Refusal> {
     let processes: u64 = groups(federation).iter().map(|it| u64::from(it.nodes)).sum();
     let pods = processes + 1;

@@ -106,6 +106,10 @@ impl Graph {
     }
 
     /// Starts the newest ready task, and returns it with its inputs.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the graph is inconsistent.
     pub fn execute(&mut self) -> Option<(Theft, Call)> {
         let (theft, task) = self.ready.pop_back()?;
         let part = self.parts.get_mut(&theft).expect("a ready task belongs to a part");
@@ -129,6 +133,10 @@ impl Graph {
 
     /// Sets the oldest ready task aside for a thief. Returns the part to which the task belongs, and the
     /// task.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the graph is inconsistent.
     pub fn lend(&mut self, theft: Theft) -> Option<(Theft, TaskId)> {
         let (of, task) = self.ready.pop_front()?;
         let part = self.parts.get_mut(&of).expect("a ready task belongs to a part");
@@ -137,6 +145,10 @@ impl Graph {
     }
 
     /// Lends an executing task under a theft. Returns false if another task is already lent under it.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the task does not execute in this part.
     pub fn lend_again(&mut self, theft: Theft, of: Theft, task: TaskId) -> bool {
         if self.loans.contains_key(&theft) {
             return false;
@@ -204,6 +216,10 @@ impl Graph {
     }
 
     /// Takes a lent task back, so that it can run here or be lent again.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the graph is inconsistent.
     pub fn void(&mut self, theft: Theft) -> Option<TaskId> {
         let (of, vertex) = self.loans.remove(&theft)?;
         let task = vertex.task();

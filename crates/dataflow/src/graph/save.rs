@@ -9,6 +9,10 @@ use super::Graph;
 
 impl Graph {
     /// Returns the graph as chunks. Executing tasks are saved as not started, and are the next to run.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the graph cannot be encoded, which would be a bug.
     pub fn save(&self) -> Arc<[Chunk]> {
         let mut graph = self.clone();
         let executing = self.parts.iter().flat_map(|(theft, part)| {

@@ -108,6 +108,10 @@ impl Made {
     }
 
     /// Runs a federation in virtual time.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the federation cannot be set up.
     pub fn simulated(
         federation: &Federation,
         seed: u64,
@@ -255,6 +259,10 @@ impl Comparison {
 
 /// Compares protocols on a federation. What `store` knows is not simulated again. Once the work is interrupted, the
 /// comparison has the runs that were made.
+///
+/// # Errors
+///
+/// Fails if the work is interrupted.
 ///
 /// # Panics
 ///

@@ -46,6 +46,10 @@ pub fn text(it: &Comparison) -> String {
 }
 
 /// Formats the comparison as one JSON object. A quantity that no run has is missing.
+///
+/// # Panics
+///
+/// Panics if a number has no JSON form.
 pub fn json(it: &Comparison) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]

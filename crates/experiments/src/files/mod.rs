@@ -121,6 +121,10 @@ impl Files {
     /// Reads the three files from their names, for errors, and their bytes.
     ///
     /// Checks each file by itself. [`Files::import`] checks how they fit together.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file is invalid. The error shows the line.
     pub fn read(
         topology: (&str, &[u8]),
         application: (&str, &[u8]),
@@ -140,6 +144,10 @@ impl Files {
     }
 
     /// Returns the federation that the files describe.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the files do not fit together. The error shows the line.
     pub fn import(&self, name: &str) -> Result<faultline_api::Federation, Box<Rejected>> {
         let imported = import(name, &self.topology, &self.application, &self.timers);
         self.reject(imported.problems())?;

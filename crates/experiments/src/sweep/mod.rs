@@ -73,6 +73,10 @@ const OWN: [Quantity; 2] = [
 ];
 
 /// Returns all quantities that a sweep measures; for each of them, less is better.
+///
+/// # Panics
+///
+/// Panics if a shared quantity does not exist, which would be a bug.
 pub fn quantities() -> impl Iterator<Item = &'static Quantity> {
     let shared = SHARED.iter().map(|name| QUANTITIES.iter().find(|it| it.name == *name).expect("it is one"));
     OWN.iter().chain(shared)
@@ -155,6 +159,11 @@ pub struct Sweep {
 
 impl Plan {
     /// Plans the whole grid, or `sample` random settings of it, drawn with the seed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no parameter varies, if there are too many settings, or if a value does not fit into the
+    /// federation.
     pub fn new(
         federation: &Federation,
         parameters: Vec<Parameter>,
@@ -251,6 +260,10 @@ impl Sweep {
     /// Makes the runs that are not among `runs`, which come from an earlier part of this sweep. `each` is
     /// called with every new run as it ends, in the order of settings and seeds. Once `interrupted` is set,
     /// no further runs start, and the sweep contains those that were made.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a setting cannot be set up, or if `each` fails.
     pub fn run(
         plan: Plan,
         seeds: (u64, u32),

@@ -110,6 +110,10 @@ impl FromStr for Parameter {
 
 impl Parameter {
     /// Returns the last name of the path, which is sufficient if no other parameter ends in the same name.
+    ///
+    /// # Panics
+    ///
+    /// Does not panic: a path has at least one name.
     pub fn short(&self) -> &str {
         self.path.rsplit('.').next().expect("a path has a name")
     }

@@ -121,6 +121,10 @@ pub(super) fn reasons(sweep: &Sweep) -> Vec<String> {
 }
 
 /// Formats one line for every run.
+///
+/// # Panics
+///
+/// Panics if a verdict has no JSON form.
 pub fn csv(sweep: &Sweep) -> String {
     let quantities: Vec<&Quantity> = super::quantities().collect();
     let mut head: Vec<&str> = sweep.plan.parameters.iter().map(|it| it.path.as_str()).collect();
@@ -143,6 +147,10 @@ pub fn csv(sweep: &Sweep) -> String {
 }
 
 /// Formats every setting with its estimates, and the best one.
+///
+/// # Panics
+///
+/// Panics if a number has no JSON form.
 pub fn json(sweep: &Sweep, quantity: &Quantity) -> String {
     let setting = |number: usize| {
         let values: serde_json::Map<String, Value> = sweep

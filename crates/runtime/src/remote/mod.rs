@@ -47,6 +47,10 @@ pub struct RemoteOptions {
 /// # Errors
 ///
 /// Fails if the run cannot be carried out.
+///
+/// # Panics
+///
+/// Panics if the numbers of names and of processes differ.
 pub fn run(
     remote: RemoteOptions,
     options: RunOptions,

@@ -31,6 +31,10 @@ impl Bundle {
     /// # Errors
     ///
     /// Fails if a file cannot be read or written, or if a stream of facts is not readable.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the manifest has no JSON form.
     pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), BundleError> {
         let mut manifest = manifest.clone();
         if manifest.outcome.is_some() {

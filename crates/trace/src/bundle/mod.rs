@@ -239,6 +239,10 @@ impl Bundle {
     /// # Errors
     ///
     /// Fails if the file cannot be read or written.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a stream that was just written in memory cannot be read, which would be a bug.
     pub fn seal(&self, process: ProcessId, life: Life, incomplete: bool) -> Result<(), BundleError> {
         let path = self.facts_path(process, life);
         let mut bytes = match fs::read(&path) {

@@ -176,6 +176,10 @@ impl Message {
 }
 
 /// Encodes a value as the content of a message.
+///
+/// # Panics
+///
+/// Panics if the value cannot be encoded.
 pub fn pack(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).expect("what a program says can be encoded")
 }
