@@ -89,7 +89,7 @@ pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
     })
 }
 
-/// The copies of checkpoints that a federation asks for.
+/// Returns the copies of checkpoints that a federation requests.
 pub fn copies(spec: &FederationSpec) -> Option<Copies> {
     let checkpointing = spec.protocol.checkpointing()?;
     let kept_by = match checkpointing.replicate_to {

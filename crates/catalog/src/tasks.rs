@@ -20,7 +20,7 @@ pub trait TasksVisitor {
     /// The result of the operation.
     type Output;
 
-    /// Performs the operation. Called once, with the protocol that the federation asks for.
+    /// Performs the operation. Called once, with the protocol of the federation.
     fn visit<P>(self, setup: TasksSetup<P>) -> Self::Output
     where
         P: Recovery<Config: Send + Sync> + 'static;
@@ -126,5 +126,5 @@ pub(crate) fn with_valid_tasks<V: TasksVisitor>(
     })
 }
 
-/// Of a timer that is switched off: a hundred years.
+/// The period of a disabled timer: a hundred years.
 pub(crate) const NEVER: Span = Span::from_secs(100 * 365 * 24 * 3600);

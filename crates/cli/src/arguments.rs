@@ -548,7 +548,7 @@ pub(crate) enum LinksName {
 /// Check what this machine or a Kubernetes cluster can run, and suggest fixes.
 ///
 /// Checks the limits for runs on real processes. Tries in a temporary network namespace which features of `faultline
-/// run --links tc` the kernel supports. Changes nothing. Exits with 1 if something that was asked for is not possible.
+/// run --links tc` the kernel supports. Changes nothing. Exits with 1 if something that was requested is not possible.
 ///
 /// For a Kubernetes cluster, checks what `faultline run --backend kubernetes` and `faultline fetch` need in one
 /// namespace. With `--tc`, also tests on each Kubernetes node, in a temporary pod, which features of

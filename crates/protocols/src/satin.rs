@@ -1,13 +1,15 @@
-//! Satin's fault tolerance: no checkpoints, and a table of the results that failures have orphaned.
+//! Satin's fault tolerance: no checkpoints, and a table of results that failures have orphaned.
 //!
-//! G. Wrzesińska, R. V. van Nieuwpoort, J. Maassen, H. E. Bal: *Fault-Tolerance, Malleability and Migration for
-//! Divide-and-Conquer Applications on the Grid* (2005); the baseline of the paper on TIC (section 7, Figure 13).
+//! G. Wrzesińska, R. V. van Nieuwpoort, J. Maassen, H. E. Bal: *Fault-Tolerance, Malleability and Migration
+//! for Divide-and-Conquer Applications on the Grid* (2005); the baseline of the paper on TIC (section 7,
+//! Figure 13).
 //!
-//! A process that fails loses its graph. Its victims run again what it had stolen. What others had stolen from it is orphaned:
-//! they finish it, and announce each result, which stays where it is. Each process keeps a table of these announcements, and
-//! looks every task up before it begins it: a result that exists is fetched. If the process with the program itself fails, the
-//! program restarts, at that process or, if it is gone for good, at the next one. So the work lost grows with the work done
-//! by the process that failed; without failures, nothing is written, and no message waits.
+//! A process that fails loses its graph. Its victims re-execute what it had stolen. What others had stolen
+//! from it is orphaned: they finish it, and announce each result, which stays where it is. Each process keeps
+//! a table of these announcements, and looks up every task before it starts it: an existing result is
+//! fetched. If the process with the program itself fails, the program restarts, at that process or, if it
+//! failed permanently, at the next one. The lost work therefore grows with the work done by the failed
+//! process; without failures, nothing is written, and no message waits.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -25,20 +27,20 @@ use serde::{Deserialize, Serialize};
 /// Parameters of Satin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Config {
-    /// Rules that are broken on purpose.
+    /// Rules that are violated on purpose.
     pub defects: Defects,
 }
 
 defects! {
-    /// A victim does not run again what a failed thief had stolen.
+    /// A victim does not re-execute what a failed thief had stolen.
     LoanKept,
     /// A task that waits for the result of an orphan is not run if the holder fails.
     OrphanKept,
     /// The table keeps the results of failed holders.
     StaleTable,
-    /// If the process with the program itself is gone, no other begins it again.
+    /// If the process with the program itself fails permanently, no other restarts it.
     NoNewRoot,
-    /// A task begins without a look at the table.
+    /// A task starts without a lookup in the table.
     NoLookup,
 }
 
@@ -47,9 +49,9 @@ defects! {
 pub enum Message {
     /// The sender has the results of these tasks. Each is named by the theft that the sender, its thief, worked for.
     Orphans(Arc<[(TaskId, Theft)]>),
-    /// The sender has the task of this orphan, and wants its result.
+    /// The sender has the task of this orphan, and requests its result.
     Fetch(Theft),
-    /// The result of this orphan is here no longer.
+    /// The sender no longer has the result of this orphan.
     Missing(Theft),
 }
 
@@ -120,7 +122,7 @@ impl Recovery for Satin {
             });
         }
         if boot == Boot::Replaced {
-            // Nothing is held for others.
+            // No images are held for other processes.
             host.held();
         }
         host.release();
@@ -172,13 +174,13 @@ impl Recovery for Satin {
 }
 
 impl Satin {
-    /// Whether the thief is still in the life in which it stole.
+    /// Returns whether the thief is still in the life in which it stole.
     fn lives(&self, theft: Theft) -> bool {
         let thief = self.membership.member(theft.thief);
         thief.up && thief.life == theft.life
     }
 
-    /// A task is lent: to a thief that asked, or to the holder of its result.
+    /// Handles a task that was lent, to a thief that asked or to the holder of its result.
     fn lent(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
         let is_here = theft.thief == self.me && host.debt(theft) == Some(true);
         let is_lost = !self.lives(theft) || theft.thief == self.me && !is_here;
@@ -226,7 +228,7 @@ impl Satin {
                 new.push(it);
             }
         }
-        // What failed processes had stolen runs again.
+        // Tasks that failed processes had stolen run again.
         for theft in host.loans().into_iter().filter(|it| !self.lives(*it)) {
             let is_orphan = self.table.by_theft.contains_key(&theft);
             let rule = if is_orphan { Defect::OrphanKept } else { Defect::LoanKept };
@@ -234,7 +236,7 @@ impl Satin {
                 host.void(theft);
             }
         }
-        // What was stolen from them is orphaned.
+        // Tasks that were stolen from them are orphaned.
         let debts = host.debts().into_iter().filter(|(it, _)| failed.contains(&it.victim));
         let orphaned: Vec<(Theft, bool)> = debts.collect();
         self.orphaned.extend(orphaned.iter().map(|(theft, _)| *theft));
@@ -254,7 +256,7 @@ impl Satin {
         self.begin_again(host);
     }
 
-    /// Tells all processes that these results of orphans are here.
+    /// Announces to all processes that these results of orphans are here.
     fn announce(&mut self, thefts: &[Theft], host: &mut dyn Host<Self>) {
         let named = thefts.iter().filter_map(|it| Some((host.owed(*it)?, *it)));
         let orphans: Arc<[(TaskId, Theft)]> = named.collect();
@@ -269,7 +271,7 @@ impl Satin {
         }
     }
 
-    /// Begins the program again if the process that had it is gone, and this one comes next.
+    /// Restarts the program if the process that had it failed permanently and this one is next.
     fn begin_again(&self, host: &mut dyn Host<Self>) {
         let root = root(&self.membership);
         let is_next = self.membership.member(root).gone && heir(&self.membership, root) == self.me;

@@ -1,5 +1,5 @@
-//! Tasks per second of processor time that the simulator runs on 30 places, beside the sequential reference: the same tasks one
-//! after the other, without places, messages or events.
+//! Tasks per second of processor time that the simulator runs on 30 places, compared with the sequential
+//! reference: the same tasks one after another, without places, messages or events.
 
 #[path = "../../../benches/common.rs"]
 mod bench;
@@ -18,7 +18,7 @@ use faultline_protocols::theft::{self, Record, TaskRecovery};
 
 use federation::Federation;
 
-/// As in the program.
+/// The same allocator as in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -41,7 +41,7 @@ pub struct Manifest {
     pub processes: Vec<ProcessEntry>,
     /// Bounds on the work that a rollback may lose, if the protocol has any.
     pub bounds: Option<Bounds>,
-    /// Replicas of checkpoints that the federation asks for; `None` if the protocol takes no checkpoints.
+    /// Replicas of checkpoints that the federation requests; `None` if the protocol takes no checkpoints.
     pub copies: Option<Copies>,
     /// Whether a node's storage is lost with the node's process (`storage: memory`).
     pub volatile_storage: bool,

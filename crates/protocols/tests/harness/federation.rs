@@ -258,12 +258,12 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.seats[process.index()].node.is_some()
     }
 
-    /// Returns the next deadline of `process`; `None` if it has none or is dead.
+    /// Returns the next deadline of `process`; `None` if it has none or is down.
     pub(crate) fn deadline(&self, process: ProcessId) -> Option<Time> {
         self.seats[process.index()].node.as_ref().and_then(Process::next_deadline)
     }
 
-    /// Delivers any event to a process. Panics if the process is dead.
+    /// Delivers any event to a process. Panics if the process is down.
     pub(crate) fn feed(&mut self, process: ProcessId, event: EventOf<P, A>) {
         let seat = &mut self.seats[process.index()];
         let mut actions = Vec::new();
@@ -293,7 +293,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     // The network
 
-    /// Holds matching packets from now on.
+    /// Holds matching packets.
     pub(crate) fn hold(&mut self, which: impl Fn(&Flight<P>) -> bool + 'static) -> Hold {
         self.network.hold(which)
     }
@@ -322,7 +322,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.network.flights().iter().filter(|flight| which(flight)).count()
     }
 
-    /// From now on, packets that a process sent before its death still arrive while their receiver does not know its
+    /// From now on, packets that a process sent before its failure still arrive while their receiver does not know its
     /// next life.
     pub(crate) fn let_output_survive(&mut self) {
         self.output_survives = true;
@@ -405,7 +405,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.begin_life(process, if replaced { Boot::Replaced } else { Boot::Restarted });
     }
 
-    /// Performs the next step in the return of a dead `process`: informs all processes of its death, or begins its
+    /// Performs the next step in the return of a failed `process`: informs all processes of its failure, or begins its
     /// next life.
     pub(crate) fn come_back(&mut self, process: ProcessId) {
         if self.member(process).up { self.detect(process) } else { self.restart(process) }
@@ -493,7 +493,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.seats[process.index()].view.clone()
     }
 
-    /// Returns the protocol of a process. Panics if the process is dead.
+    /// Returns the protocol of a process. Panics if the process is down.
     pub(crate) fn protocol(&self, process: ProcessId) -> &P {
         self.seats[process.index()].node.as_ref().expect("only the living have a state").protocol()
     }

@@ -8,9 +8,9 @@
 //! let mut federation = Federation::<Hc3i>::new(&[1, 2], config);     // cluster 0: p0; cluster 1: p1, p2
 //! federation.settle();                                              // performs everything that is pending
 //! federation.send(p(0), p(2), "m1");                                // p0's application sends
-//! let held = federation.hold(|flight| flight.to == p(2));           // from now on, nothing reaches p2
+//! let held = federation.hold(|flight| flight.to == p(2));           // nothing reaches p2
 //! federation.settle();                                              // ... but everything else happens
-//! federation.kill(p(2), StorageFate::Kept);                         // p2 dies, and its packets are lost
+//! federation.kill(p(2), StorageFate::Kept);                         // p2 fails, and its packets are lost
 //! federation.detect(p(2));                                          // the others are informed
 //! federation.restart(p(2));                                         // its next life; the others are informed
 //! federation.release(held);

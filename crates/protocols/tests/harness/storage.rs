@@ -86,7 +86,7 @@ impl<P: Protocol> Storage<P> {
         }
     }
 
-    /// Discards incomplete operations after the death of the process.
+    /// Discards incomplete operations after the failure of the process.
     pub(crate) fn crash(&mut self, fate: StorageFate) {
         self.under_way.clear();
         self.held = false;

@@ -55,7 +55,7 @@ fn before_a_commit() -> Federation {
     federation
 }
 
-/// Returns the position of the cluster, and what it has received of the message, after p0 has died and returned.
+/// Returns the position of the cluster, and what it has received of the message, after p0 has failed and returned.
 fn after_the_coordinator_died(mut federation: Federation) -> (Position, Vec<String>) {
     federation.crash(p(0), Kept);
     federation.retry();
@@ -251,7 +251,7 @@ fn every_message_can_force_a_checkpoint() {
     }
 }
 
-/// The checkpoint that m forces is abandoned because p1 dies.
+/// The checkpoint that m forces is discarded because p1 fails.
 #[test]
 fn a_message_forces_its_checkpoint_again_when_a_rollback_came_between() {
     let everything = Config { forcing: Forcing::EveryMessage, ..config(Defects::default()) };

@@ -34,7 +34,7 @@ fn messages_acknowledged_at_the_restored_sn_are_re_sent() {
     });
 }
 
-/// B3: the delivery was undone after the checkpoint that contains its acknowledgement, and the sender dies before its
+/// B3: the delivery was undone after the checkpoint that contains its acknowledgement, and the sender fails before its
 /// re-sent message has arrived.
 #[test]
 fn restored_acknowledgements_are_checked() {
@@ -94,7 +94,7 @@ fn a_commit_waits_for_every_copy() {
     });
 }
 
-/// Rule 18: p1 dies before there is a first checkpoint.
+/// Rule 18: p1 fails before there is a first checkpoint.
 #[test]
 fn a_cluster_that_has_not_started_begins_from_its_configuration() {
     caught(Defect::NoStartGate, Property::UnrecoverableJustified, |defects| {
@@ -178,7 +178,7 @@ fn a_target_does_not_mask_the_alert_that_follows() {
     });
 }
 
-/// Rule 17: the holder dies with the copy that a checkpoint waits for.
+/// Rule 17: the holder fails with the copy that a checkpoint waits for.
 #[test]
 fn a_new_life_of_a_holder_gets_its_copies_again() {
     caught(Defect::HolderNotRefilled, Property::NoLoss, |defects| {
@@ -193,7 +193,7 @@ fn a_new_life_of_a_holder_gets_its_copies_again() {
     });
 }
 
-/// Rule 17: cluster 0 rolls back three times without a death, its holder forgets that, and then cluster 0 dies.
+/// Rule 17: cluster 0 rolls back three times without a failure, its holder forgets that, and then cluster 0 fails.
 #[test]
 fn a_refilled_holder_learns_of_the_rollbacks_too() {
     caught(Defect::NotesNotRefilled, Property::MembersAgree, |defects| {
@@ -236,7 +236,7 @@ fn a_part_contains_the_earlier_rollbacks_of_its_cluster() {
     });
 }
 
-/// B4: cluster 1 rolls back without a death, acts, and dies: its next incarnation has another number.
+/// B4: cluster 1 rolls back without a failure, acts, and fails: its next incarnation has another number.
 #[test]
 fn the_table_of_rollbacks_is_durable() {
     caught(Defect::TablesVolatile, Property::MembersAgree, |defects| {

@@ -39,7 +39,7 @@ struct Guest {
     /// Whether the cluster leaves. Then it neither sends nor receives any more.
     leaves: bool,
     has_left: bool,
-    /// Permissions to leave that were given before one of its processes died. They are void.
+    /// Permissions to leave that were given before one of its processes failed. They are void.
     void: usize,
 }
 

@@ -43,7 +43,7 @@ fn a_failure_during_recovery_begins_another_round() {
     }
 }
 
-/// p0 lost its storage. Its only holder dies before it can answer, and returns with its copies.
+/// p0 lost its storage. Its only holder fails before it can answer, and returns with its copies.
 #[test]
 fn a_holder_that_fails_during_recovery_is_asked_again() {
     let mut federation = running(&[1, 1], config(Defects::default()));
@@ -64,7 +64,7 @@ fn a_holder_that_fails_during_recovery_is_asked_again() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// p0's part is requested from p1, which dies while the part is in transit and returns without it.
+/// p0's part is requested from p1, which fails while the part is in transit and returns without it.
 #[test]
 fn a_part_lost_everywhere_makes_the_cluster_unrecoverable() {
     let mut federation = running(&[1, 1], config(Defects::default()));
@@ -285,7 +285,7 @@ fn a_message_from_before_the_restored_checkpoint_is_still_delivered() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// Cluster 0 has rolled back once without a death. Its holder has lost its knowledge of that, but holds a checkpoint
+/// Cluster 0 has rolled back once without a failure. Its holder has lost its knowledge of that, but holds a checkpoint
 /// that was taken since.
 #[test]
 fn an_incarnation_is_newer_than_every_part() {

@@ -7,8 +7,8 @@ use faultline_protocols::hydee::{Control, Defects, Hydee};
 use crate::harness::{Federation, p};
 use crate::{EVERY, config};
 
-/// The part of p2 in the second checkpoint has no copy when p1 dies with its storage, but p2 has the part: the second
-/// checkpoint is to be restored. Before p2's copy is made, p2 dies with its storage, too. The first checkpoint still
+/// The part of p2 in the second checkpoint has no copy when p1 fails with its storage, but p2 has the part: the second
+/// checkpoint is to be restored. Before p2's copy is made, p2 fails with its storage, too. The first checkpoint still
 /// exists.
 #[test]
 fn an_older_checkpoint_stays_until_every_part_of_a_newer_one_is_safe() {

@@ -50,15 +50,14 @@ impl Running {
         Ok(Running { life: options.life, pid: Pid::from_raw(child.id() as i32) })
     }
 
-    /// Stops it where it stands, or lets it go on, and says when that was, by the monotonic clock. One that has just died by
-    /// itself is no error.
+    /// Pauses or resumes the process. Returns when, by the monotonic clock. A process that has just ended is no error.
     pub(super) fn pause(&self, paused: bool) -> nix::Result<u64> {
         self.signal(if paused { Signal::SIGSTOP } else { Signal::SIGCONT })?;
         Ok(monotonic())
     }
 
-    /// Kills it, waits until it is gone, and says when it was killed, by the monotonic clock: the kernel lets a killed process
-    /// execute nothing, however long a busy machine takes to remove it.
+    /// Kills the process, and waits for its end. Returns when it was killed, by the monotonic clock: the kernel lets a
+    /// killed process execute nothing, however long a busy machine takes to remove it.
     pub(super) fn end(self) -> nix::Result<u64> {
         self.signal(Signal::SIGKILL)?;
         let at = monotonic();

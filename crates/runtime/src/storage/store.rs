@@ -258,7 +258,7 @@ fn open<H: Wire, V: Wire>(dir: &Path, life: Life) -> io::Result<(Disk<H>, Journa
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error),
     };
-    // An incomplete last line was being written when the process died.
+    // An incomplete last line was being written when the process failed.
     let reported: Vec<&str> =
         journal.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).collect();
     let slots = Slots::new(dir.to_owned());

@@ -1,4 +1,4 @@
-//! The cases of the paper's proof (section 4.2), one by one, and what it promises beyond them.
+//! The cases of the paper's proof (section 4.2) one by one, and its further promises.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::{PROTOCOLS, Protocol, TAU};
 
 const TASK: Span = Span::from_millis(5);
 
-/// What becomes of a process that fails: its storage, and whether it returns.
+/// The fates of a failed process: that of its storage, and whether it returns.
 const FATES: [(StorageFate, bool); 4] = [
     (StorageFate::Kept, true),
     (StorageFate::Lost, true),
@@ -46,7 +46,7 @@ fn when(fact: FactKind, process: Option<ProcessId>, occurrence: u32) -> Trigger 
     Trigger::When { fact, cluster: None, process, occurrence }
 }
 
-/// Runs to the right result, all faults included, and says what happened.
+/// Runs to the correct result with all faults, and returns what happened.
 #[track_caller]
 fn survives(federation: &Federation, protocol: Protocol, what: &dyn std::fmt::Debug) -> Ended {
     let ended = protocol.run(federation);
@@ -67,7 +67,7 @@ fn begun(facts: &[Record]) -> Time {
     facts.iter().find(|it| matches!(it.fact, Fact::Begun)).expect("the application begins").at
 }
 
-/// A step of a theft, and a trigger for the moment at which it happens in a run without faults.
+/// Returns a step of a theft, and a trigger for the moment at which it happens in a run without faults.
 fn trigger(facts: &[Record], of: Theft, wanted: TheftStep) -> Trigger {
     let is_it = |record: &Record, of: Option<Theft>| matches!(record.fact, Fact::Theft { theft, step, .. } if step == wanted && of.is_none_or(|it| it == theft));
     let found = facts.iter().find(|it| is_it(it, Some(of))).expect("the theft has all steps");
@@ -93,7 +93,7 @@ fn each_message_of_a_theft_may_find_thief_victim_or_both_failed() {
             let lent = facts.iter().find(
                 |it| matches!(it.fact, Fact::Theft { theft: of, step: TheftStep::Lent, .. } if of == theft),
             );
-            // Half the latency between clusters before the victim has the request.
+            // Half the latency between clusters before the victim receives the request.
             let asked = lent.expect("it was lent").at.since(begun(&facts)).0 - 1_000_000;
             let steps = [
                 TheftStep::Lent,
@@ -175,7 +175,7 @@ fn the_first_process_fails_permanently_before_others_join() {
     for protocol in PROTOCOLS {
         let mut federation = federation(4, &[1, 1, 1]);
         federation.joins = vec![(ClusterId(1), Span::from_millis(150))];
-        // The next rank is not there yet: the one after it takes over, and keeps what it took.
+        // The next rank has not joined yet: the one after it takes over, and keeps what it took.
         let fate = (StorageFate::Lost, false);
         federation.faults = vec![(when(FactKind::Ran, Some(ProcessId(0)), 10), crash(ProcessId(0), fate))];
         let ended = survives(&federation, protocol, &"the root");
@@ -244,7 +244,7 @@ fn a_state_moves_to_a_cluster_of_another_speed() {
     }
 }
 
-/// Work beyond that of a run without faults.
+/// Returns the work beyond that of a run without faults.
 fn loss(ended: &Ended, plain: &Ended) -> u64 {
     let work = |ended: &Ended| -> u64 {
         let cost = |it: &Record| if let Fact::Ran { cost_us, .. } = it.fact { cost_us.into() } else { 0 };
@@ -266,7 +266,7 @@ fn what_satin_loses_grows_with_the_time_of_the_fault_and_what_tic_and_sel_lose_i
             federation.faults = vec![(Trigger::At(Time(span / 4 * quarter)), fault)];
             loss(&survives(&federation, protocol, &quarter), &without)
         });
-        // Two cores, and a write beyond tau; under SEL a task, and the latency of the log.
+        // Two cores, and a write after tau; under SEL a task, and the latency of the log.
         let write = Span::from_millis(20).0;
         match protocol {
             Protocol::Tic => {

@@ -15,7 +15,7 @@ use crate::evidence::{owned_twice, sent_too_early};
 use crate::federation::{Ended, Federation};
 use crate::{sel, tic};
 
-/// How a defect shows.
+/// How a defect is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shows {
     Panic,
@@ -25,7 +25,7 @@ enum Shows {
     Twice,
 }
 
-/// What the first schedule with a failure shows, and its place.
+/// Returns how the first failing schedule fails, and its index.
 fn first(
     schedules: impl Iterator<Item = Federation>,
     run: impl Fn(&Federation) -> Ended,
@@ -67,7 +67,7 @@ fn every_defect_of_tic_and_sel_is_found() {
         let defects = Defects::only(*defect);
         let config = if defect.is_of_logs() { sel } else { tic };
         let schedules: Box<dyn Iterator<Item = Federation>> = match defect {
-            // Both need events in an order that random schedules hardly ever have.
+            // Both require an order of events that random schedules hardly ever have.
             Defect::LogOutOfOrder => Box::new(storage_full()),
             Defect::HereAlone => Box::new(heir_restarts()),
             _ => Box::new(random().take(BOUND)),
@@ -83,7 +83,7 @@ fn every_defect_of_tic_and_sel_is_found() {
 
 #[test]
 fn every_defect_of_satin_is_found() {
-    // What is looked up in the table changes no result: see `results_of_orphans_save_work`.
+    // Lookups in the table change no result: see `results_of_orphans_save_work`.
     for defect in satin::Defect::ALL.iter().filter(|it| **it != satin::Defect::NoLookup) {
         let config = satin::Config { defects: satin::Defects::only(*defect) };
         let found = random()
@@ -94,7 +94,7 @@ fn every_defect_of_satin_is_found() {
     }
 }
 
-/// Schedules in which a defect is to be found.
+/// The number of schedules within which a defect must be found.
 const BOUND: usize = 3000;
 
 fn random() -> impl Iterator<Item = Federation> {
@@ -114,7 +114,7 @@ fn crash(process: u32, returns: bool) -> Fault {
     Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns }
 }
 
-/// A storage is full for a moment, so that a segment of the log is missing there, and its process fails later.
+/// A storage is full for a moment, so that it lacks a segment of the log, and its process fails later.
 fn storage_full() -> impl Iterator<Item = Federation> {
     (10..120).step_by(3).flat_map(|saved| (1..12).map(move |shipped| (saved, shipped))).map(
         |(saved, shipped)| {
@@ -127,8 +127,8 @@ fn storage_full() -> impl Iterator<Item = Federation> {
     )
 }
 
-/// A process is gone when it has just stolen a task. The one that absorbs it fails before it has said what became of that task,
-/// but after its own state says what it has absorbed.
+/// A process fails permanently when it has just stolen a task. The process that absorbs it fails before it
+/// has reported the fate of that task, but after its own state states what it has absorbed.
 fn heir_restarts() -> impl Iterator<Item = Federation> {
     let moments = || (1..8).flat_map(|taken| (1..80).map(move |durable| (taken, durable)));
     (0..6).flat_map(move |more| moments().map(move |(taken, durable)| (more, taken, durable))).map(
@@ -142,7 +142,8 @@ fn heir_restarts() -> impl Iterator<Item = Federation> {
     )
 }
 
-/// A process fails when it has run some tasks: what they told is known to others, and their outcomes are not durable.
+/// A process fails when it has run some tasks: what they published is known to others, but their outcomes are
+/// not durable.
 fn leaf_lost() -> impl Iterator<Item = Federation> {
     (0..3).flat_map(|process| (4..40).map(move |ran| (process, ran))).map(|(process, ran)| {
         let faults = vec![
@@ -157,8 +158,8 @@ fn full(process: u32, span: Span) -> Fault {
     Fault::Storage { process: ProcessId(process), how: StorageFault::Full, span: Some(span) }
 }
 
-/// A search for the least of some numbers, which prunes by the least that is known. As printed in most papers on branch and
-/// bound, what is as good as that is pruned, too.
+/// A search for the least of some numbers, which prunes by the least number known. As printed in most papers
+/// on branch and bound, it also prunes what equals that number.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     numbers: u64,

@@ -27,11 +27,11 @@ pub(crate) struct Federation {
     pub(crate) clusters: Vec<u32>,
     pub(crate) program: Flow,
     pub(crate) faults: Vec<(Trigger, Fault)>,
-    /// Copies of each image beside the owner's own, and where.
+    /// The number of copies of each image beside the owner's own, and their location.
     pub(crate) copies: (u16, ReplicateTo),
     /// Clusters that join late.
     pub(crate) joins: Vec<(ClusterId, Span)>,
-    /// In percent, by process; otherwise drawn from the seed.
+    /// Speeds in percent, by process; otherwise drawn from the seed.
     pub(crate) speeds: Option<Vec<u32>>,
 }
 
@@ -49,14 +49,15 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Whether the run came to an end that its protocol may come to, and no process has another result.
+    /// Returns whether the run ended in a way that its protocol permits, and no process has a different
+    /// result.
     pub(crate) fn is_right(&self, expected: Digest) -> bool {
         let ends = matches!(self.outcome, Outcome::Completed | Outcome::Unrecoverable { .. });
         ends && self.digests.iter().all(|it| *it == expected)
     }
 }
 
-/// Facts that trigger faults, among others: every step of a theft and of a recovery.
+/// The facts that trigger faults, among others: every step of a theft and of a recovery.
 const KINDS: [FactKind; 12] = [
     FactKind::Ran,
     FactKind::Lent,
@@ -182,7 +183,7 @@ impl Federation {
         self.run_program::<P, Flow>(self.program.clone(), protocol)
     }
 
-    /// What the simulator needs to run a program on it.
+    /// Returns what the simulator needs to run a program on it.
     pub(crate) fn config<P: Recovery, G: Program>(
         &self,
         program: G,
@@ -224,7 +225,7 @@ impl Federation {
         config
     }
 
-    /// Runs another program than its own.
+    /// Runs a program other than its own.
     pub(crate) fn run_program<P, G>(&self, program: G, protocol: P::Config) -> Ended
     where
         P: Recovery + Send + 'static,

@@ -34,7 +34,7 @@ impl Protocol {
             Protocol::Sel => federation.run::<theft::TaskRecovery>(sel(federation, none)),
             Protocol::Satin => {
                 let mut federation = federation.clone();
-                // It has no servers that could fail.
+                // The protocol has no servers that could fail.
                 let exists = |fault: &Fault| !matches!(fault, Fault::Crash { process, .. } if process.0 >= federation.ranks());
                 let faults = federation.faults.iter().filter(|it| exists(&it.1)).cloned().collect();
                 federation.faults = faults;
@@ -51,7 +51,7 @@ pub(crate) fn tic(federation: &Federation, defects: theft::Defects) -> theft::Co
     theft::Config { tau: TAU, record: theft::Record::Graph, before_asking, replicas, replicate_to, defects }
 }
 
-/// SEL, otherwise the same.
+/// SEL with the same replicas.
 pub(crate) fn sel(federation: &Federation, defects: theft::Defects) -> theft::Config {
     theft::Config { record: theft::Record::Events, ..tic(federation, defects) }
 }
@@ -110,7 +110,7 @@ fn satin_survives_with_servers_latecomers_and_bounds() {
     survives(Protocol::Satin, |seed| Federation::wide(seed, 3), u64::MAX);
 }
 
-/// At most one run of `of` may lose the program itself.
+/// Asserts that every run has the correct result. At most one run of `of` may lose the program itself.
 fn survives(protocol: Protocol, federation: impl Fn(u64) -> Federation, of: u64) {
     let (from, count) = seeds();
     let (mut failed, mut lost, mut restored, mut absorbed, mut thefts) = (Vec::new(), Vec::new(), 0, 0, 0);
