@@ -194,7 +194,7 @@ impl Work<'_> {
     }
 }
 
-/// Writes and prints what was repeated.
+/// Writes and prints the results.
 fn leave(done: &Reproduction, out: &Path) -> Result<Exit, Trouble> {
     let write = |name: &str, content: &str| output::write(out, name, content);
     for section in &done.sections {

@@ -97,8 +97,8 @@ struct State {
     loans: BTreeMap<Theft, (Theft, TaskId)>,
     /// Whether facts are missing, so that the contents are unknown.
     is_unknown: bool,
-    /// Two parts had the same task when it was run or lent. No fact says whose it was, so that from then on one part may seem to
-    /// lack what the other one has.
+    /// Whether two parts had the same task when it was run or lent. No fact states whose it was. Afterwards, one part
+    /// may seem to lack what the other one has.
     is_mixed: bool,
 }
 
@@ -134,7 +134,7 @@ impl State {
         is_known.then(|| self.parts.values().fold(Sums::default(), add))
     }
 
-    /// The part in which a task may run; the first, if there are several.
+    /// Returns the part in which a task may run; the first, if there are several.
     fn part_with(&mut self, task: TaskId) -> Option<(Theft, &mut Part)> {
         let mut with = self.parts.iter_mut().filter(|(_, part)| part.open.contains(&task));
         let first = with.next();

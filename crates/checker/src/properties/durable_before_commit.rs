@@ -63,8 +63,8 @@ fn check_owner(history: &History<'_>, number: usize, group: &Group<'_>, place: u
     }
 }
 
-/// Whether `holder` held an older part than this one, and this one or a newer one. A process that takes the place of one that is
-/// gone first gets the newest part, which was committed before.
+/// Returns whether `holder` held an older part than this one, and this one or a newer one. A process that takes the
+/// place of one that never returns first receives the newest part, which was committed before.
 fn holds_around(group: &Group<'_>, place: usize, holder: ProcessId, name: CheckpointName) -> bool {
     let holds = |it: &Checkpoint<'_>| it.parts[place].copies.iter().any(|copy| copy.holder == holder);
     let mut older = group.checkpoints.range(..name).map(|(_, it)| it);
@@ -133,7 +133,7 @@ mod tests {
         let second = commit(&mut run, 2, &[2]);
         let finding = check_alone(check, &run.0);
         assert!(finding.instances >= 2 && finding.violation_count() == 0, "{finding:?}");
-        // From then on it has to hold every part.
+        // Afterwards, it has to hold every part.
         let third = commit(&mut run, 3, &[]);
         run.0.durable(2, third);
         assert!(second < third && check_alone(check, &run.0).violation_count() == 1);

@@ -192,13 +192,13 @@ fn entries(paper: &Paper) -> Vec<Entry> {
     entries
 }
 
-/// The tests that a cell names.
+/// Returns the names of the tests in a cell.
 fn tests(paper: &Paper, cell: &str) -> Vec<String> {
     let is_test = |word: &&str| paper.directed.contains(&format!("fn {word}()"));
     cell.split('`').filter(is_test).map(str::to_owned).collect()
 }
 
-/// The defects that a cell names.
+/// Returns the defects that a cell names.
 fn defects(paper: &Paper, cell: &str) -> Vec<Defect> {
     let of = |word: &str| Defect::of(paper.protocol).find(|it| it.switch() == word);
     cell.split('`').filter_map(of).collect()

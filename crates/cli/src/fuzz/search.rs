@@ -104,7 +104,9 @@ impl<'a> Search<'a> {
     /// Continues with what an interrupted search has kept.
     pub(super) fn resume(&mut self) -> Result<(), Trouble> {
         let path = self.kept();
-        let wrong = |why: String| Trouble::path("continue", &path, why, "omit `--resume` to start from the first seed");
+        let wrong = |why: String| {
+            Trouble::path("continue", &path, why, "omit `--resume` to start from the first seed")
+        };
         let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
                 wrong("no interrupted search with these arguments is kept here".to_owned())

@@ -40,7 +40,7 @@ pub struct Costs {
     pub outages: Vec<Outage>,
 }
 
-/// What a run of a program of tasks cost.
+/// The cost of a run of a program of tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskCosts {

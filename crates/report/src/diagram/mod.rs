@@ -99,8 +99,8 @@ pub enum Content {
     Result,
 }
 
-/// A message on one way to its receiver. Serialises as an array of numbers, for size:
-/// `[from, to, sent, arrived or -1, fate, between clusters, number, incarnation, content]`.
+/// One transmission of a message. Serialised as an array of numbers, for size: `[from, to, sent, arrived or
+/// -1, fate, between clusters, number, incarnation, content]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "[i64; 9]")]
 pub struct Line {
@@ -118,7 +118,7 @@ pub struct Line {
     pub between: bool,
     /// Its number in its channel; of a theft, its number in the life of its thief.
     pub number: u32,
-    /// Its sender's incarnation at the first send; of a theft, the incarnation of its thief.
+    /// The sender's incarnation at the first send; of a theft, the incarnation of its thief.
     pub incarnation: u32,
     /// What it carries.
     pub content: Content,

@@ -235,7 +235,7 @@ pub struct Message {
 pub enum Carried {
     /// A stolen task, to its thief.
     Task,
-    /// What came of it, to its victim.
+    /// Its result, to its victim.
     Result,
 }
 

@@ -92,7 +92,7 @@ fn furthest(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(0.0, |most: f64, it| if it.abs() > most.abs() { it } else { most })
 }
 
-/// What stands in a file of this evaluation.
+/// Parses a federation file of this evaluation.
 pub(super) fn parse(text: &str) -> Federation {
     let parsed = faultline_api::parse("experiment", text.as_bytes());
     parsed.unwrap_or_else(|it| panic!("the experiment's federation fits: {it}: {:?}", it.complaints()))

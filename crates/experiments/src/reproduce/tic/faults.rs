@@ -12,7 +12,7 @@ const PLACES: u32 = 30;
 /// What crashes cost under one protocol.
 struct Way {
     name: &'static str,
-    /// Of runs with so many crashes over its own runs without any, in percent.
+    /// By number of crashes: overhead over its own runs without any, in percent.
     over_own: Vec<(f64, Spread)>,
     /// The same over runs without protection.
     over_unprotected: Vec<(f64, Spread)>,
