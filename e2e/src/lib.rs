@@ -3,6 +3,8 @@
 //! Every scenario has its own namespace, under the profile `restricted` of Pod Security, and leaves nothing behind.
 //! It waits for conditions, never for time to pass. If it fails, the objects in the namespace are printed.
 
+#![allow(clippy::missing_errors_doc, clippy::missing_panics_doc)] // every failure ends the scenario and says why
+
 mod cluster;
 mod machine;
 mod operators;

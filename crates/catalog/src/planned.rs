@@ -29,7 +29,7 @@ pub(crate) fn with_valid_plan<V: Visitor>(
             visitor.visit(setup::<Cck>(federation, seed, config)?)
         }
         Asked::None(_) => match defect {
-            Some(defect) => return Err(SetupError::AnothersDefect(defect)),
+            Some(defect) => return Err(SetupError::ForeignDefect(defect)),
             None => visitor.visit(setup::<NoProtocol>(federation, seed, ())?),
         },
         _ => return Err(SetupError::Stolen),

@@ -263,7 +263,7 @@ fn a_seed_without_a_random_fault_does_not_speak_against_the_set() {
     let all = contains("NO FAULT").and(contains("0 pass, 0 unknown, 0 fail, 2 without a fault"));
     place.faultline(run).assert().code(3).stdout(all);
     // A fault at a fixed time that is never due is another matter.
-    place.write("late.yaml", small("  faults: [{ at: 300s, crash: { cluster: lyon, node: 0 } }]\n"));
+    place.write("late.yaml", small("  faults: [{ at: 100s, crash: { cluster: lyon, node: 0 } }]\n"));
     let run = ["run", "late.yaml", "--backend", "simulate", "--repeat", "2"];
     place.faultline(run).assert().code(3).stdout(contains("0 pass, 2 unknown, 0 fail\n"));
 }

@@ -50,6 +50,7 @@ pub struct Store<'a> {
 }
 
 /// Identifies a setting: the form of its results, and a hash of the federation.
+#[expect(clippy::missing_panics_doc, reason = "every federation has a JSON form")]
 pub fn setting(form: &str, federation: &Federation) -> String {
     let text = serde_json::to_vec(federation).expect("a federation has a JSON form");
     format!("{form}-{}", &blake3::hash(&text).to_hex()[..32])

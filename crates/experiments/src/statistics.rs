@@ -139,7 +139,8 @@ pub type Word = &'static str;
 
 /// Reads how a run ended, which is one of a few words.
 fn outcome<'de, D: Deserializer<'de>>(source: D) -> Result<&'static str, D::Error> {
-    const OUTCOMES: [&str; 5] = ["completed", "deadline", "interrupted", "unrecoverable", "notRepeated"];
+    const OUTCOMES: [&str; 6] =
+        ["completed", "deadline", "interrupted", "unrecoverable", "notRepeated", "outOfMemory"];
     let word = String::deserialize(source)?;
     let known = OUTCOMES.into_iter().find(|it| *it == word);
     known.ok_or_else(|| D::Error::unknown_variant(&word, &OUTCOMES))

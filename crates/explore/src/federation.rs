@@ -75,6 +75,7 @@ pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federatio
         protocol: options.ok_or_else(unknown)?,
         application: Application::PingPong(PingPong::default()),
         stealing: None,
+        schedule: None,
         failures: None,
         faults: Vec::new(),
         deadline: None,

@@ -49,6 +49,7 @@ impl Connector {
     /// # Errors
     ///
     /// Fails if the key is invalid.
+    #[expect(clippy::missing_panics_doc, reason = "nothing that is expected here depends on the caller")]
     pub fn new(key: &str) -> Result<Connector, KeyError> {
         let provider = Arc::new(default_provider());
         let algorithms = provider.signature_verification_algorithms;
@@ -68,6 +69,7 @@ impl Connector {
     /// # Errors
     ///
     /// Fails if the connection fails, or if it does not lead to the federation's supervisor.
+    #[expect(clippy::missing_panics_doc, reason = "nothing that is expected here depends on the caller")]
     pub async fn connect<S>(&self, stream: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,

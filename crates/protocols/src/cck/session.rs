@@ -8,7 +8,7 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Attempt, Boot, Claim, ImageName, Position, ProcessId, Role, Span, Time, Vectors};
+use faultline_core::{Attempt, Boot, Claim, ImageName, Position, ProcessId, Role, Time, Vectors};
 use faultline_dataflow::partition::{Executed, PartitionHost};
 
 use super::config::{Coordination, Defect};
