@@ -2,7 +2,7 @@
 //!
 //! Each rank performs the messages that it takes part in, in the order of the program: it sends those that come from it,
 //! and waits for those that come to it. A send may depend on all earlier receipts of its rank, and is the same in every
-//! re-execution. When a rank sends is a choice of the exploration.
+//! re-execution. When a rank sends is a choice of the exploration. A rank without messages computes once, and has finished.
 
 use std::fmt;
 use std::str::FromStr;
@@ -69,6 +69,11 @@ impl Program {
         self.0.is_empty()
     }
 
+    /// Returns how much a rank has to do.
+    fn total(&self, rank: ProcessId) -> u32 {
+        self.of(rank).count().max(1) as u32
+    }
+
     /// Iterates over the messages that a rank takes part in, by their place in the program.
     fn of(&self, rank: ProcessId) -> impl Iterator<Item = (u32, ProcessId, ProcessId)> + '_ {
         let all = (0..).zip(self.0.iter()).map(|(place, &(from, to))| (place, from, to));
@@ -105,11 +110,14 @@ impl FromStr for Program {
 pub struct Rank {
     program: Arc<Program>,
     me: ProcessId,
-    /// Number of own messages, sent or received, that are done.
+    /// Number of own messages, sent or received, that are done; of a rank without messages, whether it has computed.
     done: u32,
     /// Places of messages that have arrived before their turn, ascending.
     early: Vec<u32>,
 }
+
+/// Stands for the computation of a rank without messages.
+const NO_MESSAGE: u32 = u32::MAX;
 
 /// Sending the message with this place in the program.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,7 +170,9 @@ impl Application for Rank {
     }
 
     fn computed(&mut self, place: u32, out: &mut Outbox) {
-        if let Some((next, from, to)) = self.next()
+        if place == NO_MESSAGE {
+            self.done = 1;
+        } else if let Some((next, from, to)) = self.next()
             && (next, from) == (place, self.me)
         {
             out.send(to, Payload::from_slice(&place.to_le_bytes()));
@@ -172,7 +182,11 @@ impl Application for Rank {
     }
 
     fn next_job(&mut self) -> Option<SendMessage> {
-        self.next().filter(|&(_, from, _)| from == self.me).map(|(place, ..)| SendMessage(place))
+        match self.next() {
+            Some((place, from, _)) if from == self.me => Some(SendMessage(place)),
+            None if self.done < self.program.total(self.me) => Some(SendMessage(NO_MESSAGE)),
+            _ => None,
+        }
     }
 
     fn snapshot(&self) -> Option<Arc<[Chunk]>> {
@@ -192,11 +206,11 @@ impl Application for Rank {
     }
 
     fn result(&self) -> Option<Digest> {
-        self.next().is_none().then(|| digest(self.done, &self.early))
+        (self.done >= self.program.total(self.me)).then(|| digest(self.done, &self.early))
     }
 
     fn progress(&self) -> Progress {
-        Progress { done: self.done.into(), total: self.program.of(self.me).count() as u64 }
+        Progress { done: self.done.into(), total: self.program.total(self.me).into() }
     }
 
     fn reference(
@@ -204,7 +218,7 @@ impl Application for Rank {
         membership: &Membership,
         _: &dyn Fn(ProcessId) -> u64,
     ) -> Option<Vec<(ProcessId, Digest)>> {
-        let result = |rank| (rank, digest(program.of(rank).count() as u32, &[]));
+        let result = |rank| (rank, digest(program.total(rank), &[]));
         Some(membership.with_role(Role::RANK).map(result).collect())
     }
 }
@@ -238,6 +252,17 @@ mod tests {
         assert_eq!(Program::usual(1, 2, 2).to_string(), "0>1,1>0");
         assert_eq!(Program::all(2, 3).count(), 8);
         assert_eq!(Program::all(3, 2).count(), 36);
+    }
+
+    #[test]
+    fn a_rank_without_messages_finishes() {
+        let program = Arc::new("1>2".parse::<Program>().unwrap());
+        let mut rank = Rank { program, me: ProcessId(0), done: 0, early: Vec::new() };
+        let (job, mut out) = (rank.next_job().unwrap(), Outbox::default());
+        assert_eq!(rank.result(), None);
+        rank.computed(job.run(), &mut out);
+        assert_eq!((rank.result(), rank.next_job()), (Some(digest(1, &[])), None));
+        assert!(out.sends.is_empty());
     }
 
     #[test]

@@ -43,8 +43,11 @@ impl Counterexample {
 
     /// Returns the violated properties.
     pub fn violated(&self) -> Vec<Property> {
-        let stuck = (self.must_end && !self.has_ended).then_some(Property::Progress);
-        self.judgement.violated().chain(stuck).collect()
+        let mut violated: Vec<Property> = self.judgement.violated().collect();
+        if self.must_end && !self.has_ended && !violated.contains(&Property::Progress) {
+            violated.push(Property::Progress);
+        }
+        violated
     }
 
     pub(crate) fn run(&self) -> Run {

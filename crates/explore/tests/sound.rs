@@ -25,3 +25,14 @@ fn failures_at_every_step_of_an_orderly_run_are_survived() {
         assert!(extent.runs > 50, "{extent:?}");
     }
 }
+
+/// Where a rank has no messages, and clusters have several members.
+#[test]
+fn orderly_runs_of_clusters_of_two_are_survived() {
+    let bounds = Bounds { crashes: 0, timers: 2, ..ORDERLY };
+    for protocol in names() {
+        let Exploration { extent, end } = explored(protocol, (2, 2), "0>2,2>0", bounds);
+        assert!(matches!(end, Ending::Exhausted), "{end:?}");
+        assert!(extent.runs > 5, "{extent:?}");
+    }
+}
