@@ -40,8 +40,10 @@ fn fewer_copies_than_requested_are_found() {
 
 #[test]
 fn a_cluster_that_resumes_before_its_holders_have_their_copies_is_found() {
-    let defect = Defect::Hydee(hydee::Defect::ReadyBeforeCopies);
-    for protocol in ["hydee", "spbc", "fullLogging"] {
+    let of_hydee = Defect::Hydee(hydee::Defect::ReadyBeforeCopies);
+    let of_hc3i = Defect::Hc3i(hc3i::Defect::ReadyBeforeCopies);
+    let of_hydee = ["hydee", "spbc", "fullLogging"].map(|it| (of_hydee, it));
+    for (defect, protocol) in of_hydee.into_iter().chain([(of_hc3i, "hc3i"), (of_hc3i, "coordinated")]) {
         let found = first(defect, protocol, Property::DurableBeforeResume);
         assert!(found.is_some(), "{protocol}");
     }

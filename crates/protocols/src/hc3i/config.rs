@@ -285,6 +285,8 @@ faultline_core::defects! {
     OlderReadyCounts,
     /// A member is ready before the target's history is durable.
     ReadyBeforeRecorded,
+    /// A cluster resumes before the holders have confirmed their copies of what it restored.
+    ReadyBeforeCopies,
     /// A holder confirms a note before it is durable.
     NoteBeforeRecorded,
     /// An alert is confirmed before it is durable.

@@ -68,8 +68,8 @@ pub struct Kept {
     pub attempt: Attempt,
     /// Maxima of the vectors of its parts.
     pub vectors: Arc<Vectors>,
-    /// Whether every holder has its replicas. A committed checkpoint had them at the commit. A checkpoint restored
-    /// while in doubt may be lost with the next storage.
+    /// Whether every holder has its replicas. A committed checkpoint had them at the commit, and a restored one before
+    /// its cluster resumed. Other checkpoints may be lost with the next storage.
     pub covered: bool,
 }
 
@@ -112,6 +112,8 @@ pub struct Target {
     pub kept: Arc<[Kept]>,
     /// Where to fetch parts that their owners lack.
     pub sources: Vec<(ImageName, ProcessId)>,
+    /// Holders that lack parts of the checkpoint to restore. Their owners copy these parts before the cluster resumes.
+    pub uncovered: Vec<(ImageName, ProcessId)>,
     /// All tables, including the new entry of the own cluster.
     pub history: History,
 }

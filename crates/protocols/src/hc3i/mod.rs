@@ -212,6 +212,7 @@ impl Protocol for Hc3i {
             Promise::Checkpoints,
             Promise::DenseNumbering,
             Promise::MaximalLine,
+            Promise::DurableRestore,
         ]);
         // Nothing is forced if all ranks take checkpoints together.
         let is_forcing = config.forcing != Forcing::Never && config.scope != Scope::Federation;
@@ -404,7 +405,10 @@ impl Hc3i {
             Control::Resume { epoch } => self.resume(epoch, now, host),
             Control::Left { incarnation } => self.member_left(from, incarnation, now, host),
             Control::Unwanted { incarnation } => self.member_unwanted(from, incarnation, host),
-            Control::Stored(name) => self.copy_stored(from, name, now, host),
+            Control::Stored(name) => {
+                self.copy_stored(from, name, now, host);
+                self.restored_copy_stored(from, name, now, host);
+            }
             Control::Fetch(name) => self.copies.read_for(from, name, host),
             Control::Refused(name) => self.fetch_refused(name, now, host),
             Control::Offer { past, names } => self.offered(from, past, names, host),

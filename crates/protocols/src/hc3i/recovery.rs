@@ -28,6 +28,9 @@ pub(super) struct Recovery {
     /// The member's own parts that must be fetched from holders.
     missing: BTreeSet<ImageName>,
     image: Option<Arc<Image>>,
+    /// Holders that have not confirmed their replica of the part to restore yet. A checkpoint in doubt may lack some, but a
+    /// restored one must not: other clusters remove what it makes obsolete.
+    uncovered: BTreeSet<ProcessId>,
     ready: bool,
     /// A checkpoint that the rollback interrupted. Used only by a defect.
     interrupted: Option<Box<Part>>,
@@ -171,6 +174,8 @@ impl Hc3i {
             .filter(|name| !recovery.here.contains(name))
             .collect();
         recovery.missing = lacking.iter().copied().collect();
+        let own = target.uncovered.iter().filter(|(part, _)| part.owner == me);
+        recovery.uncovered = own.map(|&(_, holder)| holder).collect();
         self.history.merge(&target.history);
         self.write_record(Some(Waiter::Target(epoch)), now, host);
         if let Some(part) = target.checkpoint.as_ref().map(|kept| kept.part(me))
@@ -206,8 +211,9 @@ impl Hc3i {
             return;
         };
         if epoch != self.epoch {
-        } else if image.is_some() {
-            recovery.image = image;
+        } else if let Some(image) = image {
+            recovery.image = Some(image);
+            self.copy_to_uncovered(host);
             self.maybe_ready(now, host);
         } else {
             self.tell_coordinator(Control::Vanished { epoch }, now, host);
@@ -229,6 +235,34 @@ impl Hc3i {
         true
     }
 
+    /// Member: sends the part to restore, which is durable here, to the holders that lack it.
+    fn copy_to_uncovered(&self, host: &mut Desk) {
+        if let Phase::Recovering(recovery) = &self.phase
+            && let Some(image) = &recovery.image
+        {
+            for &holder in &recovery.uncovered {
+                host.send_image(holder, image.clone());
+            }
+        }
+    }
+
+    /// Member: a holder confirms its replica of the part to restore.
+    pub(super) fn restored_copy_stored(
+        &mut self,
+        from: ProcessId,
+        name: ImageName,
+        now: Time,
+        host: &mut Desk,
+    ) {
+        let me = self.me;
+        if let Phase::Recovering(recovery) = &mut self.phase
+            && recovery.target_part(me) == Some(name)
+            && recovery.uncovered.remove(&from)
+        {
+            self.maybe_ready(now, host);
+        }
+    }
+
     /// Handles a missing part that is now durable, either fetched or written by an earlier attempt that succeeded
     /// after all.
     pub(super) fn missing_part_durable(&mut self, name: ImageName, now: Time, host: &mut Desk) {
@@ -237,8 +271,11 @@ impl Hc3i {
             return;
         };
         if recovery.missing.remove(&name) {
-            if recovery.target_part(me) == Some(name) && recovery.image.is_none() {
-                self.copies.read_target(epoch, name, host);
+            if recovery.target_part(me) == Some(name) {
+                match recovery.image {
+                    Some(_) => self.copy_to_uncovered(host),
+                    None => self.copies.read_target(epoch, name, host),
+                }
             }
             self.maybe_ready(now, host);
         }
@@ -271,7 +308,8 @@ impl Hc3i {
             return;
         };
         let has_image = target.checkpoint.is_none() || recovery.image.is_some();
-        if recovery.recorded && recovery.missing.is_empty() && has_image && !recovery.ready {
+        let is_covered = recovery.uncovered.is_empty();
+        if recovery.recorded && recovery.missing.is_empty() && has_image && is_covered && !recovery.ready {
             recovery.ready = true;
             self.tell_coordinator(Control::Ready { epoch }, now, host);
         }

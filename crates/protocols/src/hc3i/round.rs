@@ -1,8 +1,8 @@
 //! The coordinator's side of a recovery: it collects reports, chooses what to restore, and tells the members to
 //! resume (section 3.4; rules 11 to 16).
 //!
-//! Prepare to members, Inquire to holders -> Reported by all -> Restore to members, Note to holders -> Ready from all
-//! -> Resume. Every message carries the epoch of the round and is void in any other epoch. A failure, a vanished part
+//! Prepare to members, Inquire to holders -> Reported by all -> Restore to members, Note to holders -> copies to holders that
+//! lack them -> Ready from all -> Resume. Every message carries the epoch of the round and is void in any other epoch. A failure, a vanished part
 //! or a new life of a holder begins another round.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -165,16 +165,27 @@ impl Hc3i {
             false => (epoch.lives - self.members.len() as u64) as u32,
         };
         let incarnation = self.history.known(self.cluster).max(of_parts).next().max(Incarnation(deaths));
+        let defects = self.config.defects;
         let checkpoint = kept.last().cloned();
         let sn = checkpoint.as_ref().map(|kept| kept.position.sn).unwrap_or_default();
         self.history.rolled_back(self.cluster, incarnation, sn);
         let sources = self.sources(&kept, &checkpoints);
+        let uncovered = match &checkpoint {
+            Some(kept) if !defects.has(Defect::ReadyBeforeCopies) => {
+                uncovered(kept, &checkpoints[&(kept.position, kept.attempt)], &holders)
+            }
+            _ => Vec::new(),
+        };
+        if let Some(target) = kept.last_mut().filter(|_| !defects.has(Defect::ReadyBeforeCopies)) {
+            target.covered = true; // before the cluster resumes
+        }
         let target = Arc::new(Target {
             checkpoint,
             incarnation,
             cause,
             kept: kept.into(),
             sources,
+            uncovered,
             history: self.history.clone(),
         });
         let awaited = self.members.iter().copied().chain(self.outside_holders()).collect();
@@ -297,6 +308,20 @@ impl Hc3i {
             self.resume(epoch, now, host);
         }
     }
+}
+
+/// Returns the parts of a checkpoint that a holder lacks, each with the holder.
+fn uncovered(
+    kept: &Kept,
+    parts: &Parts,
+    holders: &[(ProcessId, Vec<ProcessId>)],
+) -> Vec<(ImageName, ProcessId)> {
+    let lacking = |(owner, of): &(ProcessId, Vec<ProcessId>)| {
+        let (part, has) = (kept.part(*owner), &parts[owner].1);
+        let without: Vec<_> = of.iter().filter(|it| !has.contains(it)).map(|&it| (part, it)).collect();
+        without
+    };
+    holders.iter().flat_map(lacking).collect()
 }
 
 /// Groups everything that was reported by checkpoint and attempt, ascending.

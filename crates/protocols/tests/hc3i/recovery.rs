@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use faultline_checker::Verdict;
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_core::{Attempt, Claim, ImageName, Incarnation, Packet, Position, ProcessId, Sn};
+use faultline_core::{Attempt, Claim, ImageName, Incarnation, Position, ProcessId, Sn};
 use faultline_protocols::hc3i::{Config, Control, Defects, ReplicateTo, Scope};
 
 use crate::harness::{c, p};
@@ -305,23 +305,34 @@ fn an_incarnation_is_newer_than_every_part() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// The copies of p0's first two checkpoints are lost, and those of its third exist. But the third contains m, which
-/// p2 may still undo.
+/// The copy of p0's second checkpoint is in transit when p0 fails. p0 resumes only once p1 has a copy of what it restores.
 #[test]
-fn a_collection_does_not_rely_on_checkpoints_that_may_be_undone() {
-    let mut federation = running(&[1, 1, 1], config(Defects::default()));
-    federation.exchange(p(2), p(0), "m");
-    federation.hold(
-        |flight| matches!(&flight.packet, Packet::Image(it) if it.name.owner == p(0) && it.name.sn < Sn(3)),
-    );
-    federation.crash(p(1), Lost);
-    federation.retry();
+fn a_checkpoint_in_doubt_gets_its_copies_before_the_cluster_resumes() {
+    let mut federation = running(&[1, 1], config(Defects::default()));
+    let copies = federation.hold(part_of(p(0)));
+    federation.take_checkpoint(c(0));
     federation.crash(p(0), Kept);
     federation.retry();
+    assert!(restored(&federation, p(0)).is_empty(), "its holder lacks the copy");
+    federation.release(copies);
+    federation.retry();
+    assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
+    federation.crash(p(0), Lost);
+    federation.retry();
+    assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// The same where p1 fails while p0 waits for it: p0 begins another round, and copies again.
+#[test]
+fn a_holder_that_fails_while_a_recovery_waits_for_its_copy_gets_another_one() {
+    let mut federation = running(&[1, 1], config(Defects::default()));
+    let copies = federation.hold(part_of(p(0)));
     federation.take_checkpoint(c(0));
-    assert_eq!((federation.received(p(0)), federation.kept(p(0))), (vec!["m"], vec![1, 2, 3]));
-    federation.collect();
-    federation.crash(p(2), Kept);
+    federation.crash(p(0), Kept);
+    federation.settle();
+    federation.crash(p(1), Kept);
+    federation.release(copies);
     federation.retry();
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
     assert_eq!(federation.wrong(), [""; 0]);
