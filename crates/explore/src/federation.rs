@@ -34,6 +34,7 @@ pub enum Unexplored {
 }
 
 /// Iterates over the names of the protocols that can be explored: those that protect programs that exchange messages.
+#[expect(clippy::missing_panics_doc, reason = "every name is that of a protocol")]
 pub fn names() -> impl Iterator<Item = &'static str> {
     Protocol::names().filter(|name| {
         let protocol = Protocol::named(name, Stated::default()).expect("it is a protocol's name");
