@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use faultline_runtime::agent::{self, AgentOptions};
 
-use crate::trouble::Trouble;
+use crate::command_error::CommandError;
 
 /// Host one process of a federation, as its supervisor orders.
 ///
@@ -41,12 +41,13 @@ pub(crate) struct AgentArguments {
 }
 
 /// Runs until a termination signal arrives.
-pub(crate) fn run(arguments: AgentArguments) -> Result<(), Trouble> {
+pub(crate) fn run(arguments: AgentArguments) -> Result<(), CommandError> {
     let AgentArguments { listen, key_file, data, uid, node_port, shaper } = arguments;
-    let program = std::env::current_exe()
-        .map_err(|error| Trouble::machine(format!("cannot find the executable of this program: {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        CommandError::machine(format!("cannot find the executable of this program: {error}"))
+    })?;
     let secret = crate::key::secret(&key_file)?;
     let command = vec![program.into(), "node".into()];
     agent::run(AgentOptions { command, listen, secret, data, uid, node_port, shaper })
-        .map_err(Trouble::machine)
+        .map_err(CommandError::machine)
 }

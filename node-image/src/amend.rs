@@ -5,30 +5,30 @@ use std::sync::{Mutex, PoisonError};
 use faultline_api::live::changes;
 use faultline_api::supervision::{Amended, Amendment};
 use faultline_api::{Federation, Problem};
-use faultline_runtime::supervise::Wishes;
+use faultline_runtime::supervise::ChangeQueue;
 
 /// Compares each spec with the previous one, and requests the difference from the run.
 pub(crate) struct Amender {
-    wishes: Wishes,
-    state: Mutex<State>,
+    change_queue: ChangeQueue,
+    state: Mutex<AmendState>,
 }
 
-struct State {
+struct AmendState {
     /// The federation as the run is now, or is about to be.
     federation: Federation,
     newest: Amendment,
 }
 
 impl Amender {
-    /// Creates an amender for a run that started with this file, and that reads from `wishes`. If `note` is set, it
+    /// Creates an amender for a run that started with this file, and that reads from `change_queue`. If `note` is set, it
     /// contains the last accepted spec.
-    pub(crate) fn new(federation: &Federation, note: Option<&str>, wishes: Wishes) -> Amender {
-        let mut state = State { federation: federation.clone(), newest: Amendment::default() };
+    pub(crate) fn new(federation: &Federation, note: Option<&str>, change_queue: ChangeQueue) -> Amender {
+        let mut state = AmendState { federation: federation.clone(), newest: Amendment::default() };
         if let Some(taken) = note.and_then(|it| serde_json::from_str::<Amended>(it).ok()) {
             state.federation.spec = taken.spec;
             state.newest = Amendment { generation: taken.generation, refused: None };
         }
-        Amender { wishes, state: Mutex::new(state) }
+        Amender { change_queue, state: Mutex::new(state) }
     }
 
     /// Returns the outcome of the last accepted spec, if any besides that of the file.
@@ -47,7 +47,7 @@ impl Amender {
         let federation = Federation { spec: said.spec, ..state.federation.clone() };
         let refused = match changes(&state.federation, &federation) {
             Ok(changes) => {
-                self.wishes.ask(changes, Some(note));
+                self.change_queue.ask(changes, Some(note));
                 state.federation = federation;
                 None
             }
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_refused_spec_changes_nothing() {
         let file = faultline_api::parse("quickstart", SAMPLES[0].text.as_bytes()).expect("a valid sample");
-        let amender = Amender::new(&file, None, Wishes::default());
+        let amender = Amender::new(&file, None, ChangeQueue::default());
         let say = |generation, change: fn(&mut faultline_api::FederationSpec)| {
             let mut spec = file.spec.clone();
             change(&mut spec);

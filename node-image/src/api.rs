@@ -20,7 +20,7 @@ use faultline_api::Names;
 use faultline_api::supervision::{self, Amended, BUNDLE, PLACES, Places, Refusal, SPEC, STATUS};
 use faultline_core::ProcessId;
 use faultline_runtime::metrics::Sum;
-use faultline_runtime::remote::{Desk, Place};
+use faultline_runtime::remote::{AgentPlace, PlaceRegistry};
 use faultline_tls::{Encrypting, Peer};
 use futures::future::ready;
 use futures::{StreamExt, stream};
@@ -31,7 +31,7 @@ use tokio_util::io::{ReaderStream, SyncIoBridge};
 use tracing::warn;
 
 use crate::amend::Amender;
-use crate::ledger::Ledger;
+use crate::run_state::RunState;
 
 /// The parts of a record.
 const RECORD: [&str; 3] = ["manifest.json", "federation.yaml", "facts"];
@@ -39,14 +39,14 @@ const RECORD: [&str; 3] = ["manifest.json", "federation.yaml", "facts"];
 const PIPE: usize = 256 << 10;
 
 /// State to which the API gives access.
-pub(crate) struct Office {
+pub(crate) struct ApiState {
     /// The federation's key, from which both ends derive how they encrypt connections.
     pub(crate) key: String,
     /// Token that grants access.
     pub(crate) token: String,
     pub(crate) names: Names,
-    pub(crate) desk: Desk,
-    pub(crate) ledger: Ledger,
+    pub(crate) place_registry: PlaceRegistry,
+    pub(crate) run_state: RunState,
     pub(crate) amender: Amender,
     pub(crate) sum: Sum,
     /// Directory of the record.
@@ -54,15 +54,15 @@ pub(crate) struct Office {
 }
 
 /// Serves at `address` until the program ends. Returns the actual address.
-pub(crate) fn serve(address: SocketAddr, office: Office) -> io::Result<SocketAddr> {
+pub(crate) fn serve(address: SocketAddr, api: ApiState) -> io::Result<SocketAddr> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind(address))?;
     let address = listener.local_addr()?;
     let listener = {
         let _guard = runtime.enter();
-        Encrypting::new(listener, &office.key).map_err(io::Error::other)?
+        Encrypting::new(listener, &api.key).map_err(io::Error::other)?
     };
-    let app = router(Arc::new(office)).into_make_service_with_connect_info::<Peer>();
+    let app = router(Arc::new(api)).into_make_service_with_connect_info::<Peer>();
     thread::Builder::new().name("api".into()).spawn(move || {
         if let Err(error) = runtime.block_on(async { axum::serve(listener, app).await }) {
             warn!(%error, "the API is no longer served");
@@ -71,23 +71,23 @@ pub(crate) fn serve(address: SocketAddr, office: Office) -> io::Result<SocketAdd
     Ok(address)
 }
 
-fn router(office: Arc<Office>) -> Router {
+fn router(api: Arc<ApiState>) -> Router {
     Router::new()
         .route(PLACES, put(places))
         .route(SPEC, put(spec))
         .route(STATUS, get(status))
         .route("/v1/requests/{id}/done", post(done))
         .route(BUNDLE, get(bundle))
-        .route_layer(middleware::from_fn_with_state(office.clone(), guard))
+        .route_layer(middleware::from_fn_with_state(api.clone(), guard))
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
-        .with_state(office)
+        .with_state(api)
 }
 
 /// Passes requests that contain the token. A request that arrives from another machine must be encrypted: a token that
 /// was readable on the way is not accepted, so that a caller does not send it that way again.
 async fn guard(
-    State(office): State<Arc<Office>>,
+    State(api): State<Arc<ApiState>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
     next: Next,
@@ -99,7 +99,7 @@ async fn guard(
     let given =
         request.headers().get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     // Comparing hashes takes constant time.
-    if given.is_some_and(|given| blake3::hash(given) == blake3::hash(office.token.as_bytes())) {
+    if given.is_some_and(|given| blake3::hash(given) == blake3::hash(api.token.as_bytes())) {
         next.run(request).await
     } else {
         let wants = [(WWW_AUTHENTICATE, "Bearer")];
@@ -112,46 +112,46 @@ fn is_readable_on_the_way(peer: Peer) -> bool {
     !peer.is_encrypted && supervision::needs_encryption(peer.address.ip())
 }
 
-async fn places(State(office): State<Arc<Office>>, body: Bytes) -> Response {
+async fn places(State(api): State<Arc<ApiState>>, body: Bytes) -> Response {
     let said: Places = match serde_json::from_slice(&body) {
         Ok(said) => said,
         Err(error) => {
             return refuse(StatusCode::BAD_REQUEST, format!("the body is not a list of places: {error}"));
         }
     };
-    let mut known: BTreeMap<ProcessId, Place> = BTreeMap::new();
+    let mut known: BTreeMap<ProcessId, AgentPlace> = BTreeMap::new();
     for place in said.places {
         let unfit = |why: &str| refuse(StatusCode::UNPROCESSABLE_ENTITY, format!("{}: {why}", place.process));
-        let Some(process) = office.names.process_id(&place.process) else {
+        let Some(process) = api.names.process_id(&place.process) else {
             return unfit("the federation has no such process");
         };
         let Ok(address) = place.address.parse() else {
             return unfit("its address does not have the form IP:PORT");
         };
-        if known.insert(process, Place { uid: place.uid.clone(), address }).is_some() {
+        if known.insert(process, AgentPlace { uid: place.uid.clone(), address }).is_some() {
             return unfit("it is listed twice");
         }
     }
-    match office.desk.assign(said.generation, known) {
+    match api.place_registry.assign(said.generation, known) {
         Ok(()) => StatusCode::OK.into_response(),
         Err(stale) => refuse(StatusCode::CONFLICT, stale.to_string()),
     }
 }
 
-async fn spec(State(office): State<Arc<Office>>, body: Bytes) -> Response {
+async fn spec(State(api): State<Arc<ApiState>>, body: Bytes) -> Response {
     let said: Amended = match serde_json::from_slice(&body) {
         Ok(said) => said,
         Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("the body is not a spec: {error}")),
     };
-    let amendment = office.amender.amend(said);
-    office.ledger.amended(amendment.clone());
+    let amendment = api.amender.amend(said);
+    api.run_state.amended(amendment.clone());
     match amendment.refused {
         None => StatusCode::OK.into_response(),
         Some(why) => refuse(StatusCode::UNPROCESSABLE_ENTITY, why),
     }
 }
 
-async fn status(State(office): State<Arc<Office>>, RawQuery(query): RawQuery) -> Response {
+async fn status(State(api): State<Arc<ApiState>>, RawQuery(query): RawQuery) -> Response {
     let mut after = 0;
     if let Some(query) = query.filter(|query| !query.is_empty()) {
         match query.strip_prefix("after=").and_then(|number| number.parse().ok()) {
@@ -164,23 +164,23 @@ async fn status(State(office): State<Arc<Office>>, RawQuery(query): RawQuery) ->
             }
         }
     }
-    json(&office.ledger.status(after))
+    json(&api.run_state.status(after))
 }
 
-async fn done(State(office): State<Arc<Office>>, Segment(id): Segment<String>) -> Response {
-    if id.parse().is_ok_and(|id| office.desk.done(id)) {
+async fn done(State(api): State<Arc<ApiState>>, Segment(id): Segment<String>) -> Response {
+    if id.parse().is_ok_and(|id| api.place_registry.done(id)) {
         StatusCode::NO_CONTENT.into_response()
     } else {
         refuse(StatusCode::NOT_FOUND, format!("there is no request {id}"))
     }
 }
 
-async fn bundle(State(office): State<Arc<Office>>) -> Response {
-    if !office.ledger.is_closed() {
+async fn bundle(State(api): State<Arc<ApiState>>) -> Response {
+    if !api.run_state.is_closed() {
         return refuse(StatusCode::CONFLICT, "the run has not ended; its record is incomplete".to_owned());
     }
     let (near, far) = tokio::io::duplex(PIPE);
-    let dir = office.dir.clone();
+    let dir = api.dir.clone();
     let packed = tokio::task::spawn_blocking(move || pack(&dir, SyncIoBridge::new(near)));
     // A record that was not packed completely aborts the answer, since it could end where a complete one might.
     let failure = stream::once(async {
@@ -196,8 +196,8 @@ async fn bundle(State(office): State<Arc<Office>>) -> Response {
     ([(CONTENT_TYPE, "application/x-tar")], Body::from_stream(record)).into_response()
 }
 
-async fn metrics(State(office): State<Arc<Office>>) -> Response {
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], office.sum.text()).into_response()
+async fn metrics(State(api): State<Arc<ApiState>>) -> Response {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], api.sum.text()).into_response()
 }
 
 /// Packs the record as a tar archive.

@@ -8,7 +8,7 @@ use clap::Args;
 use faultline_api::supervision;
 use faultline_runtime::{Keys, Secret};
 
-use crate::trouble::Trouble;
+use crate::command_error::CommandError;
 
 /// Print the token for a supervisor's HTTP API, derived from the federation's key.
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ pub(crate) struct TokenArguments {
 }
 
 /// Prints the token.
-pub(crate) fn print(arguments: &TokenArguments) -> Result<(), Trouble> {
+pub(crate) fn print(arguments: &TokenArguments) -> Result<(), CommandError> {
     println!("{}", token(&arguments.key_file)?);
     Ok(())
 }
@@ -41,7 +41,7 @@ pub(crate) struct KeyArguments {
 }
 
 /// Prints the key of a process.
-pub(crate) fn print_key(arguments: &KeyArguments) -> Result<(), Trouble> {
+pub(crate) fn print_key(arguments: &KeyArguments) -> Result<(), CommandError> {
     let file = &arguments.key_file;
     let key = supervision::process_key(&read(file)?, &arguments.process);
     println!("{}", key.map_err(|error| unusable(file, error))?);
@@ -49,12 +49,12 @@ pub(crate) fn print_key(arguments: &KeyArguments) -> Result<(), Trouble> {
 }
 
 /// Reads the key of one process.
-pub(crate) fn secret(file: &Path) -> Result<Secret, Trouble> {
+pub(crate) fn secret(file: &Path) -> Result<Secret, CommandError> {
     Secret::read_file(file).map_err(|error| unusable(file, error))
 }
 
 /// Derives the keys of these processes from the federation's key.
-pub(crate) fn keys(file: &Path, processes: &[String]) -> Result<Keys, Trouble> {
+pub(crate) fn keys(file: &Path, processes: &[String]) -> Result<Keys, CommandError> {
     let key = read(file)?;
     let of_process = |process: &String| {
         let drawn = supervision::process_key(&key, process).map_err(|error| unusable(file, error))?;
@@ -64,17 +64,17 @@ pub(crate) fn keys(file: &Path, processes: &[String]) -> Result<Keys, Trouble> {
 }
 
 /// Derives the token of the supervisor's API.
-pub(crate) fn token(file: &Path) -> Result<String, Trouble> {
+pub(crate) fn token(file: &Path) -> Result<String, CommandError> {
     supervision::token(&read(file)?).map_err(|error| unusable(file, error))
 }
 
 /// Reads the federation's key.
-pub(crate) fn read(file: &Path) -> Result<String, Trouble> {
+pub(crate) fn read(file: &Path) -> Result<String, CommandError> {
     fs::read_to_string(file).map_err(|error| unusable(file, error))
 }
 
-fn unusable(file: &Path, error: impl std::fmt::Display) -> Trouble {
-    Trouble::input(format!(
+fn unusable(file: &Path, error: impl std::fmt::Display) -> CommandError {
+    CommandError::input(format!(
         "cannot use the key in {}: {error}; name a file of 64 hexadecimal digits with `--key-file`",
         file.display()
     ))

@@ -3,13 +3,13 @@
 mod agent;
 mod amend;
 mod api;
+mod command_error;
 mod key;
-mod ledger;
 mod node;
 mod probe;
+mod run_state;
 mod shape;
 mod supervise;
-mod trouble;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -21,7 +21,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use trouble::Trouble;
+use command_error::CommandError;
 
 /// Log level unless FAULTLINE_LOG is set.
 const LOGGED: LevelFilter = LevelFilter::WARN;
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Trouble { status, text }) => {
+        Err(CommandError { status, text }) => {
             eprintln!("faultline-node: {text}");
             status
         }

@@ -7,17 +7,17 @@ use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
 use faultline_runtime::{NodeError, NodeOptions, node};
 use faultline_trace::Bundle;
 
-use crate::trouble::Trouble;
+use crate::command_error::CommandError;
 
 /// Runs the process until its supervisor disconnects.
-pub(crate) fn run(arguments: Vec<OsString>) -> Result<(), Trouble> {
-    let options = NodeOptions::parse(arguments).map_err(Trouble::input)?;
-    let manifest = Bundle::open(&options.run_dir).read_manifest().map_err(Trouble::machine)?;
-    let federation =
-        faultline_api::parse("federation.yaml", manifest.federation.as_bytes()).map_err(Trouble::input)?;
+pub(crate) fn run(arguments: Vec<OsString>) -> Result<(), CommandError> {
+    let options = NodeOptions::parse(arguments).map_err(CommandError::input)?;
+    let manifest = Bundle::open(&options.run_dir).read_manifest().map_err(CommandError::machine)?;
+    let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())
+        .map_err(CommandError::input)?;
     with_setup(&federation, Some(manifest.seed), Host(options))
-        .map_err(Trouble::machine)?
-        .map_err(Trouble::machine)
+        .map_err(CommandError::machine)?
+        .map_err(CommandError::machine)
 }
 
 /// Hosts the process under the protocol of the federation.

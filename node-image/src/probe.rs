@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 use faultline_tc::probe::Probe;
 
-use crate::trouble::Trouble;
+use crate::command_error::CommandError;
 
 /// Test which features for link emulation this kernel supports, and print them as one line of JSON.
 ///
@@ -15,8 +15,8 @@ use crate::trouble::Trouble;
 pub(crate) struct ProbeArguments {}
 
 /// Prints the features.
-pub(crate) fn run(_: &ProbeArguments) -> Result<(), Trouble> {
-    let probe = Probe::run().map_err(Trouble::machine)?;
-    let line = serde_json::to_string(&probe).map_err(Trouble::machine)?;
-    writeln!(std::io::stdout(), "{line}").map_err(Trouble::machine)
+pub(crate) fn run(_: &ProbeArguments) -> Result<(), CommandError> {
+    let probe = Probe::run().map_err(CommandError::machine)?;
+    let line = serde_json::to_string(&probe).map_err(CommandError::machine)?;
+    writeln!(std::io::stdout(), "{line}").map_err(CommandError::machine)
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use faultline_runtime::shaper;
 
-use crate::trouble::Trouble;
+use crate::command_error::CommandError;
 
 /// Configure traffic control of this network namespace, as its node requests.
 ///
@@ -24,6 +24,6 @@ pub(crate) struct ShapeArguments {
 }
 
 /// Runs until a termination signal arrives.
-pub(crate) fn run(arguments: &ShapeArguments) -> Result<(), Trouble> {
-    shaper::serve(&arguments.socket).map_err(Trouble::machine)
+pub(crate) fn run(arguments: &ShapeArguments) -> Result<(), CommandError> {
+    shaper::serve(&arguments.socket).map_err(CommandError::machine)
 }

@@ -18,18 +18,18 @@ use faultline_launch::{ended, run_options};
 use faultline_report::narrate::Event;
 use faultline_report::{Recorded, Summary};
 use faultline_runtime::metrics::{RunInfo, RunVerdict, Sum};
-use faultline_runtime::remote::{self, Desk, RemoteOptions};
-use faultline_runtime::supervise::{Past, RunError, Wishes};
+use faultline_runtime::remote::{self, PlaceRegistry, RemoteOptions};
+use faultline_runtime::supervise::{ChangeQueue, JournalContents, RunError};
 use faultline_runtime::{Keys, RunOptions, interrupt};
 use faultline_session::{Backend, Begun, Ended, Recording, RunError as SessionError, Session, bound_memory};
 use faultline_trace::manifest::Backend as Kind;
 use faultline_trace::{Bundle, Trace};
 
 use crate::amend::Amender;
-use crate::api::{self, Office};
+use crate::api::{self, ApiState};
+use crate::command_error::CommandError;
 use crate::key;
-use crate::ledger::{Keeper, Ledger};
-use crate::trouble::Trouble;
+use crate::run_state::{RunRecorder, RunState};
 
 /// Interval between two checks for a termination signal.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -64,21 +64,21 @@ pub(crate) struct SuperviseArguments {
 }
 
 /// Runs until a termination signal arrives.
-pub(crate) fn run(arguments: &SuperviseArguments) -> Result<(), Trouble> {
+pub(crate) fn run(arguments: &SuperviseArguments) -> Result<(), CommandError> {
     bound_memory(faultline_launch::bound(None));
     let path = &arguments.federation;
-    let bytes =
-        fs::read(path).map_err(|error| Trouble::input(format!("cannot read {}: {error}", path.display())))?;
+    let bytes = fs::read(path)
+        .map_err(|error| CommandError::input(format!("cannot read {}: {error}", path.display())))?;
     let label = path.display().to_string();
     let federation = faultline_api::parse(&label, &bytes)
-        .map_err(|rejected| Trouble::input(format!("{:?}", miette::Report::new(*rejected))))?;
+        .map_err(|rejected| CommandError::input(format!("{:?}", miette::Report::new(*rejected))))?;
     let text = String::from_utf8_lossy(&bytes);
     let token = key::token(&arguments.key_file)?;
     // An interrupt after a first signal ends the program immediately, as if it were not handled.
     let ended = interrupt::flag(128 + 2)
-        .map_err(|error| Trouble::machine(format!("cannot wait for signals: {error}")))?;
+        .map_err(|error| CommandError::machine(format!("cannot wait for signals: {error}")))?;
     let run = Run { arguments, federation: &federation, text: &text, token, ended };
-    with_setup(&federation, None, run).map_err(Trouble::input)?
+    with_setup(&federation, None, run).map_err(CommandError::input)?
 }
 
 /// One run, with any protocol.
@@ -91,71 +91,72 @@ struct Run<'a> {
 }
 
 impl Visitor for Run<'_> {
-    type Output = Result<(), Trouble>;
+    type Output = Result<(), CommandError>;
 
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
         let Run { arguments, federation, text, token, ended } = self;
         let keys = key::keys(&arguments.key_file, &setup.names.processes())?;
         let out = &arguments.out;
-        let (desk, sum, wishes) = (Desk::default(), Sum::default(), Wishes::default());
+        let (place_registry, sum, change_queue) =
+            (PlaceRegistry::default(), Sum::default(), ChangeQueue::default());
         let bundle = Bundle::open(out);
         let has_begun = begun(&bundle)?;
-        let is_over = has_begun && bundle.read_manifest().map_err(Trouble::machine)?.outcome.is_some();
+        let is_over = has_begun && bundle.read_manifest().map_err(CommandError::machine)?.outcome.is_some();
         let (past, lost) = match has_begun && !is_over {
             false => (None, None),
             true => recall(out).map_or_else(|why| (None, Some(why)), |past| (Some(past), None)),
         };
         if past.is_none() && federation.spec.pause {
-            wishes.ask([Change::Pause(true)], None);
+            change_queue.ask([Change::Pause(true)], None);
         }
         let run = past.as_ref().map_or_else(identity, |it| Ok(it.run().to_owned()))?;
-        let ledger = Ledger::new(run.clone(), setup.names.clone(), desk.clone());
-        let note = past.as_ref().and_then(Past::note);
-        let amender = Amender::new(federation, note, wishes.clone());
+        let run_state = RunState::new(run.clone(), setup.names.clone(), place_registry.clone());
+        let note = past.as_ref().and_then(JournalContents::note);
+        let amender = Amender::new(federation, note, change_queue.clone());
         if let Some(newest) = amender.newest() {
-            ledger.amended(newest);
+            run_state.amended(newest);
         }
-        let office = Office {
+        let api = ApiState {
             key: key::read(&arguments.key_file)?,
             token,
             names: setup.names.clone(),
-            desk: desk.clone(),
-            ledger: ledger.clone(),
+            place_registry: place_registry.clone(),
+            run_state: run_state.clone(),
             amender,
             sum: sum.clone(),
             dir: out.clone(),
         };
         let session = Session::new(federation).of_text(text, SystemTime::now());
-        let draft = session.draft(Kind::Kubernetes).map_err(Trouble::input)?;
+        let draft = session.draft(Kind::Kubernetes).map_err(CommandError::input)?;
         sum.describe(RunInfo::of(&draft));
-        let keeper = ledger.keep(&draft);
+        let run_recorder = run_state.keep(&draft);
         // A resumed run must never appear as one that has not begun.
         match has_begun {
-            true if is_over => ledger.judging(),
-            true => ledger.goes_on(),
+            true if is_over => run_state.judging(),
+            true => run_state.resumed(),
             false => {}
         }
-        let address = api::serve(arguments.api, office).map_err(|error| {
-            Trouble::machine(format!("cannot serve the API on {}: {error}", arguments.api))
+        let address = api::serve(arguments.api, api).map_err(|error| {
+            CommandError::machine(format!("cannot serve the API on {}: {error}", arguments.api))
         })?;
         println!("{address}");
         if is_over {
             let recording = Recording::read(&bundle).map_err(|it| it.to_string());
-            return conclude(recording, &bundle, &ledger, &sum, &ended);
+            return conclude(recording, &bundle, &run_state, &sum, &ended);
         }
         let begun = match has_begun {
-            true => Some(bundle.read_manifest().map_err(Trouble::machine)?),
+            true => Some(bundle.read_manifest().map_err(CommandError::machine)?),
             false => {
                 if bundle.holds_a_run() {
                     // The application has not begun, so the run can start from the beginning.
-                    bundle.clear().map_err(Trouble::machine)?;
+                    bundle.clear().map_err(CommandError::machine)?;
                 }
-                Bundle::create(out).map_err(Trouble::input)?;
+                Bundle::create(out).map_err(CommandError::input)?;
                 None
             }
         };
         if let Some(why) = lost {
-            return conclude(Err(why), &bundle, &ledger, &sum, &ended);
+            return conclude(Err(why), &bundle, &run_state, &sum, &ended);
         }
         let listen = arguments.listen;
         let replace_after = federation.spec.failures().replace_after().into();
@@ -167,9 +168,9 @@ impl Visitor for Run<'_> {
             listen,
             sum: of_run,
             past,
-            wishes,
-            desk,
-            keeper,
+            change_queue,
+            place_registry,
+            run_recorder,
             ended: interrupted,
         };
         let recording = match session.resumed(begun.as_ref()).record_setup(&setup, &bundle, &mut pods) {
@@ -177,9 +178,9 @@ impl Visitor for Run<'_> {
             // A restarted program will resume the run.
             Err(SessionError::Backend(RunError::Left)) => return Ok(()),
             Err(SessionError::Backend(error)) => Err(error.to_string()),
-            Err(error) => return Err(Trouble::machine(error)),
+            Err(error) => return Err(CommandError::machine(error)),
         };
-        conclude(recording, &bundle, &ledger, &sum, &ended)
+        conclude(recording, &bundle, &run_state, &sum, &ended)
     }
 }
 
@@ -192,10 +193,10 @@ struct Pods {
     listen: SocketAddr,
     sum: Sum,
     /// Input of a predecessor of this program for the same run.
-    past: Option<Past>,
-    wishes: Wishes,
-    desk: Desk,
-    keeper: Keeper,
+    past: Option<JournalContents>,
+    change_queue: ChangeQueue,
+    place_registry: PlaceRegistry,
+    run_recorder: RunRecorder,
     ended: Arc<AtomicBool>,
 }
 
@@ -216,44 +217,45 @@ impl Backend for Pods {
             files: bundle.description().map_err(RunError::Facts)?,
             sum: self.sum.clone(),
         };
-        let (interrupted, wishes) = (self.ended.clone(), self.wishes.clone());
-        let mut options = RunOptions { interrupted, wishes, ..run_options(setup, bundle.dir()) };
+        let (interrupted, change_queue) = (self.ended.clone(), self.change_queue.clone());
+        let mut options = RunOptions { interrupted, change_queue, ..run_options(setup, bundle.dir()) };
         // The provider of the places reports what prevents the start, and a user may solve it.
         options.supervisor.start_within = None;
-        let run = remote::run(remote, options, self.past.take(), &self.desk, &mut self.keeper)?;
+        let run =
+            remote::run(remote, options, self.past.take(), &self.place_registry, &mut self.run_recorder)?;
         self.sum.over();
-        let ledger = self.keeper.ledger();
-        ledger.judging();
+        let run_state = self.run_recorder.run_state();
+        run_state.judging();
         let (ended, collapsed) = ended(run);
         for it in collapsed {
             let name = setup.names.process(it.process);
             let text = format!("{name}, {}, ended unexpectedly: {}; {}", it.life, it.status, it.last_words);
-            ledger.note(None, warning("Collapsed", text));
+            run_state.note(None, warning("Collapsed", text));
         }
         Ok((ended, None))
     }
 }
 
 /// Returns a unique identifier for a run.
-fn identity() -> Result<String, Trouble> {
+fn identity() -> Result<String, CommandError> {
     let mut random = [0; 8];
     getrandom::fill(&mut random)
-        .map_err(|error| Trouble::machine(format!("cannot generate random bytes: {error}")))?;
+        .map_err(|error| CommandError::machine(format!("cannot generate random bytes: {error}")))?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Reads the input of the supervisor of a run that had begun.
-fn recall(out: &Path) -> Result<Past, String> {
-    let past = Past::of(out).map_err(|error| format!("cannot resume the run: {error}"))?;
+fn recall(out: &Path) -> Result<JournalContents, String> {
+    let past = JournalContents::of(out).map_err(|error| format!("cannot resume the run: {error}"))?;
     past.ok_or_else(|| "cannot resume the run: it has no journal".to_owned())
 }
 
 /// Returns whether there is the record of a run whose application had begun.
-fn begun(bundle: &Bundle) -> Result<bool, Trouble> {
+fn begun(bundle: &Bundle) -> Result<bool, CommandError> {
     if !bundle.facts_path(ProcessId::SUPERVISOR, Life(0)).exists() {
         return Ok(false);
     }
-    let trace = bundle.read_trace().map_err(Trouble::machine)?;
+    let trace = bundle.read_trace().map_err(CommandError::machine)?;
     Ok(trace.supervisor().iter().any(|(_, fact)| *fact == Fact::Begun))
 }
 
@@ -261,14 +263,14 @@ fn begun(bundle: &Bundle) -> Result<bool, Trouble> {
 fn conclude(
     recording: Result<Recording, String>,
     bundle: &Bundle,
-    ledger: &Ledger,
+    run_state: &RunState,
     sum: &Sum,
     ended: &AtomicBool,
-) -> Result<(), Trouble> {
+) -> Result<(), CommandError> {
     match recording {
         Err(why) => {
             sum.failed();
-            ledger.failed(why);
+            run_state.failed(why);
         }
         Ok(Recording { manifest, trace, judgement }) => {
             let dir = bundle.dir().display().to_string();
@@ -281,7 +283,7 @@ fn conclude(
                 Verdict::Fail => (supervision::Verdict::Fail, RunVerdict::Fail),
             };
             sum.judged(shown);
-            ledger.judged(verdict, summary.reasons, &manifest);
+            run_state.judged(verdict, summary.reasons, &manifest);
         }
     }
     stay(ended);

@@ -19,7 +19,7 @@ use faultline_trace::Trace;
 
 /// A position in the facts of a process: a life, and a fact of it; as an end, the position after the last
 /// one. Positions of one process are ordered like its history.
-pub type Place = (Life, usize);
+pub type FactPosition = (Life, usize);
 
 /// The end of a life, as a position.
 const END: usize = usize::MAX;
@@ -28,7 +28,7 @@ const END: usize = usize::MAX;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Return {
     /// The restore.
-    pub at: Place,
+    pub at: FactPosition,
     /// The restored image; `None` is the initial state.
     pub image: Option<ImageName>,
     /// The incarnation that its cluster started.
@@ -43,9 +43,9 @@ pub struct Return {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undone {
     /// Its first fact.
-    pub from: Place,
+    pub from: FactPosition,
     /// The position after its last fact.
-    pub upto: Place,
+    pub upto: FactPosition,
     /// When its work started.
     pub began: Time,
     /// When its work ended.
@@ -56,21 +56,21 @@ pub struct Undone {
 
 /// The pauses of the whole federation by its user.
 #[derive(Clone, Debug, Default)]
-pub struct Stands(Vec<(Time, Time)>);
+pub struct Pauses(Vec<(Time, Time)>);
 
-impl Stands {
+impl Pauses {
     /// Reads the pauses from the supervisor's facts.
-    pub fn of(trace: &Trace) -> Stands {
-        let mut stands = Vec::new();
+    pub fn of(trace: &Trace) -> Pauses {
+        let mut pauses = Vec::new();
         for (at, fact) in trace.supervisor() {
             let Fact::Changed(change) = fact else { continue };
             match **change {
-                Change::Pause(true) => stands.push((*at, Time(u64::MAX))),
-                Change::Pause(false) => stands.last_mut().into_iter().for_each(|it| it.1 = *at),
+                Change::Pause(true) => pauses.push((*at, Time(u64::MAX))),
+                Change::Pause(false) => pauses.last_mut().into_iter().for_each(|it| it.1 = *at),
                 _ => {}
             }
         }
-        Stands(stands)
+        Pauses(pauses)
     }
 
     /// Returns the start and the end of every pause. A pause that had not ended has the greatest time as its
@@ -107,7 +107,7 @@ impl Undone {
 pub struct Returns<'a> {
     trace: &'a Trace,
     begun: Time,
-    stands: Stands,
+    pauses: Pauses,
     /// Lives that the supervisor ended, and when.
     ended: BTreeMap<(ProcessId, Life), Time>,
 }
@@ -116,7 +116,7 @@ impl<'a> Returns<'a> {
     /// Reads the supervisor's facts.
     pub fn new(trace: &'a Trace) -> Returns<'a> {
         let mut this =
-            Returns { trace, begun: Time::ZERO, stands: Stands::of(trace), ended: BTreeMap::new() };
+            Returns { trace, begun: Time::ZERO, pauses: Pauses::of(trace), ended: BTreeMap::new() };
         for (at, fact) in trace.supervisor() {
             match fact {
                 Fact::Begun => this.begun = *at,
@@ -130,14 +130,14 @@ impl<'a> Returns<'a> {
     }
 
     /// Returns the pauses of the federation by its user.
-    pub fn stands(&self) -> &Stands {
-        &self.stands
+    pub fn pauses(&self) -> &Pauses {
+        &self.pauses
     }
 
     /// Returns the returns of one process, in its order.
     pub fn of(&self, process: ProcessId) -> Vec<Return> {
         let mut returns = Vec::new();
-        let mut past = Past::default();
+        let mut past = SurvivingHistory::default();
         for (life, stream) in self.trace.lives(process) {
             for (place, (_, fact)) in stream.iter().enumerate() {
                 let Fact::Restored(restored) = fact else { continue };
@@ -156,33 +156,38 @@ impl<'a> Returns<'a> {
         returns
     }
 
-    fn undone(&self, process: ProcessId, cut: Place, (from, upto): (Place, Place)) -> Undone {
+    fn undone(
+        &self,
+        process: ProcessId,
+        cut: FactPosition,
+        (from, upto): (FactPosition, FactPosition),
+    ) -> Undone {
         let life = from.0;
         let mut active = self.trace.lives(process).filter(|(_, stream)| !stream.is_empty());
         let is_first = active.next().is_some_and(|(first, _)| first == life);
         // Returns to the initial state, in which a process is until the application begins, even if its first
         // fact is earlier.
-        let is_initial = cut == Place::default() && from.1 == 0;
+        let is_initial = cut == FactPosition::default() && from.1 == 0;
         let began = if is_initial { self.begun } else { instant(self.trace, process, from).max(self.begun) };
         let undone = Undone { from, upto, began, ended: began, stood: Span::ZERO };
         // A later life has no state before its first restore.
         if from.1 == 0 && !is_first {
             return undone;
         }
-        let stands =
+        let pauses =
             |fact: &Fact| matches!(fact, Fact::Claim(it) if matches!(**it, Claim::RecoveryStarted { .. }));
         let stood =
-            undone.facts(self.trace, process).iter().find(|(_, fact)| stands(fact)).map(|(at, _)| *at);
+            undone.facts(self.trace, process).iter().find(|(_, fact)| pauses(fact)).map(|(at, _)| *at);
         let died = (upto.1 == END).then(|| self.ended.get(&(process, life)).copied()).flatten();
         let last = instant(self.trace, process, upto);
         let ended = stood.unwrap_or_else(|| died.map_or(last, |died| died.max(last)));
         let ended = ended.max(began);
-        Undone { ended, stood: self.stands.within(began, ended), ..undone }
+        Undone { ended, stood: self.pauses.within(began, ended), ..undone }
     }
 }
 
 /// Returns when a process was at a position of its history: the time of the fact there, or of the last one.
-pub fn instant(trace: &Trace, process: ProcessId, place: Place) -> Time {
+pub fn instant(trace: &Trace, process: ProcessId, place: FactPosition) -> Time {
     let stream = stream(trace, process, place.0);
     stream.get(place.1).or(stream.last()).map_or(Time::ZERO, |(at, _)| *at)
 }
@@ -193,14 +198,14 @@ fn stream(trace: &Trace, process: ProcessId, life: Life) -> &[(Time, Fact)] {
 
 /// The stretches of a process's history that have not been undone.
 #[derive(Default)]
-struct Past {
-    standing: Vec<(Place, Place)>,
-    begun: Place,
+struct SurvivingHistory {
+    standing: Vec<(FactPosition, FactPosition)>,
+    begun: FactPosition,
 }
 
-impl Past {
+impl SurvivingHistory {
     /// At `now`, the process returns to `cut`. Returns the stretches that this undoes, each of one life.
-    fn restore(&mut self, cut: Place, now: Place) -> Vec<(Place, Place)> {
+    fn restore(&mut self, cut: FactPosition, now: FactPosition) -> Vec<(FactPosition, FactPosition)> {
         self.standing.push((self.begun, now));
         self.begun = now;
         let mut undone = Vec::new();
@@ -221,7 +226,7 @@ impl Past {
 }
 
 /// Splits a stretch over several lives into one stretch per life, the last one first.
-fn split_by_life(from: Place, upto: Place) -> Vec<(Place, Place)> {
+fn split_by_life(from: FactPosition, upto: FactPosition) -> Vec<(FactPosition, FactPosition)> {
     let mut stretches = Vec::new();
     for life in (from.0.0..=upto.0.0).rev() {
         let begin = if life == from.0.0 { from.1 } else { 0 };
@@ -322,12 +327,12 @@ mod tests {
         run.supervisor(pause(true));
         run.wait(Span(50));
         run.supervisor(pause(false));
-        let stands = Stands::of(&run.trace);
-        let [(from, upto)] = stands.0[..] else { panic!("it paused once: {stands:?}") };
+        let pauses = Pauses::of(&run.trace);
+        let [(from, upto)] = pauses.0[..] else { panic!("it paused once: {pauses:?}") };
         let long = upto.since(from);
         assert!(long >= Span(50));
-        assert_eq!(stands.within(Time::ZERO, upto + Span(9)), long);
-        assert_eq!(stands.within(from + Span(10), from + Span(20)), Span(10));
-        assert_eq!(stands.within(upto, upto + Span(9)), Span::ZERO);
+        assert_eq!(pauses.within(Time::ZERO, upto + Span(9)), long);
+        assert_eq!(pauses.within(from + Span(10), from + Span(20)), Span(10));
+        assert_eq!(pauses.within(upto, upto + Span(9)), Span::ZERO);
     }
 }

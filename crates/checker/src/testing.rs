@@ -36,7 +36,7 @@ pub(crate) struct Run {
     pub(crate) trace: Trace,
     pub(crate) context: Context,
     now: Time,
-    seats: BTreeMap<u32, Seat>,
+    states: BTreeMap<u32, ProcessState>,
     /// Checkpoints by process, incarnation and SN.
     checkpoints: BTreeMap<(u32, u32, u32), Saved>,
 }
@@ -49,7 +49,7 @@ struct Saved {
 }
 
 #[derive(Clone, Default)]
-struct Seat {
+struct ProcessState {
     life: Life,
     facts: u64,
     sent: u64,
@@ -75,11 +75,11 @@ impl Run {
             trace: Trace::default(),
             context: Context::new(promises, ids),
             now: Time::ZERO,
-            seats: BTreeMap::new(),
+            states: BTreeMap::new(),
             checkpoints: BTreeMap::new(),
         };
         for &process in clusters.iter().copied().flatten() {
-            run.seats.insert(process, Seat { life: Life(1), ..Seat::default() });
+            run.states.insert(process, ProcessState { life: Life(1), ..ProcessState::default() });
             run.supervisor(Fact::LifeStarted { process: p(process), life: Life(1), boot: Boot::Fresh });
         }
         run
@@ -102,9 +102,9 @@ impl Run {
     }
 
     pub(crate) fn state(&mut self, process: u32, fact: Fact) {
-        let seat = self.seats.get_mut(&process).expect("is part of the run");
-        let (life, number) = (seat.life, FactNo(seat.facts));
-        seat.facts += 1;
+        let state = self.states.get_mut(&process).expect("is part of the run");
+        let (life, number) = (state.life, FactNo(state.facts));
+        state.facts += 1;
         self.trace.record(Record { process: p(process), life, number, at: self.now, fact });
     }
 
@@ -123,11 +123,11 @@ impl Run {
     }
 
     pub(crate) fn send(&mut self, from: u32, to: u32) -> MessageId {
-        let seat = self.seats.get_mut(&from).expect("is part of the run");
-        let next = seat.channels.entry(to).or_default();
+        let state = self.states.get_mut(&from).expect("is part of the run");
+        let next = state.channels.entry(to).or_default();
         let incarnation = match self.context.repeats() {
             true => Incarnation(0),
-            false => seat.position.incarnation,
+            false => state.position.incarnation,
         };
         let id = MessageId { from: p(from), to: p(to), incarnation, number: *next };
         *next += 1;
@@ -136,8 +136,8 @@ impl Run {
     }
 
     pub(crate) fn send_as(&mut self, id: MessageId) {
-        let seat = self.seats.get_mut(&id.from.0).expect("is part of the run");
-        seat.sent = seat.sent.wrapping_add(id.mix());
+        let state = self.states.get_mut(&id.from.0).expect("is part of the run");
+        state.sent = state.sent.wrapping_add(id.mix());
         self.state(id.from.0, Fact::Sent { id, bytes: 8 });
     }
 
@@ -150,14 +150,14 @@ impl Run {
     }
 
     pub(crate) fn deliver(&mut self, id: MessageId) {
-        let seat = self.seats.get_mut(&id.to.0).expect("is part of the run");
-        seat.delivered = seat.delivered.wrapping_add(id.mix());
+        let state = self.states.get_mut(&id.to.0).expect("is part of the run");
+        state.delivered = state.delivered.wrapping_add(id.mix());
         self.state(id.to.0, Fact::Delivered(id));
     }
 
     pub(crate) fn witness(&self, process: u32) -> Witness {
-        let seat = &self.seats[&process];
-        Witness { life: seat.life, upto: FactNo(seat.facts), sent: seat.sent, delivered: seat.delivered }
+        let state = &self.states[&process];
+        Witness { life: state.life, upto: FactNo(state.facts), sent: state.sent, delivered: state.delivered }
     }
 
     pub(crate) fn image(&self, owner: u32, incarnation: u32, sn: u32) -> ImageName {
@@ -169,11 +169,11 @@ impl Run {
     }
 
     pub(crate) fn position(&self, process: u32) -> Position {
-        self.seats[&process].position
+        self.states[&process].position
     }
 
     pub(crate) fn set_position(&mut self, process: u32, position: Position) {
-        self.seats.get_mut(&process).expect("is part of the run").position = position;
+        self.states.get_mut(&process).expect("is part of the run").position = position;
     }
 
     /// Commits the next checkpoint of `cluster`, whose vectors cover everything.
@@ -192,11 +192,11 @@ impl Run {
         let delivered = delivered.iter().map(|&(cluster, at)| (ClusterId(cluster), at)).collect();
         let vectors = Arc::new(Vectors { ddv: ddv.into(), delivered });
         for &member in members {
-            let Position { incarnation, sn } = self.seats[&member].position;
+            let Position { incarnation, sn } = self.states[&member].position;
             let position = Position { incarnation, sn: sn.next() };
             let name = self.image(member, incarnation.0, position.sn.0);
             let witness = self.witness(member);
-            let channels = self.seats[&member].channels.clone();
+            let channels = self.states[&member].channels.clone();
             self.checkpoints.insert(
                 (member, incarnation.0, position.sn.0),
                 Saved { witness, channels, vectors: vectors.clone() },
@@ -205,7 +205,7 @@ impl Run {
             self.durable(member, name);
         }
         for &member in members {
-            let Position { incarnation, sn } = self.seats[&member].position;
+            let Position { incarnation, sn } = self.states[&member].position;
             let position = Position { incarnation, sn: sn.next() };
             self.set_position(member, position);
             self.claim(
@@ -236,9 +236,9 @@ impl Run {
         let Saved { witness, channels, vectors } = saved.unwrap_or_default();
         let (of, sn) = checkpoint.unwrap_or_default();
         let name = checkpoint.map(|(of, sn)| self.image(process, of, sn));
-        let seat = self.seats.get_mut(&process).expect("is part of the run");
-        (seat.sent, seat.delivered, seat.channels) = (witness.sent, witness.delivered, channels);
-        seat.position = position(incarnation, sn);
+        let state = self.states.get_mut(&process).expect("is part of the run");
+        (state.sent, state.delivered, state.channels) = (witness.sent, witness.delivered, channels);
+        state.position = position(incarnation, sn);
         self.state(process, Fact::Restored(Box::new((name, Incarnation(incarnation), witness))));
         self.claim(
             process,
@@ -248,9 +248,9 @@ impl Run {
 
     /// Ends a life and starts the next.
     pub(crate) fn kill(&mut self, process: u32, storage_lost: bool) {
-        let seat = self.seats.get_mut(&process).expect("is part of the run");
-        let life = seat.life;
-        *seat = Seat { life: life.next(), ..Seat::default() };
+        let state = self.states.get_mut(&process).expect("is part of the run");
+        let life = state.life;
+        *state = ProcessState { life: life.next(), ..ProcessState::default() };
         let storage = if storage_lost { StorageFate::Lost } else { StorageFate::Kept };
         let boot = if storage_lost { Boot::Replaced } else { Boot::Restarted };
         let process = p(process);
@@ -277,8 +277,8 @@ impl Run {
 
     /// Drops facts of the present life of `process` from here on.
     pub(crate) fn lose_evidence(&mut self, process: u32) {
-        let seat = self.seats.get_mut(&process).expect("is part of the run");
-        seat.facts += 1;
+        let state = self.states.get_mut(&process).expect("is part of the run");
+        state.facts += 1;
         self.state(process, Fact::Begun);
     }
 }

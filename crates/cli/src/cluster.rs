@@ -10,7 +10,7 @@ use miette::miette;
 use serde::Serialize;
 
 use crate::arguments::{ClusterArguments, Format};
-use crate::trouble::{Exit, Trouble};
+use crate::command_error::{CommandError, Exit};
 use crate::{files, output, recording};
 
 mod recluster;
@@ -31,7 +31,7 @@ struct Object<'a> {
 }
 
 /// `faultline cluster`
-pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, Trouble> {
+pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, CommandError> {
     let graphs = graphs(arguments)?;
     let wish = Wish { max_rollback_percent: arguments.max_rollback, balance: arguments.balance };
     let printed = match (&graphs[..], arguments.change_cost) {
@@ -48,7 +48,7 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, Trouble> {
 }
 
 /// Returns the clusters for one graph, formatted.
-fn divide(graph: &Graph, wish: Wish, arguments: &ClusterArguments) -> Result<String, Trouble> {
+fn divide(graph: &Graph, wish: Wish, arguments: &ClusterArguments) -> Result<String, CommandError> {
     let found = find(graph, wish);
     let chosen = &found.front[found.chosen];
     let object = Object {
@@ -75,13 +75,13 @@ fn divide(graph: &Graph, wish: Wish, arguments: &ClusterArguments) -> Result<Str
 }
 
 /// Writes these files into a directory.
-fn write(out: &Path, files: &[(&str, &String)]) -> Result<(), Trouble> {
+fn write(out: &Path, files: &[(&str, &String)]) -> Result<(), CommandError> {
     output::directory(out)?;
     files.iter().try_for_each(|(name, content)| output::write(out, name, content).map(drop))
 }
 
 /// Reads one graph, or one for each interval.
-fn graphs(arguments: &ClusterArguments) -> Result<Vec<Graph>, Trouble> {
+fn graphs(arguments: &ClusterArguments) -> Result<Vec<Graph>, CommandError> {
     match (&arguments.graphs[..], arguments.intervals) {
         ([run], Some(intervals)) if run.is_dir() => recording::graphs(run, intervals),
         (_, Some(_)) => {
@@ -91,12 +91,12 @@ fn graphs(arguments: &ClusterArguments) -> Result<Vec<Graph>, Trouble> {
     }
 }
 
-fn unfit(why: &str) -> Trouble {
-    Trouble::input(miette!(help = "see the examples in `faultline cluster --help`", "{why}"))
+fn unfit(why: &str) -> CommandError {
+    CommandError::input(miette!(help = "see the examples in `faultline cluster --help`", "{why}"))
 }
 
 /// Reads the graph in a file, or of a run.
-fn graph(path: &Path) -> Result<Graph, Trouble> {
+fn graph(path: &Path) -> Result<Graph, CommandError> {
     if path.is_dir() {
         return Ok(recording::graphs(path, 1)?.remove(0));
     }
@@ -109,7 +109,7 @@ fn graph(path: &Path) -> Result<Graph, Trouble> {
         _ => Form::EdgeList,
     };
     read(&source.text(), form)
-        .map_err(|error| Trouble::input(miette!(help = HELP, "{}: {error}", source.label)))
+        .map_err(|error| CommandError::input(miette!(help = HELP, "{}: {error}", source.label)))
 }
 
 /// Returns the names of the processes of each cluster.

@@ -9,11 +9,11 @@ use miette::miette;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::{CompareArguments, ComparedOn, Format};
+use crate::command_error::{CommandError, Exit};
 use crate::journal::{Head, Journal, RUNS, say_missing};
 use crate::paper::jobs;
 use crate::processes::{self, Evaluation};
 use crate::progress::Progress;
-use crate::trouble::{Exit, Trouble};
 use crate::{files, interrupt, output};
 
 /// What is compared, with any protocols and seeds.
@@ -23,10 +23,10 @@ struct Compared {
 }
 
 /// `faultline compare`
-pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
+pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError> {
     let CompareArguments { file, protocols, seeds, seed, out, format, backend, resume, .. } = arguments;
     if *backend == ComparedOn::Local && arguments.jobs.is_some() {
-        return Err(Trouble::input(miette!(
+        return Err(CommandError::input(miette!(
             help = "omit `--jobs`, or add `--backend simulate`",
             "`--jobs` has no effect on real processes, whose runs are sequential"
         )));
@@ -66,8 +66,8 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Trouble> {
     let done = run(&federation, &settings, runs, &mut store);
     drop(progress);
     journal.map(|it| it.finish(done.missing == 0)).transpose()?;
-    if let Some(trouble) = processes.trouble.take() {
-        return Err(trouble);
+    if let Some(command_error) = processes.command_error.take() {
+        return Err(command_error);
     }
     let json = tell::json(&done);
     let files = [

@@ -12,15 +12,15 @@ use faultline_tc::namespace::{MOST_PROCESSES, isolated};
 use faultline_tc::probe::{Ability, Probe};
 
 use crate::arguments::{DoctorArguments, Examined};
-use crate::machine::{self, Finding, Size, State};
+use crate::command_error::{CommandError, Exit};
+use crate::machine::{self, CheckState, Finding, Size};
 use crate::plugin;
-use crate::trouble::{Exit, Trouble};
 
 /// The abilities that `--links tc` requires.
 const FOR_TC: [Ability; 5] = [Ability::Veth, Ability::Bridge, Ability::Htb, Ability::Pfifo, Ability::U32];
 
 /// `faultline doctor`
-pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Trouble> {
+pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> {
     if arguments.backend == Examined::Kubernetes {
         return plugin::doctor(arguments);
     }
@@ -43,10 +43,10 @@ fn this_machine(nodes: u64) -> Examination {
 }
 
 /// Returns what the kernel can do for `--links tc`, or why it cannot.
-pub(crate) fn kernel_for_tc() -> Result<Kernel, Trouble> {
+pub(crate) fn kernel_for_tc() -> Result<Kernel, CommandError> {
     traffic_control().map(|probe| probe.kernel()).map_err(|unfit| {
         let Unfit { why, remedy, .. } = unfit;
-        Trouble::input(miette::miette!(
+        CommandError::input(miette::miette!(
             help = format!("{remedy}, or omit `--links tc` to emulate links in the nodes; see `faultline doctor` for details"),
             "traffic control is not available on this machine: {why}"
         ))
@@ -86,7 +86,7 @@ fn links(traffic: &Result<Probe, Unfit>, nodes: u64) -> Vec<Finding> {
         Err(Unfit { why, remedy, probe: None }) => {
             let detail = format!("not checked: {why}");
             let remedy = Some(format!("{remedy}, for `--links tc`"));
-            return vec![Finding { name: "traffic control", state: State::Missing, detail, remedy }];
+            return vec![Finding { name: "traffic control", state: CheckState::Missing, detail, remedy }];
         }
     };
     let findings = probe.findings.iter().map(|(ability, result)| {
@@ -99,7 +99,7 @@ fn links(traffic: &Result<Probe, Unfit>, nodes: u64) -> Vec<Finding> {
 fn ports_of_bridge(nodes: u64) -> Option<Finding> {
     (nodes > MOST_PROCESSES.into()).then(|| Finding {
         name: "bridge ports",
-        state: State::Missing,
+        state: CheckState::Missing,
         detail: format!("{nodes} needed, {MOST_PROCESSES} available"),
         remedy: Some("use fewer nodes, or emulate links in the nodes".to_owned()),
     })
@@ -113,7 +113,7 @@ mod tests {
     fn traffic_control_needs_a_port_of_the_bridge_for_each_node() {
         assert_eq!(ports_of_bridge(MOST_PROCESSES.into()), None);
         let finding = ports_of_bridge(u64::from(MOST_PROCESSES) + 1).unwrap();
-        assert_eq!(finding.state, State::Missing);
+        assert_eq!(finding.state, CheckState::Missing);
         assert!(finding.remedy.is_some());
     }
 }

@@ -19,13 +19,13 @@ use miette::miette;
 use serde::Serialize;
 
 use crate::arguments::{ExploreArguments, Format, Overtakings, StorageName};
+use crate::command_error::{CommandError, Exit};
 use crate::fuzz::available;
 use crate::progress::Progress;
-use crate::trouble::{Exit, Trouble};
 use crate::{files, interrupt, output};
 
 /// `faultline explore`
-pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, Trouble> {
+pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError> {
     if let Some(defect) = arguments.defect {
         available(&format!("explore --defect {defect}"))?;
     }
@@ -96,25 +96,26 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, Trouble> {
 }
 
 /// Returns the federation that is explored.
-fn subject(arguments: &ExploreArguments) -> Result<Federation, Trouble> {
+fn subject(arguments: &ExploreArguments) -> Result<Federation, CommandError> {
     if let Some(file) = &arguments.file {
         return files::read(file)?.parse();
     }
     let of_defect = arguments.defect.map(|it| it.protocol());
     let usual = || names().next().expect("there are protocols");
     let protocol = arguments.protocol.as_deref().or(of_defect).unwrap_or_else(usual);
-    federation(protocol, arguments.clusters, arguments.nodes).map_err(|it| Trouble::input(miette!("{it}")))
+    federation(protocol, arguments.clusters, arguments.nodes)
+        .map_err(|it| CommandError::input(miette!("{it}")))
 }
 
 /// Returns the programs that are explored.
-fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec<Program>, Trouble> {
+fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec<Program>, CommandError> {
     const MOST: u64 = 10_000;
     let clusters = &federation.spec.clusters;
     let ranks: u32 = clusters.iter().map(|it| it.nodes).sum();
     if let Some(program) = &arguments.program {
         if program.largest_rank().is_some_and(|it| it.0 >= ranks) {
             let help = format!("the ranks are 0 to {}", ranks - 1);
-            return Err(Trouble::input(miette!(
+            return Err(CommandError::input(miette!(
                 help = help,
                 "`--program {program}` names a rank that does not exist"
             )));
@@ -128,7 +129,7 @@ fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec
     let pairs = u64::from(ranks) * u64::from(ranks.saturating_sub(1));
     match pairs.checked_pow(arguments.messages) {
         Some(1..=MOST) => Ok(Program::all(ranks, arguments.messages).collect()),
-        _ => Err(Trouble::input(miette!(
+        _ => Err(CommandError::input(miette!(
             help = "use fewer messages or ranks, or name one program with `--program`",
             "there are more than {MOST} programs of {} messages between {ranks} ranks",
             arguments.messages
@@ -252,13 +253,13 @@ impl Finding {
         found: &Counterexample,
         program: &Program,
         arguments: &ExploreArguments,
-    ) -> Result<Finding, Trouble> {
+    ) -> Result<Finding, CommandError> {
         let cast = Cast::new(&found.manifest);
         let history = History::new(&found.trace, &cast);
         let transcript = text(&transcript(&found.trace, &history, &cast));
         let dir = place(arguments, &found.manifest.name);
         let unwritable = |error: BundleError| {
-            Trouble::path("record in", &dir, error, "name a writable directory with `--out`")
+            CommandError::path("record in", &dir, error, "name a writable directory with `--out`")
         };
         let bundle = Bundle::create(&dir).map_err(unwritable)?;
         let run = Unjudged { manifest: found.manifest.clone(), trace: found.trace.clone(), is_read: false };

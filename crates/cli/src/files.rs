@@ -21,22 +21,22 @@ use miette::miette;
 use serde::Serialize;
 
 use crate::arguments::{Format, PlanArguments, SamplesArguments, ValidateArguments};
+use crate::command_error::{CommandError, Exit};
 use crate::output;
-use crate::trouble::{Exit, Trouble};
 
 /// Rejects a paused federation on a backend that could not resume it.
-pub(crate) fn refuse_pause(label: &str, federation: &Federation) -> Result<(), Trouble> {
+pub(crate) fn refuse_pause(label: &str, federation: &Federation) -> Result<(), CommandError> {
     if !federation.spec.pause {
         return Ok(());
     }
-    Err(Trouble::input(miette!(
+    Err(CommandError::input(miette!(
         help = "remove `pause` from the file; only federations on Kubernetes can be paused and resumed",
         "{label}: with `spec.pause`, the application would never start, because the file cannot change during the run"
     )))
 }
 
 /// `faultline validate`
-pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Trouble> {
+pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, CommandError> {
     let source = read(&arguments.file)?;
     let federation = source.parse()?;
     if let Some(running) = &arguments.running {
@@ -59,10 +59,10 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Trouble> {
 }
 
 /// Prints what would change if a running federation were changed to `new`.
-fn amends(running: &Federation, new: &Federation, source: &Source) -> Result<Exit, Trouble> {
+fn amends(running: &Federation, new: &Federation, source: &Source) -> Result<Exit, CommandError> {
     let changes = faultline_api::live::changes(running, new).map_err(|problems| {
         let text = faultline_api::parse::Text::new(&source.label, source.text());
-        Trouble::input(*text.reject(problems))
+        CommandError::input(*text.reject(problems))
     })?;
     if changes.is_empty() {
         output::print("nothing would change\n")?;
@@ -76,7 +76,7 @@ fn amends(running: &Federation, new: &Federation, source: &Source) -> Result<Exi
 
 /// Prints whether the application sends the same in every order of delivery. Fails with bad input if its
 /// protocol relies on that.
-fn repeats(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<Exit, Trouble> {
+fn repeats(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<Exit, CommandError> {
     let found = with_messages(federation, None, Orders(orders)).map_err(unfit)?;
     let said = format!("in {}", count(u64::from(orders) + 1, "order"));
     let Some(Difference { process, send, what, .. }) = found else {
@@ -93,7 +93,7 @@ fn repeats(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<
         "the application depends on the order of delivery: in another order, message {send} of {process} {differs}"
     );
     match federation.spec.protocol.relies_on_repetition() {
-        true => Err(Trouble::input(miette!(
+        true => Err(CommandError::input(miette!(
             help = "choose a protocol that does not require send determinism, or use only named receives, gathers, and polls with a \
                     fence",
             "{text}"
@@ -118,7 +118,7 @@ impl MessagesVisitor for Orders {
 }
 
 /// `faultline plan`
-pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, Trouble> {
+pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, CommandError> {
     let federation = read(&arguments.file)?.parse()?;
     let manifest = expand(&federation, "", arguments.seed)?;
     let cast = Cast::new(&manifest);
@@ -155,13 +155,13 @@ struct Planned<'a> {
 }
 
 /// `faultline schema`
-pub(crate) fn schema() -> Result<Exit, Trouble> {
+pub(crate) fn schema() -> Result<Exit, CommandError> {
     output::print(&output::json(&faultline_api::schema()))?;
     Ok(Exit::Pass)
 }
 
 /// `faultline samples`
-pub(crate) fn samples(arguments: &SamplesArguments) -> Result<Exit, Trouble> {
+pub(crate) fn samples(arguments: &SamplesArguments) -> Result<Exit, CommandError> {
     let Some(name) = &arguments.name else {
         let rows = all_samples().map(|it| [it.name.to_owned(), it.description().to_owned()]);
         output::print(&table(["sample", "description"], rows))?;
@@ -169,7 +169,7 @@ pub(crate) fn samples(arguments: &SamplesArguments) -> Result<Exit, Trouble> {
     };
     let Some(sample) = all_samples().find(|it| it.name == name) else {
         let known: Vec<_> = all_samples().map(|it| it.name).collect();
-        return Err(Trouble::input(miette!(
+        return Err(CommandError::input(miette!(
             help = format!("use one of: {}", known.join(", ")),
             "unknown sample `{name}`"
         )));
@@ -184,7 +184,7 @@ fn all_samples() -> impl Iterator<Item = &'static Sample> {
 }
 
 /// Returns the manifest with which a run of `federation` would start.
-fn expand(federation: &Federation, text: &str, seed: Option<u64>) -> Result<Manifest, Trouble> {
+fn expand(federation: &Federation, text: &str, seed: Option<u64>) -> Result<Manifest, CommandError> {
     let session = Session::new(federation).of_text(text, SystemTime::UNIX_EPOCH);
     let session = seed.map_or(session, |seed| session.seed(seed));
     session.draft(Backend::Simulate).map_err(unfit)

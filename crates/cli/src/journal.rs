@@ -10,7 +10,7 @@ use miette::miette;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::trouble::Trouble;
+use crate::command_error::CommandError;
 
 /// The name of a journal in the directory of `--out`.
 pub(crate) const RUNS: &str = "runs.jsonl";
@@ -54,7 +54,7 @@ impl Journal {
         work: &str,
         head: &Head<T>,
         resume: bool,
-    ) -> Result<(Journal, Vec<E>), Trouble>
+    ) -> Result<(Journal, Vec<E>), CommandError>
     where
         T: Serialize + DeserializeOwned + PartialEq,
         E: DeserializeOwned,
@@ -75,13 +75,15 @@ impl Journal {
     /// # Errors
     ///
     /// Fails if a result could not be written, or the file not be removed.
-    pub(crate) fn finish(self, is_complete: bool) -> Result<(), Trouble> {
+    pub(crate) fn finish(self, is_complete: bool) -> Result<(), CommandError> {
         let Journal { path, broken, .. } = self;
         if let Some(error) = broken {
-            return Err(Trouble::machine(format!("cannot write to {}: {error}", path.display())));
+            return Err(CommandError::machine(format!("cannot write to {}: {error}", path.display())));
         }
         match is_complete.then(|| fs::remove_file(&path)) {
-            Some(Err(error)) => Err(Trouble::machine(format!("cannot remove {}: {error}", path.display()))),
+            Some(Err(error)) => {
+                Err(CommandError::machine(format!("cannot remove {}: {error}", path.display())))
+            }
             _ => Ok(()),
         }
     }
@@ -98,11 +100,11 @@ pub(crate) fn say_missing(runs: u64) {
 }
 
 /// Begins a journal. One with results is not overwritten.
-fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<Journal, Trouble> {
+fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<Journal, CommandError> {
     if let Ok(mut lines) = lines_of(path)
         && lines.nth(1).is_some()
     {
-        return Err(Trouble::input(miette!(
+        return Err(CommandError::input(miette!(
             help = format!(
                 "add `--resume` to continue that {work}, name another directory with `--out`, or delete this file"
             ),
@@ -111,20 +113,20 @@ fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<Journa
         )));
     }
     let head = serde_json::to_string(head).expect("what is run has a JSON form") + "\n";
-    let refused = |error| Trouble::path("write", path, error, "name a writable directory with `--out`");
+    let refused = |error| CommandError::path("write", path, error, "name a writable directory with `--out`");
     let mut file = File::create(path).map_err(refused)?;
     file.write_all(head.as_bytes()).map_err(refused)?;
     Ok(Journal { path: path.to_owned(), file, broken: None })
 }
 
 /// Continues a journal. A line that was cut off, by the end of the program, is removed.
-fn resumed<T, E>(path: &Path, work: &str, head: &Head<T>) -> Result<(Journal, Vec<E>), Trouble>
+fn resumed<T, E>(path: &Path, work: &str, head: &Head<T>) -> Result<(Journal, Vec<E>), CommandError>
 where
     T: Serialize + DeserializeOwned + PartialEq,
     E: DeserializeOwned,
 {
     let unreadable = |why: String| {
-        Trouble::path("continue", path, why, "omit `--resume`, and name another directory with `--out`")
+        CommandError::path("continue", path, why, "omit `--resume`, and name another directory with `--out`")
     };
     let mut lines = match lines_of(path) {
         Ok(lines) => lines,

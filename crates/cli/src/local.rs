@@ -21,10 +21,10 @@ use faultline_tc::namespace::MOST_PROCESSES;
 use faultline_trace::manifest::{Backend as Kind, LinkEntry};
 use faultline_trace::{Bundle, Manifest, Trace};
 
+use crate::command_error::CommandError;
 use crate::live::{Live, View};
 use crate::log;
-use crate::machine::{self, Finding, State};
-use crate::trouble::Trouble;
+use crate::machine::{self, CheckState, Finding};
 
 /// The largest number of unexpectedly ended nodes that are reported individually.
 const MAX_REPORTED: usize = 3;
@@ -39,13 +39,13 @@ pub(crate) struct Processes<'a> {
 }
 
 impl Backend for Processes<'_> {
-    type Error = Trouble;
+    type Error = CommandError;
 
     fn kind(&self) -> Kind {
         Kind::Local
     }
 
-    fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), Trouble> {
+    fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), CommandError> {
         let Begun { setup, manifest, bundle } = begun;
         let dir = bundle.dir();
         let metrics = self.metrics.clone();
@@ -64,20 +64,25 @@ impl Backend for Processes<'_> {
 }
 
 impl Processes<'_> {
-    fn carry_out(&self, options: RunOptions, dir: &Path, live: &mut Live) -> Result<RunOutcome, Trouble> {
-        let busy = machine::load().filter(|it| it.state != State::Ok);
+    fn carry_out(
+        &self,
+        options: RunOptions,
+        dir: &Path,
+        live: &mut Live,
+    ) -> Result<RunOutcome, CommandError> {
+        let busy = machine::load().filter(|it| it.state != CheckState::Ok);
         if let Some(Finding { detail, .. }) = busy.filter(|_| !self.view.output.quiet) {
             live.warn(&format!(
                 "this machine is busy (load {detail}): slow processes may be declared failed"
             ));
         }
-        log::record_in(dir).map_err(Trouble::machine)?;
+        log::record_in(dir).map_err(CommandError::machine)?;
         let program = std::env::current_exe().map_err(|error| {
-            Trouble::machine(format!("cannot find the executable of this program: {error}"))
+            CommandError::machine(format!("cannot find the executable of this program: {error}"))
         })?;
         let nodes = options.names.processes.len();
         if self.kernel.is_some() && nodes > MOST_PROCESSES as usize {
-            return Err(Trouble::input(miette::miette!(
+            return Err(CommandError::input(miette::miette!(
                 help = "omit `--links tc` to emulate links in the nodes",
                 "traffic control supports at most {MOST_PROCESSES} processes (found {nodes})"
             )));
@@ -88,15 +93,15 @@ impl Processes<'_> {
             Some(kernel) => local::run_in_namespaces(command, options, kernel, live),
         }
         .map_err(|error| match &error {
-            RunError::DiskFull(_) => Trouble::machine_with(
+            RunError::DiskFull(_) => CommandError::machine_with(
                 format!("{error}; the record in {} is incomplete", dir.display()),
                 "free some space on that disk, or name a directory on another disk with `--out`",
             ),
-            RunError::Collapses { .. } => Trouble::machine_with(
+            RunError::Collapses { .. } => CommandError::machine_with(
                 &error,
                 format!("the logs of all processes are in {}", dir.join("nodes").display()),
             ),
-            _ => Trouble::machine(error),
+            _ => CommandError::machine(error),
         })
     }
 }
@@ -129,22 +134,22 @@ impl Observer for Live {
 }
 
 /// `faultline node`: runs one process of a run, whose bundle determines which one.
-pub(crate) fn node(arguments: Vec<OsString>) -> Result<(), Trouble> {
+pub(crate) fn node(arguments: Vec<OsString>) -> Result<(), CommandError> {
     let options =
-        NodeOptions::parse(arguments).map_err(|error| Trouble::input(miette::miette!("{error}")))?;
-    let manifest = Bundle::open(&options.run_dir).read_manifest().map_err(Trouble::machine)?;
+        NodeOptions::parse(arguments).map_err(|error| CommandError::input(miette::miette!("{error}")))?;
+    let manifest = Bundle::open(&options.run_dir).read_manifest().map_err(CommandError::machine)?;
     let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())
-        .map_err(|rejected| Trouble::input(*rejected))?;
-    with_setup(&federation, Some(manifest.seed), Host(options)).map_err(Trouble::machine)?
+        .map_err(|rejected| CommandError::input(*rejected))?;
+    with_setup(&federation, Some(manifest.seed), Host(options)).map_err(CommandError::machine)?
 }
 
 /// Hosts one process.
 struct Host(NodeOptions);
 
 impl Visitor for Host {
-    type Output = Result<(), Trouble>;
+    type Output = Result<(), CommandError>;
 
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
-        node::run::<N>(self.0, Arc::clone(&setup.process)).map_err(Trouble::machine)
+        node::run::<N>(self.0, Arc::clone(&setup.process)).map_err(CommandError::machine)
     }
 }

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use faultline_api::resource::{Application, FederationSpec};
-pub(crate) use faultline_console::examination::{Finding, State};
+pub(crate) use faultline_console::examination::{CheckState, Finding};
 use faultline_core::Span;
 use faultline_report::explain::count;
 use faultline_runtime::memory::control_groups;
 use miette::miette;
 use nix::sys::resource::{Resource, getrlimit};
 
-use crate::trouble::Trouble;
+use crate::command_error::CommandError;
 
 /// File descriptors of a process of the run, beside those for connections: files, timers, sockets.
 const DESCRIPTORS: u64 = 32;
@@ -68,15 +68,15 @@ impl Size {
 }
 
 /// Rejects a run that would not fit, before any part of it exists.
-pub(crate) fn require(size: Size) -> Result<(), Trouble> {
+pub(crate) fn require(size: Size) -> Result<(), CommandError> {
     let findings = findings(size);
-    let lacking: Vec<_> = findings.iter().filter(|it| it.state == State::Fail).collect();
+    let lacking: Vec<_> = findings.iter().filter(|it| it.state == CheckState::Fail).collect();
     if lacking.is_empty() {
         return Ok(());
     }
     let said: Vec<_> = lacking.iter().map(|it| format!("\n  {}: {}", it.name, it.detail)).collect();
     let remedies: Vec<_> = lacking.iter().filter_map(|it| it.remedy.as_deref()).collect();
-    Err(Trouble::input(miette!(
+    Err(CommandError::input(miette!(
         help = format!(
             "add `--backend simulate`, which needs none of this; use fewer nodes; or\n{}\nAll limits: `faultline doctor --nodes {}`",
             remedies.join("\n"),
@@ -177,7 +177,7 @@ pub(crate) fn load() -> Option<Finding> {
     let is_busy = load > cores.get() as f64;
     Some(Finding {
         name: "load",
-        state: if is_busy { State::Missing } else { State::Ok },
+        state: if is_busy { CheckState::Missing } else { CheckState::Ok },
         detail: format!("{load:.1} on {}", count(cores.get() as u64, "core")),
         remedy: is_busy.then(|| "stop other programs, or raise `failures.detectAfter`".to_owned()),
     })
@@ -190,7 +190,7 @@ pub(crate) fn writes(dir: &Path) -> Finding {
     match slowest_write(dir) {
         Ok(slowest) => Finding {
             name,
-            state: if slowest <= SLOW_WRITE { State::Ok } else { State::Missing },
+            state: if slowest <= SLOW_WRITE { CheckState::Ok } else { CheckState::Missing },
             detail: format!("a page within {}", Span::from_micros(slowest.as_micros() as u64)),
             remedy: (slowest > SLOW_WRITE).then(|| {
                 "name a directory on another disk with `--out`, or use `storage: { kind: memory }` in the federation"
@@ -199,7 +199,7 @@ pub(crate) fn writes(dir: &Path) -> Finding {
         },
         Err(error) => Finding {
             name,
-            state: State::Missing,
+            state: CheckState::Missing,
             detail: format!("cannot write in {}: {error}", dir.display()),
             remedy: Some("name a writable directory with `--out`".to_owned()),
         },
@@ -227,13 +227,13 @@ fn enough(
 ) -> Finding {
     let Some(have) = have else {
         let detail = "unknown: the system does not report it".to_owned();
-        return Finding { name, state: State::Missing, detail, remedy: None };
+        return Finding { name, state: CheckState::Missing, detail, remedy: None };
     };
     let is_enough = have >= need;
     let have = if have >= u64::MAX / 4 { "no limit".to_owned() } else { show(have) };
     Finding {
         name,
-        state: if is_enough { State::Ok } else { State::Fail },
+        state: if is_enough { CheckState::Ok } else { CheckState::Fail },
         detail: format!("{} needed, {have} available", show(need)),
         remedy: (!is_enough).then_some(remedy),
     }
@@ -276,11 +276,11 @@ mod tests {
     #[test]
     fn a_limit_that_is_too_low_fails_with_a_remedy() {
         let low = enough("open files", Some(10), 11, |it| it.to_string(), "more".to_owned());
-        assert_eq!((low.state, low.remedy.as_deref()), (State::Fail, Some("more")));
+        assert_eq!((low.state, low.remedy.as_deref()), (CheckState::Fail, Some("more")));
         let high = enough("open files", Some(11), 11, |it| it.to_string(), "more".to_owned());
-        assert_eq!((high.state, high.remedy), (State::Ok, None));
+        assert_eq!((high.state, high.remedy), (CheckState::Ok, None));
         let unknown = enough("open files", None, 11, |it| it.to_string(), "more".to_owned());
-        assert_eq!(unknown.state, State::Missing);
+        assert_eq!(unknown.state, CheckState::Missing);
     }
 
     #[test]
@@ -300,7 +300,7 @@ mod tests {
         assert!(found.detail.starts_with("a page within "), "{found:?}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         let lacking = writes(&dir.path().join("absent"));
-        assert!(lacking.state == State::Missing && lacking.remedy.is_some(), "{lacking:?}");
+        assert!(lacking.state == CheckState::Missing && lacking.remedy.is_some(), "{lacking:?}");
     }
 
     #[test]

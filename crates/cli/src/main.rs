@@ -27,10 +27,10 @@ mod sweep;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use faultline_console::{interrupt, output, progress, screen, trouble};
+use faultline_console::{command_error, interrupt, output, progress, screen};
 
 use arguments::{Arguments, Command};
-use trouble::{Exit, Trouble};
+use command_error::{CommandError, Exit};
 
 /// A simulation makes many small allocations, and the memory of its processes becomes scattered: with the
 /// system's allocator, large federations take a fifth longer.
@@ -38,19 +38,19 @@ use trouble::{Exit, Trouble};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    trouble::explain();
+    command_error::explain();
     let arguments = Arguments::parse();
     log::begin(&arguments.command);
     match memory::bound(arguments.memory).and_then(|()| perform(arguments.command)) {
         Ok(exit) => exit.into(),
-        Err(Trouble { exit, report }) => {
+        Err(CommandError { exit, report }) => {
             anstream::eprintln!("{report:?}");
             exit.into()
         }
     }
 }
 
-fn perform(command: Command) -> Result<Exit, Trouble> {
+fn perform(command: Command) -> Result<Exit, CommandError> {
     match command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Fetch(arguments) => plugin::fetch(&arguments),

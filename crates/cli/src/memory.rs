@@ -5,33 +5,33 @@ use faultline_runtime::memory;
 use faultline_session::bound_memory;
 use miette::miette;
 
-use crate::trouble::Trouble;
+use crate::command_error::CommandError;
 
 /// Bounds the memory of every run of this program: by what was requested, or by half of what the machine has.
-pub(crate) fn bound(requested: Option<Size>) -> Result<(), Trouble> {
+pub(crate) fn bound(requested: Option<Size>) -> Result<(), CommandError> {
     let checked = |requested| checked(requested, memory::available(), memory::used());
     bound_memory(faultline_launch::bound(requested.map(checked).transpose()?));
     Ok(())
 }
 
 /// Returns the requested bound in bytes, if a run can keep it.
-fn checked(requested: Size, available: Option<u64>, used: Option<u64>) -> Result<u64, Trouble> {
+fn checked(requested: Size, available: Option<u64>, used: Option<u64>) -> Result<u64, CommandError> {
     let (Some(available), Some(used)) = (available, used) else {
         const HELP: &str = "omit `--memory`, or use a system with /proc";
-        return Err(Trouble::input(miette!(
+        return Err(CommandError::input(miette!(
             help = HELP,
             "this system does not report the memory of programs"
         )));
     };
     let mebibytes = |bytes: u64| format!("{}MiB", bytes >> 20);
     if requested.0 > available {
-        return Err(Trouble::input(miette!(
+        return Err(CommandError::input(miette!(
             help = format!("use at most `--memory {}`", mebibytes(available)),
             "`--memory` must not exceed the memory of this machine, or of its control group (found {requested})"
         )));
     }
     if requested.0 <= used {
-        return Err(Trouble::input(miette!(
+        return Err(CommandError::input(miette!(
             help = format!("use at least `--memory {}`", mebibytes(2 * used + (8 << 20))),
             "`--memory` must exceed what the program uses before a run (found {requested})"
         )));

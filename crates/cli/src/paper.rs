@@ -16,12 +16,12 @@ use faultline_trace::describe::{self, describe};
 use faultline_trace::{Manifest, Record};
 
 use crate::arguments::{FilesArguments, ImportArguments, SimulateArguments, StatisticsFormat, TraceLevel};
+use crate::command_error::{CommandError, Exit};
 use crate::progress::Progress;
-use crate::trouble::{Exit, Trouble};
 use crate::{files, interrupt, output};
 
 /// `faultline import`
-pub(crate) fn import(arguments: &ImportArguments) -> Result<Exit, Trouble> {
+pub(crate) fn import(arguments: &ImportArguments) -> Result<Exit, CommandError> {
     let federation = federation(&read(&arguments.files)?, &arguments.name)?;
     let text = serde_saphyr::to_string(&federation).expect("a federation has a YAML form");
     output::print(&text)?;
@@ -29,7 +29,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<Exit, Trouble> {
 }
 
 /// `faultline simulate`
-pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Trouble> {
+pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, CommandError> {
     let mut files = read(&arguments.files)?;
     if let Some(duration) = arguments.duration {
         files.application.duration = duration;
@@ -95,7 +95,7 @@ fn watched(
     Ok(runs)
 }
 
-fn read(arguments: &FilesArguments) -> Result<Files, Trouble> {
+fn read(arguments: &FilesArguments) -> Result<Files, CommandError> {
     let FilesArguments { topology, application, timers } = arguments;
     let [topology, application, timers] = [
         (topology, "`faultline samples hc3i/topology` prints an example"),
@@ -109,11 +109,11 @@ fn read(arguments: &FilesArguments) -> Result<Files, Trouble> {
         (&application.label, &application.bytes),
         (&timers.label, &timers.bytes),
     )
-    .map_err(|rejected| Trouble::input(*rejected))
+    .map_err(|rejected| CommandError::input(*rejected))
 }
 
-fn federation(files: &Files, name: &str) -> Result<Federation, Trouble> {
-    files.import(name).map_err(|rejected| Trouble::input(*rejected))
+fn federation(files: &Files, name: &str) -> Result<Federation, CommandError> {
+    files.import(name).map_err(|rejected| CommandError::input(*rejected))
 }
 
 /// Prints events at the requested level, and the progress.
@@ -186,7 +186,7 @@ impl Observer for Watcher {
         }
     }
 
-    fn goes_on(&mut self, moment: Moment<'_>) -> bool {
+    fn continues(&mut self, moment: Moment<'_>) -> bool {
         let (number, runs) = self.run;
         let (hours, done) = (self.hours, moment.now.since(Time::ZERO).as_secs_f64() / 3600.0);
         self.progress.show(|| format!("run {number} of {runs}: {done:.2} of {hours:.2} hours simulated"));

@@ -10,13 +10,13 @@ use std::process::Command;
 use miette::miette;
 
 use crate::arguments::{DoctorArguments, FetchArguments, KubernetesArguments, OutputArguments, RunArguments};
-use crate::trouble::{Exit, Trouble};
+use crate::command_error::{CommandError, Exit};
 
 /// The name by which `kubectl faultline` also finds it.
 const PROGRAM: &str = "kubectl-faultline";
 
 /// `faultline run --backend kubernetes`
-pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
+pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     let RunArguments {
         file,
         backend: _,
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
         output: OutputArguments { format, quiet, verbose },
         cluster,
     } = arguments;
-    let mut line = Line::of("run");
+    let mut line = PluginCommand::of("run");
     line.option("--seed", seed.map(|it| it.to_string()));
     line.option("--repeat", Some(repeat.to_string()));
     line.option("--timeout", timeout.map(|it| it.to_string()));
@@ -45,9 +45,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
 }
 
 /// `faultline fetch`
-pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, Trouble> {
+pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
     let FetchArguments { federation, out, cluster } = arguments;
-    let mut line = Line::of("fetch");
+    let mut line = PluginCommand::of("fetch");
     line.option("--out", out.as_ref());
     line.cluster(cluster);
     line.positional(Some(federation));
@@ -55,9 +55,9 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, Trouble> {
 }
 
 /// `faultline doctor --backend kubernetes`
-pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Trouble> {
+pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> {
     let DoctorArguments { backend: _, nodes, tc, format, cluster } = arguments;
-    let mut line = Line::of("doctor");
+    let mut line = PluginCommand::of("doctor");
     line.option("--nodes", Some(nodes.to_string()));
     line.option("--format", Some(format.as_str()));
     line.flag("--tc", (*tc).into());
@@ -66,11 +66,11 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Trouble> {
 }
 
 /// A command line of the other program.
-struct Line(Vec<OsString>);
+struct PluginCommand(Vec<OsString>);
 
-impl Line {
-    fn of(command: &str) -> Line {
-        Line(vec![command.into()])
+impl PluginCommand {
+    fn of(command: &str) -> PluginCommand {
+        PluginCommand(vec![command.into()])
     }
 
     /// Adds an option with its value in one argument, so that no value can be taken for an option.
@@ -98,18 +98,18 @@ impl Line {
     }
 
     /// Replaces this process by the other program: the one next to this one, or the first on the PATH.
-    fn call(self) -> Result<Exit, Trouble> {
+    fn call(self) -> Result<Exit, CommandError> {
         let beside = std::env::current_exe().ok().map(|it| it.with_file_name(PROGRAM));
         let program = beside.filter(|it| it.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));
         let error = Command::new(&program).args(self.0).exec();
         Err(if error.kind() == ErrorKind::NotFound {
-            Trouble::input(miette!(
+            CommandError::input(miette!(
                 help = "install it with `cargo install --locked --path crates/kubectl`, or put it next to `faultline` \
                         or on your PATH; see docs/kubernetes.md",
                 "the Kubernetes backend is a separate program, `{PROGRAM}`, which is not installed"
             ))
         } else {
-            Trouble::machine(format!("cannot start {}: {error}", program.display()))
+            CommandError::machine(format!("cannot start {}: {error}", program.display()))
         })
     }
 }

@@ -14,18 +14,18 @@ use faultline_experiments::compare::Made;
 use faultline_experiments::reproduce::Interrupted;
 use faultline_experiments::reproduce::hydee::ping_pong::{Played, Setting};
 use faultline_experiments::reproduce::hydee::real::{self, Real};
-use faultline_experiments::reproduce::reality::{FEDERATION, Pair, Told};
+use faultline_experiments::reproduce::reality::{FEDERATION, Pair, RunCounts};
 use faultline_trace::Bundle;
 
 use crate::arguments::OutputArguments;
+use crate::command_error::CommandError;
 use crate::live::View;
 use crate::progress::Progress;
 use crate::recording::Recording;
-use crate::runner::{Here, Runner};
-use crate::trouble::Trouble;
+use crate::runner::{LocalBackend, Runner};
 
 /// Real processes with links emulated in the nodes, and without metrics.
-const PROCESSES: Here = Here::Processes { kernel: None, metrics: None };
+const PROCESSES: LocalBackend = LocalBackend::Processes { kernel: None, metrics: None };
 
 /// Where an evaluation makes its runs and keeps their records.
 #[derive(Clone, Copy)]
@@ -47,13 +47,13 @@ struct Kept {
 
 impl Evaluation<'_> {
     /// Runs a small federation with the first `seeds` seeds on both backends.
-    pub(crate) fn beside_the_simulator(self, seeds: u64) -> Result<Vec<Pair>, Trouble> {
+    pub(crate) fn beside_the_simulator(self, seeds: u64) -> Result<Vec<Pair>, CommandError> {
         let mut progress = Progress::counting(0, seeds);
         let mut pairs = Vec::new();
         for seed in 1..=seeds {
             let run = |here, on| self.run(here, on, FEDERATION, seed);
             let Kept { recording, is_known, .. } = run(&PROCESSES, "real")?;
-            let simulated = told(&run(&Here::Simulator, "simulated")?.recording);
+            let simulated = told(&run(&LocalBackend::Simulator, "simulated")?.recording);
             pairs.push(Pair { seed, real: told(&recording), simulated });
             progress.step("real processes beside the simulator", (seed, seeds), is_known);
         }
@@ -66,7 +66,7 @@ impl Evaluation<'_> {
         self,
         processes: usize,
         (runs, rounds): (u32, u32),
-    ) -> Result<Vec<Played>, Trouble> {
+    ) -> Result<Vec<Played>, CommandError> {
         let mut shown = Progress::new();
         let what = format!("ping-pong of {processes} processes");
         let total = u64::from(runs) * Setting::ALL.len() as u64;
@@ -76,7 +76,7 @@ impl Evaluation<'_> {
             let kept = self.run(&PROCESSES, &name, &setting.text(processes, rounds), run.into())?;
             let played = Played::of(setting, processes, rounds, &kept.recording.run.trace);
             all.push(played.ok_or_else(|| {
-                Trouble::machine(format!("ping-pong did not finish; see {}", kept.dir.display()))
+                CommandError::machine(format!("ping-pong did not finish; see {}", kept.dir.display()))
             })?);
             shown.step(&what, (all.len() as u64, total), kept.is_known);
         }
@@ -84,7 +84,7 @@ impl Evaluation<'_> {
     }
 
     /// Makes the runs that the evaluation of HydEE requests, in this many turns.
-    pub(crate) fn wanted(self, turns: u32) -> Result<Real, Trouble> {
+    pub(crate) fn wanted(self, turns: u32) -> Result<Real, CommandError> {
         let mut shown = Progress::new();
         let runs = real::runs();
         let (mut done, total) = (0, u64::from(turns) * runs.len() as u64);
@@ -96,7 +96,7 @@ impl Evaluation<'_> {
                 let run = Made::of(&kept.recording.run);
                 if !run.is_good() {
                     let dir = kept.dir.display();
-                    return Err(Trouble::machine(format!("a run did not pass; see {dir}")));
+                    return Err(CommandError::machine(format!("a run did not pass; see {dir}")));
                 }
                 made.push(run);
                 done += 1;
@@ -106,8 +106,9 @@ impl Evaluation<'_> {
         Ok(real)
     }
 
-    fn run(self, here: &Here, name: &str, text: &str, seed: u64) -> Result<Kept, Trouble> {
-        let federation = faultline_api::parse(name, text.as_bytes()).map_err(|it| Trouble::input(*it))?;
+    fn run(self, here: &LocalBackend, name: &str, text: &str, seed: u64) -> Result<Kept, CommandError> {
+        let federation =
+            faultline_api::parse(name, text.as_bytes()).map_err(|it| CommandError::input(*it))?;
         let view = View { federation: &federation, output: OutputArguments::SILENT, of_many: true };
         let (interrupted, records_inputs) = (self.interrupted, false);
         let runner = Runner { federation: &federation, text, here, records_inputs, view, interrupted };
@@ -118,7 +119,7 @@ impl Evaluation<'_> {
         vacate(&dir)?;
         let recording = runner.once(seed, &dir)?;
         if self.interrupted.load(Ordering::Relaxed) {
-            return Err(Trouble::machine(
+            return Err(CommandError::machine(
                 "interrupted while runs on real processes were made; the same command with `--resume` continues",
             ));
         }
@@ -136,24 +137,24 @@ fn known(dir: &Path, text: &str, seed: u64) -> Option<Recording> {
 }
 
 /// Removes the record of an earlier evaluation.
-fn vacate(dir: &Path) -> Result<(), Trouble> {
+fn vacate(dir: &Path) -> Result<(), CommandError> {
     if !dir.join("manifest.json").exists() {
         return Ok(());
     }
     std::fs::remove_dir_all(dir)
-        .map_err(|error| Trouble::path("replace", dir, error, "name another directory with `--out`"))
+        .map_err(|error| CommandError::path("replace", dir, error, "name another directory with `--out`"))
 }
 
 /// Makes the runs of a comparison on real processes.
 pub(crate) struct Compared<'a> {
     evaluation: Evaluation<'a>,
     /// Why there are no further runs.
-    pub(crate) trouble: Option<Trouble>,
+    pub(crate) command_error: Option<CommandError>,
 }
 
 impl<'a> Compared<'a> {
     pub(crate) fn new(evaluation: Evaluation<'a>) -> Compared<'a> {
-        Compared { evaluation, trouble: None }
+        Compared { evaluation, command_error: None }
     }
 
     /// One run, judged like any other.
@@ -164,18 +165,18 @@ impl<'a> Compared<'a> {
         let every = if forces_always { "-every-message" } else { "" };
         let name = format!("{}{every}-{faults}", federation.spec.protocol.name());
         let kept = self.evaluation.run(&PROCESSES, &name, &faultline_api::to_yaml(federation), seed);
-        kept.map(|it| (Made::of(&it.recording.run), it.is_known)).map_err(|trouble| {
+        kept.map(|it| (Made::of(&it.recording.run), it.is_known)).map_err(|command_error| {
             // After an interruption, the comparison shows the runs that were made.
             if !self.evaluation.interrupted.load(Ordering::Relaxed) {
-                self.trouble = Some(trouble);
+                self.command_error = Some(command_error);
             }
             Interrupted
         })
     }
 }
 
-fn told(recording: &Recording) -> Told {
+fn told(recording: &Recording) -> RunCounts {
     let run = &recording.run;
     let begun = run.trace.begun().map_or(0.0, Time::as_secs_f64);
-    Told::of(&run.account(), run.manifest.duration.as_secs_f64() - begun)
+    RunCounts::of(&run.account(), run.manifest.duration.as_secs_f64() - begun)
 }

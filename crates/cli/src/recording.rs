@@ -16,18 +16,18 @@ use faultline_session::Unjudged;
 use faultline_trace::{Manifest, Trace, export};
 
 use crate::arguments::{CheckArguments, ExplainArguments, ExportArguments, ExportFormat, ReportArguments};
+use crate::command_error::{CommandError, Exit};
 use crate::output;
-use crate::trouble::{Exit, Trouble};
 
 /// `faultline check`
-pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Trouble> {
+pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
     let recording = Recording::read(&arguments.dir)?;
     recording.print(arguments.output)?;
     Ok(recording.exit())
 }
 
 /// `faultline explain`
-pub(crate) fn tell(arguments: &ExplainArguments) -> Result<Exit, Trouble> {
+pub(crate) fn tell(arguments: &ExplainArguments) -> Result<Exit, CommandError> {
     let recording = Recording::read(&arguments.dir)?;
     recording.warn();
     let cast = Cast::new(&recording.run.manifest);
@@ -39,7 +39,7 @@ pub(crate) fn tell(arguments: &ExplainArguments) -> Result<Exit, Trouble> {
 }
 
 /// `faultline report`
-pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, Trouble> {
+pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> {
     let recording = Recording::read(&arguments.dir)?;
     recording.warn();
     let to = arguments.to.clone().unwrap_or_else(|| arguments.dir.join("report.html"));
@@ -54,7 +54,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, Trouble> {
 }
 
 /// `faultline export`
-pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
+pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> {
     let unjudged = open(&arguments.dir)?;
     let flaws = unjudged.flaws();
     let Unjudged { manifest, trace, .. } = unjudged;
@@ -75,21 +75,21 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, Trouble> {
     };
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Trouble::machine(format!("cannot write to standard output: {error}")))
+            Err(CommandError::machine(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(Exit::Pass),
     }
 }
 
 /// Returns the communication graphs of the run recorded in `dir`, in this many intervals of equal length.
-pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, Trouble> {
+pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, CommandError> {
     let Unjudged { manifest, trace, .. } = open(dir)?;
     say_if_early(&manifest);
     say_if_some_failed(&trace);
     let (processes, names): (Vec<_>, Vec<_>) = application(&manifest).into_iter().unzip();
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     if names.is_empty() {
-        return Err(Trouble::path("use", dir, "it contains no application processes", HELP));
+        return Err(CommandError::path("use", dir, "it contains no application processes", HELP));
     }
     let place = |process| processes.binary_search(&process).ok();
     let graph = |channels: export::Channels| {
@@ -133,7 +133,7 @@ fn application(manifest: &Manifest) -> Vec<(ProcessId, &str)> {
     manifest.ranks().map(|(process, it)| (process, it.name.as_str())).collect()
 }
 
-fn write(path: &PathBuf, content: &str) -> Result<(), Trouble> {
+fn write(path: &PathBuf, content: &str) -> Result<(), CommandError> {
     fs::write(path, content)
-        .map_err(|error| Trouble::path("write", path, error, "name another file with `--to`"))
+        .map_err(|error| CommandError::path("write", path, error, "name another file with `--to`"))
 }

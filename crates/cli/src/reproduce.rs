@@ -14,11 +14,11 @@ use miette::miette;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::{Paper, ReproduceArguments};
+use crate::command_error::{CommandError, Exit};
 use crate::journal::{Head, Journal, RUNS, say_missing};
 use crate::paper::jobs;
 use crate::processes::Evaluation;
 use crate::progress::Progress;
-use crate::trouble::{Exit, Trouble};
 use crate::{interrupt, output};
 
 /// Runs of each setting.
@@ -51,7 +51,7 @@ const CCK_SEEDS: u32 = 3;
 const CCK_QUICK_SEEDS: u32 = 1;
 
 /// `faultline reproduce`
-pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
+pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     match arguments.paper {
         Paper::Hc3i => hc3i(arguments),
         Paper::Hydee => hydee(arguments),
@@ -62,15 +62,15 @@ pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, Trouble>
 }
 
 /// Returns the directory for the results, and creates it.
-fn place(arguments: &ReproduceArguments, default: &str) -> Result<PathBuf, Trouble> {
+fn place(arguments: &ReproduceArguments, default: &str) -> Result<PathBuf, CommandError> {
     let out = arguments.out.clone().unwrap_or_else(|| default.into());
     output::directory(&out)?;
     Ok(out)
 }
 
-fn hydee_table1(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
+fn hydee_table1(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     if arguments.resume {
-        return Err(Trouble::input(miette!(
+        return Err(CommandError::input(miette!(
             help = "omit `--resume`",
             "`--resume` has no effect on `hydee-table1`, which runs nothing"
         )));
@@ -86,7 +86,7 @@ fn hydee_table1(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     Ok(if rows.iter().all(table1::Row::agrees) { Exit::Pass } else { Exit::Fail })
 }
 
-fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
+fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let ReproduceArguments { quick, resume, .. } = arguments;
     let out = place(arguments, "faultline-hc3i")?;
     let seeds = arguments.seeds.unwrap_or(if *quick { QUICK_SEEDS } else { SEEDS });
@@ -111,7 +111,7 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     leave(&done, &out)
 }
 
-fn hydee(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
+fn hydee(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let ReproduceArguments { quick, resume, .. } = arguments;
     let out = place(arguments, "faultline-hydee")?;
     let seeds = arguments.seeds.unwrap_or(if *quick { HYDEE_QUICK_SEEDS } else { HYDEE_SEEDS });
@@ -129,13 +129,13 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
     leave(&done, &out)
 }
 
-fn cck(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
+fn cck(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let out = place(arguments, "faultline-cck")?;
     let seeds = arguments.seeds.unwrap_or(if arguments.quick { CCK_QUICK_SEEDS } else { CCK_SEEDS });
     simulated(arguments, &out, seeds, cck::reproduce)
 }
 
-fn tic(arguments: &ReproduceArguments) -> Result<Exit, Trouble> {
+fn tic(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let out = place(arguments, "faultline-tic")?;
     let seeds = arguments.seeds.unwrap_or(if arguments.quick { QUICK_SEEDS } else { SEEDS });
     simulated(arguments, &out, seeds, tic::reproduce)
@@ -147,7 +147,7 @@ fn simulated(
     out: &Path,
     seeds: u32,
     reproduce: impl FnOnce(Settings, &mut Store<'_>) -> Reproduction,
-) -> Result<Exit, Trouble> {
+) -> Result<Exit, CommandError> {
     let settings = Settings { seeds, quick: arguments.quick, jobs: jobs(arguments.jobs) };
     let interrupted = interrupt::flag();
     let work = Work { out, arguments, interrupted: &interrupted };
@@ -171,7 +171,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// The journal, and what is in it.
-    fn open(&self) -> Result<(Journal, Vec<Kept>), Trouble> {
+    fn open(&self) -> Result<(Journal, Vec<Kept>), CommandError> {
         let ReproduceArguments { paper, quick, resume, .. } = self.arguments;
         let paper = paper.to_possible_value().expect("no evaluation is hidden").get_name().to_owned();
         let head = Head::of(Reproduced { paper, quick: *quick });
@@ -183,7 +183,7 @@ impl Work<'_> {
         &self,
         (mut journal, known): (Journal, Vec<Kept>),
         run: impl FnOnce(&mut Store<'_>) -> Reproduction,
-    ) -> Result<Reproduction, Trouble> {
+    ) -> Result<Reproduction, CommandError> {
         let mut progress = Progress::new();
         let mut keep = |it: &Kept| journal.add(it);
         let mut tell = |step: Step<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
@@ -195,7 +195,7 @@ impl Work<'_> {
 }
 
 /// Writes and prints the results.
-fn leave(done: &Reproduction, out: &Path) -> Result<Exit, Trouble> {
+fn leave(done: &Reproduction, out: &Path) -> Result<Exit, CommandError> {
     let write = |name: &str, content: &str| output::write(out, name, content);
     for section in &done.sections {
         for table in &section.tables {

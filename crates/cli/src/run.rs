@@ -5,24 +5,26 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use faultline_console::repetition::Repetition;
-use faultline_shaper::{Kernel, Place};
+use faultline_shaper::{Kernel, ShapingSide};
 use faultline_trace::manifest::Backend;
 use miette::miette;
 
 use crate::arguments::{BackendName, LinksName, RunArguments};
+use crate::command_error::{CommandError, Exit};
 use crate::files::{self, Source};
 use crate::live::View;
-use crate::runner::{Here, Runner};
-use crate::trouble::{Exit, Trouble};
+use crate::runner::{LocalBackend, Runner};
 use crate::{doctor, interrupt, plugin};
 
 /// `faultline run`
-pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
+pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     has_effect(arguments)?;
     let here = match arguments.backend {
         BackendName::Kubernetes => return plugin::run(arguments),
-        BackendName::Simulate => Here::Simulator,
-        BackendName::Local => Here::Processes { kernel: links(arguments)?, metrics: metrics(arguments)? },
+        BackendName::Simulate => LocalBackend::Simulator,
+        BackendName::Local => {
+            LocalBackend::Processes { kernel: links(arguments)?, metrics: metrics(arguments)? }
+        }
     };
     let source = Source::of(arguments.file.as_deref())?;
     let federation = source.parse()?;
@@ -57,7 +59,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
 }
 
 /// Rejects options that the backend would ignore.
-fn has_effect(arguments: &RunArguments) -> Result<(), Trouble> {
+fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
     let RunArguments { backend, links, metrics, timeout, cluster, record, .. } = arguments;
     let (local, pods) = (*backend == BackendName::Local, *backend == BackendName::Kubernetes);
     let heedless = [
@@ -67,20 +69,20 @@ fn has_effect(arguments: &RunArguments) -> Result<(), Trouble> {
         ("--context", cluster.context.is_some() && !pods, "kubernetes"),
     ];
     if *links == LinksName::Tc && !local {
-        return Err(Trouble::input(miette!(
+        return Err(CommandError::input(miette!(
             help = "omit `--links tc`, or add `--backend local`; for pods, set `kubernetes: { links: tc }` in the file",
             "`--links tc` works only with real processes on this machine"
         )));
     }
     if *record && pods {
-        return Err(Trouble::input(miette!(
+        return Err(CommandError::input(miette!(
             help = "omit `--record`, or use another backend",
             "`--record` is not supported on Kubernetes"
         )));
     }
     match heedless.into_iter().find(|&(_, is_heedless, _)| is_heedless) {
         None => Ok(()),
-        Some((option, _, backend)) => Err(Trouble::input(miette!(
+        Some((option, _, backend)) => Err(CommandError::input(miette!(
             help = format!("omit `{option}`, or add `--backend {backend}`"),
             "`{option}` has no effect with this backend"
         ))),
@@ -88,18 +90,18 @@ fn has_effect(arguments: &RunArguments) -> Result<(), Trouble> {
 }
 
 /// Returns what traffic control should do for links, if requested.
-fn links(arguments: &RunArguments) -> Result<Option<Kernel>, Trouble> {
+fn links(arguments: &RunArguments) -> Result<Option<Kernel>, CommandError> {
     if arguments.links == LinksName::InNode {
         return Ok(None);
     }
     let kernel = doctor::kernel_for_tc()?;
     if !arguments.output.quiet {
         match kernel.delays_at() {
-            Place::Receiver => {}
-            Place::Sender => {
+            ShapingSide::Receiver => {}
+            ShapingSide::Sender => {
                 anstream::eprintln!("this kernel does not support ifb: packets are delayed at the sender")
             }
-            Place::Node => anstream::eprintln!(
+            ShapingSide::Node => anstream::eprintln!(
                 "this kernel does not support netem: traffic control limits bandwidth only; latency, jitter and loss are emulated in the nodes"
             ),
         }
@@ -108,10 +110,10 @@ fn links(arguments: &RunArguments) -> Result<Option<Kernel>, Trouble> {
 }
 
 /// Opens the port for metrics, if requested.
-fn metrics(arguments: &RunArguments) -> Result<Option<Arc<TcpListener>>, Trouble> {
+fn metrics(arguments: &RunArguments) -> Result<Option<Arc<TcpListener>>, CommandError> {
     let Some(address) = arguments.metrics else { return Ok(None) };
     let listener = TcpListener::bind(address).map_err(|error| {
-        Trouble::input(miette!(
+        CommandError::input(miette!(
             help = "use another address or port with `--metrics`, or stop the program that listens there",
             "cannot serve metrics at {address}: {error}"
         ))

@@ -11,20 +11,20 @@ use faultline_session::{RunError, Session, Simulator};
 use faultline_shaper::Kernel;
 use faultline_trace::{Bundle, BundleError};
 
+use crate::command_error::CommandError;
 use crate::files;
 use crate::live::View;
 use crate::local::Processes;
 use crate::machine::{self, Size};
 use crate::recording::Recording;
 use crate::simulate::Watched;
-use crate::trouble::Trouble;
 
 /// Runs a federation on this machine.
 pub(crate) struct Runner<'a> {
     pub(crate) federation: &'a Federation,
     /// The text of the federation's file.
     pub(crate) text: &'a str,
-    pub(crate) here: &'a Here,
+    pub(crate) here: &'a LocalBackend,
     /// Whether the inputs of processes are recorded, too.
     pub(crate) records_inputs: bool,
     pub(crate) view: View<'a>,
@@ -32,7 +32,7 @@ pub(crate) struct Runner<'a> {
 }
 
 /// The backends on this machine.
-pub(crate) enum Here {
+pub(crate) enum LocalBackend {
     /// Virtual time.
     Simulator,
     /// Real processes.
@@ -46,9 +46,9 @@ pub(crate) enum Here {
 
 impl Runner<'_> {
     /// Runs and judges once; the record is in `dir`.
-    pub(crate) fn once(&self, seed: u64, dir: &Path) -> Result<Recording, Trouble> {
+    pub(crate) fn once(&self, seed: u64, dir: &Path) -> Result<Recording, CommandError> {
         let Runner { federation, text, here, records_inputs, view, interrupted } = self;
-        if let Here::Processes { .. } = here {
+        if let LocalBackend::Processes { .. } = here {
             let names = Names::of(&federation.spec);
             let processes = names.ranks() as usize + names.extra().len();
             machine::require(Size::of_run(processes, &federation.spec))?;
@@ -57,45 +57,45 @@ impl Runner<'_> {
         let session = Session::new(federation).seed(seed).of_text(text, SystemTime::now());
         let session = session.with_inputs(*records_inputs);
         let run = match here {
-            Here::Simulator => {
+            LocalBackend::Simulator => {
                 let mut watched = Watched::new(*view, interrupted);
                 let run = session.record_simulated(&bundle, &mut Simulator::new(&mut watched));
                 watched.finish();
-                run.map_err(|error| trouble(error, Trouble::machine))
+                run.map_err(|error| command_error(error, CommandError::machine))
             }
-            Here::Processes { kernel, metrics } => {
+            LocalBackend::Processes { kernel, metrics } => {
                 let (kernel, metrics) = (*kernel, metrics.clone());
                 let mut processes = Processes { kernel, metrics, view: *view, interrupted };
-                session.record(&bundle, &mut processes).map_err(|error| trouble(error, |it| it))
+                session.record(&bundle, &mut processes).map_err(|error| command_error(error, |it| it))
             }
         };
         Ok(Recording::new(dir, run?))
     }
 }
 
-fn trouble<E>(error: RunError<E>, of_backend: impl FnOnce(E) -> Trouble) -> Trouble {
+fn command_error<E>(error: RunError<E>, of_backend: impl FnOnce(E) -> CommandError) -> CommandError {
     match error {
         RunError::Setup(error) => files::unfit(error),
-        RunError::Record(error) => Trouble::machine(error),
+        RunError::Record(error) => CommandError::machine(error),
         RunError::Backend(error) => of_backend(error),
     }
 }
 
 /// Creates the bundle of a run in a directory that need not exist, and that must be empty.
-fn create(dir: &Path) -> Result<Bundle, Trouble> {
+fn create(dir: &Path) -> Result<Bundle, CommandError> {
     if dir.exists() && !dir.is_dir() {
         const HELP: &str = "name a new or empty directory with `--out`";
-        return Err(Trouble::path("record in", dir, "it is not a directory", HELP));
+        return Err(CommandError::path("record in", dir, "it is not a directory", HELP));
     }
     let is_used = dir.read_dir().is_ok_and(|mut files| files.next().is_some());
     if is_used && !Bundle::open(dir).holds_a_run() {
         const HELP: &str = "name a new or empty directory with `--out`";
-        return Err(Trouble::path("record in", dir, "it contains other files", HELP));
+        return Err(CommandError::path("record in", dir, "it contains other files", HELP));
     }
     Bundle::create(dir).map_err(|error| match error {
         BundleError::Occupied(_) => {
-            Trouble::path("record in", dir, error, "name another directory with `--out`")
+            CommandError::path("record in", dir, error, "name another directory with `--out`")
         }
-        other => Trouble::path("record in", dir, other, "name a writable directory with `--out`"),
+        other => CommandError::path("record in", dir, other, "name a writable directory with `--out`"),
     })
 }

@@ -45,7 +45,7 @@ impl Observer for Watched<'_> {
         }
     }
 
-    fn goes_on(&mut self, mut moment: Moment<'_>) -> bool {
+    fn continues(&mut self, mut moment: Moment<'_>) -> bool {
         if self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
             let live = self.live.as_mut().expect("the run has begun");

@@ -6,10 +6,10 @@ use miette::miette;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::{SweepArguments, SweepFormat};
+use crate::command_error::{CommandError, Exit};
 use crate::journal::{Head, Journal, RUNS, say_missing};
 use crate::paper::jobs;
 use crate::progress::Progress;
-use crate::trouble::{Exit, Trouble};
 use crate::{files, interrupt, output};
 
 /// The federation file of each setting.
@@ -26,7 +26,7 @@ struct Swept {
 }
 
 /// `faultline sweep`
-pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, Trouble> {
+pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let SweepArguments { file, seeds, out, format, .. } = arguments;
     let source = files::read(file)?;
     let federation = source.parse()?;
@@ -34,7 +34,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, Trouble> {
     let first_seed = arguments.seed.unwrap_or_else(|| federation.spec.seed());
     let sample = arguments.sample.map(|it| (it, first_seed));
     let plan = Plan::new(&federation, arguments.parameters.clone(), sample).map_err(|error| {
-        Trouble::input(miette!(
+        CommandError::input(miette!(
             help = "a path names fields below `spec` as the file does; `faultline schema` lists them",
             "{}: {error}",
             source.label

@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{CRASH, Place, small};
+use common::{CRASH, TestDirectory, small};
 use predicates::prelude::*;
 use predicates::str::contains;
 
 /// Runs a command, and expects each of these strings on standard error and nothing on standard output.
-fn refused(place: &Place, arguments: &[&str], said: &[&str]) {
+fn refused(place: &TestDirectory, arguments: &[&str], said: &[&str]) {
     let mut assert = place.faultline(arguments.iter().copied()).assert().code(2).stdout("");
     for part in said {
         assert = assert.stderr(contains(*part));
@@ -16,7 +16,7 @@ fn refused(place: &Place, arguments: &[&str], said: &[&str]) {
 
 #[test]
 fn a_missing_file() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     for command in ["run", "validate", "plan"] {
         refused(
             &place,
@@ -28,7 +28,7 @@ fn a_missing_file() {
 
 #[test]
 fn an_unknown_field_is_shown_in_its_line() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("typo.yaml", small("  deadlime: 3s\n"));
     for command in ["run", "validate", "plan"] {
         refused(&place, &[command, "typo.yaml"], &["deadlime", "typo.yaml:15:3", "did you mean `deadline`"]);
@@ -37,21 +37,21 @@ fn an_unknown_field_is_shown_in_its_line() {
 
 #[test]
 fn a_cluster_that_does_not_exist() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("lost.yaml", small("  faults: [{ at: 1s, loseCluster: { cluster: paris } }]\n"));
     refused(&place, &["validate", "lost.yaml"], &["paris", "lost.yaml:15"]);
 }
 
 #[test]
 fn a_file_that_is_not_text() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("image.yaml", [0xff, 0xd8, 0xff]);
     refused(&place, &["run", "image.yaml"], &["not UTF-8"]);
 }
 
 #[test]
 fn a_directory_without_a_run() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     std::fs::create_dir(place.path("empty")).unwrap();
     for command in ["check", "explain", "report"] {
         refused(&place, &[command, "nowhere"], &["no such directory", "printed at the end"]);
@@ -63,7 +63,7 @@ fn a_directory_without_a_run() {
 
 #[test]
 fn files_other_than_records_are_left_alone() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     std::fs::create_dir(place.path("mine")).unwrap();
     place.write("mine/federation.yaml", "mine");
@@ -77,7 +77,7 @@ fn files_other_than_records_are_left_alone() {
 
 #[test]
 fn options_that_a_backend_would_ignore() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let metrics = ["run", "--backend", "simulate", "--metrics", "127.0.0.1:0"];
     refused(&place, &metrics, &["`--metrics` has no effect with this backend", "--backend local"]);
     refused(
@@ -94,7 +94,7 @@ fn options_that_a_backend_would_ignore() {
 
 #[test]
 fn a_run_that_does_not_fit_this_machine() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("huge.yaml", small("").replace("lyon, nodes: 2", "lyon, nodes: 100000"));
     let said = ["cannot run 100002 nodes", " needed, ", "--backend simulate", "--nodes 100002"];
     refused(&place, &["run", "huge.yaml", "--out", "record"], &said);
@@ -112,7 +112,7 @@ fn a_run_that_does_not_fit_this_machine() {
 
 #[test]
 fn a_port_for_metrics_that_is_taken() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", small(""));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -123,7 +123,7 @@ fn a_port_for_metrics_that_is_taken() {
 
 #[test]
 fn a_record_is_never_overwritten() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     let arguments = ["run", "small.yaml", "--backend", "simulate", "--out", "record", "-q"];
     place.faultline(arguments).assert().code(0);
@@ -134,12 +134,12 @@ fn a_record_is_never_overwritten() {
 
 #[test]
 fn a_sample_that_does_not_exist() {
-    refused(&Place::new(), &["samples", "slowstart"], &["unknown sample `slowstart`", "quickstart"]);
+    refused(&TestDirectory::new(), &["samples", "slowstart"], &["unknown sample `slowstart`", "quickstart"]);
 }
 
 #[test]
 fn invalid_arguments() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     refused(&place, &["run", "--backend", "quantum"], &["quantum", "simulate"]);
     const SEED: &str = "write a whole number from 0 to 18446744073709551615";
     refused(&place, &["run", "--seed", "-1"], &["'-1' for '--seed", SEED]);
@@ -164,7 +164,7 @@ fn invalid_arguments() {
 
 #[test]
 fn every_command_explains_itself_with_an_example() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let commands =
         ["run", "check", "explain", "report", "plan", "validate", "schema", "samples", "completions"];
     let overview = place.faultline(["--help"]).assert().success();

@@ -4,14 +4,14 @@ mod common;
 
 use std::fs;
 
-use common::Place;
+use common::TestDirectory;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
 /// Creates a place with a run in `run`, without faults.
-fn recorded() -> Place {
-    let place = Place::new();
+fn recorded() -> TestDirectory {
+    let place = TestDirectory::new();
     place.write("small.yaml", common::small(""));
     let run = ["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"];
     place.faultline(run).assert().code(0);
@@ -46,7 +46,7 @@ fn clusters_are_found_from_the_graph_of_a_run() {
 
 #[test]
 fn clusters_of_nearly_the_same_size_are_found_on_request() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     // Two processes that communicate, and four that do.
     let talk = |from: usize, to: usize| format!("p{from} p{to} 100\n");
     let pairs = [(0, 1), (2, 3), (2, 4), (2, 5), (3, 4), (3, 5), (4, 5)];
@@ -93,7 +93,7 @@ fn square(rows: bool) -> String {
 
 #[test]
 fn a_change_of_clusters_between_intervals_is_recommended_with_its_saving() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("rows.edges", square(true));
     place.write("columns.edges", square(false));
     let shifting = ["cluster", "rows.edges", "columns.edges"];

@@ -6,12 +6,12 @@ mod common;
 mod attacks;
 
 use attacks::{Attack, attacks, copy};
-use common::{CRASH, Place, small};
+use common::{CRASH, TestDirectory, small};
 use faultline_trace::{Bundle, SealedBy};
 use serde_json::Value;
 
 /// Returns the command's verdict on a record, or the error, and the reasons.
-fn check(place: &Place, dir: &str) -> (&'static str, Vec<String>) {
+fn check(place: &TestDirectory, dir: &str) -> (&'static str, Vec<String>) {
     let output = place.faultline(["check", dir, "--format", "json"]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!errors.contains("panicked"), "{errors}");
@@ -29,7 +29,7 @@ fn check(place: &Place, dir: &str) -> (&'static str, Vec<String>) {
 
 #[test]
 fn manipulations_of_a_sealed_record_of_real_processes_are_found() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     place.faultline(["run", "small.yaml", "--out", "run", "-q"]).assert().code(0);
     assert_eq!(check(&place, "run"), ("pass", vec![]));
@@ -52,7 +52,7 @@ fn manipulations_of_a_sealed_record_of_real_processes_are_found() {
 
 #[test]
 fn damaged_records_can_be_explained_drawn_and_exported() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     place.faultline(["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"]).assert().code(0);
     for (number, Attack { name, act, .. }) in attacks(&place.path("run")).iter().enumerate() {

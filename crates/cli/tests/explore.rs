@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Place;
+use common::TestDirectory;
 use faultline_catalog::defect;
 use predicates::prelude::*;
 use predicates::str::contains;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 #[test]
 fn a_small_space_is_visited_to_its_end_and_a_larger_one_says_where_it_stopped() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let explore = |more: &[&str], code| {
         let usual = ["explore", "--protocol", "hydee", "--nodes", "1", "--messages", "1", "--format", "json"];
         let output = place
@@ -36,7 +36,7 @@ fn a_small_space_is_visited_to_its_end_and_a_larger_one_says_where_it_stopped() 
 
 #[test]
 fn what_cannot_be_explored_is_refused_with_a_remedy() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     for (arguments, said) in [
         (&["--protocol", "tic"][..], "use one of: hc3i"),
         (&["--nodes", "1", "--program", "0>7"], "the ranks are 0 to 1"),
@@ -53,7 +53,7 @@ fn what_cannot_be_explored_is_refused_with_a_remedy() {
 /// Tests of the whole workspace are built with the defects, those of this crate alone are not.
 #[test]
 fn a_violation_is_recorded_as_its_shortest_run() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let arguments =
         ["explore", "--defect", "resend-greater", "--nodes", "1", "--messages", "1", "--out", "found"];
     if !defect::AVAILABLE {

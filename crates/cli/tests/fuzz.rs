@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::Place;
+use common::TestDirectory;
 use faultline_catalog::defect;
 use predicates::prelude::*;
 use predicates::str::contains;
@@ -16,7 +16,7 @@ fn json(output: &[u8]) -> Value {
 
 #[test]
 fn a_search_reports_its_coverage_independent_of_the_number_of_jobs() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let search = |jobs| {
         let arguments = ["fuzz", "--runs", "25", "--seed", "100", "--jobs", jobs, "--format", "json"];
         let mut report = json(&place.faultline(arguments).assert().code(0).get_output().stdout);
@@ -33,7 +33,7 @@ fn a_search_reports_its_coverage_independent_of_the_number_of_jobs() {
 
 #[test]
 fn a_search_that_runs_out_of_seeds_is_unknown_and_reports_its_schedules() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let search = |seed: &str, runs: &str, code| {
         let arguments = ["fuzz", "--seed", seed, "--runs", runs, "--twice", "0", "--format", "json"];
         json(&place.faultline(arguments).assert().code(code).get_output().stdout)
@@ -60,7 +60,7 @@ fn a_search_that_runs_out_of_seeds_is_unknown_and_reports_its_schedules() {
 /// Tests of the whole workspace are built with the defects, those of this crate alone are not.
 #[test]
 fn a_known_defect_is_found_shrunk_and_reproduced_or_this_build_says_how_to_enable_it() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let arguments = ["fuzz", "--defect", "resend-greater", "--runs", "50", "--jobs", "1", "--out", "found"];
     let search = place.faultline(arguments).assert();
     if !defect::AVAILABLE {
@@ -83,7 +83,7 @@ fn a_known_defect_is_found_shrunk_and_reproduced_or_this_build_says_how_to_enabl
 
 #[test]
 fn unknown_protocols_and_defects_are_explained() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place
         .faultline(["fuzz", "--defect", "no-brain"])
         .assert()

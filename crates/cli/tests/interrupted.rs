@@ -8,20 +8,20 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{CRASH, Place, signal, small};
+use common::{CRASH, TestDirectory, signal, small};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
 /// Starts the command without waiting for it.
-fn begun(place: &Place, arguments: &[&str]) -> Child {
+fn begun(place: &TestDirectory, arguments: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_faultline"));
     command.current_dir(place.dir()).args(arguments).env("NO_COLOR", "1");
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Interrupts the command once its journal has `lines` lines, and waits for its end.
-fn interrupted(place: &Place, arguments: &[&str], journal: &str, lines: usize) -> Output {
+fn interrupted(place: &TestDirectory, arguments: &[&str], journal: &str, lines: usize) -> Output {
     let child = begun(place, arguments);
     let begun = Instant::now();
     let written = || fs::read_to_string(place.path(journal)).map_or(0, |it| it.lines().count());
@@ -39,7 +39,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn a_comparison_continues_to_what_it_would_have_been() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     let arguments = |out: &'static str| {
         ["compare", "small.yaml", "--protocols", "hc3i,hydee", "--seeds", "12", "--jobs", "1", "--out", out]
@@ -64,7 +64,7 @@ fn a_comparison_continues_to_what_it_would_have_been() {
 
 #[test]
 fn a_search_continues_with_the_next_schedule() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let kept = "faultline-runs/fuzz-hc3i-7.interrupted";
     let fuzz = |runs: &str, more: &[&'static str]| {
         let fixed =
@@ -99,7 +99,7 @@ fn a_search_continues_with_the_next_schedule() {
 
 #[test]
 fn a_reproduction_shows_what_is_complete_and_repeats_nothing() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let arguments = ["reproduce", "hc3i", "--quick", "--seeds", "1", "--jobs", "1", "--out", "out"];
     let journal = "out/runs.jsonl";
     let runs = || {

@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{CRASH, Place, signal, small};
+use common::{CRASH, TestDirectory, signal, small};
 
 const SIGNALS: [&str; 3] = ["KILL", "INT", "TERM"];
 
@@ -25,7 +25,7 @@ fn a_run_that_is_ended_at_any_moment_leaves_a_record_and_nothing_else() {
     });
     println!("FAULTLINE_KILL_SEED={seed}");
     let begun = Instant::now();
-    assert!(begin(&Place::new()).wait().unwrap().code().is_some());
+    assert!(begin(&TestDirectory::new()).wait().unwrap().code().is_some());
     let length = begun.elapsed();
     for run in 0..runs as usize {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -36,7 +36,7 @@ fn a_run_that_is_ended_at_any_moment_leaves_a_record_and_nothing_else() {
 
 /// Ends a run by a signal, after this time.
 fn end(name: &str, after: Duration) {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut run = begin(&place);
     // Whatever the run is doing at that moment.
     thread::sleep(after);
@@ -48,7 +48,7 @@ fn end(name: &str, after: Duration) {
 }
 
 /// Judges what a run has left behind.
-fn judge(place: &Place, status: ExitStatus) -> &'static str {
+fn judge(place: &TestDirectory, status: ExitStatus) -> &'static str {
     let temporary: Vec<_> = fs::read_dir(place.path("tmp")).unwrap().map(|it| it.unwrap().path()).collect();
     assert!(temporary.is_empty(), "temporary files: {temporary:?}");
     let Ok(manifest) = fs::read_to_string(place.path("run/manifest.json")) else {
@@ -72,7 +72,7 @@ fn judge(place: &Place, status: ExitStatus) -> &'static str {
 }
 
 /// Starts a short run with its own place for temporary files.
-fn begin(place: &Place) -> Child {
+fn begin(place: &TestDirectory) -> Child {
     place.write("small.yaml", small(CRASH));
     fs::create_dir(place.path("tmp")).unwrap();
     Command::new(env!("CARGO_BIN_EXE_faultline"))

@@ -5,14 +5,14 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use common::{CRASH, Place, passes_but_for_links, signal, small};
+use common::{CRASH, TestDirectory, passes_but_for_links, signal, small};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
 #[test]
 fn a_node_is_killed_and_the_result_is_the_same() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     let run = place.faultline(["run", "small.yaml", "--out", "run", "--format", "json"]).assert();
     let run = run.stderr(contains("fault 0: lyon-1 is killed")).get_output().clone();
@@ -26,7 +26,7 @@ fn a_node_is_killed_and_the_result_is_the_same() {
 
 #[test]
 fn master_and_workers_survive_failures_of_the_master_and_the_event_logger() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let faults = "  faults:
     - { at: 500ms, crash: { cluster: lyon, node: 0 } }
     - { at: 700ms, crash: { process: event-logger } }\n";
@@ -48,7 +48,7 @@ fn master_and_workers_survive_failures_of_the_master_and_the_event_logger() {
 
 #[test]
 fn a_cluster_joins_and_leaves_among_real_processes() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let sample = faultline_api::samples::sample("guest").unwrap();
     let faster = [
         ("joinsAfter: 3s, leavesAfter: 8s", "joinsAfter: 1s, leavesAfter: 3s"),
@@ -76,7 +76,7 @@ fn a_cluster_joins_and_leaves_among_real_processes() {
 
 #[test]
 fn protocols_are_compared_on_real_processes() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     let compare = |more: &[&str]| {
         let base = ["compare", "small.yaml", "--backend", "local", "--out", "out"];
@@ -100,7 +100,7 @@ fn protocols_are_compared_on_real_processes() {
 
 #[test]
 fn an_interrupted_run_is_recorded_up_to_its_end_and_leaves_no_process_behind() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("long.yaml", small("").replace("steps: 60", "steps: 10000"));
     let mut run = begin(&place, "long.yaml");
     assert!(place.processes().len() > 1, "it runs");
@@ -117,7 +117,7 @@ fn an_interrupted_run_is_recorded_up_to_its_end_and_leaves_no_process_behind() {
 
 #[test]
 fn a_run_that_is_killed_leaves_no_process_behind() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("long.yaml", small("").replace("steps: 60", "steps: 10000"));
     let mut run = begin(&place, "long.yaml");
     signal(&run, "KILL");
@@ -128,7 +128,7 @@ fn a_run_that_is_killed_leaves_no_process_behind() {
 
 #[test]
 fn a_run_whose_disk_is_full_ends_with_the_reason_and_is_judged() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let long = small("").replace("steps: 60", "steps: 10000").replace("64KiB", "512KiB");
     place.write("long.yaml", long);
     std::fs::create_dir(place.path("disk")).unwrap();
@@ -161,7 +161,7 @@ fn a_run_whose_disk_is_full_ends_with_the_reason_and_is_judged() {
 }
 
 /// Starts a run, and waits until its application has started.
-fn begin(place: &Place, file: &str) -> Child {
+fn begin(place: &TestDirectory, file: &str) -> Child {
     let mut run = Command::new(env!("CARGO_BIN_EXE_faultline"))
         .current_dir(place.dir())
         .args(["run", file, "--out", "run"])

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Place;
+use common::TestDirectory;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -11,8 +11,8 @@ const FILES: [&str; 7] =
     ["simulate", "--topology", "t.yaml", "--application", "a.yaml", "--timers", "m.yaml"];
 
 /// Two clusters of three nodes that compute for ten minutes, with or without failures.
-fn small(mtbf: &str) -> Place {
-    let place = Place::new();
+fn small(mtbf: &str) -> TestDirectory {
+    let place = TestDirectory::new();
     place.write(
         "t.yaml",
         format!(
@@ -29,7 +29,7 @@ mtbf: {mtbf}
     place
 }
 
-fn output(place: &Place, more: &[&str]) -> String {
+fn output(place: &TestDirectory, more: &[&str]) -> String {
     let arguments = FILES.iter().chain(more).copied();
     let assert = place.faultline(arguments).assert().code(0);
     String::from_utf8(assert.get_output().stdout.clone()).unwrap()
@@ -133,7 +133,7 @@ fn problems_are_shown_in_their_line() {
 
 #[test]
 fn an_evaluation_leaves_a_page_tables_and_figures() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let arguments = ["reproduce", "hc3i", "--quick", "--seeds", "1", "--with-processes", "--out", "out"];
     let said = place.faultline(arguments).assert().code(0).get_output().stdout.clone();
     let said = String::from_utf8(said).unwrap();
@@ -167,7 +167,7 @@ fn an_evaluation_leaves_a_page_tables_and_figures() {
 /// Real processes and the simulator agree on the numbers that the files and the seed determine.
 #[test]
 fn real_processes_and_the_simulator_agree() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write(
         "t.yaml",
         "clusters: [{ name: a, nodes: 2 }, { name: b, nodes: 2 }]\nlinks: [[{}], [{}, {}]]\n",
@@ -201,7 +201,7 @@ fn real_processes_and_the_simulator_agree() {
 
 #[test]
 fn protocols_are_compared_in_a_table_and_on_a_page() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", common::small(common::CRASH));
     let compare =
         ["compare", "small.yaml", "--protocols", "hydee,coordinated", "--seeds", "1", "--out", "out"];

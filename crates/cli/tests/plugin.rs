@@ -8,14 +8,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use assert_cmd::Command;
-use common::Place;
+use common::TestDirectory;
 use predicates::prelude::*;
 
 /// Prints its arguments, one per line, and exits with its own status.
 const STAND_IN: &str = "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 3\n";
 
 /// Returns `faultline` in a directory with nothing next to it, and nothing else on the PATH.
-fn alone(place: &Place) -> Command {
+fn alone(place: &TestDirectory) -> Command {
     let program = place.path("faultline");
     if !program.exists() {
         let built = Path::new(env!("CARGO_BIN_EXE_faultline"));
@@ -42,7 +42,7 @@ fn install(dir: &Path) {
 
 #[test]
 fn without_it_each_command_explains_how_to_install_it() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     for arguments in [
         &["run", "--backend", "kubernetes"][..],
         &["fetch", "federation/quickstart"],
@@ -57,7 +57,7 @@ fn without_it_each_command_explains_how_to_install_it() {
 
 #[test]
 fn it_receives_every_option_and_its_status_is_returned() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     install(place.dir());
     for (arguments, passed) in [
         (
@@ -95,7 +95,7 @@ fn it_receives_every_option_and_its_status_is_returned() {
 
 #[test]
 fn the_program_on_the_path_is_called_if_none_is_next_to_this_one() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let elsewhere = place.path("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     install(&elsewhere);
@@ -110,7 +110,7 @@ fn the_program_on_the_path_is_called_if_none_is_next_to_this_one() {
 
 #[test]
 fn options_that_pods_do_not_support_are_refused_without_it() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     for (option, said) in [
         (&["--record"][..], "`--record` is not supported on Kubernetes"),
         (&["--metrics", "127.0.0.1:0"], "`--metrics` has no effect with this backend"),

@@ -4,14 +4,14 @@ mod common;
 
 use std::fs;
 
-use common::{CRASH, Place, small};
+use common::{CRASH, TestDirectory, small};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
 /// Records a run with a crash, and replays every life of every node.
-fn record_and_replay(backend: &str) -> Place {
-    let place = Place::new();
+fn record_and_replay(backend: &str) -> TestDirectory {
+    let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     let run = ["run", "small.yaml", "--backend", backend, "--record", "--out", "run", "-q"];
     // On a busy machine, links of real processes differ from the request, which makes the verdict unknown.
@@ -74,7 +74,7 @@ fn nodes_of_real_processes_repeat_their_actions() {
 
 #[test]
 fn a_run_that_was_not_recorded_cannot_be_replayed_but_its_facts_can_be_exported() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     place.faultline(["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"]).assert().code(0);
     place.faultline(["replay", "run"]).assert().code(2).stderr(contains("faultline run --record"));

@@ -6,7 +6,7 @@ mod common;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use common::Place;
+use common::TestDirectory;
 use faultline_checker::{Judgement, Property, Verdict};
 use faultline_experiments::compare::Made;
 use faultline_experiments::simulate;
@@ -35,7 +35,7 @@ spec:
 
 /// Returns the judgement on which all commands agree.
 fn judged_by_all(text: &str) -> Judgement {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", text);
     let object = |arguments: &[&str]| -> Value {
         let output = place.faultline(arguments.iter().copied()).output().unwrap();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{CRASH, Place, small};
+use common::{CRASH, TestDirectory, small};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -11,14 +11,14 @@ use serde_json::Value;
 const CUT_OFF: &str =
     "  faults: [{ at: 100ms, partition: { from: nancy, to: lyon, for: 1m } }]\n  deadline: 3s\n";
 
-fn object(place: &Place, arguments: &[&str], code: i32) -> Value {
+fn object(place: &TestDirectory, arguments: &[&str], code: i32) -> Value {
     let assert = place.faultline(arguments.iter().copied()).assert().code(code);
     serde_json::from_slice(&assert.get_output().stdout).expect("the standard output is one JSON object")
 }
 
 #[test]
 fn the_quick_start_passes_and_can_be_examined() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place
         .faultline(["run", "--backend", "simulate"])
         .assert()
@@ -45,14 +45,14 @@ fn the_quick_start_passes_and_can_be_examined() {
     assert!(place.path("faultline-runs/quickstart-7.2/manifest.json").exists());
 }
 
-fn holding(place: &Place, record: &str) -> usize {
+fn holding(place: &TestDirectory, record: &str) -> usize {
     let json = object(place, &["check", record, "--format", "json"], 0);
     json["properties"].as_array().unwrap().iter().filter(|it| it["found"] == "holds").count()
 }
 
 #[test]
 fn json_and_text_agree() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     let run = ["run", "small.yaml", "--backend", "simulate", "--format", "json"];
     let json = object(&place, &run, 0);
@@ -68,7 +68,7 @@ fn json_and_text_agree() {
 
 #[test]
 fn a_seed_repeats_a_run_bit_for_bit() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     for out in ["a", "b"] {
         place
@@ -88,7 +88,7 @@ fn a_seed_repeats_a_run_bit_for_bit() {
 
 #[test]
 fn several_runs_are_summarised_and_only_reproducible_records_are_removed() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     let run = ["run", "small.yaml", "--backend", "simulate", "--repeat", "3", "--out", "many"];
     place.faultline(run).assert().code(0).stdout(
@@ -112,7 +112,7 @@ fn several_runs_are_summarised_and_only_reproducible_records_are_removed() {
 
 #[test]
 fn a_deadline_that_passes_is_unknown() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("late.yaml", small(CUT_OFF));
     place
         .faultline(["run", "late.yaml", "--backend", "simulate", "-q"])
@@ -123,7 +123,7 @@ fn a_deadline_that_passes_is_unknown() {
 
 #[test]
 fn an_irreparable_loss_is_unrecoverable_by_design_and_names_the_holders() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let sample =
         place.faultline(["samples", "same-cluster-loss"]).assert().code(0).get_output().stdout.clone();
     place.write("loss.yaml", sample);
@@ -139,7 +139,7 @@ fn an_irreparable_loss_is_unrecoverable_by_design_and_names_the_holders() {
 
 #[test]
 fn clusters_that_take_checkpoints_together_roll_back_together() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let sample = place.faultline(["samples", "coordinated"]).assert().code(0).get_output().stdout.clone();
     place.write("together.yaml", sample);
     let json = object(&place, &["run", "together.yaml", "--backend", "simulate", "--format", "json"], 0);
@@ -154,7 +154,7 @@ fn clusters_that_take_checkpoints_together_roll_back_together() {
 
 #[test]
 fn an_incomplete_record_is_not_judged_as_complete() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     place.faultline(["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"]).assert().code(0);
     let file = place.path("run/facts/p3-1.facts");
@@ -167,7 +167,7 @@ fn an_incomplete_record_is_not_judged_as_complete() {
 
 #[test]
 fn a_plan_is_the_same_for_a_seed_and_another_for_another() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let sample = place.faultline(["samples", "random-faults"]).assert().code(0).get_output().stdout.clone();
     place.write("random.yaml", sample);
     let plan = |seed: &str| {
@@ -183,7 +183,7 @@ fn a_plan_is_the_same_for_a_seed_and_another_for_another() {
 
 #[test]
 fn samples_and_schema_can_be_printed_and_every_sample_is_valid() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let list = place.faultline(["samples"]).assert().code(0).get_output().stdout.clone();
     let list = String::from_utf8(list).unwrap();
     let names: Vec<_> = list.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
@@ -214,7 +214,7 @@ spec:
 
 #[test]
 fn a_run_ends_before_it_takes_more_memory_than_it_may() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("pingpong.yaml", PING_PONG);
     let run = ["run", "pingpong.yaml", "--backend", "simulate", "--out", "record", "--memory", "48MiB"];
     place.faultline(run).assert().code(3).stdout(
@@ -227,12 +227,12 @@ fn a_run_ends_before_it_takes_more_memory_than_it_may() {
     place.faultline(["explain", "record"]).assert().stdout(contains("reached the bound of its memory"));
     place.faultline(["report", "record"]).assert().code(0).stdout(contains("report.html"));
     let summary = object(&place, &["check", "record", "--format", "json"], 3);
-    assert_eq!(summary["outcome"], "outOfMemory");
+    assert_eq!(summary["run"]["outcome"], "outOfMemory");
 }
 
 #[test]
 fn a_bound_that_no_run_can_keep_is_refused() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     for (bound, error) in [
         ("64", "has no unit"),
         ("much", "is not a size"),
@@ -245,7 +245,7 @@ fn a_bound_that_no_run_can_keep_is_refused() {
 
 #[test]
 fn a_seed_without_a_random_fault_does_not_speak_against_the_set() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let faults = |mean: &str| {
         format!("  faults: [{{ mtbf: {{ exponential: {mean} }}, crash: {{ cluster: any }} }}]\n")
     };
@@ -270,7 +270,7 @@ fn a_seed_without_a_random_fault_does_not_speak_against_the_set() {
 
 #[test]
 fn the_standard_input_is_a_file_called_minus() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let fed = |arguments: &[&'static str]| {
         let mut command = place.faultline(arguments.iter().copied());
         command.write_stdin(small(""));
@@ -291,7 +291,7 @@ fn the_standard_input_is_a_file_called_minus() {
 
 #[test]
 fn a_record_is_named_after_what_differs() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let run = |change: [&str; 2], backend: &str| {
         place.write("my.yaml", small("").replace(change[0], change[1]));
         let said = object(&place, &["run", "my.yaml", "--backend", backend, "--format", "json"], 0);
@@ -307,7 +307,7 @@ fn a_record_is_named_after_what_differs() {
 
 #[test]
 fn an_export_says_that_its_run_did_not_come_to_its_end() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("short.yaml", small(CUT_OFF));
     place.faultline(["run", "short.yaml", "--backend", "simulate", "--out", "short"]).assert().code(3);
     let early = contains("this run exceeded its deadline");

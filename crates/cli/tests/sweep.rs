@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 
-use common::Place;
+use common::TestDirectory;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -20,13 +20,13 @@ const TWO: [&str; 6] = [
     "links.between.latency=1ms..16ms/3",
 ];
 
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestDirectory {
+    let place = TestDirectory::new();
     place.write("small.yaml", common::small(FAULT));
     place
 }
 
-fn json(place: &Place, name: &str) -> Value {
+fn json(place: &TestDirectory, name: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(place.path(name)).unwrap()).unwrap()
 }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, passes_but_for_links};
+use common::{TestDirectory, passes_but_for_links};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -33,7 +33,7 @@ const CRASH: &str = "{ at: 300ms, crash: { cluster: lyon, node: 1 } }";
 const LOST: &str = "{ at: 600ms, loseCluster: { cluster: nancy, storage: lost, returns: false } }";
 
 /// Runs a program. Returns its summary and its exit status.
-fn run(place: &Place, backend: &str, text: &str) -> (Value, Option<i32>) {
+fn run(place: &TestDirectory, backend: &str, text: &str) -> (Value, Option<i32>) {
     place.write("program.yaml", text);
     let arguments = ["run", "program.yaml", "--backend", backend, "--out", "run", "--format", "json"];
     let output = place.faultline(arguments).output().unwrap();
@@ -50,7 +50,7 @@ fn instances(summary: &Value, property: &str) -> u64 {
 #[test]
 fn tic_survives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
     for backend in ["simulate", "local"] {
-        let place = Place::new();
+        let place = TestDirectory::new();
         let (json, code) = run(&place, backend, &program(TIC, &format!("{CRASH}, {LOST}")));
         assert_eq!(json["run"]["outcome"], "completed", "{json:#}");
         assert_eq!(json["result"]["equal"], true, "{json:#}");
@@ -72,7 +72,7 @@ fn tic_survives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
 #[test]
 fn a_cluster_that_joins_late_takes_tasks_on_both_backends() {
     for backend in ["simulate", "local"] {
-        let place = Place::new();
+        let place = TestDirectory::new();
         let late = "{ name: lille, nodes: 1, joinsAfter: 400ms, speed: 200 }";
         let text = program(TIC, CRASH).replace("{ name: lille, nodes: 1, speed: 200 }", late);
         assert!(text.contains(late));
@@ -90,10 +90,10 @@ fn a_cluster_that_joins_late_takes_tasks_on_both_backends() {
 #[test]
 fn without_protection_the_loss_of_a_cluster_ends_the_run_on_both_backends() {
     for backend in ["simulate", "local"] {
-        let place = Place::new();
+        let place = TestDirectory::new();
         let (json, _) = run(&place, backend, &program("none: {}", ""));
         assert_eq!(json["result"]["equal"], true, "{json:#}");
-        let place = Place::new();
+        let place = TestDirectory::new();
         let (json, _) = run(&place, backend, &program("none: {}", LOST));
         assert_eq!(json["run"]["outcome"], "unrecoverable", "{json:#}");
     }
@@ -101,7 +101,7 @@ fn without_protection_the_loss_of_a_cluster_ends_the_run_on_both_backends() {
 
 #[test]
 fn a_program_whose_every_copy_is_lost_is_unrecoverable_and_justified() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let lost = "{ at: 600ms, loseCluster: { cluster: lyon, storage: lost } }";
     let (json, code) = run(&place, "simulate", &program("tic: { tau: 300ms }", lost));
     assert_eq!((json["run"]["outcome"].as_str(), code), (Some("unrecoverable"), Some(3)), "{json:#}");
@@ -111,7 +111,7 @@ fn a_program_whose_every_copy_is_lost_is_unrecoverable_and_justified() {
 
 #[test]
 fn a_text_with_a_hole_is_refused_with_its_line() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("hole.dat", "3\n0 1 2\n1 0 3\n2 3 0\n\n0 5 2\n5 0\n2 3 0\n");
     let text = program(TIC, "")
         .replace("fibonacci: { n: 19, threshold: 6, taskTime: 20ms }", "qap: { file: hole.dat, depth: 1 }");
@@ -122,7 +122,7 @@ fn a_text_with_a_hole_is_refused_with_its_line() {
 
 #[test]
 fn mistakes_are_explained() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("program.yaml", program("hc3i: {}", ""));
     let validate = ["validate", "program.yaml"];
     place.faultline(validate).assert().code(2).stderr(

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use common::{Place, signal, small};
+use common::{TestDirectory, signal, small};
 use predicates::prelude::PredicateBooleanExt;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ const FAULTS: &str = "  faults:
 
 #[test]
 fn a_run_by_traffic_control_passes_with_its_links_as_requested() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     if !can(&place) {
         return;
     }
@@ -45,7 +45,7 @@ fn a_run_by_traffic_control_passes_with_its_links_as_requested() {
 
 #[test]
 fn a_run_that_is_killed_leaves_no_process_and_no_interface() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     if !can(&place) {
         return;
     }
@@ -67,14 +67,14 @@ fn a_run_that_is_killed_leaves_no_process_and_no_interface() {
 
 #[test]
 fn links_by_traffic_control_are_for_real_processes() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let refused = place.faultline(["run", "--links", "tc", "--backend", "simulate"]).assert().code(2);
     refused.stderr(predicates::str::contains("--backend local"));
 }
 
 #[test]
 fn doctor_names_a_remedy_for_every_missing_feature() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let output = place.faultline(["doctor", "--format", "json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(found["fit"], output.status.success());
@@ -86,7 +86,7 @@ fn doctor_names_a_remedy_for_every_missing_feature() {
 }
 
 /// Returns whether traffic control is possible here, and reports it if not.
-fn can(place: &Place) -> bool {
+fn can(place: &TestDirectory) -> bool {
     let output = place.faultline(["doctor", "--tc", "--format", "json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let can = found["trafficControl"] == true;

@@ -237,7 +237,7 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
             }
             Event::Timeout => {}
         }
-        self.go_on(out);
+        self.proceed(out);
         self.step(now, out);
         if self.script.all_arrives && self.finished_at.is_some_and(|it| it != (self.sent, self.received)) {
             self.finish(out);
@@ -304,11 +304,11 @@ impl<const FIFO: bool> Probe<FIFO> {
 
     fn act(&mut self, acts: &[Act], out: &mut Out<Self>) {
         self.to_do.extend(acts.iter().cloned());
-        self.go_on(out);
+        self.proceed(out);
     }
 
     /// Performs actions up to one that waits for answers.
-    fn go_on(&mut self, out: &mut Out<Self>) {
+    fn proceed(&mut self, out: &mut Out<Self>) {
         while self.asked == 0 || self.to_do.front() != Some(&Act::Settle) {
             let Some(act) = self.to_do.pop_front() else { return };
             self.perform(act, out);

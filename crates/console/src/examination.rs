@@ -4,13 +4,13 @@ use faultline_tc::probe::Ability;
 use serde::Serialize;
 
 use crate::arguments::Format;
+use crate::command_error::{CommandError, Exit};
 use crate::output;
-use crate::trouble::{Exit, Trouble};
 
 /// Whether an operation is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum State {
+pub enum CheckState {
     /// It is possible.
     Ok,
     /// It is not possible, but there is another way.
@@ -26,7 +26,7 @@ pub struct Finding {
     /// Name of the check.
     pub name: &'static str,
     /// Result of the check.
-    pub state: State,
+    pub state: CheckState,
     /// Details of the result.
     pub detail: String,
     /// Suggested remedy.
@@ -61,7 +61,7 @@ pub struct Examination {
 impl Examination {
     /// Returns whether nothing prevents a run.
     fn is_fit(&self) -> bool {
-        self.findings.iter().all(|it| it.state != State::Fail)
+        self.findings.iter().all(|it| it.state != CheckState::Fail)
     }
 
     /// Prints the findings for a run with this many nodes.
@@ -70,7 +70,7 @@ impl Examination {
     ///
     /// Fails if the output cannot be written. The exit status says whether the run, and traffic control if it is
     /// needed, are possible.
-    pub fn print(&self, nodes: u64, needs_tc: bool, format: Format) -> Result<Exit, Trouble> {
+    pub fn print(&self, nodes: u64, needs_tc: bool, format: Format) -> Result<Exit, CommandError> {
         let Examination { traffic_control, findings, .. } = self;
         let fit = self.is_fit() && (*traffic_control == Some(true) || !needs_tc);
         match format {
@@ -93,10 +93,10 @@ pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
     };
     let name = ability.module();
     match result {
-        Ok(detail) => Finding { name, state: State::Ok, detail, remedy: None },
+        Ok(detail) => Finding { name, state: CheckState::Ok, detail, remedy: None },
         Err(why) => Finding {
             name,
-            state: State::Missing,
+            state: CheckState::Missing,
             detail: format!("{}: {why}", ability.purpose()),
             remedy: Some(format!("{}{instead}", loading(name))),
         },
@@ -115,9 +115,9 @@ fn text(examination: &Examination, nodes: u64) -> String {
     let mut text = String::new();
     for Finding { name, state, detail, remedy } in findings {
         let state = match state {
-            State::Ok => "ok",
-            State::Missing => "--",
-            State::Fail => "FAIL",
+            CheckState::Ok => "ok",
+            CheckState::Missing => "--",
+            CheckState::Fail => "FAIL",
         };
         text.push_str(&format!("{state:<5} {name:<15} {detail}\n"));
         if let Some(remedy) = remedy {

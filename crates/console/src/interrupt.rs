@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use tracing::warn;
 
-use crate::trouble::Exit;
+use crate::command_error::Exit;
 
 /// Returns a flag that is set at the first interrupt or termination signal. A second interrupt ends the program
 /// immediately.

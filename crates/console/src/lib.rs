@@ -3,7 +3,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`trouble`] | exit statuses, and errors with their remedy |
+//! | [`command_error`] | exit statuses, and errors with their remedy |
 //! | [`arguments`] | options of several commands |
 //! | [`source`] | a federation's file |
 //! | [`recording`] | a recorded run with its judgement |
@@ -16,6 +16,7 @@
 //! | [`interrupt`] | Ctrl-C |
 
 pub mod arguments;
+pub mod command_error;
 pub mod examination;
 pub mod interrupt;
 pub mod output;
@@ -25,4 +26,3 @@ pub mod recording;
 pub mod repetition;
 pub mod screen;
 pub mod source;
-pub mod trouble;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crossterm::terminal;
 use serde::Serialize;
 
-use crate::trouble::Trouble;
+use crate::command_error::CommandError;
 
 /// Remedy if results cannot be written.
 const HELP: &str = "name a writable directory with `--out`";
@@ -17,8 +17,8 @@ const HELP: &str = "name a writable directory with `--out`";
 /// # Errors
 ///
 /// Fails if the directory cannot be created.
-pub fn directory(out: &Path) -> Result<(), Trouble> {
-    fs::create_dir_all(out).map_err(|error| Trouble::path("write to", out, error, HELP))
+pub fn directory(out: &Path) -> Result<(), CommandError> {
+    fs::create_dir_all(out).map_err(|error| CommandError::path("write to", out, error, HELP))
 }
 
 /// Writes a file into that directory. Returns its path.
@@ -26,9 +26,9 @@ pub fn directory(out: &Path) -> Result<(), Trouble> {
 /// # Errors
 ///
 /// Fails if the file cannot be written.
-pub fn write(out: &Path, name: &str, content: &str) -> Result<PathBuf, Trouble> {
+pub fn write(out: &Path, name: &str, content: &str) -> Result<PathBuf, CommandError> {
     let path = out.join(name);
-    fs::write(&path, content).map_err(|error| Trouble::path("write", &path, error, HELP))?;
+    fs::write(&path, content).map_err(|error| CommandError::path("write", &path, error, HELP))?;
     Ok(path)
 }
 
@@ -43,11 +43,11 @@ pub fn colours() -> bool {
 /// # Errors
 ///
 /// Fails if the text cannot be written.
-pub fn print(text: &str) -> Result<(), Trouble> {
+pub fn print(text: &str) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Trouble::machine(format!("cannot write to standard output: {error}")))
+            Err(CommandError::machine(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
     }

@@ -9,8 +9,8 @@ use faultline_session::Unjudged;
 use faultline_trace::{Bundle, BundleError};
 
 use crate::arguments::{Format, OutputArguments};
+use crate::command_error::{CommandError, Exit};
 use crate::output;
-use crate::trouble::{Exit, Trouble};
 
 /// Remedy if a directory contains no record.
 pub const HELP: &str = "name the directory that `faultline run` printed at the end";
@@ -33,10 +33,10 @@ impl Recording {
     /// # Errors
     ///
     /// Fails if the directory contains no readable record.
-    pub fn read(dir: &Path) -> Result<Recording, Trouble> {
+    pub fn read(dir: &Path) -> Result<Recording, CommandError> {
         if !dir.is_dir() {
             let why = if dir.exists() { "it is not a directory" } else { "no such directory" };
-            return Err(Trouble::path("read", dir, why, HELP));
+            return Err(CommandError::path("read", dir, why, HELP));
         }
         Ok(Recording::new(dir, open(dir)?))
     }
@@ -68,7 +68,7 @@ impl Recording {
     /// # Errors
     ///
     /// Fails if the output cannot be written.
-    pub fn print(&self, output: OutputArguments) -> Result<(), Trouble> {
+    pub fn print(&self, output: OutputArguments) -> Result<(), CommandError> {
         let summary = Summary::new(self.recorded());
         output::print(&match output.format {
             Format::Json => output::json(&summary),
@@ -85,14 +85,14 @@ impl Recording {
 /// # Errors
 ///
 /// Fails if the directory contains no readable record.
-pub fn open(dir: &Path) -> Result<Unjudged, Trouble> {
+pub fn open(dir: &Path) -> Result<Unjudged, CommandError> {
     let wrong = |error: BundleError| {
         let help = match error {
             BundleError::Format { .. } => "use the version of Faultline that recorded it",
             BundleError::TooManyFacts { .. } => "use a larger `--memory`, or a machine with more memory",
             _ => HELP,
         };
-        Trouble::path("use", dir, error, help)
+        CommandError::path("use", dir, error, help)
     };
     Unjudged::read(&Bundle::open(dir)).map_err(wrong)
 }

@@ -14,11 +14,11 @@ use faultline_trace::manifest::Backend;
 use serde::Serialize;
 
 use crate::arguments::{Format, OutputArguments};
+use crate::command_error::{CommandError, Exit};
 use crate::output;
 use crate::place::free_place;
 use crate::progress::Progress;
 use crate::recording::Recording;
-use crate::trouble::{Exit, Trouble};
 
 /// Runs with consecutive seeds, on any backend.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ struct Outcomes<'a> {
 }
 
 /// Runs a federation with a seed, and judges it. The record is in the directory.
-type Once<'a> = dyn FnMut(u64, &Path) -> Result<Recording, Trouble> + 'a;
+type Once<'a> = dyn FnMut(u64, &Path) -> Result<Recording, CommandError> + 'a;
 
 impl Repetition<'_> {
     /// Runs with the seeds from `first` on, and prints the results.
@@ -86,18 +86,18 @@ impl Repetition<'_> {
     pub fn perform(
         &self,
         first: u64,
-        mut once: impl FnMut(u64, &Path) -> Result<Recording, Trouble>,
-    ) -> Result<Exit, Trouble> {
+        mut once: impl FnMut(u64, &Path) -> Result<Recording, CommandError>,
+    ) -> Result<Exit, CommandError> {
         if self.repeat == 1 { self.once(first, &mut once) } else { self.several(first, &mut once) }
     }
 
-    fn once(&self, seed: u64, once: &mut Once<'_>) -> Result<Exit, Trouble> {
+    fn once(&self, seed: u64, once: &mut Once<'_>) -> Result<Exit, CommandError> {
         let dir = self.place(seed);
         let recording = match once(seed, &dir) {
             // The machine ended the run early. What has been recorded is judged like any other record.
-            Err(trouble) if trouble.exit == Exit::Unknown && Bundle::open(&dir).holds_a_run() => {
-                let Ok(recording) = Recording::read(&dir) else { return Err(trouble) };
-                anstream::eprintln!("{:?}", trouble.report);
+            Err(command_error) if command_error.exit == Exit::Unknown && Bundle::open(&dir).holds_a_run() => {
+                let Ok(recording) = Recording::read(&dir) else { return Err(command_error) };
+                anstream::eprintln!("{:?}", command_error.report);
                 recording
             }
             other => other?,
@@ -107,7 +107,7 @@ impl Repetition<'_> {
     }
 
     /// Runs with consecutive seeds until done or interrupted.
-    fn several(&self, first: u64, once: &mut Once<'_>) -> Result<Exit, Trouble> {
+    fn several(&self, first: u64, once: &mut Once<'_>) -> Result<Exit, CommandError> {
         let output = self.output;
         let mut runs: Vec<Outcome> = Vec::new();
         if output.format == Format::Text && !output.quiet {
@@ -125,8 +125,9 @@ impl Repetition<'_> {
             let passed = summary.verdict == Verdict::Pass || without_fault;
             let is_kept = self.keeps_all || !passed;
             if !is_kept {
-                fs::remove_dir_all(&dir)
-                    .map_err(|error| Trouble::machine(format!("cannot remove {}: {error}", dir.display())))?;
+                fs::remove_dir_all(&dir).map_err(|error| {
+                    CommandError::machine(format!("cannot remove {}: {error}", dir.display()))
+                })?;
             }
             let run = Outcome {
                 seed,

@@ -11,7 +11,7 @@ use faultline_api::resource::{Application, Qap};
 use faultline_api::samples::SAMPLES;
 use miette::miette;
 
-use crate::trouble::Trouble;
+use crate::command_error::CommandError;
 
 /// The content of a federation's file, which need not be text.
 pub struct Source {
@@ -27,7 +27,7 @@ impl Source {
     /// # Errors
     ///
     /// Fails if the file cannot be read.
-    pub fn of(file: Option<&Path>) -> Result<Source, Trouble> {
+    pub fn of(file: Option<&Path>) -> Result<Source, CommandError> {
         match file {
             Some(path) => read(path),
             None => {
@@ -41,17 +41,17 @@ impl Source {
     /// # Errors
     ///
     /// Fails if the content is not a valid federation.
-    pub fn parse(&self) -> Result<Federation, Trouble> {
-        faultline_api::parse(&self.label, &self.bytes).map_err(|rejected| Trouble::input(*rejected))
+    pub fn parse(&self) -> Result<Federation, CommandError> {
+        faultline_api::parse(&self.label, &self.bytes).map_err(|rejected| CommandError::input(*rejected))
     }
 
     /// Returns it with the content of the files that it names in place of their names, so that the record of a run needs no
     /// other file. Whether it is valid otherwise is said when it is parsed.
-    fn with_files(self, path: &Path) -> Result<Source, Trouble> {
+    fn with_files(self, path: &Path) -> Result<Source, CommandError> {
         self.with_instance(path)?.with_pieces(path)
     }
 
-    fn with_pieces(self, path: &Path) -> Result<Source, Trouble> {
+    fn with_pieces(self, path: &Path) -> Result<Source, CommandError> {
         if !self.bytes.windows(8).any(|it| it == b"schedule") {
             return Ok(self);
         }
@@ -62,12 +62,12 @@ impl Source {
         let read = read_with(&file, "name a partition file of METIS, relative to the federation's file")?;
         let help = "write the number of a process on each line, from 0";
         let all = pieces(&read.text())
-            .map_err(|error| Trouble::input(miette!(help = help, "{}: {error}", file.display())))?;
+            .map_err(|error| CommandError::input(miette!(help = help, "{}: {error}", file.display())))?;
         schedule.pieces = Some(all);
         Ok(Source { bytes: faultline_api::to_yaml(&federation).into_bytes(), ..self })
     }
 
-    fn with_instance(self, path: &Path) -> Result<Source, Trouble> {
+    fn with_instance(self, path: &Path) -> Result<Source, CommandError> {
         // Almost no federation names a file, and parsing takes time.
         if !self.bytes.windows(3).any(|it| it == b"qap") {
             return Ok(self);
@@ -79,8 +79,10 @@ impl Source {
         let file = path.parent().unwrap_or(Path::new("")).join(file);
         let read =
             read_with(&file, "name a file in the format of QAPLIB, relative to the federation's file")?;
-        federation.spec.application = with_file(&federation.spec.application, read.text())
-            .map_err(|error| Trouble::input(miette!(help = error.remedy(), "{}: {error}", file.display())))?;
+        federation.spec.application =
+            with_file(&federation.spec.application, read.text()).map_err(|error| {
+                CommandError::input(miette!(help = error.remedy(), "{}: {error}", file.display()))
+            })?;
         Ok(Source { bytes: faultline_api::to_yaml(&federation).into_bytes(), ..self })
     }
 
@@ -95,7 +97,7 @@ impl Source {
 /// # Errors
 ///
 /// Fails if a file cannot be read, or if the federation is invalid. The error shows the line.
-pub fn read(path: &Path) -> Result<Source, Trouble> {
+pub fn read(path: &Path) -> Result<Source, CommandError> {
     read_with(path, "name a federation file; `faultline samples quickstart` prints an example")?
         .with_files(path)
 }
@@ -105,30 +107,33 @@ pub fn read(path: &Path) -> Result<Source, Trouble> {
 /// # Errors
 ///
 /// Fails if the file cannot be read, and if the standard input has been read before.
-pub fn read_with(path: &Path, help: &str) -> Result<Source, Trouble> {
+pub fn read_with(path: &Path, help: &str) -> Result<Source, CommandError> {
     if path == Path::new("-") {
         return standard_input();
     }
-    let bytes = fs::read(path).map_err(|error| Trouble::path("read", path, error, help))?;
+    let bytes = fs::read(path).map_err(|error| CommandError::path("read", path, error, help))?;
     Ok(Source { label: path.display().to_string(), bytes })
 }
 
 /// Reads the standard input, which ends with its first reader.
-fn standard_input() -> Result<Source, Trouble> {
+fn standard_input() -> Result<Source, CommandError> {
     static IS_READ: AtomicBool = AtomicBool::new(false);
     if IS_READ.swap(true, Ordering::Relaxed) {
-        return Err(Trouble::input(miette!(
+        return Err(CommandError::input(miette!(
             help = "write `-` once, and name a file in its other place",
             "the standard input can be read only once"
         )));
     }
     let mut bytes = Vec::new();
     let read = io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|error| Trouble::machine(format!("cannot read the standard input: {error}")))?;
+    read.map_err(|error| CommandError::machine(format!("cannot read the standard input: {error}")))?;
     Ok(Source { label: "standard input".to_owned(), bytes })
 }
 
 /// Returns the error for a well-formed federation that cannot be set up.
-pub fn unfit(error: faultline_catalog::SetupError) -> Trouble {
-    Trouble::input(miette!(help = "change the file; `faultline samples` prints complete examples", "{error}"))
+pub fn unfit(error: faultline_catalog::SetupError) -> CommandError {
+    CommandError::input(miette!(
+        help = "change the file; `faultline samples` prints complete examples",
+        "{error}"
+    ))
 }

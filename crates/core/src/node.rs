@@ -61,7 +61,7 @@ crate::defects! {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Node<P: Protocol, A: Application> {
-    seat: Seat<A>,
+    state: NodeState<A>,
     protocol: P,
 }
 
@@ -69,7 +69,7 @@ pub struct Node<P: Protocol, A: Application> {
 /// first and share cache lines.
 #[derive(Clone, Debug)]
 #[repr(C)]
-struct Seat<A: Application> {
+struct NodeState<A: Application> {
     me: ProcessId,
     life: Life,
     incarnation: Incarnation,
@@ -91,7 +91,7 @@ struct Seat<A: Application> {
     job: Option<JobNo>,
     outbox: Outbox,
     /// Actions of the application that the protocol has not been shown yet.
-    unseen: VecDeque<Deed>,
+    unseen: VecDeque<AppAction>,
     /// Next message number per receiver.
     channels: Counters,
     next_job: JobNo,
@@ -100,7 +100,7 @@ struct Seat<A: Application> {
 
 /// One action of the application.
 #[derive(Clone, Debug)]
-enum Deed {
+enum AppAction {
     Sent(MessageId, Payload),
     Consumed(MessageId),
 }
@@ -118,7 +118,7 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
         let Birth { me, life, boot, membership, config, record, seed, facts } = birth;
         let application = (membership.member(me).role == Role::RANK)
             .then(|| A::new(&config.application, me, &membership, seed));
-        let mut seat = Seat {
+        let mut state = NodeState {
             me,
             life,
             application,
@@ -141,8 +141,8 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
         };
         let config = config.protocol.clone();
         let birth = Birth { me, life, boot, membership, config, record, seed, facts };
-        let protocol = P::start(birth, now, &mut Desk { seat: &mut seat, out });
-        let mut node = Node { protocol, seat };
+        let protocol = P::start(birth, now, &mut NodeHost { state: &mut state, out });
+        let mut node = Node { protocol, state };
         node.settle(now, out);
         node
     }
@@ -157,7 +157,7 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             Event::Packet { from, packet: Packet::Image(image) } => Input::Image { from, image },
             Event::Persisted(name) => {
                 if name.is_part() {
-                    self.seat.fact::<P>(FactKind::Durable, || Fact::Durable(name), out);
+                    self.state.fact::<P>(FactKind::Durable, || Fact::Durable(name), out);
                 }
                 Input::Persisted(name)
             }
@@ -167,9 +167,9 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             Event::Recorded { version } => Input::Recorded { version },
             Event::Membership(membership) => Input::Membership(membership),
             Event::Computed(no, done) => {
-                if self.seat.job == Some(no) {
-                    self.seat.job = None;
-                    self.seat.run::<P>(out, |application, outbox| application.computed(done, outbox));
+                if self.state.job == Some(no) {
+                    self.state.job = None;
+                    self.state.run::<P>(out, |application, outbox| application.computed(done, outbox));
                     self.settle(now, out);
                 }
                 return;
@@ -185,7 +185,7 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
     }
 
     fn gauges(&self) -> Gauges {
-        let progress = self.seat.application.as_ref().map(Application::progress).unwrap_or_default();
+        let progress = self.state.application.as_ref().map(Application::progress).unwrap_or_default();
         Gauges { progress, ..self.protocol.gauges() }
     }
 
@@ -206,12 +206,12 @@ impl<P: Protocol, A: Application> Node<P, A> {
 
     /// Returns the application. `None` if the process's role runs none. For tests.
     pub fn application(&self) -> Option<&A> {
-        self.seat.application.as_ref()
+        self.state.application.as_ref()
     }
 
     #[inline(always)]
     fn feed(&mut self, input: Input<P>, now: Time, out: &mut Out<Self>) {
-        self.protocol.handle(input, now, &mut Desk { seat: &mut self.seat, out });
+        self.protocol.handle(input, now, &mut NodeHost { state: &mut self.state, out });
     }
 
     /// Shows the protocol every send, answers a pending snapshot request, then lets the application continue. If the
@@ -219,14 +219,14 @@ impl<P: Protocol, A: Application> Node<P, A> {
     #[inline(always)]
     fn settle(&mut self, now: Time, out: &mut Out<Self>) {
         self.show(now, out);
-        self.seat.compute::<P>(out);
-        while self.seat.rests() {
+        self.state.compute::<P>(out);
+        while self.state.rests() {
             self.feed(Input::Rested, now, out);
             self.show(now, out);
-            self.seat.compute::<P>(out);
+            self.state.compute::<P>(out);
         }
-        let leaves = self.seat.leaves();
-        self.seat.finish::<P>(out);
+        let leaves = self.state.leaves();
+        self.state.finish::<P>(out);
         if leaves {
             self.feed(Input::Left, now, out);
             self.show(now, out);
@@ -237,14 +237,14 @@ impl<P: Protocol, A: Application> Node<P, A> {
     #[inline(always)]
     fn show(&mut self, now: Time, out: &mut Out<Self>) {
         loop {
-            if let Some(deed) = self.seat.unseen.pop_front() {
-                let input = match deed {
-                    Deed::Sent(id, payload) => Input::Sent { id, payload },
-                    Deed::Consumed(id) => Input::Consumed(id),
+            if let Some(action) = self.state.unseen.pop_front() {
+                let input = match action {
+                    AppAction::Sent(id, payload) => Input::Sent { id, payload },
+                    AppAction::Consumed(id) => Input::Consumed(id),
                 };
                 self.feed(input, now, out);
-            } else if self.seat.snapshot_wanted
-                && let Some(snapshot) = self.seat.wanted_snapshot()
+            } else if self.state.snapshot_wanted
+                && let Some(snapshot) = self.state.wanted_snapshot()
             {
                 self.feed(Input::Snapshot(snapshot), now, out);
             } else {
@@ -254,7 +254,7 @@ impl<P: Protocol, A: Application> Node<P, A> {
     }
 }
 
-impl<A: Application> Seat<A> {
+impl<A: Application> NodeState<A> {
     #[inline(always)]
     fn fact<P: Protocol>(&mut self, kind: FactKind, make: impl FnOnce() -> Fact, out: &mut Out<Node<P, A>>) {
         self.facts += 1;
@@ -291,7 +291,7 @@ impl<A: Application> Seat<A> {
             self.sent = self.sent.wrapping_add(id.mix());
             let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
             self.fact::<P>(FactKind::Sent, || Fact::Sent { id, bytes }, out);
-            self.unseen.push_back(Deed::Sent(id, payload));
+            self.unseen.push_back(AppAction::Sent(id, payload));
         }
         for (_, from, number) in consumed {
             self.consume::<P>(from, number, out);
@@ -302,7 +302,7 @@ impl<A: Application> Seat<A> {
     fn consume<P: Protocol>(&mut self, from: ProcessId, number: u32, out: &mut Out<Node<P, A>>) {
         let id = MessageId { from, to: self.me, incarnation: self.incarnation, number };
         self.fact::<P>(FactKind::Consumed, || Fact::Consumed(id), out);
-        self.unseen.push_back(Deed::Consumed(id));
+        self.unseen.push_back(AppAction::Consumed(id));
     }
 
     #[inline]
@@ -373,19 +373,19 @@ fn append<T>(queue: &mut Vec<T>, make: impl FnOnce() -> T) {
 }
 
 /// The host that a protocol uses while it handles one input.
-struct Desk<'a, P: Protocol, A: Application> {
-    seat: &'a mut Seat<A>,
+struct NodeHost<'a, P: Protocol, A: Application> {
+    state: &'a mut NodeState<A>,
     out: &'a mut Out<Node<P, A>>,
 }
 
-impl<P: Protocol, A: Application> Desk<'_, P, A> {
+impl<P: Protocol, A: Application> NodeHost<'_, P, A> {
     #[inline(always)]
     fn fact(&mut self, kind: FactKind, make: impl FnOnce() -> Fact) {
-        self.seat.fact::<P>(kind, make, self.out);
+        self.state.fact::<P>(kind, make, self.out);
     }
 }
 
-impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
+impl<P: Protocol, A: Application> Host<P> for NodeHost<'_, P, A> {
     fn transmit(&mut self, id: MessageId, stamp: P::Stamp, payload: Payload) {
         self.fact(FactKind::Transmitted, || Fact::Transmitted { id, position: stamp.position() });
         let to = To::One(id.to);
@@ -397,12 +397,12 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
     }
 
     fn deliver(&mut self, id: MessageId, payload: Payload) {
-        assert!(!self.seat.held, "{} delivered while the application is held", id);
-        if !self.seat.defects.has(Defect::DeliveryUnwitnessed) {
-            self.seat.delivered = self.seat.delivered.wrapping_add(id.mix());
+        assert!(!self.state.held, "{} delivered while the application is held", id);
+        if !self.state.defects.has(Defect::DeliveryUnwitnessed) {
+            self.state.delivered = self.state.delivered.wrapping_add(id.mix());
         }
         self.fact(FactKind::Delivered, || Fact::Delivered(id));
-        self.seat.run::<P>(self.out, |application, outbox| application.deliver(id.from, payload, outbox));
+        self.state.run::<P>(self.out, |application, outbox| application.deliver(id.from, payload, outbox));
     }
 
     fn drop_stale(&mut self, id: MessageId) {
@@ -410,48 +410,48 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
     }
 
     fn hold(&mut self) {
-        self.seat.held = true;
+        self.state.held = true;
     }
 
     fn release(&mut self) {
-        self.seat.held = false;
+        self.state.held = false;
     }
 
     fn request_snapshot(&mut self) {
-        self.seat.held = !self.seat.defects.has(Defect::NotHeldForSnapshot);
-        self.seat.snapshot_wanted = true;
+        self.state.held = !self.state.defects.has(Defect::NotHeldForSnapshot);
+        self.state.snapshot_wanted = true;
     }
 
     fn request_rest(&mut self) {
-        self.seat.rest_wanted = true;
+        self.state.rest_wanted = true;
     }
 
     fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>, incarnation: Incarnation) {
-        let seat = &mut *self.seat;
-        seat.held = true;
-        seat.snapshot_wanted = false;
-        seat.rest_wanted = false;
-        let defects = seat.defects;
+        let state = &mut *self.state;
+        state.held = true;
+        state.snapshot_wanted = false;
+        state.rest_wanted = false;
+        let defects = state.defects;
         if !defects.has(Defect::JobNotCancelled) {
-            seat.job = None;
+            state.job = None;
         }
         if !defects.has(Defect::UnseenNotCleared) {
-            seat.unseen.clear();
+            state.unseen.clear();
         }
         let keeps_incarnation = P::REPEATS || defects.has(Defect::IncarnationIgnored);
-        seat.incarnation = if keeps_incarnation { Incarnation(0) } else { incarnation };
-        seat.changed = !defects.has(Defect::ResultNotRepeated);
-        seat.left = false;
+        state.incarnation = if keeps_incarnation { Incarnation(0) } else { incarnation };
+        state.changed = !defects.has(Defect::ResultNotRepeated);
+        state.left = false;
         let snapshot = from.map(|image| &image.snapshot);
-        let application = seat.application.as_mut().expect("only ranks are restored");
-        let state = snapshot.filter(|_| !defects.has(Defect::ImageIgnored));
-        application.restore(state.map(|it| &*it.application), incarnation);
+        let application = state.application.as_mut().expect("only ranks are restored");
+        let restored = snapshot.filter(|_| !defects.has(Defect::ImageIgnored));
+        application.restore(restored.map(|it| &*it.application), incarnation);
         if !defects.has(Defect::NumbersNotRestored) {
-            seat.channels = snapshot.iter().flat_map(|it| it.channels.iter().copied()).collect();
+            state.channels = snapshot.iter().flat_map(|it| it.channels.iter().copied()).collect();
         }
         let witness = snapshot.map(|it| it.witness).unwrap_or_default();
         if !defects.has(Defect::WitnessNotRestored) {
-            (seat.sent, seat.delivered) = (witness.sent, witness.delivered);
+            (state.sent, state.delivered) = (witness.sent, witness.delivered);
         }
         self.fact(FactKind::Restored, || {
             Fact::Restored(Box::new((from.map(|image| image.name), incarnation, witness)))
@@ -459,7 +459,7 @@ impl<P: Protocol, A: Application> Host<P> for Desk<'_, P, A> {
     }
 }
 
-impl<P: Protocol, A: Application> Machine<P> for Desk<'_, P, A> {
+impl<P: Protocol, A: Application> Machine<P> for NodeHost<'_, P, A> {
     fn control(&mut self, to: To, message: P::Control) {
         self.out.push(Action::Send { to, packet: Packet::Control(message) });
     }

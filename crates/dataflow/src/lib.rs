@@ -32,5 +32,5 @@ pub use partition::{Partition, PartitionConfig};
 pub use place::{Place, PlaceConfig, Stealing};
 pub use plan::Plan;
 pub use program::{Access, Call, Data, Frame, Mode, Op, Outcome, Program, Use};
-pub use recovery::{Recovery, heir};
+pub use recovery::{Recovery, successor};
 pub use reference::reference;

@@ -162,7 +162,7 @@ pub trait Host<P: Recovery>: Machine<P> {
     /// Panics if the segments do not follow the image: a log with a gap cannot be replayed.
     fn restore_log(&mut self, from: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]);
     /// Absorbs the graph of a permanently failed process.
-    fn absorb(&mut self, of: ProcessId, what: Estate<'_, P>);
+    fn absorb(&mut self, of: ProcessId, what: LastState<'_, P>);
     /// Returns whether this process answers for `process`: itself, or one that it absorbed.
     fn is_mine(&self, process: ProcessId) -> bool;
     /// Returns whether this process works on the program itself.
@@ -177,7 +177,7 @@ pub trait Host<P: Recovery>: Machine<P> {
 
 /// What remains of a permanently failed process.
 #[derive(Clone, Copy, Debug)]
-pub enum Estate<'a, P: Recovery> {
+pub enum LastState<'a, P: Recovery> {
     /// Its newest image.
     Image(&'a Image<P::Head, P::Saved>),
     /// Its newest image, and the segments of its log that follow it.
@@ -193,7 +193,7 @@ pub enum Estate<'a, P: Recovery> {
 /// This is a function of the membership alone, so that all processes agree, even if the next rank fails
 /// permanently in turn. Ranks that exist from the beginning take precedence: a cluster that joins later takes
 /// nothing over from a process that has absorbed it.
-pub fn heir(membership: &Membership, process: ProcessId) -> ProcessId {
+pub fn successor(membership: &Membership, process: ProcessId) -> ProcessId {
     let all = membership.members.len() as u32;
     let ring = || (0..all).map(|step| ProcessId((process.0 + step) % all));
     let stays = |it: &ProcessId| {

@@ -21,12 +21,12 @@
 pub mod compare;
 pub mod files;
 pub mod kept;
-mod ledger;
 pub mod measures;
 pub mod reproduce;
 pub mod samples;
 pub mod simulate;
 pub mod statistics;
+mod store_counter;
 pub mod sweep;
 pub mod table1;
 pub mod tell;

@@ -17,8 +17,8 @@ use faultline_session::{Moment, Observer, Session, Simulator};
 use faultline_sim::in_order;
 use faultline_trace::{Manifest, Record};
 
-use crate::ledger::{Ledger, Removal};
 use crate::statistics::{ClusterStatistics, Collection, Kind, Rollback, Statistics};
+use crate::store_counter::{Removal, StoreCounter};
 
 /// Simulates a federation to its end, judges it, and computes its numbers.
 ///
@@ -30,16 +30,16 @@ pub fn simulate(
     seed: u64,
     observer: &mut dyn Observer,
 ) -> Result<Statistics, SetupError> {
-    let mut bookkeeper = Bookkeeper { ledger: Ledger::default(), observer };
+    let mut bookkeeper = StoreObserver { store_counter: StoreCounter::default(), observer };
     let mut simulator = Simulator::new(&mut bookkeeper);
     let unjudged = Session::new(federation).seed(seed).simulate(&mut simulator)?;
     let stats = simulator.stats().clone();
-    let Bookkeeper { ledger, .. } = bookkeeper;
+    let StoreObserver { store_counter, .. } = bookkeeper;
     let begun = unjudged.trace.begun().unwrap_or(Time::ZERO);
     let (recording, (facts, clusters, messages)) = unjudged.judge_and(|history| {
         let account = Account::of(history);
         let place = places(history);
-        let clusters = tell_clusters(history, &account, &place, &ledger, begun);
+        let clusters = tell_clusters(history, &account, &place, &store_counter, begun);
         (account.facts, clusters, by_cluster(&account.messages, &place))
     });
     let manifest = recording.manifest;
@@ -62,7 +62,7 @@ pub fn simulate(
         facts,
         clusters,
         messages,
-        collections: collections(&ledger, begun),
+        collections: collections(&store_counter, begun),
         traffic: traffic(&stats),
     })
 }
@@ -105,31 +105,31 @@ pub fn simulate_all(
 pub(crate) struct Until<'a>(pub(crate) &'a AtomicBool);
 
 impl Observer for Until<'_> {
-    fn goes_on(&mut self, _: Moment<'_>) -> bool {
+    fn continues(&mut self, _: Moment<'_>) -> bool {
         !self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Updates the ledger of a run that another observer watches.
-struct Bookkeeper<'a> {
-    ledger: Ledger,
+/// Updates the counter of a run that another observer watches.
+struct StoreObserver<'a> {
+    store_counter: StoreCounter,
     observer: &'a mut dyn Observer,
 }
 
-impl Observer for Bookkeeper<'_> {
+impl Observer for StoreObserver<'_> {
     fn begins(&mut self, manifest: &Manifest) {
         let cluster_of = manifest.processes.iter().map(|it| it.cluster).collect();
-        self.ledger = Ledger::new(cluster_of, manifest.clusters.len());
+        self.store_counter = StoreCounter::new(cluster_of, manifest.clusters.len());
         self.observer.begins(manifest);
     }
 
     fn stated(&mut self, record: &Record) {
         self.observer.stated(record);
-        self.ledger.note(record);
+        self.store_counter.note(record);
     }
 
-    fn goes_on(&mut self, moment: Moment<'_>) -> bool {
-        self.observer.goes_on(moment)
+    fn continues(&mut self, moment: Moment<'_>) -> bool {
+        self.observer.continues(moment)
     }
 }
 
@@ -159,7 +159,7 @@ fn tell_clusters(
     history: &History<'_>,
     account: &Account,
     place: &[ClusterId],
-    ledger: &Ledger,
+    store_counter: &StoreCounter,
     begun: Time,
 ) -> Vec<ClusterStatistics> {
     let context = history.context;
@@ -168,7 +168,7 @@ fn tell_clusters(
         Some(Cause::Alert { from, .. }) => context.group(from.index()),
         Some(Cause::Failure) | None => "failure".to_owned(),
     };
-    let tell = |(index, kept): (usize, &crate::ledger::Cluster)| {
+    let tell = |(index, kept): (usize, &crate::store_counter::Cluster)| {
         let mut told = ClusterStatistics {
             name: context.cluster(ClusterId(index as u16)),
             nodes: context.clusters[index].len() as u32,
@@ -201,17 +201,17 @@ fn tell_clusters(
             .collect();
         told
     };
-    ledger.clusters.iter().enumerate().map(tell).collect()
+    store_counter.clusters.iter().enumerate().map(tell).collect()
 }
 
-fn collections(ledger: &Ledger, begun: Time) -> Vec<Collection> {
+fn collections(store_counter: &StoreCounter, begun: Time) -> Vec<Collection> {
     let tell = |(&round, removal): (&u32, &Removal)| Collection {
         round,
         at_seconds: removal.began.since(begun).as_secs_f64(),
         done_seconds: removal.ended.since(begun).as_secs_f64(),
         clusters: removal.clusters.clone(),
     };
-    ledger.collections.iter().map(tell).collect()
+    store_counter.collections.iter().map(tell).collect()
 }
 
 fn traffic(stats: &faultline_sim::Stats) -> Vec<Kind> {

@@ -19,7 +19,7 @@ pub fn verdict(runs: &[Statistics]) -> Verdict {
 /// Formats each number, with its spread if there are several runs.
 pub fn text(runs: &[Statistics]) -> String {
     let Some(first) = runs.first() else { return String::new() };
-    let teller = Teller { first, spreads: spreads(runs) };
+    let teller = StatisticsText { first, spreads: spreads(runs) };
     let parts = [
         teller.head(runs),
         teller.clusters(),
@@ -76,13 +76,13 @@ pub fn csv(runs: &[Statistics]) -> String {
 }
 
 /// The runs to format.
-struct Teller<'a> {
+struct StatisticsText<'a> {
     /// The first run: every run has the same clusters.
     first: &'a Statistics,
     spreads: BTreeMap<Measure, Spread>,
 }
 
-impl Teller<'_> {
+impl StatisticsText<'_> {
     fn cell(&self, measure: &Measure) -> String {
         self.spreads.get(measure).map_or_else(|| "-".to_owned(), Spread::text)
     }

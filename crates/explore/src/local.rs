@@ -57,7 +57,7 @@ enum Operation<P: Protocol> {
 
 /// An event of one process.
 #[derive(Clone, Debug)]
-pub(crate) enum Happening<P: Protocol> {
+pub(crate) enum ExploredEvent<P: Protocol> {
     /// A life begins with this view.
     Begin(Life, Arc<Membership>),
     /// The life ends.
@@ -118,7 +118,7 @@ impl<P: Protocol> Effects<P> {
         &mut self,
         local: &Arc<Local<P>>,
         event: Key,
-        happening: impl FnOnce() -> Happening<P>,
+        happening: impl FnOnce() -> ExploredEvent<P>,
     ) -> Arc<Effect<P>> {
         if let Some(effect) = self.known.get(&(local.key, event)) {
             return effect.clone();
@@ -131,12 +131,12 @@ impl<P: Protocol> Effects<P> {
         effect
     }
 
-    fn compute(&self, local: &Local<P>, happening: Happening<P>) -> Effect<P> {
+    fn compute(&self, local: &Local<P>, happening: ExploredEvent<P>) -> Effect<P> {
         let mut local = local.clone();
         let me = local.me;
         let mut actions = Vec::new();
         let event = match happening {
-            Happening::Begin(life, view) => {
+            ExploredEvent::Begin(life, view) => {
                 (local.life, local.view) = (life, view);
                 let birth = Birth {
                     me,
@@ -151,22 +151,22 @@ impl<P: Protocol> Effects<P> {
                 local.node = Some(Node::start(birth, local.clock, &mut actions));
                 None
             }
-            Happening::End(fate) => {
+            ExploredEvent::End(fate) => {
                 local.end(fate);
                 None
             }
-            Happening::Refilled => {
+            ExploredEvent::Refilled => {
                 local.replaced = false;
                 None
             }
-            Happening::Arrive(from, packet) => Some(Event::Packet { from, packet: (*packet).clone() }),
-            Happening::Stored => local.complete(),
-            Happening::Computed(no, job) => Some(Event::Computed(no, job.run())),
-            Happening::Told(view) => {
+            ExploredEvent::Arrive(from, packet) => Some(Event::Packet { from, packet: (*packet).clone() }),
+            ExploredEvent::Stored => local.complete(),
+            ExploredEvent::Computed(no, job) => Some(Event::Computed(no, job.run())),
+            ExploredEvent::Told(view) => {
                 local.view = view.clone();
                 Some(Event::Membership(view))
             }
-            Happening::Ring => {
+            ExploredEvent::Ring => {
                 local.clock = local.clock.max(local.deadline().unwrap_or(local.clock));
                 Some(Event::Timeout)
             }

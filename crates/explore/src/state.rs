@@ -7,7 +7,7 @@ use faultline_core::{EndedBy, Fact, JobNo, Life, Membership, ProcessId, Protocol
 
 use crate::bounds::Bounds;
 use crate::key::{Key, key_of, key_of_all};
-use crate::local::{Effect, Effects, Happening, Local, PacketOf, Request};
+use crate::local::{Effect, Effects, ExploredEvent, Local, PacketOf, Request};
 use crate::program::SendMessage;
 
 /// A state of the federation. Everything in it is shared with the states from which it differs little.
@@ -371,19 +371,19 @@ impl<P: Protocol> State<P> {
         match &*pending.body {
             Body::Packet { from, to, packet, .. } => {
                 sink.steps(|| format!("{to} receives from {from}: {}", short::<P>(packet)));
-                self.event(*to, key, || Happening::Arrive(*from, packet.clone()), effects, sink);
+                self.event(*to, key, || ExploredEvent::Arrive(*from, packet.clone()), effects, sink);
             }
             Body::Store(process, _) => {
                 sink.steps(|| format!("the storage of {process} completes an operation"));
-                self.event(*process, STORED, || Happening::Stored, effects, sink);
+                self.event(*process, STORED, || ExploredEvent::Stored, effects, sink);
             }
             Body::Compute(process, _, no, job) => {
                 sink.steps(|| format!("{process} computes"));
-                self.event(*process, key, || Happening::Computed(*no, job.clone()), effects, sink);
+                self.event(*process, key, || ExploredEvent::Computed(*no, job.clone()), effects, sink);
             }
             Body::Tell(process, _, view) => {
                 sink.steps(|| format!("{process} learns of membership {}", view.version.0));
-                self.event(*process, key, || Happening::Told(view.clone()), effects, sink);
+                self.event(*process, key, || ExploredEvent::Told(view.clone()), effects, sink);
                 self.prune();
             }
             Body::Start(process, _) => {
@@ -394,7 +394,7 @@ impl<P: Protocol> State<P> {
             }
             Body::Refill(process, _) => {
                 sink.steps(|| format!("the supervisor learns that {process} holds everything"));
-                self.event(*process, REFILLED, || Happening::Refilled, effects, sink);
+                self.event(*process, REFILLED, || ExploredEvent::Refilled, effects, sink);
             }
             Body::Detect(process, life) => {
                 sink.steps(|| format!("the supervisor detects the failure of {process}"));
@@ -428,7 +428,7 @@ impl<P: Protocol> State<P> {
         let boot = self.locals[process.index()].next_boot();
         self.supervisor(Fact::LifeStarted { process, life, boot }, sink);
         let key = key_of(&(8, life, &view), b"");
-        self.event(process, key, || Happening::Begin(life, view.clone()), effects, sink);
+        self.event(process, key, || ExploredEvent::Begin(life, view.clone()), effects, sink);
     }
 
     fn crash(
@@ -446,7 +446,7 @@ impl<P: Protocol> State<P> {
             format!("{process} fails{storage}{output}")
         });
         self.supervisor(Fact::Failed { process, life, storage, by: EndedBy::Silence }, sink);
-        self.event(process, key_of(&(9, storage), b""), || Happening::End(storage), effects, sink);
+        self.event(process, key_of(&(9, storage), b""), || ExploredEvent::End(storage), effects, sink);
         if output == Output::Lost {
             let is_its = |it: &Pending<P>| matches!(&*it.body, Body::Packet { from, .. } if *from == process);
             self.pending.retain(|it| !is_its(it));
@@ -458,7 +458,7 @@ impl<P: Protocol> State<P> {
 
     fn ring(&mut self, process: ProcessId, effects: &mut Effects<P>, sink: &mut impl Witnesses<P>) {
         sink.steps(|| format!("a deadline of {process} comes"));
-        self.event(process, RANG, || Happening::Ring, effects, sink);
+        self.event(process, RANG, || ExploredEvent::Ring, effects, sink);
     }
 
     fn announce(&mut self, mut membership: Membership) {
@@ -483,7 +483,7 @@ impl<P: Protocol> State<P> {
         &mut self,
         process: ProcessId,
         key: Key,
-        happening: impl FnOnce() -> Happening<P>,
+        happening: impl FnOnce() -> ExploredEvent<P>,
         effects: &mut Effects<P>,
         sink: &mut impl Witnesses<P>,
     ) {

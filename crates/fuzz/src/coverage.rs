@@ -148,7 +148,7 @@ impl Observed {
         for (_, fact) in trial.trace.streams.values().flatten() {
             *stated.entry(fact.kind()).or_default() += 1;
         }
-        let mut story = Story::new(&trial.manifest);
+        let mut story = ClusterStates::new(&trial.manifest);
         story.read(trial);
         Observed {
             seed: trial.scenario.seed,
@@ -234,7 +234,7 @@ fn recurs(judgement: &Judgement) -> bool {
 }
 
 /// The states of the clusters while a trial is read.
-struct Story<'a> {
+struct ClusterStates<'a> {
     manifest: &'a Manifest,
     states: Vec<State>,
     recovering: BTreeSet<ProcessId>,
@@ -243,9 +243,9 @@ struct Story<'a> {
     hits: Vec<(&'static str, State)>,
 }
 
-impl Story<'_> {
-    fn new(manifest: &Manifest) -> Story<'_> {
-        Story {
+impl ClusterStates<'_> {
+    fn new(manifest: &Manifest) -> ClusterStates<'_> {
+        ClusterStates {
             manifest,
             states: vec![State::Starting; manifest.clusters.len()],
             recovering: BTreeSet::new(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use faultline_api::Federation;
 use faultline_client::naming;
-use faultline_console::trouble::Trouble;
+use faultline_console::command_error::CommandError;
 use futures::AsyncBufRead;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{DeleteParams, LogParams, PostParams, Preconditions};
@@ -23,20 +23,20 @@ pub(crate) const INSTALL: &str = "see docs/kubernetes.md for how to install Faul
 #[derive(Debug)]
 pub(crate) struct Denied {
     /// The error to print.
-    pub(crate) trouble: Trouble,
+    pub(crate) command_error: CommandError,
     /// Whether the API server cannot be reached or has a problem of its own, so that a later attempt may succeed.
     pub(crate) passes: bool,
 }
 
-impl From<Denied> for Trouble {
-    fn from(denied: Denied) -> Trouble {
-        denied.trouble
+impl From<Denied> for CommandError {
+    fn from(denied: Denied) -> CommandError {
+        denied.command_error
     }
 }
 
-impl From<Trouble> for Denied {
-    fn from(trouble: Trouble) -> Denied {
-        Denied { trouble, passes: false }
+impl From<CommandError> for Denied {
+    fn from(command_error: CommandError) -> Denied {
+        Denied { command_error, passes: false }
     }
 }
 
@@ -57,13 +57,13 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Connects in the same way as `kubectl`.
-    pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<Cluster, Trouble> {
+    pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<Cluster, CommandError> {
         const HELP: &str = "name a kubeconfig in the environment variable KUBECONFIG, and a context of it with \
                             `--context`; `kubectl get federations` has to work, too";
         // A test may already have connected.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let unfit = |error: &dyn std::fmt::Display| {
-            Trouble::input(miette!(help = HELP, "no Kubernetes cluster is known: {error}"))
+            CommandError::input(miette!(help = HELP, "no Kubernetes cluster is known: {error}"))
         };
         let config = match &arguments.context {
             None => Config::infer().await.map_err(|it| unfit(&it))?,
@@ -95,11 +95,11 @@ impl Cluster {
     }
 
     /// Returns a federation that must exist.
-    pub(crate) async fn federation(&self, name: &str) -> Result<Federation, Trouble> {
+    pub(crate) async fn federation(&self, name: &str) -> Result<Federation, CommandError> {
         self.find(name).await?.ok_or_else(|| {
             let help = "list federations with `kubectl get federations --all-namespaces`, or name a namespace with \
                 `--namespace`";
-            Trouble::input(miette!(
+            CommandError::input(miette!(
                 help = help,
                 "federation `{name}` not found in the namespace `{}`",
                 self.namespace
@@ -108,23 +108,23 @@ impl Cluster {
     }
 
     /// Creates a federation.
-    pub(crate) async fn create(&self, federation: &Federation) -> Result<Federation, Trouble> {
+    pub(crate) async fn create(&self, federation: &Federation) -> Result<Federation, CommandError> {
         let name = federation.name_any();
         match self.federations().create(&PostParams::default(), federation).await {
             Ok(made) => Ok(made),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 let help = format!("delete it once you no longer need it: `{}`", self.deletion(federation));
-                Err(Trouble::input(miette!(help = help, "the federation `{name}` already exists")))
+                Err(CommandError::input(miette!(help = help, "the federation `{name}` already exists")))
             }
             Err(kube::Error::Api(status)) if status.is_invalid() => {
                 let help = "change the file; `faultline samples` prints complete examples";
-                Err(Trouble::input(miette!(
+                Err(CommandError::input(miette!(
                     help = help,
                     "the API server rejected the federation: {}",
                     status.message
                 )))
             }
-            Err(error) => Err(self.denied("create", "federations", &error).trouble),
+            Err(error) => Err(self.denied("create", "federations", &error).command_error),
         }
     }
 
@@ -159,7 +159,7 @@ impl Cluster {
         let secret = secrets.get(&name).await.map_err(|it| self.denied("get", "secrets", &it))?;
         let key = secret.data.unwrap_or_default().remove("key").map(|it| it.0).unwrap_or_default();
         let token = faultline_api::supervision::token(&String::from_utf8_lossy(&key))
-            .map_err(|error| Trouble::machine(format!("the secret {name} contains no key: {error}")))?;
+            .map_err(|error| CommandError::machine(format!("the secret {name} contains no key: {error}")))?;
         let pods = Api::namespaced(self.client.clone(), &self.namespace);
         Ok(Supervisor::new(pods, format!("{}-0", naming::supervisor(federation)), token))
     }
@@ -184,8 +184,11 @@ impl Cluster {
                 if kind_is_known {
                     return Ok(None);
                 }
-                Err(Trouble::input(miette!(help = INSTALL, "the cluster has no definition of federations"))
-                    .into())
+                Err(CommandError::input(miette!(
+                    help = INSTALL,
+                    "the cluster has no definition of federations"
+                ))
+                .into())
             }
             Err(error) => Err(self.denied("get", "federations", &error)),
         }
@@ -197,23 +200,27 @@ impl Cluster {
 
     /// Returns why an operation failed.
     fn denied(&self, verb: &str, what: &str, error: &kube::Error) -> Denied {
-        let trouble = match error {
+        let command_error = match error {
             kube::Error::Api(status) if status.is_forbidden() => {
                 let help = format!(
                     "this requires permission to `{verb}` {what} in the namespace `{}`; docs/kubernetes.md contains \
                      a role with all required permissions",
                     self.namespace
                 );
-                Trouble::input(miette!(help = help, "{}", status.message))
+                CommandError::input(miette!(help = help, "{}", status.message))
             }
             // If the whole kind of resource is missing, the answer is not a status, and has only a code.
             kube::Error::Api(status) if status.code == 404 => {
                 let is_place = status.details.as_ref().is_some_and(|it| it.kind == "namespaces");
                 let help = if is_place { "name a namespace that exists with `--namespace`" } else { INSTALL };
-                Trouble::input(miette!(help = help, "cannot {verb} {what}: {}", status.message.trim_end()))
+                CommandError::input(miette!(
+                    help = help,
+                    "cannot {verb} {what}: {}",
+                    status.message.trim_end()
+                ))
             }
-            error => Trouble::machine(format!("the API server failed to {verb} {what}: {error}")),
+            error => CommandError::machine(format!("the API server failed to {verb} {what}: {error}")),
         };
-        Denied { trouble, passes: passes(error) }
+        Denied { command_error, passes: passes(error) }
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use faultline_api::Federation;
 use faultline_client::naming::NODE_IMAGE;
 use faultline_client::probe;
-use faultline_console::examination::{Examination, Finding, State, can};
-use faultline_console::trouble::{Exit, Trouble};
+use faultline_console::command_error::{CommandError, Exit};
+use faultline_console::examination::{CheckState, Examination, Finding, can};
 use faultline_tc::probe::{Ability, Probe};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -44,20 +44,20 @@ const LOOK: Duration = Duration::from_millis(500);
 const OPERATORS: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=operator";
 
 /// `kubectl faultline doctor`
-pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Trouble> {
+pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> {
     let nodes = u64::from(arguments.nodes.get());
     examine(&arguments.cluster, nodes, arguments.tc)?.print(nodes, arguments.tc, arguments.format)
 }
 
 /// Examines what a cluster can run and, on request, shape.
-fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Examination, Trouble> {
+fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Examination, CommandError> {
     crate::block_on(async {
         let cluster = Cluster::connect(arguments).await?;
         let namespace = cluster.namespace().to_owned();
         let examiner = Examiner { client: cluster.client(), namespace: namespace.clone() };
         let version = examiner.client.apiserver_version().await;
         let version = version.map_err(|error| {
-            Trouble::machine(format!("cannot read the version of the API server: {error}"))
+            CommandError::machine(format!("cannot read the version of the API server: {error}"))
         })?;
         let mut findings = vec![age(&version.major, &version.minor)];
         findings.push(examiner.definition().await);
@@ -174,7 +174,7 @@ impl Examiner {
     }
 
     /// Checks the user's rights.
-    async fn rights(&self) -> Result<Finding, Trouble> {
+    async fn rights(&self) -> Result<Finding, CommandError> {
         const NAME: &str = "rights";
         let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
         let mut denied = Vec::new();
@@ -196,7 +196,7 @@ impl Examiner {
                 let answer = reviews
                     .create(&PostParams::default(), &review)
                     .await
-                    .map_err(|error| Trouble::machine(format!("cannot check permissions: {error}")))?;
+                    .map_err(|error| CommandError::machine(format!("cannot check permissions: {error}")))?;
                 if !answer.status.is_some_and(|it| it.allowed) {
                     let part = if part.is_empty() { String::new() } else { format!("/{part}") };
                     denied.push(format!("`{verb}` {resource}{part}"));
@@ -272,13 +272,13 @@ impl Examiner {
     }
 
     /// Deletes the probes in progress.
-    async fn interrupted(&self) -> Trouble {
+    async fn interrupted(&self) -> CommandError {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         let left = pods.list(&ListParams::default().labels(probe::SELECTOR)).await;
         for pod in left.map(|it| it.items).unwrap_or_default() {
             let _ = pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await;
         }
-        Trouble::machine("interrupted; the temporary pods were deleted")
+        CommandError::machine("interrupted; the temporary pods were deleted")
     }
 
     /// Returns why a pod could not be created, and the remedy.
@@ -304,18 +304,18 @@ impl Examiner {
 /// Returns the result of a probe once it has ended, or why there is none, with the remedy.
 async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
     let begun = Instant::now();
-    let trouble = |error: &dyn std::fmt::Display| {
+    let command_error = |error: &dyn std::fmt::Display| {
         (error.to_string(), "make sure that pods of the node image can run there".to_owned())
     };
     loop {
-        let pod = pods.get(name).await.map_err(|it| trouble(&it))?;
+        let pod = pods.get(name).await.map_err(|it| command_error(&it))?;
         let status = pod.status.unwrap_or_default();
         match status.phase.as_deref() {
             Some("Succeeded") => break,
             Some("Failed") => {
                 let why = status.message.or(status.reason);
                 let log = pods.logs(name, &LogParams::default()).await.ok().filter(|it| !it.is_empty());
-                return Err(trouble(
+                return Err(command_error(
                     &why.or(log).unwrap_or_else(|| "the probe failed".to_owned()).trim_end(),
                 ));
             }
@@ -325,11 +325,11 @@ async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
             let container = status.container_statuses.unwrap_or_default().into_iter().next();
             let waiting = container.and_then(|it| it.state?.waiting);
             let why = waiting.and_then(|it| it.message.or(it.reason)).unwrap_or_default();
-            return Err(trouble(&format!("the probe did not end within {PROBED_WITHIN:?}: {why}")));
+            return Err(command_error(&format!("the probe did not end within {PROBED_WITHIN:?}: {why}")));
         }
         sleep(LOOK).await;
     }
-    let log = pods.logs(name, &LogParams::default()).await.map_err(|it| trouble(&it))?;
+    let log = pods.logs(name, &LogParams::default()).await.map_err(|it| command_error(&it))?;
     let line = log.lines().last().unwrap_or_default();
     serde_json::from_str(line).map_err(|_| {
         let remedy = "configure the operator with a node image of this program's version".to_owned();
@@ -408,15 +408,15 @@ fn is_forbidden(error: &kube::Error) -> bool {
 }
 
 fn ok(name: &'static str, detail: String) -> Finding {
-    Finding { name, state: State::Ok, detail, remedy: None }
+    Finding { name, state: CheckState::Ok, detail, remedy: None }
 }
 
 fn missing(name: &'static str, detail: String, remedy: &str) -> Finding {
-    Finding { name, state: State::Missing, detail, remedy: Some(remedy.to_owned()) }
+    Finding { name, state: CheckState::Missing, detail, remedy: Some(remedy.to_owned()) }
 }
 
 fn fail(name: &'static str, detail: String, remedy: &str) -> Finding {
-    Finding { name, state: State::Fail, detail, remedy: Some(remedy.to_owned()) }
+    Finding { name, state: CheckState::Fail, detail, remedy: Some(remedy.to_owned()) }
 }
 
 #[cfg(test)]
@@ -447,9 +447,9 @@ mod tests {
 
     #[test]
     fn old_clusters_are_unsupported() {
-        assert_eq!(age("1", "33").state, State::Ok);
-        assert_eq!(age("1", "34+").state, State::Ok);
-        assert_eq!(age("1", "32").state, State::Fail);
+        assert_eq!(age("1", "33").state, CheckState::Ok);
+        assert_eq!(age("1", "34+").state, CheckState::Ok);
+        assert_eq!(age("1", "32").state, CheckState::Fail);
     }
 
     #[test]
@@ -463,9 +463,9 @@ mod tests {
         ]);
         let found = abilities(&probes);
         let of = |ability: Ability| found.iter().find(|it| it.name == ability.module()).unwrap();
-        assert_eq!(of(Ability::Htb).state, State::Ok);
+        assert_eq!(of(Ability::Htb).state, CheckState::Ok);
         let netem = of(Ability::Netem);
-        assert_eq!(netem.state, State::Missing);
+        assert_eq!(netem.state, CheckState::Missing);
         assert!(netem.detail.ends_with("not on west (no such thing)"), "{}", netem.detail);
         assert!(netem.remedy.as_ref().unwrap().contains("sch_netem"));
     }

@@ -6,9 +6,9 @@ use std::path::Path;
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
 use faultline_client::naming;
+use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::output;
 use faultline_console::place::free_place;
-use faultline_console::trouble::{Exit, Trouble};
 use faultline_trace::manifest::Backend;
 use faultline_trace::{Bundle, BundleError};
 use kube::ResourceExt;
@@ -19,14 +19,14 @@ use crate::cluster::Cluster;
 use crate::supervisor::{AskError, Supervisor};
 
 /// `kubectl faultline fetch`
-pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, Trouble> {
+pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
     let dir = crate::block_on(async {
         let name = name(&arguments.federation)?;
         let cluster = Cluster::connect(&arguments.cluster).await?;
         let federation = cluster.federation(name).await?;
         let phase = federation.status.as_ref().map(|it| it.phase).unwrap_or_default();
         if federation.status.is_none() {
-            return Err(Trouble::input(miette!(
+            return Err(CommandError::input(miette!(
                 help = UNHEEDED,
                 "the federation `{name}` has no record yet: no operator has reconciled it"
             )));
@@ -36,7 +36,7 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, Trouble> {
                 "wait for it: `kubectl wait federation/{name} --namespace {} --for=condition=Completed`",
                 cluster.namespace()
             );
-            return Err(Trouble::input(miette!(
+            return Err(CommandError::input(miette!(
                 help = help,
                 "the federation `{name}` has no record yet: its phase is {phase:?}"
             )));
@@ -57,12 +57,12 @@ pub(crate) async fn unpack(
     supervisor: &Supervisor,
     federation: &Federation,
     dir: &Path,
-) -> Result<(), Trouble> {
+) -> Result<(), CommandError> {
     let bundle = Bundle::create(dir).map_err(|error| match error {
         BundleError::Occupied(_) => {
-            Trouble::path("fetch into", dir, error, "name another directory with `--out`")
+            CommandError::path("fetch into", dir, error, "name another directory with `--out`")
         }
-        other => Trouble::path("fetch into", dir, other, "name a writable directory with `--out`"),
+        other => CommandError::path("fetch into", dir, other, "name a writable directory with `--out`"),
     })?;
     let fetched = supervisor.fetch(dir).await;
     if fetched.is_err() {
@@ -75,31 +75,31 @@ pub(crate) async fn unpack(
 }
 
 /// Returns the error for a run that is over while its supervisor has no record, and will never have one.
-fn record_lost(federation: &Federation) -> Trouble {
+fn record_lost(federation: &Federation) -> CommandError {
     const HELP: &str = "set `spec.kubernetes.results` to store records on a volume that outlives the pod";
     let name = federation.name_any();
-    Trouble::input(miette!(
+    CommandError::input(miette!(
         help = HELP,
         "the record of `{name}` was lost when the supervisor's pod was replaced"
     ))
 }
 
 /// Returns the error for a failed request to a supervisor, with its remedy.
-pub(crate) fn unreachable(error: AskError, federation: &Federation) -> Trouble {
+pub(crate) fn unreachable(error: AskError, federation: &Federation) -> CommandError {
     if error.is_forbidden() {
         let help = "this requires permission to `get` and to `create` pods/portforward; docs/kubernetes.md contains \
             a role with all required permissions";
-        return Trouble::input(miette!(help = help, "{error}"));
+        return CommandError::input(miette!(help = help, "{error}"));
     }
     let namespace = federation.namespace().unwrap_or_default();
     let pod = format!("{}-0", naming::supervisor(federation));
-    Trouble::machine(format!("{error}; see `kubectl describe pod {pod} --namespace {namespace}`"))
+    CommandError::machine(format!("{error}; see `kubectl describe pod {pod} --namespace {namespace}`"))
 }
 
 const UNHEEDED: &str = "check with `kubectl faultline doctor` whether an operator manages its namespace";
 
 /// Extracts the name from `NAME` or `federation/NAME`.
-pub(crate) fn name(given: &str) -> Result<&str, Trouble> {
+pub(crate) fn name(given: &str) -> Result<&str, CommandError> {
     const HELP: &str = "use kubectl's notation, such as `federation/quickstart`";
     let name = match given.split_once('/') {
         None => given,
@@ -108,11 +108,11 @@ pub(crate) fn name(given: &str) -> Result<&str, Trouble> {
             name,
         )) => name,
         Some((kind, _)) => {
-            return Err(Trouble::input(miette!(help = HELP, "`{kind}` is not a federation")));
+            return Err(CommandError::input(miette!(help = HELP, "`{kind}` is not a federation")));
         }
     };
     if name.is_empty() || name.contains('/') {
-        return Err(Trouble::input(miette!(help = HELP, "`{given}` is not the name of a federation")));
+        return Err(CommandError::input(miette!(help = HELP, "`{given}` is not the name of a federation")));
     }
     Ok(name)
 }

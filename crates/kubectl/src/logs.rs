@@ -4,7 +4,7 @@ use std::io;
 
 use faultline_api::Federation;
 use faultline_client::naming;
-use faultline_console::trouble::{Exit, Trouble};
+use faultline_console::command_error::{CommandError, Exit};
 use futures::{AsyncBufReadExt, TryStreamExt};
 use kube::api::LogParams;
 use miette::miette;
@@ -14,7 +14,7 @@ use crate::cluster::Cluster;
 use crate::fetch;
 
 /// `kubectl faultline logs`
-pub(crate) fn logs(arguments: &LogsArguments) -> Result<Exit, Trouble> {
+pub(crate) fn logs(arguments: &LogsArguments) -> Result<Exit, CommandError> {
     crate::block_on(async {
         let name = fetch::name(&arguments.federation)?;
         let cluster = Cluster::connect(&arguments.cluster).await?;
@@ -37,12 +37,12 @@ pub(crate) fn logs(arguments: &LogsArguments) -> Result<Exit, Trouble> {
     })
 }
 
-fn broken(pod: &str, error: &io::Error) -> Trouble {
-    Trouble::machine(format!("the log of the pod {pod} was interrupted: {error}"))
+fn broken(pod: &str, error: &io::Error) -> CommandError {
+    CommandError::machine(format!("the log of the pod {pod} was interrupted: {error}"))
 }
 
 /// Returns the pod of a process, or of the supervisor.
-fn pod(federation: &Federation, process: Option<&str>) -> Result<String, Trouble> {
+fn pod(federation: &Federation, process: Option<&str>) -> Result<String, CommandError> {
     let Some(process) = process else { return Ok(format!("{}-0", naming::supervisor(federation))) };
     let clusters = &federation.spec.clusters;
     let of_cluster = process.rsplit_once('-').and_then(|(cluster, number)| {
@@ -52,7 +52,7 @@ fn pod(federation: &Federation, process: Option<&str>) -> Result<String, Trouble
     if of_cluster.is_none() {
         let known: Vec<String> =
             clusters.iter().map(|it| format!("{}-0 to {}-{}", it.name, it.name, it.nodes - 1)).collect();
-        return Err(Trouble::input(miette!(
+        return Err(CommandError::input(miette!(
             help = format!("use one of: {}", known.join(", ")),
             "the federation has no process `{process}`"
         )));

@@ -13,8 +13,8 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use faultline_console::command_error::{self, CommandError, Exit};
 use faultline_console::output;
-use faultline_console::trouble::{self, Exit, Trouble};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -23,7 +23,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
-    trouble::explain();
+    command_error::explain();
     let arguments = Arguments::parse();
     let colours = std::io::stderr().is_terminal();
     let level = if arguments.command.is_verbose() { LevelFilter::DEBUG } else { LevelFilter::WARN };
@@ -33,14 +33,14 @@ fn main() -> ExitCode {
     tracing_subscriber::registry().with(shown.with_filter(filter)).init();
     match perform(&arguments.command) {
         Ok(exit) => exit.into(),
-        Err(Trouble { exit, report }) => {
+        Err(CommandError { exit, report }) => {
             anstream::eprintln!("{report:?}");
             exit.into()
         }
     }
 }
 
-fn perform(command: &Command) -> Result<Exit, Trouble> {
+fn perform(command: &Command) -> Result<Exit, CommandError> {
     match command {
         Command::Run(arguments) => run::run(arguments),
         Command::Fetch(arguments) => fetch::fetch(arguments),
@@ -56,7 +56,9 @@ fn perform(command: &Command) -> Result<Exit, Trouble> {
 }
 
 /// Runs asynchronous work to its end.
-fn block_on<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+fn block_on<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Trouble::machine(format!("cannot start the runtime: {error}")))?.block_on(work)
+    runtime
+        .map_err(|error| CommandError::machine(format!("cannot start the runtime: {error}")))?
+        .block_on(work)
 }

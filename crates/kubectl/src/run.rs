@@ -9,12 +9,12 @@ use faultline_api::Federation;
 use faultline_api::quantity;
 use faultline_api::resource::{FederationStatus, Phase, condition};
 use faultline_api::supervision::{self, Status};
+use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::interrupt;
 use faultline_console::recording::Recording;
 use faultline_console::repetition::Repetition;
 use faultline_console::screen::{Row, Screen};
 use faultline_console::source::{Source, unfit};
-use faultline_console::trouble::{Exit, Trouble};
 use faultline_session::Session;
 use faultline_trace::manifest::Backend;
 use miette::miette;
@@ -41,11 +41,11 @@ enum End {
     /// There is a record, and this supervisor has it.
     Over(Box<Supervisor>),
     /// There is no record, and will be none.
-    Without(Trouble),
+    Without(CommandError),
 }
 
 /// `kubectl faultline run`
-pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
+pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     let federation = Source::of(arguments.file.as_deref())?.parse()?;
     let interrupted = interrupt::flag();
     let repetition = Repetition {
@@ -66,10 +66,10 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Trouble> {
 }
 
 /// Returns the federation with this seed, unless a resource cannot have it.
-fn with_seed(federation: &Federation, seed: u64) -> Result<Federation, Trouble> {
+fn with_seed(federation: &Federation, seed: u64) -> Result<Federation, CommandError> {
     if i64::try_from(seed).is_err() {
         let help = format!("use a seed of at most {} with `--seed`", i64::MAX);
-        return Err(Trouble::input(miette!(
+        return Err(CommandError::input(miette!(
             help = help,
             "the seed {seed} is too large for a Kubernetes resource"
         )));
@@ -85,7 +85,7 @@ fn once(
     federation: Federation,
     dir: &Path,
     interrupted: &AtomicBool,
-) -> Result<(), Trouble> {
+) -> Result<(), CommandError> {
     let draft = Session::new(&federation).draft(Backend::Kubernetes).map_err(unfit)?;
     let protocol = federation.spec.protocol.name();
     let title = format!("{}: {protocol} in pods, seed {}", draft.name, draft.seed);
@@ -114,7 +114,7 @@ fn once(
             anstream::eprintln!(
                 "interrupted: deleting the federation; interrupt again to skip this and run `{deletion}` yourself"
             );
-            Ok(End::Without(Trouble::machine(
+            Ok(End::Without(CommandError::machine(
                 "interrupted: the federation was deleted from the cluster, without a record",
             )))
         });
@@ -128,7 +128,7 @@ fn once(
         let fetched = match &ended {
             End::Over(supervisor) => tokio::select! {
                 fetched = unpack(supervisor, &federation, dir) => fetched,
-                () = raised(interrupted) => Err(Trouble::machine(format!(
+                () = raised(interrupted) => Err(CommandError::machine(format!(
                     "interrupted while fetching the record: the federation stays in the cluster; fetch the record \
                      with `kubectl faultline fetch federation/{}`, and delete both with `{deletion}`",
                     name(&federation),
@@ -145,7 +145,7 @@ fn once(
         }
         match ended {
             End::Over(_) => fetched,
-            End::Without(trouble) => Err(trouble),
+            End::Without(command_error) => Err(command_error),
         }
     })
 }
@@ -153,17 +153,17 @@ fn once(
 /// Returns the result of following a run, unless that exceeds the user's time limit.
 async fn within(
     timeout: Option<quantity::Duration>,
-    follow: impl Future<Output = Result<End, Trouble>>,
-) -> Result<End, Trouble> {
+    follow: impl Future<Output = Result<End, CommandError>>,
+) -> Result<End, CommandError> {
     let Some(limit) = timeout else { return follow.await };
     let waited = tokio::time::timeout(limit.0.into(), follow).await;
     waited.unwrap_or_else(|_| {
-        Err(Trouble::machine(format!("the run did not end within {limit} (`--timeout`)")))
+        Err(CommandError::machine(format!("the run did not end within {limit} (`--timeout`)")))
     })
 }
 
 /// Deletes a federation that has ended. Repeats the request for half a minute if the API server cannot be reached.
-async fn delete(cluster: &Cluster, federation: &Federation) -> Result<(), Trouble> {
+async fn delete(cluster: &Cluster, federation: &Federation) -> Result<(), CommandError> {
     for failures in 0..RARELY.ilog2() {
         match cluster.delete(federation).await {
             Err(Denied { passes: true, .. }) => sleep(LOOK * 2_u32.pow(failures)).await,
@@ -197,7 +197,7 @@ struct Seen {
 
 impl Watch<'_> {
     /// Shows the run until it is over. An API server that cannot be reached is asked again with increasing delays.
-    async fn follow(&mut self) -> Result<End, Trouble> {
+    async fn follow(&mut self) -> Result<End, CommandError> {
         let mut seen = Seen::default();
         let mut failures = 0;
         loop {
@@ -207,14 +207,14 @@ impl Watch<'_> {
                     failures = 0;
                     1
                 }
-                Err(Denied { trouble, passes: true }) => {
+                Err(Denied { command_error, passes: true }) => {
                     if failures == 0 {
-                        self.screen.tell(None, &format!("{}; retrying", trouble.report));
+                        self.screen.tell(None, &format!("{}; retrying", command_error.report));
                     }
                     failures += 1;
                     2_u32.saturating_pow(failures - 1).min(RARELY)
                 }
-                Err(Denied { trouble, .. }) => return Err(trouble),
+                Err(Denied { command_error, .. }) => return Err(command_error),
             };
             sleep(self.look * pause).await;
         }
@@ -225,11 +225,11 @@ impl Watch<'_> {
         seen.looks += 1;
         if status.phase == Phase::Rejected {
             let why = status.message.unwrap_or_default();
-            let trouble = Trouble::input(miette!("the operator rejected the federation: {why}"));
-            return Ok(Some(End::Without(trouble)));
+            let command_error = CommandError::input(miette!("the operator rejected the federation: {why}"));
+            return Ok(Some(End::Without(command_error)));
         }
         if let Some(lost) = status.condition(condition::COMPLETED).filter(|it| it.reason == "RecordLost") {
-            return Ok(Some(End::Without(Trouble::machine(&lost.message))));
+            return Ok(Some(End::Without(CommandError::machine(&lost.message))));
         }
         let is_over_there = status.phase == Phase::Completed;
         if seen.supervisor.is_none() && (is_over_there || status.holds(condition::SUPERVISED)) {
@@ -268,7 +268,7 @@ impl Watch<'_> {
         }
         if is_over_there && seen.silent >= GIVEN_UP {
             let message = "the run has ended, but its supervisor does not send the record";
-            return Err(Trouble::machine(message).into());
+            return Err(CommandError::machine(message).into());
         }
         Ok(None)
     }
@@ -280,7 +280,7 @@ impl Watch<'_> {
         let there = there.filter(|it| it.metadata.uid == self.federation.metadata.uid);
         match there {
             Some(it) if it.metadata.deletion_timestamp.is_none() => Ok(it.status.unwrap_or_default()),
-            _ => Err(Trouble::machine("the federation was deleted from the cluster").into()),
+            _ => Err(CommandError::machine("the federation was deleted from the cluster").into()),
         }
     }
 
@@ -330,10 +330,10 @@ fn row(cluster: &supervision::Cluster) -> Row {
 }
 
 /// Determines the namespace of the federation, which its file may specify, too.
-fn place(asked: &KubernetesArguments, federation: &Federation) -> Result<KubernetesArguments, Trouble> {
+fn place(asked: &KubernetesArguments, federation: &Federation) -> Result<KubernetesArguments, CommandError> {
     let mut asked = asked.clone();
     match (&asked.namespace, &federation.metadata.namespace) {
-        (Some(asked), Some(stated)) if asked != stated => Err(Trouble::input(miette!(
+        (Some(asked), Some(stated)) if asked != stated => Err(CommandError::input(miette!(
             help = "omit one of the two, or make them agree",
             "`--namespace` is `{asked}`, but the file's metadata.namespace is `{stated}`"
         ))),
@@ -410,7 +410,7 @@ mod tests {
     }
 
     /// Returns the result of following a run there.
-    async fn followed(cluster: &Cluster, timeout: Option<quantity::Duration>) -> Result<End, Trouble> {
+    async fn followed(cluster: &Cluster, timeout: Option<quantity::Duration>) -> Result<End, CommandError> {
         let federation: Federation = serde_json::from_value(resource(json!({}))).expect("a federation");
         let quiet = OutputArguments { format: Format::Text, quiet: true, verbose: 0 };
         let mut watch = Watch {
@@ -449,8 +449,8 @@ mod tests {
         let answers = vec![Ok(starting), Err(0), Err(503), Err(0), Ok(lost())];
         let (cluster, asked) = cluster(answers);
         let end = followed(&cluster, None).await;
-        let Ok(End::Without(trouble)) = end else { panic!("the run is over, and has no record") };
-        assert_eq!(trouble.report.to_string(), "it is gone");
+        let Ok(End::Without(command_error)) = end else { panic!("the run is over, and has no record") };
+        assert_eq!(command_error.report.to_string(), "it is gone");
         assert_eq!(asked.load(Ordering::Relaxed), 5);
     }
 
@@ -464,8 +464,10 @@ mod tests {
     #[tokio::test]
     async fn waiting_for_pods_that_never_start_ends_after_the_given_time() {
         let (cluster, _) = cluster(vec![Ok(resource(json!({ "phase": "Starting", "message": "no room" })))]);
-        let Err(trouble) = followed(&cluster, "50ms".parse().ok()).await else { panic!("it is not over") };
-        let told = trouble.report.to_string();
+        let Err(command_error) = followed(&cluster, "50ms".parse().ok()).await else {
+            panic!("it is not over")
+        };
+        let told = command_error.report.to_string();
         assert!(told.contains("50ms") && told.contains("--timeout"), "{told}");
     }
 }

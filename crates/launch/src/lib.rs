@@ -10,7 +10,7 @@ use faultline_catalog::{Hosted, Setup};
 use faultline_core::{ClusterId, Span};
 use faultline_runtime::memory;
 use faultline_runtime::metrics::ClusterNames;
-use faultline_runtime::supervise::{Collapse, Names, Wishes};
+use faultline_runtime::supervise::{ChangeQueue, Collapse, Names};
 use faultline_runtime::{Links, RunOptions, RunOutcome, StorageKind, StorageOptions};
 use faultline_session::{Ended, MemoryBound, memory_bound};
 
@@ -47,7 +47,7 @@ pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
         metrics: None,
         interrupted: Arc::default(),
         memory: memory_bound().map(|it| MemoryBound { used: memory_of_all, ..it }),
-        wishes: Wishes::default(),
+        change_queue: ChangeQueue::default(),
     }
 }
 

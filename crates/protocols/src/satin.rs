@@ -20,8 +20,8 @@ use faultline_core::{
     Birth, Boot, Cause, Claim, Membership, Position, ProcessId, Promise, Promises, Role, Scope, Sn, Speaks,
     TaskId, Theft, Time, To, Vectors, defects,
 };
-use faultline_dataflow::heir;
-use faultline_dataflow::recovery::{Estate, Host, Input, Leg, Recovery, root};
+use faultline_dataflow::recovery::{Host, Input, LastState, Leg, Recovery, root};
+use faultline_dataflow::successor;
 use serde::{Deserialize, Serialize};
 
 /// Parameters of Satin.
@@ -274,10 +274,10 @@ impl Satin {
     /// Restarts the program if the process that had it failed permanently and this one is next.
     fn begin_again(&self, host: &mut dyn Host<Self>) {
         let root = root(&self.membership);
-        let is_next = self.membership.member(root).gone && heir(&self.membership, root) == self.me;
+        let is_next = self.membership.member(root).gone && successor(&self.membership, root) == self.me;
         let begins = is_next && self.is_rank && !host.has_root() && !host.is_over();
         if begins && !self.config.defects.has(Defect::NoNewRoot) {
-            host.absorb(root, Estate::Beginning);
+            host.absorb(root, LastState::Beginning);
         }
     }
 }

@@ -107,7 +107,7 @@ fn window(cluster: ClusterId, history: &History) -> (Time, Time) {
 
 /// Returns the stretches of a process that are not work, in any order; they may overlap.
 fn stretches(process: ProcessId, history: &History, trace: &Trace, window: (Time, Time)) -> Vec<Stretch> {
-    let mut all: Vec<Stretch> = history.stands.stretches().map(|(from, upto)| (from, upto, PAUSED)).collect();
+    let mut all: Vec<Stretch> = history.pauses.stretches().map(|(from, upto)| (from, upto, PAUSED)).collect();
     for failure in history.failures.iter().filter(|it| it.process == process) {
         all.push((failure.at, failure.restarted.unwrap_or(window.1), DOWN));
     }

@@ -17,7 +17,7 @@ use crate::history::History;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct TranscriptLine {
     /// Microseconds since the application started; negative before it.
     pub micros: i64,
     /// The process or cluster; empty if the line belongs to none.
@@ -28,7 +28,7 @@ pub struct Line {
 
 /// Returns the lines of a run. Messages are named m1, m2, … in the order of their sending, and tasks t1, t2, … in the
 /// order of their first mention.
-pub fn transcript(trace: &Trace, history: &History, cast: &Cast) -> Vec<Line> {
+pub fn transcript(trace: &Trace, history: &History, cast: &Cast) -> Vec<TranscriptLine> {
     let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = trace
         .streams
         .iter()
@@ -54,10 +54,10 @@ pub fn transcript(trace: &Trace, history: &History, cast: &Cast) -> Vec<Line> {
 }
 
 /// Formats the lines, with times in milliseconds.
-pub fn text(lines: &[Line]) -> String {
+pub fn text(lines: &[TranscriptLine]) -> String {
     let width = lines.iter().map(|it| it.who.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
-    for Line { micros, who, text: what } in lines {
+    for TranscriptLine { micros, who, text: what } in lines {
         let millis = *micros as f64 / 1000.0;
         writeln!(text, "{millis:10.3} ms  {who:width$}  {what}").expect("a string takes everything");
     }
@@ -71,7 +71,7 @@ struct Writer<'a> {
     tasks: BTreeMap<TaskId, usize>,
     /// What was already shown once for a whole cluster.
     told: BTreeSet<String>,
-    lines: Vec<Line>,
+    lines: Vec<TranscriptLine>,
 }
 
 impl Writer<'_> {
@@ -279,7 +279,7 @@ impl Writer<'_> {
 
     fn line(&mut self, at: Time, who: String, text: String) {
         let micros = (at.0 as i64 - self.origin.0 as i64) / 1000;
-        self.lines.push(Line { micros, who, text });
+        self.lines.push(TranscriptLine { micros, who, text });
     }
 
     /// Returns the name of a task: t1, t2, … in the order in which tasks are first mentioned.

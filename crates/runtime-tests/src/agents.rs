@@ -12,7 +12,7 @@ use std::time::Duration;
 use faultline_core::ProcessId;
 use faultline_runtime::Keys;
 use faultline_runtime::metrics::Sum;
-use faultline_runtime::remote::{Desk, Place, RemoteOptions};
+use faultline_runtime::remote::{AgentPlace, PlaceRegistry, RemoteOptions};
 
 /// Agents that wait for a supervisor. They are killed when this value is dropped.
 pub struct Agents {
@@ -61,21 +61,21 @@ impl Agents {
         }
     }
 
-    /// Returns a desk with the agents as generation 1, under the UIDs `0`, `1`, …
+    /// Returns a registry with the agents as generation 1, under the UIDs `0`, `1`, …
     ///
     /// # Panics
     ///
     /// Panics if the first generation of places is refused.
-    pub fn desk(&self) -> Desk {
-        let desk = Desk::default();
-        desk.assign(1, self.places()).expect("the first generation");
-        desk
+    pub fn place_registry(&self) -> PlaceRegistry {
+        let place_registry = PlaceRegistry::default();
+        place_registry.assign(1, self.places()).expect("the first generation");
+        place_registry
     }
 
     /// Returns the places of the agents.
-    pub fn places(&self) -> BTreeMap<ProcessId, Place> {
+    pub fn places(&self) -> BTreeMap<ProcessId, AgentPlace> {
         let place = |(index, agent): (usize, &Agent)| {
-            (ProcessId(index as u32), Place { uid: index.to_string(), address: agent.address })
+            (ProcessId(index as u32), AgentPlace { uid: index.to_string(), address: agent.address })
         };
         self.agents.iter().enumerate().map(place).collect()
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use faultline_conformance::{Scenario, membership};
 use faultline_core::{ClusterId, Span};
 use faultline_runtime::metrics::ClusterNames;
-use faultline_runtime::supervise::{Names, Wishes};
+use faultline_runtime::supervise::{ChangeQueue, Names};
 use faultline_runtime::{Links, RunOptions, StorageKind, StorageOptions};
 use faultline_supervisor::Config;
 use faultline_trace::Bundle;
@@ -59,7 +59,7 @@ pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
         metrics: None,
         interrupted: Arc::default(),
         memory: None,
-        wishes: Wishes::default(),
+        change_queue: ChangeQueue::default(),
     }
 }
 
@@ -94,6 +94,6 @@ pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptio
         metrics: None,
         interrupted: Arc::default(),
         memory: None,
-        wishes: Wishes::default(),
+        change_queue: ChangeQueue::default(),
     }
 }

@@ -36,10 +36,10 @@ impl Driver for Remote {
             &command,
             options.names.processes.len(),
         );
-        let desk = agents.desk();
-        let outcome =
-            remote::run(agents.options(), options, None, &desk, &mut ()).expect("the run is carried out");
-        assert_eq!(desk.board().requests, [], "every agent has answered");
+        let place_registry = agents.place_registry();
+        let outcome = remote::run(agents.options(), options, None, &place_registry, &mut ())
+            .expect("the run is carried out");
+        assert_eq!(place_registry.state().requests, [], "every agent has answered");
         evidence(&bundle, outcome)
     }
 }

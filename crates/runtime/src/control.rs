@@ -62,12 +62,12 @@ pub(crate) struct Setup {
 /// Address and life of each process, indexed by process; `None` for a process that is not up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Directory {
-    pub(crate) entries: Vec<Option<Entry>>,
+    pub(crate) entries: Vec<Option<DirectoryEntry>>,
 }
 
 /// One entry of a [`Directory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct DirectoryEntry {
     pub(crate) life: Life,
     pub(crate) cluster: ClusterId,
     pub(crate) address: SocketAddr,

@@ -16,13 +16,13 @@
 //! | `memory` | the bound on the memory of simulated runs |
 //! | `recording` | the record of a run, before and after its judgement |
 //! | `simulator` | the backend in virtual time, and its observers |
-//! | `tapes` | recording the inputs of simulated processes |
+//! | `input_recorder` | recording the inputs of simulated processes |
 
 mod backend;
+mod input_recorder;
 mod memory;
 mod recording;
 mod simulator;
-mod tapes;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -10,10 +10,10 @@ use faultline_trace::manifest::Backend as Kind;
 use faultline_trace::{BundleError, Manifest, Record, Recorder, Sink, Trace};
 
 use crate::backend::{Backend, Begun, Ended};
+use crate::input_recorder::InputRecorder;
 use crate::memory::{Watch, memory_bound};
-use crate::tapes::Tapes;
 
-/// Number of events between two calls of [`Observer::goes_on`].
+/// Number of events between two calls of [`Observer::continues`].
 const LOOK_EVERY: u32 = 1000;
 
 /// Observes a simulation while it runs.
@@ -29,7 +29,7 @@ pub trait Observer {
     }
 
     /// Called every thousand events. Returning `false` interrupts the run.
-    fn goes_on(&mut self, moment: Moment<'_>) -> bool {
+    fn continues(&mut self, moment: Moment<'_>) -> bool {
         let _ = moment;
         true
     }
@@ -90,7 +90,7 @@ impl<'a> Simulator<'a> {
         &mut self,
         setup: &Setup<N>,
         manifest: &Manifest,
-        tapes: Option<&mut Tapes>,
+        input_recorder: Option<&mut InputRecorder>,
     ) -> (Ended, Trace) {
         self.observer.begins(manifest);
         let observer: RefCell<&mut dyn Observer> = RefCell::new(&mut *self.observer);
@@ -98,14 +98,14 @@ impl<'a> Simulator<'a> {
         let memory = Watch::new(self.memory);
         let mut sink = Watched { facts: Recorder::default(), count: &facts, observer: &observer };
         let mut simulation = Simulation::<N, _>::new(setup.simulation(), &mut sink);
-        if let Some(tapes) = tapes {
-            simulation.record(tapes);
+        if let Some(input_recorder) = input_recorder {
+            simulation.record(input_recorder);
         }
         while (0..LOOK_EVERY).all(|_| simulation.step()) {
             let now = simulation.now();
             let moment = Moment { now, status: &mut || simulation.status() };
-            let goes_on = observer.borrow_mut().goes_on(moment);
-            if !goes_on || simulation.stats().events >= self.most_events {
+            let continues = observer.borrow_mut().continues(moment);
+            if !continues || simulation.stats().events >= self.most_events {
                 simulation.interrupt();
             } else if let Some(used) = memory.reached(facts.get(), || simulation.contents()) {
                 simulation.exhaust(used);
@@ -134,9 +134,9 @@ impl Backend for Simulator<'_> {
 
     fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), BundleError> {
         let Begun { setup, manifest, bundle } = begun;
-        let mut tapes = bundle.records_inputs().then(|| Tapes::new(bundle.clone()));
-        let (ended, trace) = self.play(setup, manifest, tapes.as_mut());
-        tapes.map_or(Ok(()), Tapes::finish)?;
+        let mut input_recorder = bundle.records_inputs().then(|| InputRecorder::new(bundle.clone()));
+        let (ended, trace) = self.play(setup, manifest, input_recorder.as_mut());
+        input_recorder.map_or(Ok(()), InputRecorder::finish)?;
         Ok((ended, Some(trace)))
     }
 }

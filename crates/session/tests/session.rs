@@ -93,7 +93,7 @@ impl Observer for Counting {
         self.facts += 1;
     }
 
-    fn goes_on(&mut self, mut moment: Moment<'_>) -> bool {
+    fn continues(&mut self, mut moment: Moment<'_>) -> bool {
         self.looks += 1;
         assert_eq!(moment.status().clusters.len(), 2);
         self.looks < self.most_looks

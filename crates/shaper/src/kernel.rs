@@ -18,7 +18,7 @@ pub struct Kernel {
 
 /// Where packets are delayed and lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ShapingSide {
     /// At the receiver. The sender's transport then sees a loss as a loss, and not as a full queue of its own.
     Receiver,
     /// At the sender, if arriving packets cannot be distinguished or shaped.
@@ -29,11 +29,11 @@ pub enum Place {
 
 impl Kernel {
     /// Returns where this kernel delays and loses packets, if addresses distinguish senders.
-    pub const fn delays_at(self) -> Place {
+    pub const fn delays_at(self) -> ShapingSide {
         match self {
-            Kernel { netem: false, .. } => Place::Node,
-            Kernel { ifb: true, .. } => Place::Receiver,
-            Kernel { ifb: false, .. } => Place::Sender,
+            Kernel { netem: false, .. } => ShapingSide::Node,
+            Kernel { ifb: true, .. } => ShapingSide::Receiver,
+            Kernel { ifb: false, .. } => ShapingSide::Sender,
         }
     }
 

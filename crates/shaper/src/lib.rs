@@ -10,5 +10,5 @@ mod kernel;
 pub mod tree;
 
 pub use delay_line::{DelayLine, Interface};
-pub use kernel::{Kernel, Place};
+pub use kernel::{Kernel, ShapingSide};
 pub use tree::Tree;

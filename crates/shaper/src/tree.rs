@@ -14,7 +14,7 @@ use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Kernel, Place};
+use crate::kernel::{Kernel, ShapingSide};
 
 /// Class of all other clusters together, for leaving packets.
 const OTHERS: u16 = 1;
@@ -135,11 +135,11 @@ impl Tree {
         peers: &[Peer],
         links: impl Fn(ClusterId, ClusterId) -> LinkProperties,
         kernel: Kernel,
-        place: Place,
+        place: ShapingSide,
     ) -> Tree {
         assert!(kernel.htb, "a tree has classes");
         let place = match (kernel.delays_at(), place) {
-            (Place::Receiver, asked) => asked,
+            (ShapingSide::Receiver, asked) => asked,
             (best, _) => best,
         };
         let mut members = BTreeMap::<ClusterId, u64>::new();
@@ -196,7 +196,7 @@ fn leaving(
     peers: &[Peer],
     members: &BTreeMap<ClusterId, u64>,
     links: &impl Fn(ClusterId, ClusterId) -> LinkProperties,
-    place: Place,
+    place: ShapingSide,
 ) -> Direction {
     let mut direction = Direction::default();
     let mut shared = Vec::new();
@@ -204,8 +204,8 @@ fn leaving(
         let link = links(mine, cluster);
         let leaf = match place {
             // With a single sender, its transmissions are all that can be in transit.
-            Place::Sender => delay(link, 1),
-            Place::Receiver | Place::Node => None,
+            ShapingSide::Sender => delay(link, 1),
+            ShapingSide::Receiver | ShapingSide::Node => None,
         };
         if link.bandwidth == 0 && leaf.is_none() {
             continue;
@@ -236,10 +236,10 @@ fn arriving(
     peers: &[Peer],
     members: &BTreeMap<ClusterId, u64>,
     links: &impl Fn(ClusterId, ClusterId) -> LinkProperties,
-    place: Place,
+    place: ShapingSide,
 ) -> Direction {
     let mut direction = Direction::default();
-    if place != Place::Receiver {
+    if place != ShapingSide::Receiver {
         return direction;
     }
     for (&cluster, &senders) in members {
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn rates_are_where_packets_leave_and_delays_where_they_arrive() {
-        let tree = Tree::new(MINE, &peers(&[MINE, OTHER, OTHER, SLOW]), links, ALL, Place::Receiver);
+        let tree = Tree::new(MINE, &peers(&[MINE, OTHER, OTHER, SLOW]), links, ALL, ShapingSide::Receiver);
         let class = |parent, rate, ceiling, burst, leaf| Class { parent, rate, ceiling, burst, leaf };
         let leaving = [
             (OTHERS, class(0, 12_500_000, 12_500_000, 3125, Leaf::Classes)),
@@ -332,14 +332,14 @@ mod tests {
     fn missing_features_of_a_kernel_are_left_to_others() {
         let peers = peers(&[MINE, OTHER]);
         let no_ifb = Kernel { ifb: false, ..ALL };
-        for (kernel, asked) in [(no_ifb, Place::Receiver), (ALL, Place::Sender)] {
+        for (kernel, asked) in [(no_ifb, ShapingSide::Receiver), (ALL, ShapingSide::Sender)] {
             let tree = Tree::new(MINE, &peers, links, kernel, asked);
             assert!(tree.arriving.is_empty());
             assert!(matches!(tree.leaving.classes[&0x11].leaf, Leaf::Delay(Delay { loss_ppm: 100, .. })));
             assert_eq!(kernel.left_for_node(WAN), LinkProperties::default());
         }
         let rates_only = Kernel { netem: false, ..ALL };
-        let tree = Tree::new(MINE, &peers, links, rates_only, Place::Receiver);
+        let tree = Tree::new(MINE, &peers, links, rates_only, ShapingSide::Receiver);
         assert!(tree.arriving.is_empty());
         assert_eq!(tree.leaving.classes[&0x11].leaf, Leaf::Queue(1000));
         assert_eq!(rates_only.left_for_node(WAN), LinkProperties { bandwidth: 0, ..WAN });
@@ -347,7 +347,8 @@ mod tests {
 
     #[test]
     fn a_link_without_requested_properties_has_no_class() {
-        let tree = Tree::new(MINE, &peers(&[MINE, OTHER]), |_, _| Default::default(), ALL, Place::Receiver);
+        let tree =
+            Tree::new(MINE, &peers(&[MINE, OTHER]), |_, _| Default::default(), ALL, ShapingSide::Receiver);
         assert_eq!(tree, Tree::default());
     }
 
@@ -369,7 +370,7 @@ mod tests {
         ) {
             let link = LinkProperties { latency: Span(latency), jitter: Span(jitter), bandwidth, loss_ppm: 1 };
             let clusters = vec![OTHER; senders];
-            let tree = Tree::new(MINE, &peers(&clusters), |_, _| link, ALL, Place::Receiver);
+            let tree = Tree::new(MINE, &peers(&clusters), |_, _| link, ALL, ShapingSide::Receiver);
             let Leaf::Delay(Delay { limit, .. }) = tree.arriving.classes[&0x11].leaf else {
                 panic!("there is a delay")
             };

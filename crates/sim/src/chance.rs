@@ -7,14 +7,14 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// A stream of random choices.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(ChaCha8Rng);
+pub(crate) struct RandomStream(ChaCha8Rng);
 
-impl Dice {
+impl RandomStream {
     /// Creates stream number `stream` of `seed`.
-    pub(crate) fn new(seed: u64, stream: u64) -> Dice {
+    pub(crate) fn new(seed: u64, stream: u64) -> RandomStream {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(stream);
-        Dice(rng)
+        RandomStream(rng)
     }
 
     /// Returns a uniform number below `bound`, or 0 if `bound` is 0. The bias, less than bound / 2^64, is accepted.

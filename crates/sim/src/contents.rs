@@ -36,7 +36,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
             image.add_to(&mut footprint, P::add_to);
         }
         contents.image_bytes = footprint.bytes();
-        for process in self.seats.iter().filter_map(|seat| seat.process.as_ref()) {
+        for process in self.sim_processes.iter().filter_map(|sim_process| sim_process.process.as_ref()) {
             let gauges = process.gauges();
             contents.logged += gauges.log_messages;
             contents.logged_bytes += gauges.log_bytes - gauges.log_bytes_spilled;

@@ -22,7 +22,7 @@ mod handling;
 mod network;
 mod parallel;
 mod queue;
-mod seat;
+mod sim_process;
 mod simulation;
 mod stats;
 mod storage;

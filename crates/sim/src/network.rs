@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, ProcessId, Span, Time};
 
-use crate::chance::Dice;
+use crate::chance::RandomStream;
 use crate::config::{Chance, Links};
 
 /// Smallest timeout of a lost packet: the lower limit of TCP's retransmission timeout on Linux.
@@ -32,7 +32,7 @@ pub(crate) struct Network {
     interfaces: Vec<[Time; 2]>,
     /// The latest arrival of each pair of processes that has one in the future. Only with FIFO.
     latest: Option<Latest>,
-    dice: Dice,
+    random: RandomStream,
 }
 
 #[derive(Clone, Debug)]
@@ -68,14 +68,20 @@ impl Route {
 }
 
 impl Network {
-    pub(crate) fn new(links: Links, processes: usize, fifo: bool, chance: Chance, dice: Dice) -> Network {
+    pub(crate) fn new(
+        links: Links,
+        processes: usize,
+        fifo: bool,
+        chance: Chance,
+        random: RandomStream,
+    ) -> Network {
         Network {
             links: (0..links.len()).map(|index| Link::new(*links.at(index))).collect(),
             original: links,
             chance,
             interfaces: vec![[Time::ZERO; 2]; processes],
             latest: fifo.then(Latest::default),
-            dice,
+            random,
         }
     }
 
@@ -114,13 +120,13 @@ impl Network {
         at += latency;
         if jitter > Span::ZERO {
             at = Time(at.0.saturating_sub(jitter.0.min(latency.0)))
-                + self.dice.span(jitter + jitter.min(latency));
+                + self.random.span(jitter + jitter.min(latency));
         }
         if loss_ppm > 0 {
             at += self.resending(latency, loss_ppm);
         }
-        if self.dice.happens(self.chance.reorder_ppm) {
-            at += self.dice.span(self.chance.reorder_within);
+        if self.random.happens(self.chance.reorder_ppm) {
+            at += self.random.span(self.chance.reorder_within);
         }
         if let Some(latest) = &mut self.latest {
             at = latest.in_order(route.from, route.to, at, now);
@@ -132,7 +138,7 @@ impl Network {
     fn resending(&mut self, latency: Span, loss_ppm: u32) -> Span {
         let (mut waited, mut timeout) = (Span::ZERO, RETRANSMISSION_FLOOR + latency * 2);
         for _ in 0..LOSSES_IN_A_ROW {
-            if !self.dice.happens(loss_ppm) {
+            if !self.random.happens(loss_ppm) {
                 break;
             }
             waited = waited + timeout;
@@ -169,7 +175,7 @@ mod tests {
     const LATENCY: Span = Span::from_millis(5);
 
     fn network(link: LinkProperties, fifo: bool, chance: Chance) -> Network {
-        Network::new(Links::uniform(1, link, link), 2, fifo, chance, Dice::new(7, 0))
+        Network::new(Links::uniform(1, link, link), 2, fifo, chance, RandomStream::new(7, 0))
     }
 
     fn arrival(network: &mut Network, bytes: u64, now: Time) -> Time {

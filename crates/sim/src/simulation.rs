@@ -17,13 +17,13 @@ use faultline_supervisor::{FaultAccount, Order, Outcome, Report, Status, Supervi
 use faultline_trace::inputs::Recorder;
 use faultline_trace::{Record, Sink};
 
-use crate::chance::Dice;
+use crate::chance::RandomStream;
 use crate::config::{Chance, Config, Control, StorageCosts};
 use crate::defect::{Defect, Defects};
 use crate::handling::Processors;
 use crate::network::{Network, Route};
 use crate::queue::Queue;
-use crate::seat::{Due, Flight, Input, Place, Seat};
+use crate::sim_process::{Due, Flight, Input, ProcessSlot, SimProcess};
 use crate::stats::Stats;
 use crate::storage::{Operation, Storage};
 
@@ -40,9 +40,9 @@ pub struct Simulation<'s, P: Process, S> {
     pub(crate) federation: Membership,
 
     pub(crate) now: Time,
-    pub(crate) queue: Queue<Happening<P>>,
+    pub(crate) queue: Queue<SimEvent<P>>,
     /// Indexed by process, like the next three.
-    pub(crate) seats: Vec<Seat<P>>,
+    pub(crate) sim_processes: Vec<SimProcess<P>>,
     pub(crate) storages: Vec<Storage<P>>,
     pub(crate) addresses: Vec<Address>,
     pub(crate) network: Network,
@@ -52,8 +52,8 @@ pub struct Simulation<'s, P: Process, S> {
     pub(crate) held: BTreeMap<usize, VecDeque<Flight<P>>>,
     /// Until when the packets of a killed life arrive.
     pub(crate) echoes: BTreeMap<(ProcessId, Life), Time>,
-    pub(crate) control_dice: Dice,
-    pub(crate) death_dice: Dice,
+    pub(crate) control_random: RandomStream,
+    pub(crate) failure_random: RandomStream,
 
     pub(crate) supervisor: Supervisor,
     pub(crate) supervisor_facts: u64,
@@ -91,7 +91,7 @@ impl Address {
 }
 
 /// An event in the queue.
-pub(crate) enum Happening<P: Process> {
+pub(crate) enum SimEvent<P: Process> {
     /// A packet reaches its receiver's node.
     Arrival(Flight<P>),
     /// The receiver takes a packet.
@@ -153,15 +153,15 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             defects,
             now: Time::ZERO,
             queue: Queue::new(),
-            seats: (0..processes).map(|_| Seat::new()).collect(),
+            sim_processes: (0..processes).map(|_| SimProcess::new()).collect(),
             storages: (0..processes).map(|_| Storage::new()).collect(),
             addresses: membership.members.iter().map(|member| Address::new(member.cluster)).collect(),
-            network: Network::new(links, processes, P::FIFO, chance, Dice::new(seed, 0)),
+            network: Network::new(links, processes, P::FIFO, chance, RandomStream::new(seed, 0)),
             processors: handling.map(|it| Processors::new(it, processes)),
             held: BTreeMap::new(),
             echoes: BTreeMap::new(),
-            control_dice: Dice::new(seed, 1),
-            death_dice: Dice::new(seed, 2),
+            control_random: RandomStream::new(seed, 1),
+            failure_random: RandomStream::new(seed, 2),
             federation: membership,
             supervisor,
             supervisor_facts: 0,
@@ -213,17 +213,17 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         self.now = at;
         self.stats.events += 1;
         match happening {
-            Happening::Arrival(flight) if self.processors.is_some() => self.handle(flight),
-            Happening::Arrival(flight) | Happening::Handled(flight) => self.arrive(flight),
-            Happening::Due(process, life, due) => {
-                let seat = &self.seats[process.index()];
-                if seat.alive && seat.life == life {
+            SimEvent::Arrival(flight) if self.processors.is_some() => self.handle(flight),
+            SimEvent::Arrival(flight) | SimEvent::Handled(flight) => self.arrive(flight),
+            SimEvent::Due(process, life, due) => {
+                let sim_process = &self.sim_processes[process.index()];
+                if sim_process.alive && sim_process.life == life {
                     self.offer(process, Input::Due(due));
                 }
             }
-            Happening::Timer(process) => self.ring(process),
-            Happening::Report(report) => self.report(*report),
-            Happening::SupervisorTimer => self.ring_supervisor(),
+            SimEvent::Timer(process) => self.ring(process),
+            SimEvent::Report(report) => self.report(*report),
+            SimEvent::SupervisorTimer => self.ring_supervisor(),
         }
         true
     }
@@ -271,7 +271,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     /// Returns a process, or `None` between two lives. For tests.
     pub fn process(&self, process: ProcessId) -> Option<&P> {
-        self.seats[process.index()].process.as_ref()
+        self.sim_processes[process.index()].process.as_ref()
     }
 
     /// Iterates over the images in a process's storage. For tests.
@@ -288,8 +288,8 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
         let bytes = packet.wire_len();
         let route = self.route(from, to);
-        let seat = &self.seats[from.index()];
-        let (from_life, to_life) = (seat.life, self.known_life(seat, to));
+        let sim_process = &self.sim_processes[from.index()];
+        let (from_life, to_life) = (sim_process.life, self.known_life(sim_process, to));
         self.stats.sent::<P>(&packet, bytes, route.is_between());
         let sent = match &mut self.processors {
             Some(processors) => processors.handle(from, route.is_between(), bytes, self.now),
@@ -297,7 +297,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         };
         match self.network.arrival(route, bytes, sent, self.now) {
             Some(at) => {
-                self.queue.push(at, || Happening::Arrival(Flight { from, from_life, to, to_life, packet }));
+                self.queue.push(at, || SimEvent::Arrival(Flight { from, from_life, to, to_life, packet }));
             }
             None => self.hold(route, Flight { from, from_life, to, to_life, packet }),
         }
@@ -307,7 +307,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     pub(crate) fn carry(&mut self, flight: Flight<P>) {
         let route = self.route(flight.from, flight.to);
         match self.network.arrival(route, flight.packet.wire_len(), self.now, self.now) {
-            Some(at) => self.queue.push(at, || Happening::Arrival(flight)),
+            Some(at) => self.queue.push(at, || SimEvent::Arrival(flight)),
             None => self.hold(route, flight),
         }
     }
@@ -329,18 +329,18 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     #[cold]
     fn handle(&mut self, flight: Flight<P>) {
         let route = self.route(flight.from, flight.to);
-        let receiver = &self.seats[flight.to.index()];
+        let receiver = &self.sim_processes[flight.to.index()];
         let is_served = receiver.alive && receiver.life == flight.to_life;
         let Some(processors) = self.processors.as_mut().filter(|_| is_served) else {
             return self.arrive(flight);
         };
         let at = processors.handle(flight.to, route.is_between(), flight.packet.wire_len(), self.now);
-        self.queue.push(at, || Happening::Handled(flight));
+        self.queue.push(at, || SimEvent::Handled(flight));
     }
 
     #[inline(always)]
     fn arrive(&mut self, flight: Flight<P>) {
-        let receiver = &self.seats[flight.to.index()];
+        let receiver = &self.sim_processes[flight.to.index()];
         let is_meant = receiver.life == flight.to_life
             || self.defects.has(Defect::OldReceiversServed) && receiver.process.as_ref().is_some();
         if !receiver.alive || !is_meant {
@@ -352,7 +352,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             return;
         }
         let to = flight.to;
-        if receiver.stands() {
+        if receiver.is_stopped() {
             self.offer(to, Input::Packet(flight));
         } else {
             // Same as `offer`, without copying the packet back and forth: this is the most frequent event.
@@ -367,28 +367,28 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         if self.echoes.is_empty() {
             return false;
         }
-        let sender = &self.seats[flight.from.index()];
+        let sender = &self.sim_processes[flight.from.index()];
         let over = !sender.alive || sender.life != flight.from_life;
         over && self.echoes.get(&(flight.from, flight.from_life)).is_some_and(|until| self.now > *until)
     }
 
-    /// Returns the newest life of `other` that the process in `seat` knows.
+    /// Returns the newest life of `other` that the process in `sim_process` knows.
     #[inline]
-    fn known_life(&self, seat: &Seat<P>, other: ProcessId) -> Life {
+    fn known_life(&self, sim_process: &SimProcess<P>, other: ProcessId) -> Life {
         let Address { life, since, .. } = self.addresses[other.index()];
-        if seat.view_version >= since {
+        if sim_process.view_version >= since {
             return life;
         }
-        seat.view.as_ref().map_or(Life(0), |view| view.member(other).life)
+        sim_process.view.as_ref().map_or(Life(0), |view| view.member(other).life)
     }
 
     // Inputs
 
     /// Passes `input` to a process, or keeps it while the process is halted or paused.
     pub(crate) fn offer(&mut self, process: ProcessId, input: Input<P>) {
-        let seat = &mut self.seats[process.index()];
-        if seat.stands() {
-            seat.backlog().waiting.push_back(input);
+        let sim_process = &mut self.sim_processes[process.index()];
+        if sim_process.is_stopped() {
+            sim_process.backlog().waiting.push_back(input);
         } else {
             self.give(process, input);
             self.set_timer(process);
@@ -396,9 +396,9 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     }
 
     /// Resumes a process: performs its remaining actions, and passes it the inputs that waited.
-    pub(crate) fn go_on(&mut self, process: ProcessId) {
-        while !self.seats[process.index()].stands() {
-            let Some(backlog) = self.seats[process.index()].existing_backlog() else { break };
+    pub(crate) fn proceed(&mut self, process: ProcessId) {
+        while !self.sim_processes[process.index()].is_stopped() {
+            let Some(backlog) = self.sim_processes[process.index()].existing_backlog() else { break };
             if !backlog.rest.is_empty() {
                 let mut rest = mem::take(&mut backlog.rest);
                 self.perform(process, &mut rest);
@@ -420,7 +420,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
                 }
             }
             Input::Due(Due::Computed(no)) => {
-                let jobs = &mut self.seats[process.index()].jobs;
+                let jobs = &mut self.sim_processes[process.index()].jobs;
                 let index = jobs.iter().position(|&(it, _)| it == no).expect("a job returns once");
                 let (_, job) = jobs.swap_remove(index);
                 self.feed(process, Event::Computed(no, job.run()));
@@ -431,11 +431,11 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     #[inline(always)]
     fn receive(&mut self, process: ProcessId, flight: Flight<P>) {
-        let seat = &self.seats[process.index()];
-        let known = self.known_life(seat, flight.from);
+        let sim_process = &self.sim_processes[process.index()];
+        let known = self.known_life(sim_process, flight.from);
         // A life that has not started knows no other life, so every packet is early.
         if flight.from_life > known {
-            self.seats[process.index()].backlog().early.push_back(flight);
+            self.sim_processes[process.index()].backlog().early.push_back(flight);
         } else if flight.from_life < known && !self.defects.has(Defect::OldSendersHeard) {
             self.stats.stale += 1;
         } else {
@@ -446,17 +446,17 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Starts a life with its first membership, or passes it a newer one.
     fn meet(&mut self, process: ProcessId) {
         let facts = self.taken_kinds();
-        let seat = &mut self.seats[process.index()];
-        let membership = seat.coming.take().expect("a membership is coming until it is met");
-        seat.view_version = membership.version;
-        seat.view = Some(membership.clone());
-        if seat.process.as_ref().is_some() {
+        let sim_process = &mut self.sim_processes[process.index()];
+        let membership = sim_process.coming.take().expect("a membership is coming until it is met");
+        sim_process.view_version = membership.version;
+        sim_process.view = Some(membership.clone());
+        if sim_process.process.as_ref().is_some() {
             self.feed(process, Event::Membership(membership));
         } else {
             let birth = Birth {
                 me: process,
-                life: seat.life,
-                boot: seat.boot,
+                life: sim_process.life,
+                boot: sim_process.boot,
                 membership,
                 config: self.process_config.clone(),
                 record: self.storages[process.index()].record(),
@@ -464,18 +464,18 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
                 facts,
             };
             let mut actions = mem::take(&mut self.actions);
-            let life = seat.life;
+            let life = sim_process.life;
             if let Some(recorder) = &mut self.recorder {
                 recorder.born(self.now, &birth);
             }
-            seat.process = Place::Taken(P::start(birth, self.now, &mut actions));
+            sim_process.process = ProcessSlot::Taken(P::start(birth, self.now, &mut actions));
             if let Some(recorder) = &mut self.recorder {
                 recorder.did(process, life, self.now, &actions);
             }
             self.perform(process, &mut actions);
             self.actions = actions;
         }
-        if let Some(backlog) = self.seats[process.index()].existing_backlog() {
+        if let Some(backlog) = self.sim_processes[process.index()].existing_backlog() {
             for flight in mem::take(&mut backlog.early) {
                 self.offer(process, Input::Packet(flight));
             }
@@ -485,14 +485,14 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     #[inline(always)]
     fn feed(&mut self, process: ProcessId, event: In<P>) {
         let mut actions = mem::take(&mut self.actions);
-        let seat = &mut self.seats[process.index()];
-        let value = seat.process.as_mut().expect("only a started life is given inputs");
+        let sim_process = &mut self.sim_processes[process.index()];
+        let value = sim_process.process.as_mut().expect("only a started life is given inputs");
         if let Some(recorder) = &mut self.recorder {
-            recorder.given(process, seat.life, self.now, &event);
+            recorder.given(process, sim_process.life, self.now, &event);
         }
         value.handle(event, self.now, &mut actions);
         if let Some(recorder) = &mut self.recorder {
-            recorder.did(process, seat.life, self.now, &actions);
+            recorder.did(process, sim_process.life, self.now, &actions);
         }
         self.perform(process, &mut actions);
         self.actions = actions;
@@ -502,24 +502,29 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     #[inline]
     fn set_timer(&mut self, process: ProcessId) {
-        let seat = &mut self.seats[process.index()];
-        let deadline = seat.process.as_ref().and_then(P::next_deadline);
-        if let Some(deadline) = deadline.filter(|it| *it < seat.timer) {
-            seat.timer = deadline.max(self.now);
-            self.queue.push(seat.timer, || Happening::Timer(process));
+        let sim_process = &mut self.sim_processes[process.index()];
+        let deadline = sim_process.process.as_ref().and_then(P::next_deadline);
+        if let Some(deadline) = deadline.filter(|it| *it < sim_process.timer) {
+            sim_process.timer = deadline.max(self.now);
+            self.queue.push(sim_process.timer, || SimEvent::Timer(process));
         }
     }
 
     fn ring(&mut self, process: ProcessId) {
-        let seat = &mut self.seats[process.index()];
-        if seat.timer != self.now {
+        let sim_process = &mut self.sim_processes[process.index()];
+        if sim_process.timer != self.now {
             return;
         }
-        seat.timer = Time::NEVER;
-        if seat.stands() {
+        sim_process.timer = Time::NEVER;
+        if sim_process.is_stopped() {
             return;
         }
-        if seat.process.as_ref().and_then(P::next_deadline).is_some_and(|deadline| deadline <= self.now) {
+        if sim_process
+            .process
+            .as_ref()
+            .and_then(P::next_deadline)
+            .is_some_and(|deadline| deadline <= self.now)
+        {
             self.feed(process, Event::Timeout);
         }
         self.set_timer(process);
@@ -533,7 +538,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             // Replaced by a trivial action, so that the action can be moved out.
             let action = mem::replace(&mut actions[place], Action::List);
             if self.act(process, action) {
-                self.seats[process.index()].backlog().rest.extend(actions.drain(place + 1..));
+                self.sim_processes[process.index()].backlog().rest.extend(actions.drain(place + 1..));
                 break;
             }
         }
@@ -570,28 +575,28 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             Action::Delete(name) => self.store(process, Operation::Delete(name)),
             Action::Record { version, bytes } => self.store(process, Operation::Record { version, bytes }),
             Action::Started => {
-                let life = self.seats[process.index()].life;
+                let life = self.sim_processes[process.index()].life;
                 self.send_report(process, Report::Started { process, life });
             }
             Action::Held => {
-                let life = self.seats[process.index()].life;
+                let life = self.sim_processes[process.index()].life;
                 self.send_report(process, Report::Held { process, life });
             }
             Action::Compute(no, job) => {
                 let begun = self.processors.as_ref().map_or(self.now, |it| it.free(process, self.now));
-                let seat = &mut self.seats[process.index()];
+                let sim_process = &mut self.sim_processes[process.index()];
                 let at = begun + job.cost();
-                seat.jobs.push((no, job));
-                let life = seat.life;
-                self.queue.push(at, || Happening::Due(process, life, Due::Computed(no)));
+                sim_process.jobs.push((no, job));
+                let life = sim_process.life;
+                self.queue.push(at, || SimEvent::Due(process, life, Due::Computed(no)));
             }
         }
     }
 
     fn store(&mut self, process: ProcessId, operation: Operation<P>) {
         let at = self.storages[process.index()].submit(operation, self.now, &self.storage_costs);
-        let life = self.seats[process.index()].life;
-        self.queue.push(at, || Happening::Due(process, life, Due::Stored));
+        let life = self.sim_processes[process.index()].life;
+        self.queue.push(at, || SimEvent::Due(process, life, Due::Stored));
     }
 
     /// Returns the kinds of facts that the sink, the supervisor or the recorder needs.
@@ -606,9 +611,9 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     fn state(&mut self, process: ProcessId, fact: Fact) -> bool {
         let kind = fact.kind();
         let halted = self.followed_kinds.contains(kind) && self.report_fact(process, &fact);
-        let seat = &mut self.seats[process.index()];
-        let (life, number) = (seat.life, FactNo(seat.facts));
-        seat.facts += 1;
+        let sim_process = &mut self.sim_processes[process.index()];
+        let (life, number) = (sim_process.life, FactNo(sim_process.facts));
+        sim_process.facts += 1;
         if S::TAKES.contains(kind) {
             self.sink.record(Record { process, life, number, at: self.now, fact });
         }
@@ -619,9 +624,9 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     fn report_fact(&mut self, process: ProcessId, fact: &Fact) -> bool {
         let (kind, cluster) = (fact.kind(), self.addresses[process.index()].cluster);
         let halted = self.triggers.iter().any(|trigger| trigger.matches(kind, process, cluster));
-        let seat = &mut self.seats[process.index()];
-        seat.halted = halted;
-        let report = Report::Stated { process, life: seat.life, fact: fact.clone(), halted };
+        let sim_process = &mut self.sim_processes[process.index()];
+        sim_process.halted = halted;
+        let report = Report::Stated { process, life: sim_process.life, fact: fact.clone(), halted };
         self.send_report(process, report);
         halted
     }

@@ -7,8 +7,8 @@ use faultline_supervisor::{Order, Report};
 use faultline_trace::{Record, Sink};
 
 use crate::config::InFlight;
-use crate::seat::Due;
-use crate::simulation::{Happening, Simulation};
+use crate::sim_process::Due;
+use crate::simulation::{SimEvent, Simulation};
 
 impl<P: Process, S: Sink> Simulation<'_, P, S> {
     /// Sends a process's report to the supervisor, after all its earlier reports.
@@ -18,13 +18,13 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
 
     fn send_report_after(&mut self, process: ProcessId, delay: Span, report: Report) {
         let at = self.now + delay + self.control_delay();
-        let seat = &mut self.seats[process.index()];
-        seat.reported = seat.reported.max(at);
-        self.queue.push(seat.reported, || Happening::Report(Box::new(report)));
+        let sim_process = &mut self.sim_processes[process.index()];
+        sim_process.reported = sim_process.reported.max(at);
+        self.queue.push(sim_process.reported, || SimEvent::Report(Box::new(report)));
     }
 
     fn control_delay(&mut self) -> Span {
-        self.control.delay + self.control_dice.span(self.control.jitter)
+        self.control.delay + self.control_random.span(self.control.jitter)
     }
 
     /// Passes a report that has arrived to the supervisor.
@@ -58,7 +58,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
             let deadline = deadline.max(self.now);
             if deadline < self.supervisor_timer {
                 self.supervisor_timer = deadline;
-                self.queue.push(deadline, || Happening::SupervisorTimer);
+                self.queue.push(deadline, || SimEvent::SupervisorTimer);
             }
         }
     }
@@ -76,9 +76,9 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
     }
 
     pub(crate) fn refresh_gauges(&mut self) {
-        for (index, seat) in self.seats.iter().enumerate() {
-            if let Some(value) = seat.process.as_ref() {
-                let (process, life, gauges) = (ProcessId(index as u32), seat.life, value.gauges());
+        for (index, sim_process) in self.sim_processes.iter().enumerate() {
+            if let Some(value) = sim_process.process.as_ref() {
+                let (process, life, gauges) = (ProcessId(index as u32), sim_process.life, value.gauges());
                 self.supervisor.handle(Report::Gauges { process, life, gauges }, self.now, &mut self.orders);
             }
         }
@@ -88,32 +88,32 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
     pub(crate) fn perform_orders(&mut self) {
         let mut orders = std::mem::take(&mut self.orders);
         for order in orders.drain(..) {
-            self.obey(order);
+            self.perform_order(order);
         }
         self.orders = orders;
     }
 
-    fn obey(&mut self, order: Order) {
+    fn perform_order(&mut self, order: Order) {
         match order {
             Order::Launch { process, life, boot } => {
-                self.seats[process.index()].launch(life, boot);
+                self.sim_processes[process.index()].launch(life, boot);
                 let launch = self.control.launch;
                 self.send_report_after(process, launch, Report::Registered { process, life });
             }
             Order::Announce(membership) => self.announce(membership),
             Order::Watch(triggers) => self.triggers = triggers,
             Order::Go { process, life } => {
-                let seat = &mut self.seats[process.index()];
-                if seat.alive && seat.life == life {
-                    seat.halted = false;
-                    self.go_on(process);
+                let sim_process = &mut self.sim_processes[process.index()];
+                if sim_process.alive && sim_process.life == life {
+                    sim_process.halted = false;
+                    self.proceed(process);
                 }
             }
             Order::Pause { process, life, paused } => {
-                let seat = &mut self.seats[process.index()];
-                if seat.alive && seat.life == life {
-                    seat.paused = paused;
-                    self.go_on(process);
+                let sim_process = &mut self.sim_processes[process.index()];
+                if sim_process.alive && sim_process.life == life {
+                    sim_process.paused = paused;
+                    self.proceed(process);
                 }
             }
             Order::Kill { lives, storage } => {
@@ -141,30 +141,30 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
     }
 
     fn announce(&mut self, membership: Arc<Membership>) {
-        for index in 0..self.seats.len() {
+        for index in 0..self.sim_processes.len() {
             let member = &membership.members[index];
             let address = &mut self.addresses[index];
             if address.life != member.life {
                 (address.life, address.since) = (member.life, membership.version);
             }
-            let seat = &mut self.seats[index];
-            let reaches = member.up && seat.alive && seat.life == member.life;
-            if reaches && seat.coming.replace(membership.clone()).is_none() {
-                let life = seat.life;
+            let sim_process = &mut self.sim_processes[index];
+            let reaches = member.up && sim_process.alive && sim_process.life == member.life;
+            if reaches && sim_process.coming.replace(membership.clone()).is_none() {
+                let life = sim_process.life;
                 let at = self.now + self.control_delay();
-                self.queue.push(at, || Happening::Due(ProcessId(index as u32), life, Due::Membership));
+                self.queue.push(at, || SimEvent::Due(ProcessId(index as u32), life, Due::Membership));
             }
         }
     }
 
     fn kill(&mut self, process: ProcessId, life: Life, storage: StorageFate) {
-        let seat = &mut self.seats[process.index()];
-        if seat.life != life {
+        let sim_process = &mut self.sim_processes[process.index()];
+        if sim_process.life != life {
             return;
         }
-        let died = seat.alive;
+        let died = sim_process.alive;
         if died {
-            seat.end();
+            sim_process.end();
             let until = self.end_of_echo();
             self.echoes.insert((process, life), until);
         }
@@ -182,12 +182,12 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         match self.chance.in_flight {
             InFlight::Lost => self.now,
             InFlight::Kept => Time::NEVER,
-            InFlight::Sampled => match self.death_dice.below(3) {
+            InFlight::Sampled => match self.failure_random.below(3) {
                 0 => self.now,
                 1 => {
                     // Uniform in the logarithm, from 2^10 ns to 2^30 ns, since links differ by orders of magnitude.
-                    let magnitude = 1 << (10 + self.death_dice.below(20));
-                    self.now + Span(magnitude + self.death_dice.below(magnitude))
+                    let magnitude = 1 << (10 + self.failure_random.below(20));
+                    self.now + Span(magnitude + self.failure_random.below(magnitude))
                 }
                 _ => Time::NEVER,
             },

@@ -6,11 +6,11 @@ use faultline_core::{Fact, PlannedFault, ProcessId, Time, Trigger};
 
 use crate::faults::Due;
 use crate::interface::Order;
-use crate::supervisor::{State, Supervisor};
+use crate::supervisor::{LifeState, Supervisor};
 
 impl Supervisor {
     /// Returns whether the application has begun and the whole federation is paused.
-    pub(crate) fn stands(&self) -> bool {
+    pub(crate) fn is_federation_paused(&self) -> bool {
         self.paused.is_some() && self.begun.is_some()
     }
 
@@ -22,8 +22,8 @@ impl Supervisor {
         match change {
             Change::Link { from, to, properties } => out.push(Order::Relink { from, to, properties }),
             Change::Fault(planned) => self.add(planned, now, out),
-            Change::Pause(true) => self.stand(now, out),
-            Change::Pause(false) => self.go_on(now, out),
+            Change::Pause(true) => self.pause_all(now, out),
+            Change::Pause(false) => self.resume_all(now, out),
         }
     }
 
@@ -40,7 +40,7 @@ impl Supervisor {
                 let reached = self.paused.unwrap_or(now);
                 if due < reached {
                     let late = reached.since(due);
-                    self.dismiss(index, format!("it was added {late} after it was due").into(), out);
+                    self.mark_ineffective(index, format!("it was added {late} after it was due").into(), out);
                 } else {
                     self.plan_at(due, Due::Inject(index));
                 }
@@ -49,11 +49,11 @@ impl Supervisor {
     }
 
     /// Pauses all processes. Before the application begins, this only delays its beginning.
-    fn stand(&mut self, now: Time, out: &mut Vec<Order>) {
+    fn pause_all(&mut self, now: Time, out: &mut Vec<Order>) {
         self.paused = Some(now);
         if self.begun.is_some() {
             self.for_each_that_may_run(|process, supervisor| {
-                let life = supervisor.seats[process.index()].life;
+                let life = supervisor.entries[process.index()].life;
                 out.push(Order::Pause { process, life, paused: true });
             });
         }
@@ -61,7 +61,7 @@ impl Supervisor {
 
     /// Resumes all processes except those that a fault has stopped. Everything scheduled moves by the length of the
     /// pause.
-    fn go_on(&mut self, now: Time, out: &mut Vec<Order>) {
+    fn resume_all(&mut self, now: Time, out: &mut Vec<Order>) {
         let stood = now.since(self.paused.take().expect("only a paused federation is resumed"));
         if self.begun.is_none() {
             self.origin = now;
@@ -71,12 +71,12 @@ impl Supervisor {
         self.origin += stood;
         let agenda = std::mem::take(&mut self.agenda);
         self.agenda = agenda.into_iter().map(|((at, no), due)| ((at + stood, no), due)).collect();
-        for seat in &mut self.seats {
-            seat.paused_until = seat.paused_until.map(|(until, by)| (until + stood, by));
+        for entry in &mut self.entries {
+            entry.paused_until = entry.paused_until.map(|(until, by)| (until + stood, by));
         }
         self.silence.hear_all(now);
         self.for_each_that_may_run(|process, supervisor| {
-            let life = supervisor.seats[process.index()].life;
+            let life = supervisor.entries[process.index()].life;
             out.push(Order::Pause { process, life, paused: false });
             supervisor.release(process, out);
         });
@@ -84,9 +84,9 @@ impl Supervisor {
 
     /// Calls `act` for every process whose life has begun and that no fault has stopped.
     fn for_each_that_may_run(&mut self, mut act: impl FnMut(ProcessId, &mut Supervisor)) {
-        for index in 0..self.seats.len() {
-            let seat = &self.seats[index];
-            if seat.state == State::Registered && seat.paused_until.is_none() {
+        for index in 0..self.entries.len() {
+            let entry = &self.entries[index];
+            if entry.state == LifeState::Registered && entry.paused_until.is_none() {
                 act(ProcessId(index as u32), self);
             }
         }

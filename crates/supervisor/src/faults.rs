@@ -43,7 +43,7 @@ pub(crate) enum Due {
 /// The faults of a run, and those currently in force.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    faults: Vec<Entry>,
+    faults: Vec<FaultEntry>,
     links: BTreeMap<(ClusterId, ClusterId), FaultNo>,
     /// Number of partitions that cut each link.
     cuts: BTreeMap<(ClusterId, ClusterId), u32>,
@@ -51,7 +51,7 @@ pub(crate) struct Plan {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct FaultEntry {
     planned: PlannedFault,
     state: FaultState,
     /// How often the fact of the trigger has occurred.
@@ -62,7 +62,7 @@ struct Entry {
 
 impl Plan {
     pub(crate) fn new(faults: Vec<PlannedFault>) -> Plan {
-        let entry = |planned| Entry { planned, state: FaultState::Pending, seen: 0, due: None };
+        let entry = |planned| FaultEntry { planned, state: FaultState::Pending, seen: 0, due: None };
         Plan {
             faults: faults.into_iter().map(entry).collect(),
             links: BTreeMap::new(),
@@ -73,7 +73,7 @@ impl Plan {
 
     /// Returns the faults with a fixed time, counted from the start of the application.
     pub(crate) fn scheduled(&self) -> Vec<(Time, Due)> {
-        let at = |(index, entry): (usize, &Entry)| match entry.planned.trigger {
+        let at = |(index, entry): (usize, &FaultEntry)| match entry.planned.trigger {
             Trigger::At(at) => Some((at, Due::Inject(index))),
             Trigger::When { .. } => None,
         };
@@ -89,7 +89,7 @@ impl Plan {
     pub(crate) fn add(&mut self, planned: PlannedFault) -> usize {
         let index = self.faults.len();
         assert_eq!(planned.no, FaultNo(index as u32), "faults are numbered one after the other");
-        self.faults.push(Entry { planned, state: FaultState::Pending, seen: 0, due: None });
+        self.faults.push(FaultEntry { planned, state: FaultState::Pending, seen: 0, due: None });
         index
     }
 
@@ -181,14 +181,14 @@ impl Supervisor {
     fn inject(&mut self, index: usize, at: Time, now: Time, out: &mut Vec<Order>) {
         let PlannedFault { no, fault, .. } = self.plan.faults[index].planned.clone();
         if let Some(reason) = self.why_ineffective(&fault) {
-            return self.dismiss(index, reason, out);
+            return self.mark_ineffective(index, reason, out);
         }
         let entry = &mut self.plan.faults[index];
         (entry.state, entry.due) = (FaultState::Effective, Some(at));
         out.push(Order::State(Fact::Injecting { no, fault: Box::new(fault.clone()) }));
         match fault {
             Fault::Crash { process, storage, returns } => {
-                if self.seats[process.index()].lives() || storage == StorageFate::Lost {
+                if self.entries[process.index()].lives() || storage == StorageFate::Lost {
                     self.kill(&[process], storage, EndedBy::Fault(no), now, out);
                 }
                 if !returns {
@@ -201,7 +201,7 @@ impl Supervisor {
                 let all = self.processes_of(cluster);
                 let mut targets = all.to_vec();
                 if storage == StorageFate::Kept {
-                    targets.retain(|it| self.seats[it.index()].lives());
+                    targets.retain(|it| self.entries[it.index()].lives());
                 }
                 self.kill(&targets, storage, EndedBy::Fault(no), now, out);
                 if !returns {
@@ -233,7 +233,7 @@ impl Supervisor {
     }
 
     /// Closes a fault of the plan without injecting it.
-    pub(crate) fn dismiss(&mut self, index: usize, reason: Arc<str>, out: &mut Vec<Order>) {
+    pub(crate) fn mark_ineffective(&mut self, index: usize, reason: Arc<str>, out: &mut Vec<Order>) {
         let entry = &mut self.plan.faults[index];
         entry.state = FaultState::Ineffective(reason.clone());
         out.push(Order::State(Fact::Ineffective { no: entry.planned.no, reason }));
@@ -250,9 +250,9 @@ impl Supervisor {
 
     /// Returns why `fault` would have no effect now; `None` if it would have one.
     fn why_ineffective(&self, fault: &Fault) -> Option<Arc<str>> {
-        let seat = |process: &ProcessId| &self.seats[process.index()];
-        let lives = |process: &ProcessId| seat(process).lives();
-        let stays = |process: &ProcessId| !seat(process).gone;
+        let entry = |process: &ProcessId| &self.entries[process.index()];
+        let lives = |process: &ProcessId| entry(process).lives();
+        let stays = |process: &ProcessId| !entry(process).gone;
         let target = match fault {
             Fault::Crash { process, .. } | Fault::Pause { process, .. } => Some(self.cluster_of(*process)),
             Fault::LoseCluster { cluster, .. } => Some(*cluster),
@@ -276,7 +276,7 @@ impl Supervisor {
             return Some("no process of its target was alive".into());
         }
         let (done, total) =
-            self.seats.iter().map(|seat| seat.gauges.progress).fold((0, 0), |sum, progress| {
+            self.entries.iter().map(|entry| entry.gauges.progress).fold((0, 0), |sum, progress| {
                 (sum.0 + u128::from(progress.done.min(progress.total)), sum.1 + u128::from(progress.total))
             });
         let least = u128::from(self.config.least_work_left_percent);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use faultline_core::{ClusterId, Fact, Life, Presence, ProcessId, StorageFate};
 
 use crate::interface::Order;
-use crate::supervisor::{State, Supervisor};
+use crate::supervisor::{LifeState, Supervisor};
 
 /// Clusters whose presence is about to change.
 #[derive(Debug, Default)]
@@ -76,11 +76,11 @@ impl Supervisor {
         for &process in processes.iter() {
             self.announce_member(process, false);
             self.silence.forget(process);
-            let seat = &mut self.seats[process.index()];
-            seat.state = State::Left;
-            seat.paused_until = None;
-            seat.halted = false;
-            lives.push((process, seat.life));
+            let entry = &mut self.entries[process.index()];
+            entry.state = LifeState::Left;
+            entry.paused_until = None;
+            entry.halted = false;
+            lives.push((process, entry.life));
         }
         out.push(Order::Kill { lives, storage: StorageFate::Lost });
     }
@@ -91,6 +91,6 @@ impl Supervisor {
     }
 
     fn are_all_registered(&self, cluster: ClusterId) -> bool {
-        self.processes_of(cluster).iter().all(|it| self.seats[it.index()].state == State::Registered)
+        self.processes_of(cluster).iter().all(|it| self.entries[it.index()].state == LifeState::Registered)
     }
 }

@@ -31,7 +31,7 @@ pub struct Supervisor {
     /// Processes whose failure is to be announced, and whose next life is to be launched some time afterwards.
     fallen: Vec<ProcessId>,
     /// The supervisor's entry for each process, indexed by process.
-    pub(crate) seats: Vec<Seat>,
+    pub(crate) entries: Vec<SupervisedProcess>,
     pub(crate) silence: Silence,
     /// Scheduled actions by time. Actions of the same time are performed in the order in which they were scheduled.
     pub(crate) agenda: BTreeMap<(Time, u64), Due>,
@@ -56,9 +56,9 @@ pub struct Supervisor {
 
 /// The supervisor's entry for one process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct SupervisedProcess {
     pub(crate) life: Life,
-    pub(crate) state: State,
+    pub(crate) state: LifeState,
     /// Whether its storage was lost and it has not reported since that the storage is complete again.
     pub(crate) replaced: bool,
     /// Fate of its storage if it has to be killed again.
@@ -76,7 +76,7 @@ pub(crate) struct Seat {
 
 /// State of a process's newest life, from its launch to the announcement of its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum LifeState {
     /// Launched, but not registered yet.
     Launched,
     /// Waits for its first membership, or runs.
@@ -89,7 +89,7 @@ pub(crate) enum State {
     Left,
 }
 
-impl Seat {
+impl SupervisedProcess {
     /// Records a process's own values. A process that has not restored its state yet does not know its progress.
     fn measured(&mut self, gauges: Gauges) {
         let progress = if gauges.progress.total == 0 { self.gauges.progress } else { gauges.progress };
@@ -97,7 +97,7 @@ impl Seat {
     }
 
     pub(crate) fn lives(&self) -> bool {
-        matches!(self.state, State::Launched | State::Registered)
+        matches!(self.state, LifeState::Launched | LifeState::Registered)
     }
 }
 
@@ -109,9 +109,9 @@ impl Supervisor {
         let ranks = membership.with_role(Role::RANK).count();
         let all = (0..processes).map(|index| ProcessId(index as u32));
         let groups = all.map(|it| config.scope.group_of(&membership, it)).collect::<Vec<_>>().into_iter();
-        let seat = Seat {
+        let entry = SupervisedProcess {
             life: Life(0),
-            state: State::Down,
+            state: LifeState::Down,
             replaced: false,
             fate: StorageFate::Kept,
             paused_until: None,
@@ -123,7 +123,7 @@ impl Supervisor {
         let mut supervisor = Supervisor {
             unannounced: false,
             fallen: Vec::new(),
-            seats: vec![seat; processes],
+            entries: vec![entry; processes],
             silence: Silence::new(config.detect_after, processes),
             agenda: BTreeMap::new(),
             planned: 0,
@@ -164,7 +164,7 @@ impl Supervisor {
         // During a pause, the time of scheduled actions does not advance.
         let now = match report {
             Report::Changed(_) => now,
-            _ => self.paused.filter(|_| self.stands()).unwrap_or(now),
+            _ => self.paused.filter(|_| self.is_federation_paused()).unwrap_or(now),
         };
         let passive = matches!(report, Report::Gauges { .. });
         let timeout = matches!(report, Report::Timeout);
@@ -172,13 +172,13 @@ impl Supervisor {
         if passive {
             return;
         }
-        while self.outcome.is_none() && !self.stands() {
+        while self.outcome.is_none() && !self.is_federation_paused() {
             let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) else { break };
             let ((at, _), due) = entry.remove_entry();
             self.perform(due, at, now, out);
         }
         // A report may have been delayed, together with heartbeats of other processes.
-        while timeout && self.outcome.is_none() && !self.stands() {
+        while timeout && self.outcome.is_none() && !self.is_federation_paused() {
             let Some(process) = self.silence.pop(now) else { break };
             self.fence(process, now, out);
         }
@@ -192,7 +192,7 @@ impl Supervisor {
         if self.unannounced {
             return Some(Time::ZERO);
         }
-        if self.stands() {
+        if self.is_federation_paused() {
             return None;
         }
         let agenda = self.agenda.first_key_value().map(|(&(at, _), _)| at);
@@ -220,12 +220,12 @@ impl Supervisor {
             .iter()
             .map(|&committed| ClusterStatus { committed, ..ClusterStatus::default() })
             .collect();
-        for (member, seat) in self.membership.members.iter().zip(&self.seats) {
+        for (member, entry) in self.membership.members.iter().zip(&self.entries) {
             if let Some(cluster) = clusters.get_mut(member.cluster.index()) {
                 cluster.processes += 1;
                 cluster.up += u32::from(member.up);
-                cluster.progress.done += seat.gauges.progress.done;
-                cluster.progress.total += seat.gauges.progress.total;
+                cluster.progress.done += entry.gauges.progress.done;
+                cluster.progress.total += entry.gauges.progress.total;
             }
         }
         Status {
@@ -251,7 +251,7 @@ impl Supervisor {
 
     /// Iterates over all processes with their newest lives.
     pub fn newest(&self) -> impl Iterator<Item = (ProcessId, Life)> {
-        self.seats.iter().enumerate().map(|(index, seat)| (ProcessId(index as u32), seat.life))
+        self.entries.iter().enumerate().map(|(index, entry)| (ProcessId(index as u32), entry.life))
     }
 
     /// Returns the plan, including faults that were added to it.
@@ -262,12 +262,12 @@ impl Supervisor {
     fn take(&mut self, report: Report, now: Time, out: &mut Vec<Order>) {
         match report {
             Report::Registered { process, life } => {
-                if self.seat_of(process, life).is_some_and(|seat| seat.state == State::Launched) {
-                    self.seats[process.index()].state = State::Registered;
+                if self.entry_of(process, life).is_some_and(|entry| entry.state == LifeState::Launched) {
+                    self.entries[process.index()].state = LifeState::Registered;
                     if self.begun.is_some() && !self.is_awaited(process) {
                         self.announce_member(process, true);
                     }
-                    if self.stands() {
+                    if self.is_federation_paused() {
                         out.push(Order::Pause { process, life, paused: true });
                     }
                     self.try_begin(now, out);
@@ -279,22 +279,22 @@ impl Supervisor {
                 self.try_begin(now, out);
             }
             Report::Heartbeat { process, life, gauges } => {
-                if let Some(seat) = self.seat_of(process, life) {
-                    seat.measured(gauges);
-                    seat.beats = true;
+                if let Some(entry) = self.entry_of(process, life) {
+                    entry.measured(gauges);
+                    entry.beats = true;
                     self.silence.heard(process, now);
                 }
             }
             Report::Gauges { process, life, gauges } => {
-                if let Some(seat) = self.seat_of(process, life) {
-                    seat.measured(gauges);
+                if let Some(entry) = self.entry_of(process, life) {
+                    entry.measured(gauges);
                 }
             }
             Report::Stated { process, life, fact, halted } => {
-                if self.seat_of(process, life).is_some() {
+                if self.entry_of(process, life).is_some() {
                     self.learn(process, &fact, out);
                     if halted && self.outcome.is_none() {
-                        self.seats[process.index()].halted = true;
+                        self.entries[process.index()].halted = true;
                         self.count(process, fact.kind(), now, out);
                         self.release(process, out);
                     }
@@ -303,7 +303,7 @@ impl Supervisor {
                 }
             }
             Report::Started { process, life } => {
-                if self.seat_of(process, life).is_some() {
+                if self.entry_of(process, life).is_some() {
                     let member = &mut Arc::make_mut(&mut self.membership.members)[process.index()];
                     let is_recorded = !self.config.defects.has(Defect::StartNotRecorded);
                     self.unannounced |= is_recorded && !member.started;
@@ -311,8 +311,8 @@ impl Supervisor {
                 }
             }
             Report::Held { process, life } => {
-                if let Some(seat) = self.seat_of(process, life) {
-                    seat.replaced = false;
+                if let Some(entry) = self.entry_of(process, life) {
+                    entry.replaced = false;
                 }
             }
             Report::Exited { process, life } => {
@@ -321,7 +321,7 @@ impl Supervisor {
                 }
             }
             Report::Lost { process, life, storage, by } => {
-                if self.seat_of(process, life).is_some() {
+                if self.entry_of(process, life).is_some() {
                     self.kill(&[process], storage, by, now, out);
                 }
                 if self.is_to_be_detected(process, life) {
@@ -340,14 +340,14 @@ impl Supervisor {
     }
 
     /// Returns the entry of `process` if `life` is its newest life and has not ended.
-    fn seat_of(&mut self, process: ProcessId, life: Life) -> Option<&mut Seat> {
-        Some(&mut self.seats[process.index()]).filter(|seat| seat.life == life && seat.lives())
+    fn entry_of(&mut self, process: ProcessId, life: Life) -> Option<&mut SupervisedProcess> {
+        Some(&mut self.entries[process.index()]).filter(|entry| entry.life == life && entry.lives())
     }
 
     /// Returns whether the reported end of this life is news to the supervisor.
     fn is_to_be_detected(&self, process: ProcessId, life: Life) -> bool {
-        let seat = self.seats[process.index()];
-        seat.life == life && !matches!(seat.state, State::Down | State::Left)
+        let entry = self.entries[process.index()];
+        entry.life == life && !matches!(entry.state, LifeState::Down | LifeState::Left)
     }
 
     pub(crate) fn cluster_of(&self, process: ProcessId) -> ClusterId {
@@ -366,13 +366,13 @@ impl Supervisor {
     pub(crate) fn try_begin(&mut self, now: Time, out: &mut Vec<Order>) {
         let ready = self.links_measured
             && self.paused.is_none()
-            && self.seats.iter().all(|seat| seat.state == State::Registered);
+            && self.entries.iter().all(|entry| entry.state == LifeState::Registered);
         if self.begun.is_some() || !ready {
             return;
         }
         self.begun = Some(now);
         self.origin = now;
-        for process in (0..self.seats.len()).map(|index| ProcessId(index as u32)) {
+        for process in (0..self.entries.len()).map(|index| ProcessId(index as u32)) {
             if !self.is_awaited(process) {
                 self.announce_member(process, true);
             }
@@ -445,11 +445,16 @@ impl Supervisor {
 
     /// Releases a halted process, unless it is also paused.
     pub(crate) fn release(&mut self, process: ProcessId, out: &mut Vec<Order>) {
-        let seat = &mut self.seats[process.index()];
-        let stands = self.paused.is_some();
-        if self.outcome.is_none() && seat.lives() && seat.halted && seat.paused_until.is_none() && !stands {
-            seat.halted = false;
-            out.push(Order::Go { process, life: seat.life });
+        let entry = &mut self.entries[process.index()];
+        let is_federation_paused = self.paused.is_some();
+        if self.outcome.is_none()
+            && entry.lives()
+            && entry.halted
+            && entry.paused_until.is_none()
+            && !is_federation_paused
+        {
+            entry.halted = false;
+            out.push(Order::Go { process, life: entry.life });
         }
     }
 
@@ -460,23 +465,23 @@ impl Supervisor {
         now: Time,
         out: &mut Vec<Order>,
     ) {
-        let seat = &mut self.seats[process.index()];
-        let life = seat.life;
-        if seat.paused_until.is_none() {
+        let entry = &mut self.entries[process.index()];
+        let life = entry.life;
+        if entry.paused_until.is_none() {
             out.push(Order::Pause { process, life, paused: true });
         }
-        if seat.paused_until.is_none_or(|(earlier, _)| earlier < until) {
-            seat.paused_until = Some((until, by));
+        if entry.paused_until.is_none_or(|(earlier, _)| earlier < until) {
+            entry.paused_until = Some((until, by));
             self.plan_at(until, Due::Resume { process, life });
         }
         self.silence.watch(process, now);
     }
 
     pub(crate) fn resume(&mut self, process: ProcessId, life: Life, now: Time, out: &mut Vec<Order>) {
-        let Some(seat) = self.seat_of(process, life) else { return };
-        if seat.paused_until.is_some_and(|(until, _)| until <= now) {
-            seat.paused_until = None;
-            if !seat.beats {
+        let Some(entry) = self.entry_of(process, life) else { return };
+        if entry.paused_until.is_some_and(|(until, _)| until <= now) {
+            entry.paused_until = None;
+            if !entry.beats {
                 self.silence.forget(process);
             }
             out.push(Order::Pause { process, life, paused: false });
@@ -497,15 +502,15 @@ impl Supervisor {
         let defects = self.config.defects;
         let mut lives = Vec::with_capacity(processes.len());
         for &process in processes {
-            let seat = &mut self.seats[process.index()];
-            let life = seat.life;
-            seat.replaced |= storage == StorageFate::Lost && !defects.has(Defect::ReplacementUnnoticed);
-            if seat.lives() {
+            let entry = &mut self.entries[process.index()];
+            let life = entry.life;
+            entry.replaced |= storage == StorageFate::Lost && !defects.has(Defect::ReplacementUnnoticed);
+            if entry.lives() {
                 self.presence.stays(self.membership.cluster_of(process));
-                seat.state = State::Killed;
-                seat.fate = storage;
-                seat.paused_until = None;
-                seat.halted = false;
+                entry.state = LifeState::Killed;
+                entry.fate = storage;
+                entry.paused_until = None;
+                entry.halted = false;
                 if !defects.has(Defect::ResultOfFailedCounts) {
                     self.completion.unfinished(process);
                 }
@@ -522,11 +527,11 @@ impl Supervisor {
     /// immediately if that end has already been announced.
     pub(crate) fn give_up(&mut self, processes: &[ProcessId]) {
         for &process in processes {
-            let seat = &mut self.seats[process.index()];
-            if std::mem::replace(&mut seat.gone, true) {
+            let entry = &mut self.entries[process.index()];
+            if std::mem::replace(&mut entry.gone, true) {
                 continue;
             }
-            if seat.state == State::Down {
+            if entry.state == LifeState::Down {
                 self.announce_member(process, false);
             }
             if self.membership.member(process).role == Role::RANK {
@@ -537,10 +542,10 @@ impl Supervisor {
 
     /// Fences a silent process: its failure must not be announced before it is certain.
     fn fence(&mut self, process: ProcessId, now: Time, out: &mut Vec<Order>) {
-        let seat = self.seats[process.index()];
-        match seat.state {
-            State::Launched | State::Registered => {
-                let by = seat.paused_until.map_or(EndedBy::Silence, |(_, fault)| EndedBy::Fault(fault));
+        let entry = self.entries[process.index()];
+        match entry.state {
+            LifeState::Launched | LifeState::Registered => {
+                let by = entry.paused_until.map_or(EndedBy::Silence, |(_, fault)| EndedBy::Fault(fault));
                 if !self.config.defects.has(Defect::NotKilled) {
                     self.kill(&[process], StorageFate::Kept, by, now, out);
                 }
@@ -549,9 +554,11 @@ impl Supervisor {
                 }
             }
             // Its exit will be reported.
-            State::Killed if self.awaits_exits => return,
-            State::Killed => out.push(Order::Kill { lives: vec![(process, seat.life)], storage: seat.fate }),
-            State::Down | State::Left => return,
+            LifeState::Killed if self.awaits_exits => return,
+            LifeState::Killed => {
+                out.push(Order::Kill { lives: vec![(process, entry.life)], storage: entry.fate })
+            }
+            LifeState::Down | LifeState::Left => return,
         }
         self.detected(process, now, out);
     }
@@ -563,13 +570,13 @@ impl Supervisor {
             self.completion.unfinished(process);
         }
         self.presence.stays(self.cluster_of(process));
-        let seat = &mut self.seats[process.index()];
-        seat.state = State::Down;
-        seat.replaced |= self.config.volatile_storage && !defects.has(Defect::ReplacementUnnoticed);
-        seat.paused_until = None;
-        seat.halted = false;
+        let entry = &mut self.entries[process.index()];
+        entry.state = LifeState::Down;
+        entry.replaced |= self.config.volatile_storage && !defects.has(Defect::ReplacementUnnoticed);
+        entry.paused_until = None;
+        entry.halted = false;
         if !defects.has(Defect::EndNotStated) {
-            out.push(Order::State(Fact::Detected { process, life: seat.life }));
+            out.push(Order::State(Fact::Detected { process, life: entry.life }));
         }
         if self.begun.is_some() && !self.is_awaited(process) {
             self.fallen.push(process);
@@ -580,35 +587,35 @@ impl Supervisor {
     }
 
     pub(crate) fn launch(&mut self, process: ProcessId, out: &mut Vec<Order>) {
-        let seat = &mut self.seats[process.index()];
-        if seat.state == State::Left || seat.gone {
+        let entry = &mut self.entries[process.index()];
+        if entry.state == LifeState::Left || entry.gone {
             return;
         }
-        let boot = match (seat.life, seat.replaced) {
+        let boot = match (entry.life, entry.replaced) {
             (Life(0), _) => Boot::Fresh,
             (_, true) => Boot::Replaced,
             (_, false) => Boot::Restarted,
         };
-        seat.life = seat.life.next();
-        seat.state = State::Launched;
-        seat.fate = StorageFate::Kept;
-        let life = seat.life;
+        entry.life = entry.life.next();
+        entry.state = LifeState::Launched;
+        entry.fate = StorageFate::Kept;
+        let life = entry.life;
         out.push(Order::State(Fact::LifeStarted { process, life, boot }));
         out.push(Order::Launch { process, life, boot });
         if self.config.defects.has(Defect::AnnouncedTooEarly) && self.begun.is_some() {
             self.announce_member(process, true);
         }
         if self.config.defects.has(Defect::RefillUnawaited) {
-            self.seats[process.index()].replaced = false;
+            self.entries[process.index()].replaced = false;
         }
     }
 
     /// Updates one process's entry in the membership to be announced next.
     pub(crate) fn announce_member(&mut self, process: ProcessId, up: bool) {
         let member = &mut Arc::make_mut(&mut self.membership.members)[process.index()];
-        member.life = self.seats[process.index()].life;
+        member.life = self.entries[process.index()].life;
         member.up = up;
-        member.gone = self.seats[process.index()].gone;
+        member.gone = self.entries[process.index()].gone;
         self.unannounced = true;
     }
 

@@ -14,14 +14,14 @@ const P1: ProcessId = ProcessId(1);
 const BEGUN: u64 = 1000;
 const DEADLINE: u64 = 100_000;
 
-struct Desk {
+struct TestDriver {
     supervisor: Supervisor,
     now: Time,
     orders: Vec<Order>,
 }
 
-impl Desk {
-    fn new() -> Desk {
+impl TestDriver {
+    fn new() -> TestDriver {
         let member = |cluster, node| Member {
             cluster: ClusterId(cluster),
             role: Role::RANK,
@@ -51,16 +51,16 @@ impl Desk {
         };
         let mut orders = Vec::new();
         let supervisor = Supervisor::new(config, membership, &mut orders);
-        Desk { supervisor, now: Time::ZERO, orders }
+        TestDriver { supervisor, now: Time::ZERO, orders }
     }
 
     /// Creates a supervisor whose application has begun, and drops its orders so far.
-    fn begun() -> Desk {
-        let mut desk = Desk::new();
-        desk.register();
-        desk.pass(BEGUN);
-        desk.orders.clear();
-        desk
+    fn begun() -> TestDriver {
+        let mut driver = TestDriver::new();
+        driver.register();
+        driver.pass(BEGUN);
+        driver.orders.clear();
+        driver
     }
 
     fn register(&mut self) {
@@ -119,133 +119,133 @@ fn a_change_of_a_link_is_stated_before_it_takes_effect() {
     let properties = LinkProperties { latency: Span(7), ..LinkProperties::default() };
     let (from, to) = (ClusterId(0), ClusterId(1));
     let change = Change::Link { from, to, properties };
-    let orders = Desk::begun().change(change.clone());
+    let orders = TestDriver::begun().change(change.clone());
     assert_eq!(orders, [stated(change), Order::Relink { from, to, properties }]);
 }
 
 #[test]
 fn an_added_fault_is_injected_at_its_time_and_a_late_one_is_ineffective() {
-    let mut desk = Desk::begun();
-    desk.pass(BEGUN + 20);
-    let orders = desk.change(Change::Fault(at(1, 10, P1)));
+    let mut driver = TestDriver::begun();
+    driver.pass(BEGUN + 20);
+    let orders = driver.change(Change::Fault(at(1, 10, P1)));
     assert!(
         matches!(&orders[1], Order::State(Fact::Ineffective { no: FaultNo(1), reason })
         if reason.contains("after it was due")),
         "{orders:?}"
     );
-    assert!(matches!(desk.state(1), FaultState::Ineffective(_)));
-    desk.change(Change::Fault(at(2, 30, P1)));
-    assert_eq!(desk.state(2), FaultState::Pending);
-    desk.pass(BEGUN + 30);
-    assert_eq!(desk.state(2), FaultState::Effective);
-    assert_eq!(desk.state(0), FaultState::Pending, "the first one is what it was");
-    assert_eq!(desk.supervisor.plan().len(), 3);
+    assert!(matches!(driver.state(1), FaultState::Ineffective(_)));
+    driver.change(Change::Fault(at(2, 30, P1)));
+    assert_eq!(driver.state(2), FaultState::Pending);
+    driver.pass(BEGUN + 30);
+    assert_eq!(driver.state(2), FaultState::Effective);
+    assert_eq!(driver.state(0), FaultState::Pending, "the first one is what it was");
+    assert_eq!(driver.supervisor.plan().len(), 3);
 }
 
 #[test]
 fn a_fault_added_before_the_start_is_scheduled_with_the_others() {
-    let mut desk = Desk::new();
-    desk.change(Change::Fault(at(1, 10, P1)));
-    desk.register();
-    desk.pass(BEGUN + 9);
-    assert_eq!(desk.state(1), FaultState::Pending);
-    desk.pass(BEGUN + 10);
-    assert_eq!(desk.state(1), FaultState::Effective);
+    let mut driver = TestDriver::new();
+    driver.change(Change::Fault(at(1, 10, P1)));
+    driver.register();
+    driver.pass(BEGUN + 9);
+    assert_eq!(driver.state(1), FaultState::Pending);
+    driver.pass(BEGUN + 10);
+    assert_eq!(driver.state(1), FaultState::Effective);
 }
 
 #[test]
 fn a_pause_stops_all_processes_and_the_plan_and_no_process_is_declared_failed() {
-    let mut desk = Desk::begun();
+    let mut driver = TestDriver::begun();
     for process in [P0, P1] {
-        desk.report(Report::Heartbeat { process, life: Life(1), gauges: Gauges::default() });
+        driver.report(Report::Heartbeat { process, life: Life(1), gauges: Gauges::default() });
     }
-    desk.pass(BEGUN + 50);
-    let orders = desk.change(Change::Pause(true));
+    driver.pass(BEGUN + 50);
+    let orders = driver.change(Change::Pause(true));
     assert_eq!(orders, [stated(Change::Pause(true)), pause(P0, true), pause(P1, true)]);
-    assert!(desk.supervisor.status().paused);
-    assert_eq!(desk.change(Change::Pause(true)), [], "said twice, it is done once");
+    assert!(driver.supervisor.status().paused);
+    assert_eq!(driver.change(Change::Pause(true)), [], "said twice, it is done once");
     // Far beyond the time limit for silence, the fault at 500, and the deadline.
-    assert_eq!(desk.pass(10 * DEADLINE), []);
-    let orders = desk.change(Change::Pause(false));
+    assert_eq!(driver.pass(10 * DEADLINE), []);
+    let orders = driver.change(Change::Pause(false));
     assert_eq!(orders, [stated(Change::Pause(false)), pause(P0, false), pause(P1, false)]);
     let resumed = 10 * DEADLINE;
-    let beats = |desk: &mut Desk| {
+    let beats = |driver: &mut TestDriver| {
         for process in [P0, P1] {
-            desk.report(Report::Heartbeat { process, life: Life(1), gauges: Gauges::default() });
+            driver.report(Report::Heartbeat { process, life: Life(1), gauges: Gauges::default() });
         }
     };
     for after in (50..=400).step_by(50) {
-        assert_eq!(desk.pass(resumed + after), []);
-        beats(&mut desk);
+        assert_eq!(driver.pass(resumed + after), []);
+        beats(&mut driver);
     }
     // 50 had elapsed before the pause.
-    desk.pass(resumed + 449);
-    assert_eq!(desk.state(0), FaultState::Pending);
-    desk.pass(resumed + 450);
-    assert_eq!(desk.state(0), FaultState::Effective);
-    let ended = |desk: &Desk| desk.supervisor.status().outcome;
-    desk.pass(resumed + DEADLINE - 51);
-    assert_eq!(ended(&desk), None);
-    desk.pass(resumed + DEADLINE - 50);
-    assert_eq!(ended(&desk), Some(Outcome::Deadline));
+    driver.pass(resumed + 449);
+    assert_eq!(driver.state(0), FaultState::Pending);
+    driver.pass(resumed + 450);
+    assert_eq!(driver.state(0), FaultState::Effective);
+    let ended = |driver: &TestDriver| driver.supervisor.status().outcome;
+    driver.pass(resumed + DEADLINE - 51);
+    assert_eq!(ended(&driver), None);
+    driver.pass(resumed + DEADLINE - 50);
+    assert_eq!(ended(&driver), Some(Outcome::Deadline));
 }
 
 #[test]
 fn a_process_lost_during_a_pause_restarts_soon_after() {
-    let mut desk = Desk::begun();
-    desk.change(Change::Pause(true));
-    desk.now = Time(BEGUN + 1_000_000);
-    desk.report(Report::Lost {
+    let mut driver = TestDriver::begun();
+    driver.change(Change::Pause(true));
+    driver.now = Time(BEGUN + 1_000_000);
+    driver.report(Report::Lost {
         process: P1,
         life: Life(1),
         storage: StorageFate::Kept,
         by: EndedBy::PlaceLost,
     });
     let launched = |orders: &[Order]| orders.iter().any(|it| matches!(it, Order::Launch { process: P1, .. }));
-    assert!(!launched(&desk.pass(BEGUN + 2_000_000)), "everything stands");
-    let orders = desk.change(Change::Pause(false));
+    assert!(!launched(&driver.pass(BEGUN + 2_000_000)), "everything stands");
+    let orders = driver.change(Change::Pause(false));
     assert_eq!(orders, [stated(Change::Pause(false)), pause(P0, false)], "the dead do not go on");
-    assert!(!launched(&desk.pass(BEGUN + 2_000_049)));
-    assert!(launched(&desk.pass(BEGUN + 2_000_050)));
+    assert!(!launched(&driver.pass(BEGUN + 2_000_049)));
+    assert!(launched(&driver.pass(BEGUN + 2_000_050)));
 }
 
 #[test]
 fn a_life_that_starts_during_a_pause_is_paused() {
-    let mut desk = Desk::begun();
-    desk.report(Report::Exited { process: P1, life: Life(1) });
-    desk.pass(BEGUN + 60);
-    desk.change(Change::Pause(true));
-    desk.report(Report::Registered { process: P1, life: Life(2) });
-    assert!(desk.orders.contains(&Order::Pause { process: P1, life: Life(2), paused: true }));
-    let orders = desk.change(Change::Pause(false));
+    let mut driver = TestDriver::begun();
+    driver.report(Report::Exited { process: P1, life: Life(1) });
+    driver.pass(BEGUN + 60);
+    driver.change(Change::Pause(true));
+    driver.report(Report::Registered { process: P1, life: Life(2) });
+    assert!(driver.orders.contains(&Order::Pause { process: P1, life: Life(2), paused: true }));
+    let orders = driver.change(Change::Pause(false));
     assert!(orders.contains(&Order::Pause { process: P1, life: Life(2), paused: false }));
 }
 
 #[test]
 fn a_process_paused_by_a_fault_stays_paused_for_the_span_of_the_fault() {
-    let mut desk = Desk::begun();
+    let mut driver = TestDriver::begun();
     let fault = Fault::Pause { process: P0, span: Span(40) };
     let added = PlannedFault { no: FaultNo(1), trigger: Trigger::At(Time(0)), fault };
-    assert_eq!(desk.change(Change::Fault(added)).last(), Some(&pause(P0, true)), "its time is now");
-    desk.now = Time(BEGUN + 10);
-    assert_eq!(desk.change(Change::Pause(true))[1..], [pause(P1, true)]);
-    desk.now = Time(BEGUN + 5000);
-    assert_eq!(desk.change(Change::Pause(false))[1..], [pause(P1, false)]);
-    assert_eq!(desk.pass(BEGUN + 5029), []);
-    assert_eq!(desk.pass(BEGUN + 5030), [pause(P0, false)]);
+    assert_eq!(driver.change(Change::Fault(added)).last(), Some(&pause(P0, true)), "its time is now");
+    driver.now = Time(BEGUN + 10);
+    assert_eq!(driver.change(Change::Pause(true))[1..], [pause(P1, true)]);
+    driver.now = Time(BEGUN + 5000);
+    assert_eq!(driver.change(Change::Pause(false))[1..], [pause(P1, false)]);
+    assert_eq!(driver.pass(BEGUN + 5029), []);
+    assert_eq!(driver.pass(BEGUN + 5030), [pause(P0, false)]);
 }
 
 #[test]
 fn an_application_paused_from_the_start_starts_when_resumed() {
-    let mut desk = Desk::new();
-    assert_eq!(desk.change(Change::Pause(true)).last(), Some(&stated(Change::Pause(true))));
-    desk.register();
-    assert!(!begins(&desk.pass(3 * DEADLINE)), "not before it may");
-    assert_eq!(desk.supervisor.status().outcome, None, "and the deadline does not count");
-    let orders = desk.change(Change::Pause(false));
+    let mut driver = TestDriver::new();
+    assert_eq!(driver.change(Change::Pause(true)).last(), Some(&stated(Change::Pause(true))));
+    driver.register();
+    assert!(!begins(&driver.pass(3 * DEADLINE)), "not before it may");
+    assert_eq!(driver.supervisor.status().outcome, None, "and the deadline does not count");
+    let orders = driver.change(Change::Pause(false));
     assert!(begins(&orders), "{orders:?}");
-    desk.pass(4 * DEADLINE - 1);
-    assert_eq!(desk.supervisor.status().outcome, None);
-    desk.pass(4 * DEADLINE);
-    assert_eq!(desk.supervisor.status().outcome, Some(Outcome::Deadline));
+    driver.pass(4 * DEADLINE - 1);
+    assert_eq!(driver.supervisor.status().outcome, None);
+    driver.pass(4 * DEADLINE);
+    assert_eq!(driver.supervisor.status().outcome, Some(Outcome::Deadline));
 }

@@ -14,15 +14,15 @@ const GUESTS: [ProcessId; 2] = [ProcessId(1), ProcessId(2)];
 const GUEST: ClusterId = ClusterId(1);
 const JOINS: u64 = 1000;
 
-struct Desk {
+struct TestDriver {
     supervisor: Supervisor,
     now: Time,
     orders: Vec<Order>,
 }
 
-impl Desk {
+impl TestDriver {
     /// Creates one permanent cluster and one that joins later. All processes have registered.
-    fn begun(plan: Vec<PlannedFault>) -> Desk {
+    fn begun(plan: Vec<PlannedFault>) -> TestDriver {
         let member = |cluster, node| Member {
             cluster: ClusterId(cluster),
             role: Role::RANK,
@@ -52,12 +52,12 @@ impl Desk {
         };
         let mut orders = Vec::new();
         let supervisor = Supervisor::new(config, membership, &mut orders);
-        let mut desk = Desk { supervisor, now: Time::ZERO, orders };
+        let mut driver = TestDriver { supervisor, now: Time::ZERO, orders };
         for process in [HOST].into_iter().chain(GUESTS) {
-            desk.report(Report::Registered { process, life: Life(1) });
+            driver.report(Report::Registered { process, life: Life(1) });
         }
-        desk.report(Report::LinksMeasured);
-        desk
+        driver.report(Report::LinksMeasured);
+        driver
     }
 
     fn report(&mut self, report: Report) {
@@ -103,70 +103,70 @@ fn leaves(orders: &[Order]) -> bool {
 
 #[test]
 fn a_cluster_joins_at_its_time_with_all_its_processes() {
-    let mut desk = Desk::begun(Vec::new());
-    assert_eq!(announced(&desk.pass(JOINS - 1)), Some((vec![true, false, false], Presence::Awaited)));
-    let orders = desk.pass(JOINS);
+    let mut driver = TestDriver::begun(Vec::new());
+    assert_eq!(announced(&driver.pass(JOINS - 1)), Some((vec![true, false, false], Presence::Awaited)));
+    let orders = driver.pass(JOINS);
     assert!(orders.contains(&Order::State(Fact::Joined(GUEST))));
     assert_eq!(announced(&orders), Some((vec![true, true, true], Presence::Present)));
 }
 
 #[test]
 fn a_cluster_with_a_failed_process_joins_once_it_is_up_again() {
-    let mut desk = Desk::begun(Vec::new());
-    desk.pass(JOINS - 10);
-    desk.report(Report::Exited { process: GUESTS[1], life: Life(1) });
-    assert_eq!(announced(&desk.pass(JOINS + 30)), None, "it has not been announced yet");
-    let orders = desk.pass(JOINS + 50);
+    let mut driver = TestDriver::begun(Vec::new());
+    driver.pass(JOINS - 10);
+    driver.report(Report::Exited { process: GUESTS[1], life: Life(1) });
+    assert_eq!(announced(&driver.pass(JOINS + 30)), None, "it has not been announced yet");
+    let orders = driver.pass(JOINS + 50);
     let launched = Order::Launch { process: GUESTS[1], life: Life(2), boot: Boot::Restarted };
     assert!(orders.contains(&launched), "{orders:?}");
-    desk.report(Report::Registered { process: GUESTS[1], life: Life(2) });
-    assert_eq!(announced(&desk.pass(JOINS + 51)), Some((vec![true, true, true], Presence::Present)));
+    driver.report(Report::Registered { process: GUESTS[1], life: Life(2) });
+    assert_eq!(announced(&driver.pass(JOINS + 51)), Some((vec![true, true, true], Presence::Present)));
 }
 
 #[test]
 fn a_cluster_leaves_once_released_and_finished() {
-    let mut desk = Desk::begun(Vec::new());
-    desk.pass(JOINS);
-    desk.finish(GUESTS[0]);
-    desk.release();
-    assert!(!leaves(&desk.pass(JOINS + 1)), "the other's word is on its way");
-    desk.finish(GUESTS[1]);
-    let orders = desk.pass(JOINS + 2);
+    let mut driver = TestDriver::begun(Vec::new());
+    driver.pass(JOINS);
+    driver.finish(GUESTS[0]);
+    driver.release();
+    assert!(!leaves(&driver.pass(JOINS + 1)), "the other's word is on its way");
+    driver.finish(GUESTS[1]);
+    let orders = driver.pass(JOINS + 2);
     let lives = GUESTS.map(|it| (it, Life(1))).to_vec();
     assert!(leaves(&orders));
     assert!(orders.contains(&Order::Kill { lives, storage: StorageFate::Lost }));
     assert_eq!(announced(&orders), Some((vec![true, false, false], Presence::Left)));
     // Their ends are no failures, and their results count.
-    desk.report(Report::Exited { process: GUESTS[0], life: Life(1) });
-    desk.report(Report::Lost {
+    driver.report(Report::Exited { process: GUESTS[0], life: Life(1) });
+    driver.report(Report::Lost {
         process: GUESTS[1],
         life: Life(1),
         storage: StorageFate::Lost,
         by: EndedBy::PlaceLost,
     });
-    assert_eq!(desk.pass(JOINS + 5000), []);
-    desk.finish(HOST);
-    assert!(desk.orders.contains(&Order::End(Outcome::Completed)));
+    assert_eq!(driver.pass(JOINS + 5000), []);
+    driver.finish(HOST);
+    assert!(driver.orders.contains(&Order::End(Outcome::Completed)));
 }
 
 #[test]
 fn a_cluster_with_a_failed_process_stays() {
-    let mut desk = Desk::begun(Vec::new());
-    desk.pass(JOINS);
-    desk.release();
-    desk.report(Report::Exited { process: GUESTS[1], life: Life(1) });
-    desk.pass(JOINS + 100);
-    desk.report(Report::Registered { process: GUESTS[1], life: Life(2) });
-    desk.finish(GUESTS[0]);
-    desk.report(Report::Stated {
+    let mut driver = TestDriver::begun(Vec::new());
+    driver.pass(JOINS);
+    driver.release();
+    driver.report(Report::Exited { process: GUESTS[1], life: Life(1) });
+    driver.pass(JOINS + 100);
+    driver.report(Report::Registered { process: GUESTS[1], life: Life(2) });
+    driver.finish(GUESTS[0]);
+    driver.report(Report::Stated {
         process: GUESTS[1],
         life: Life(2),
         fact: Fact::Finished(Box::new((Witness::default(), Digest([0; 16])))),
         halted: false,
     });
-    assert!(!leaves(&desk.pass(JOINS + 200)), "it has to recover first");
-    desk.release();
-    assert!(leaves(&desk.pass(JOINS + 201)));
+    assert!(!leaves(&driver.pass(JOINS + 200)), "it has to recover first");
+    driver.release();
+    assert!(leaves(&driver.pass(JOINS + 201)));
 }
 
 #[test]
@@ -176,12 +176,12 @@ fn an_absent_cluster_cannot_be_struck() {
         trigger: Trigger::At(Time(at)),
         fault: Fault::LoseCluster { cluster: GUEST, storage: StorageFate::Lost, returns: true },
     };
-    let mut desk = Desk::begun(vec![crash(0, JOINS / 2), crash(1, JOINS * 3)]);
-    desk.pass(JOINS * 2);
-    GUESTS.into_iter().for_each(|it| desk.finish(it));
-    desk.release();
-    desk.pass(JOINS * 4);
+    let mut driver = TestDriver::begun(vec![crash(0, JOINS / 2), crash(1, JOINS * 3)]);
+    driver.pass(JOINS * 2);
+    GUESTS.into_iter().for_each(|it| driver.finish(it));
+    driver.release();
+    driver.pass(JOINS * 4);
     let reasons = ["its target had not joined", "its target had left"];
-    let found: Vec<_> = desk.supervisor.faults().into_iter().map(|(_, state)| state).collect();
+    let found: Vec<_> = driver.supervisor.faults().into_iter().map(|(_, state)| state).collect();
     assert_eq!(found, reasons.map(|it| FaultState::Ineffective(it.into())));
 }

@@ -42,18 +42,18 @@ fn membership() -> Membership {
 }
 
 /// A supervisor, and its orders that no test has checked yet.
-struct Desk {
+struct TestDriver {
     supervisor: Supervisor,
     now: Time,
     orders: Vec<Order>,
 }
 
-impl Desk {
-    fn new(plan: Vec<(Trigger, Fault)>) -> Desk {
-        Desk::with(plan, |_| {})
+impl TestDriver {
+    fn new(plan: Vec<(Trigger, Fault)>) -> TestDriver {
+        TestDriver::with(plan, |_| {})
     }
 
-    fn with(plan: Vec<(Trigger, Fault)>, change: impl FnOnce(&mut Config)) -> Desk {
+    fn with(plan: Vec<(Trigger, Fault)>, change: impl FnOnce(&mut Config)) -> TestDriver {
         let numbered = plan.into_iter().enumerate();
         let mut config = Config {
             detect_after: DETECT_AFTER,
@@ -72,14 +72,14 @@ impl Desk {
         change(&mut config);
         let mut orders = Vec::new();
         let supervisor = Supervisor::new(config, membership(), &mut orders);
-        Desk { supervisor, now: Time::ZERO, orders }
+        TestDriver { supervisor, now: Time::ZERO, orders }
     }
 
-    /// Same as [`Desk::new`], with the application begun at [`BEGUN`] and the earlier orders dropped.
-    fn begun(plan: Vec<(Trigger, Fault)>) -> Desk {
-        let mut desk = Desk::new(plan);
-        desk.begin();
-        desk
+    /// Same as [`TestDriver::new`], with the application begun at [`BEGUN`] and the earlier orders dropped.
+    fn begun(plan: Vec<(Trigger, Fault)>) -> TestDriver {
+        let mut driver = TestDriver::new(plan);
+        driver.begin();
+        driver
     }
 
     fn begin(&mut self) {
@@ -201,21 +201,21 @@ fn state_of(membership: &Membership, process: ProcessId) -> (u32, bool) {
 #[test]
 fn all_processes_are_launched_and_start_once_registered_and_measured() {
     let trigger = when(FactKind::Delivered, None, 2);
-    let mut desk = Desk::new(vec![(trigger.clone(), crash(P0))]);
+    let mut driver = TestDriver::new(vec![(trigger.clone(), crash(P0))]);
     let mut expected = vec![Order::Watch(Arc::new([trigger]))];
     for process in [P0, P1, P2] {
         expected.extend(launch(process, 1, Boot::Fresh));
     }
-    assert_eq!(desk.take(), expected);
+    assert_eq!(driver.take(), expected);
 
-    desk.now = BEGUN;
-    desk.registered(P0, 1);
-    desk.registered(P1, 1);
-    desk.registered(P1, 1);
-    desk.report(Report::LinksMeasured);
-    assert_eq!(desk.take(), [], "one is missing");
-    desk.registered(P2, 1);
-    let orders = desk.take();
+    driver.now = BEGUN;
+    driver.registered(P0, 1);
+    driver.registered(P1, 1);
+    driver.registered(P1, 1);
+    driver.report(Report::LinksMeasured);
+    assert_eq!(driver.take(), [], "one is missing");
+    driver.registered(P2, 1);
+    let orders = driver.take();
     assert_eq!(orders[0], Order::State(Fact::Begun));
     let [_, Order::Announce(membership)] = &orders[..] else { panic!("{orders:?}") };
     assert_eq!(membership.version, MembershipVersion(1));
@@ -223,23 +223,23 @@ fn all_processes_are_launched_and_start_once_registered_and_measured() {
         assert_eq!(state_of(membership, process), (1, true));
     }
     assert!(membership.members.iter().all(|member| !member.started));
-    assert_eq!(desk.supervisor.status().begun, Some(BEGUN));
+    assert_eq!(driver.supervisor.status().begun, Some(BEGUN));
 }
 
 #[test]
 fn a_life_that_ends_before_the_start_is_replaced_first() {
-    let mut desk = Desk::new(vec![]);
-    desk.take();
-    desk.registered(P0, 1);
-    desk.registered(P1, 1);
-    desk.exited(P1, 1);
-    desk.registered(P2, 1);
-    desk.report(Report::LinksMeasured);
-    assert_eq!(desk.take(), [detected(P1, 1)]);
-    desk.pass(Time::ZERO + RESTART_AFTER);
-    assert_eq!(desk.take(), launch(P1, 2, Boot::Restarted));
-    desk.registered(P1, 2);
-    let membership = desk.announced();
+    let mut driver = TestDriver::new(vec![]);
+    driver.take();
+    driver.registered(P0, 1);
+    driver.registered(P1, 1);
+    driver.exited(P1, 1);
+    driver.registered(P2, 1);
+    driver.report(Report::LinksMeasured);
+    assert_eq!(driver.take(), [detected(P1, 1)]);
+    driver.pass(Time::ZERO + RESTART_AFTER);
+    assert_eq!(driver.take(), launch(P1, 2, Boot::Restarted));
+    driver.registered(P1, 2);
+    let membership = driver.announced();
     assert_eq!((membership.version, state_of(&membership, P1)), (MembershipVersion(1), (2, true)));
 }
 
@@ -247,198 +247,198 @@ fn a_life_that_ends_before_the_start_is_replaced_first() {
 
 #[test]
 fn a_failure_is_stated_and_announced_and_the_next_life_follows() {
-    let mut desk = Desk::begun(vec![]);
-    desk.exited(P1, 1);
-    assert_eq!(desk.take(), [detected(P1, 1)]);
-    let membership = desk.announced();
+    let mut driver = TestDriver::begun(vec![]);
+    driver.exited(P1, 1);
+    assert_eq!(driver.take(), [detected(P1, 1)]);
+    let membership = driver.announced();
     assert_eq!((membership.version, state_of(&membership, P1)), (MembershipVersion(2), (1, false)));
-    desk.pass(BEGUN + Span(RESTART_AFTER.0 - 1));
-    assert_eq!(desk.take(), [], "not yet");
-    desk.pass(BEGUN + RESTART_AFTER);
-    assert_eq!(desk.take(), launch(P1, 2, Boot::Restarted));
-    desk.registered(P1, 2);
-    let membership = desk.announced();
+    driver.pass(BEGUN + Span(RESTART_AFTER.0 - 1));
+    assert_eq!(driver.take(), [], "not yet");
+    driver.pass(BEGUN + RESTART_AFTER);
+    assert_eq!(driver.take(), launch(P1, 2, Boot::Restarted));
+    driver.registered(P1, 2);
+    let membership = driver.announced();
     assert_eq!((membership.version, state_of(&membership, P1)), (MembershipVersion(3), (2, true)));
 }
 
 #[test]
 fn changes_of_one_instant_share_a_version() {
-    let mut desk = Desk::begun(vec![]);
+    let mut driver = TestDriver::begun(vec![]);
     for process in [P0, P1, P2] {
-        desk.exited(process, 1);
+        driver.exited(process, 1);
     }
-    let membership = desk.announced();
+    let membership = driver.announced();
     assert_eq!(membership.version, MembershipVersion(2));
     assert!(membership.members.iter().all(|member| !member.up));
 }
 
 #[test]
 fn silence_is_fenced_after_detect_after_and_not_before() {
-    let mut desk = Desk::begun(vec![]);
-    desk.heartbeat(P0, 1);
-    desk.now = BEGUN + Span(30);
-    desk.heartbeat(P0, 1);
-    desk.pass(BEGUN + Span(30 + DETECT_AFTER.0 - 1));
-    assert_eq!(desk.take(), [], "patience");
-    desk.pass(BEGUN + Span(30) + DETECT_AFTER);
-    let orders = desk.take();
+    let mut driver = TestDriver::begun(vec![]);
+    driver.heartbeat(P0, 1);
+    driver.now = BEGUN + Span(30);
+    driver.heartbeat(P0, 1);
+    driver.pass(BEGUN + Span(30 + DETECT_AFTER.0 - 1));
+    assert_eq!(driver.take(), [], "patience");
+    driver.pass(BEGUN + Span(30) + DETECT_AFTER);
+    let orders = driver.take();
     let failed = ended(P0, 1, StorageFate::Kept, EndedBy::Silence);
     let fence = [failed, kill(&[(P0, 1)], StorageFate::Kept), detected(P0, 1)];
     assert_eq!(orders[..3], fence, "killed before it is announced");
     assert!(is_announcement(&orders[3]) && orders.len() == 4);
-    desk.exited(P0, 1);
-    desk.heartbeat(P0, 1);
-    desk.pass(desk.now);
-    assert_eq!(desk.take(), [], "the exit of the fenced life is no second death");
+    driver.exited(P0, 1);
+    driver.heartbeat(P0, 1);
+    driver.pass(driver.now);
+    assert_eq!(driver.take(), [], "the exit of the fenced life is no second death");
 }
 
 #[test]
 fn a_life_without_heartbeats_is_watched_only_when_paused_or_killed() {
     let lose = Fault::Crash { process: P0, storage: StorageFate::Lost, returns: true };
     let pause = Fault::Pause { process: P1, span: Span(500) };
-    let mut desk = Desk::begun(vec![(at(10), lose), (at(10), pause)]);
-    desk.pass(BEGUN + Span(10 + DETECT_AFTER.0 - 1));
-    desk.take();
-    desk.pass(BEGUN + Span(10) + DETECT_AFTER);
-    let orders = desk.take();
+    let mut driver = TestDriver::begun(vec![(at(10), lose), (at(10), pause)]);
+    driver.pass(BEGUN + Span(10 + DETECT_AFTER.0 - 1));
+    driver.take();
+    driver.pass(BEGUN + Span(10) + DETECT_AFTER);
+    let orders = driver.take();
     assert!(orders.contains(&detected(P0, 1)) && orders.contains(&detected(P1, 1)));
     assert!(!orders.contains(&failed(P0, 1, StorageFate::Lost)), "a death is stated once: {orders:?}");
     assert!(orders.contains(&kill(&[(P0, 1)], StorageFate::Lost)), "but made certain once more");
     let of_pause = ended(P1, 1, StorageFate::Kept, EndedBy::Fault(FaultNo(1)));
     assert!(orders.contains(&of_pause), "this one is fenced, because of the pause");
-    desk.registered(P0, 2);
-    desk.registered(P1, 2);
-    desk.pass(BEGUN + Span(10_000));
-    let later = desk.take();
+    driver.registered(P0, 2);
+    driver.registered(P1, 2);
+    driver.pass(BEGUN + Span(10_000));
+    let later = driver.take();
     assert!(!later.iter().any(|order| matches!(order, Order::State(Fact::Detected { .. }))), "{later:?}");
 }
 
 #[test]
 fn a_second_failure_during_the_restart_starts_another_life() {
-    let mut desk = Desk::begun(vec![(at(200), crash(P1))]);
-    desk.exited(P1, 1);
-    desk.pass(BEGUN + RESTART_AFTER);
-    desk.take();
+    let mut driver = TestDriver::begun(vec![(at(200), crash(P1))]);
+    driver.exited(P1, 1);
+    driver.pass(BEGUN + RESTART_AFTER);
+    driver.take();
     // Life 2 is launched, and the plan kills it before it registers.
-    desk.pass(BEGUN + Span(200));
-    let orders = desk.take();
+    driver.pass(BEGUN + Span(200));
+    let orders = driver.take();
     assert_eq!(orders[1..], [failed(P1, 2, StorageFate::Kept), kill(&[(P1, 2)], StorageFate::Kept)]);
-    desk.registered(P1, 2);
-    desk.exited(P1, 2);
-    assert_eq!(desk.take(), [detected(P1, 2)], "a late registration does not bring it back");
-    assert_eq!(state_of(&desk.announced(), P1), (2, false));
-    desk.pass(desk.now + RESTART_AFTER);
-    assert_eq!(desk.take(), launch(P1, 3, Boot::Restarted));
-    desk.registered(P1, 3);
-    assert_eq!(state_of(&desk.announced(), P1), (3, true));
+    driver.registered(P1, 2);
+    driver.exited(P1, 2);
+    assert_eq!(driver.take(), [detected(P1, 2)], "a late registration does not bring it back");
+    assert_eq!(state_of(&driver.announced(), P1), (2, false));
+    driver.pass(driver.now + RESTART_AFTER);
+    assert_eq!(driver.take(), launch(P1, 3, Boot::Restarted));
+    driver.registered(P1, 3);
+    assert_eq!(state_of(&driver.announced(), P1), (3, true));
 }
 
 #[test]
 fn reports_of_older_lives_change_nothing() {
-    let mut desk = Desk::begun(vec![(when(FactKind::Protected, None, 1), crash(P2))]);
-    desk.exited(P0, 1);
-    desk.pass(BEGUN + RESTART_AFTER);
-    desk.registered(P0, 2);
-    desk.pass(desk.now);
-    desk.take();
-    desk.exited(P0, 1);
-    desk.registered(P0, 1);
-    desk.heartbeat(P0, 1);
-    desk.stated(P0, protected(), true);
-    desk.report(Report::Started { process: P0, life: Life(1) });
+    let mut driver = TestDriver::begun(vec![(when(FactKind::Protected, None, 1), crash(P2))]);
+    driver.exited(P0, 1);
+    driver.pass(BEGUN + RESTART_AFTER);
+    driver.registered(P0, 2);
+    driver.pass(driver.now);
+    driver.take();
+    driver.exited(P0, 1);
+    driver.registered(P0, 1);
+    driver.heartbeat(P0, 1);
+    driver.stated(P0, protected(), true);
+    driver.report(Report::Started { process: P0, life: Life(1) });
     let gauges = Gauges { progress: Progress { done: 100, total: 100 }, ..Gauges::default() };
-    desk.report(Report::Gauges { process: P0, life: Life(1), gauges });
-    desk.finished(P0, 1, 0, 0);
-    desk.finished(P1, 1, 0, 0);
-    desk.finished(P2, 1, 0, 0);
-    desk.pass(desk.now + DETECT_AFTER + DETECT_AFTER);
-    assert_eq!(desk.take(), []);
-    assert_eq!(desk.supervisor.status().clusters[0].progress, Progress::default());
+    driver.report(Report::Gauges { process: P0, life: Life(1), gauges });
+    driver.finished(P0, 1, 0, 0);
+    driver.finished(P1, 1, 0, 0);
+    driver.finished(P2, 1, 0, 0);
+    driver.pass(driver.now + DETECT_AFTER + DETECT_AFTER);
+    assert_eq!(driver.take(), []);
+    assert_eq!(driver.supervisor.status().clusters[0].progress, Progress::default());
     // The same reports from the current life take effect.
-    desk.finished(P0, 2, 0, 0);
-    assert_eq!(desk.take(), [Order::State(Fact::Completed), Order::End(Outcome::Completed)]);
+    driver.finished(P0, 2, 0, 0);
+    assert_eq!(driver.take(), [Order::State(Fact::Completed), Order::End(Outcome::Completed)]);
 }
 
 #[test]
 fn a_lost_storage_is_remembered_until_it_is_complete_again() {
     let lose = Fault::Crash { process: P0, storage: StorageFate::Lost, returns: true };
-    let mut desk = Desk::begun(vec![(at(10), lose), (at(70), crash(P0))]);
-    let next = |desk: &mut Desk, life: u32, boot: Boot| {
-        desk.exited(P0, life - 1);
-        desk.pass(desk.now + RESTART_AFTER);
-        let orders = desk.take();
+    let mut driver = TestDriver::begun(vec![(at(10), lose), (at(70), crash(P0))]);
+    let next = |driver: &mut TestDriver, life: u32, boot: Boot| {
+        driver.exited(P0, life - 1);
+        driver.pass(driver.now + RESTART_AFTER);
+        let orders = driver.take();
         assert!(orders.ends_with(&launch(P0, life, boot)), "life {life}: {orders:?}");
-        desk.registered(P0, life);
-        desk.pass(desk.now);
+        driver.registered(P0, life);
+        driver.pass(driver.now);
     };
-    desk.report(Report::Held { process: P0, life: Life(1) });
-    desk.pass(BEGUN + Span(10));
-    assert!(desk.take().contains(&kill(&[(P0, 1)], StorageFate::Lost)));
+    driver.report(Report::Held { process: P0, life: Life(1) });
+    driver.pass(BEGUN + Span(10));
+    assert!(driver.take().contains(&kill(&[(P0, 1)], StorageFate::Lost)));
     // A late report of the failed life does not count.
-    desk.report(Report::Held { process: P0, life: Life(1) });
-    next(&mut desk, 2, Boot::Replaced);
-    desk.pass(BEGUN + Span(70));
-    assert!(desk.take().contains(&kill(&[(P0, 2)], StorageFate::Kept)));
-    next(&mut desk, 3, Boot::Replaced);
-    desk.report(Report::Held { process: P0, life: Life(2) });
-    next(&mut desk, 4, Boot::Replaced);
-    desk.report(Report::Held { process: P0, life: Life(4) });
-    next(&mut desk, 5, Boot::Restarted);
+    driver.report(Report::Held { process: P0, life: Life(1) });
+    next(&mut driver, 2, Boot::Replaced);
+    driver.pass(BEGUN + Span(70));
+    assert!(driver.take().contains(&kill(&[(P0, 2)], StorageFate::Kept)));
+    next(&mut driver, 3, Boot::Replaced);
+    driver.report(Report::Held { process: P0, life: Life(2) });
+    next(&mut driver, 4, Boot::Replaced);
+    driver.report(Report::Held { process: P0, life: Life(4) });
+    next(&mut driver, 5, Boot::Restarted);
 }
 
 #[test]
 fn a_removed_place_is_a_failure_that_is_known_immediately() {
-    let mut desk = Desk::begun(vec![]);
+    let mut driver = TestDriver::begun(vec![]);
     let lost =
         |life, storage| Report::Lost { process: P0, life: Life(life), storage, by: EndedBy::PlaceLost };
     let failed = |process, life, storage| ended(process, life, storage, EndedBy::PlaceLost);
     let (kept, gone) = (StorageFate::Kept, StorageFate::Lost);
-    desk.report(lost(1, kept));
-    assert_eq!(desk.take(), [failed(P0, 1, kept), kill(&[(P0, 1)], kept), detected(P0, 1)]);
-    desk.report(lost(1, gone));
-    assert_eq!(desk.take(), [], "said once");
-    desk.announced();
-    desk.pass(desk.now + RESTART_AFTER);
-    assert_eq!(desk.take(), launch(P0, 2, Boot::Restarted));
-    desk.report(lost(2, gone));
-    assert_eq!(desk.take(), [failed(P0, 2, gone), kill(&[(P0, 2)], gone), detected(P0, 2)]);
-    desk.announced();
-    desk.pass(desk.now + RESTART_AFTER);
-    assert_eq!(desk.take(), launch(P0, 3, Boot::Replaced));
+    driver.report(lost(1, kept));
+    assert_eq!(driver.take(), [failed(P0, 1, kept), kill(&[(P0, 1)], kept), detected(P0, 1)]);
+    driver.report(lost(1, gone));
+    assert_eq!(driver.take(), [], "said once");
+    driver.announced();
+    driver.pass(driver.now + RESTART_AFTER);
+    assert_eq!(driver.take(), launch(P0, 2, Boot::Restarted));
+    driver.report(lost(2, gone));
+    assert_eq!(driver.take(), [failed(P0, 2, gone), kill(&[(P0, 2)], gone), detected(P0, 2)]);
+    driver.announced();
+    driver.pass(driver.now + RESTART_AFTER);
+    assert_eq!(driver.take(), launch(P0, 3, Boot::Replaced));
 }
 
 #[test]
 fn a_life_that_has_not_restored_yet_does_not_reset_the_progress() {
-    let mut desk = Desk::begun(vec![]);
+    let mut driver = TestDriver::begun(vec![]);
     let beat = |life, done, total| {
         let gauges = Gauges { progress: Progress { done, total }, ..Gauges::default() };
         Report::Heartbeat { process: P0, life: Life(life), gauges }
     };
-    desk.report(beat(1, 7, 10));
-    desk.exited(P0, 1);
-    desk.announced();
-    desk.pass(desk.now + RESTART_AFTER);
-    desk.registered(P0, 2);
-    desk.report(beat(2, 0, 0));
-    assert_eq!(desk.supervisor.status().clusters[0].progress, Progress { done: 7, total: 10 });
-    desk.report(beat(2, 5, 10));
-    assert_eq!(desk.supervisor.status().clusters[0].progress, Progress { done: 5, total: 10 });
+    driver.report(beat(1, 7, 10));
+    driver.exited(P0, 1);
+    driver.announced();
+    driver.pass(driver.now + RESTART_AFTER);
+    driver.registered(P0, 2);
+    driver.report(beat(2, 0, 0));
+    assert_eq!(driver.supervisor.status().clusters[0].progress, Progress { done: 7, total: 10 });
+    driver.report(beat(2, 5, 10));
+    assert_eq!(driver.supervisor.status().clusters[0].progress, Progress { done: 5, total: 10 });
 }
 
 #[test]
 fn volatile_storage_is_lost_in_every_failure() {
-    let mut desk = Desk::with(vec![(at(10), crash(P0))], |config| config.volatile_storage = true);
-    desk.begin();
-    desk.exited(P1, 1);
-    desk.pass(BEGUN + Span(10));
-    let orders = desk.take();
+    let mut driver = TestDriver::with(vec![(at(10), crash(P0))], |config| config.volatile_storage = true);
+    driver.begin();
+    driver.exited(P1, 1);
+    driver.pass(BEGUN + Span(10));
+    let orders = driver.take();
     assert!(
         orders.contains(&failed(P0, 1, StorageFate::Lost))
             && orders.contains(&kill(&[(P0, 1)], StorageFate::Lost))
     );
-    desk.exited(P0, 1);
-    desk.pass(BEGUN + Span(10) + RESTART_AFTER);
-    let orders = desk.take();
+    driver.exited(P0, 1);
+    driver.pass(BEGUN + Span(10) + RESTART_AFTER);
+    let orders = driver.take();
     for process in [P0, P1] {
         assert!(orders.contains(&launch(process, 2, Boot::Replaced)[1]), "{process}");
     }
@@ -446,49 +446,52 @@ fn volatile_storage_is_lost_in_every_failure() {
 
 #[test]
 fn a_process_has_started_once_the_membership_says_so() {
-    let mut desk = Desk::begun(vec![]);
-    desk.report(Report::Started { process: P1, life: Life(1) });
-    let started: Vec<bool> = desk.announced().members.iter().map(|member| member.started).collect();
+    let mut driver = TestDriver::begun(vec![]);
+    driver.report(Report::Started { process: P1, life: Life(1) });
+    let started: Vec<bool> = driver.announced().members.iter().map(|member| member.started).collect();
     assert_eq!(started[..2], [false, true]);
-    desk.report(Report::Started { process: P1, life: Life(1) });
-    desk.pass(desk.now);
-    assert_eq!(desk.take(), [], "said once");
+    driver.report(Report::Started { process: P1, life: Life(1) });
+    driver.pass(driver.now);
+    assert_eq!(driver.take(), [], "said once");
 }
 
 // Faults
 
 #[test]
 fn times_count_from_the_start_and_a_fault_is_stated_before_it_is_injected() {
-    let mut desk = Desk::begun(vec![(at(10), crash(P2))]);
-    assert_eq!(desk.fault(0), FaultState::Pending);
-    desk.pass(BEGUN + Span(9));
-    assert_eq!(desk.take(), []);
-    desk.pass(BEGUN + Span(10));
+    let mut driver = TestDriver::begun(vec![(at(10), crash(P2))]);
+    assert_eq!(driver.fault(0), FaultState::Pending);
+    driver.pass(BEGUN + Span(9));
+    assert_eq!(driver.take(), []);
+    driver.pass(BEGUN + Span(10));
     let injecting = Order::State(Fact::Injecting { no: FaultNo(0), fault: Box::new(crash(P2)) });
     let expected = [injecting, failed(P2, 1, StorageFate::Kept), kill(&[(P2, 1)], StorageFate::Kept)];
-    assert_eq!(desk.take(), expected);
-    assert_eq!(desk.fault(0), FaultState::Effective);
+    assert_eq!(driver.take(), expected);
+    assert_eq!(driver.fault(0), FaultState::Effective);
 }
 
 #[test]
 fn a_cluster_is_lost_with_one_order_and_announced_once_all_have_ended() {
     let fault = Fault::LoseCluster { cluster: C0, storage: StorageFate::Lost, returns: true };
-    let mut desk = Desk::begun(vec![(at(10), fault)]);
-    desk.pass(BEGUN + Span(10));
+    let mut driver = TestDriver::begun(vec![(at(10), fault)]);
+    driver.pass(BEGUN + Span(10));
     let fate = StorageFate::Lost;
-    assert_eq!(desk.take()[1..], [failed(P0, 1, fate), failed(P1, 1, fate), kill(&[(P0, 1), (P1, 1)], fate)]);
+    assert_eq!(
+        driver.take()[1..],
+        [failed(P0, 1, fate), failed(P1, 1, fate), kill(&[(P0, 1), (P1, 1)], fate)]
+    );
 }
 
 #[test]
 fn losing_a_cluster_loses_the_storage_of_failed_members_too() {
     for storage in [StorageFate::Lost, StorageFate::Kept] {
-        let mut desk =
-            Desk::begun(vec![(at(10), Fault::LoseCluster { cluster: C0, storage, returns: true })]);
-        desk.exited(P1, 1);
-        desk.pass(BEGUN + Span(9));
-        desk.take();
-        desk.pass(BEGUN + Span(10));
-        let orders = desk.take();
+        let mut driver =
+            TestDriver::begun(vec![(at(10), Fault::LoseCluster { cluster: C0, storage, returns: true })]);
+        driver.exited(P1, 1);
+        driver.pass(BEGUN + Span(9));
+        driver.take();
+        driver.pass(BEGUN + Span(10));
+        let orders = driver.take();
         match storage {
             StorageFate::Lost => {
                 let killed = kill(&[(P0, 1), (P1, 1)], storage);
@@ -496,10 +499,10 @@ fn losing_a_cluster_loses_the_storage_of_failed_members_too() {
             }
             StorageFate::Kept => assert_eq!(orders[1..], [failed(P0, 1, storage), kill(&[(P0, 1)], storage)]),
         }
-        desk.exited(P0, 1);
-        desk.pass(BEGUN + Span(10) + RESTART_AFTER);
+        driver.exited(P0, 1);
+        driver.pass(BEGUN + Span(10) + RESTART_AFTER);
         let boot = if storage == StorageFate::Lost { Boot::Replaced } else { Boot::Restarted };
-        let orders = desk.take();
+        let orders = driver.take();
         for process in [P0, P1] {
             assert!(orders.contains(&launch(process, 2, boot)[1]), "{process}: {orders:?}");
         }
@@ -509,19 +512,19 @@ fn losing_a_cluster_loses_the_storage_of_failed_members_too() {
 #[test]
 fn a_permanently_failed_process_is_announced_and_never_launched() {
     let fault = Fault::Crash { process: P1, storage: StorageFate::Kept, returns: false };
-    let mut desk = Desk::begun(vec![(at(10), fault), (at(500), crash(P1))]);
-    desk.pass(BEGUN + Span(10));
+    let mut driver = TestDriver::begun(vec![(at(10), fault), (at(500), crash(P1))]);
+    driver.pass(BEGUN + Span(10));
     let kept = StorageFate::Kept;
-    assert_eq!(desk.take()[1..], [failed(P1, 1, kept), kill(&[(P1, 1)], kept)], "no word before its end");
-    desk.exited(P1, 1);
-    let announced = desk.announced();
+    assert_eq!(driver.take()[1..], [failed(P1, 1, kept), kill(&[(P1, 1)], kept)], "no word before its end");
+    driver.exited(P1, 1);
+    let announced = driver.announced();
     assert!(announced.member(P1).gone && !announced.member(P1).up && !announced.member(P0).gone);
-    desk.pass(BEGUN + Span(10_000));
-    assert!(!desk.take().iter().any(|it| matches!(it, Order::Launch { .. })));
-    assert!(matches!(desk.fault(1), FaultState::Ineffective(_)), "there is no process to kill");
-    desk.finished(P0, 1, 0, 0);
-    desk.finished(P2, 1, 0, 0);
-    assert!(desk.take().contains(&Order::End(Outcome::Completed)), "the others finish without it");
+    driver.pass(BEGUN + Span(10_000));
+    assert!(!driver.take().iter().any(|it| matches!(it, Order::Launch { .. })));
+    assert!(matches!(driver.fault(1), FaultState::Ineffective(_)), "there is no process to kill");
+    driver.finished(P0, 1, 0, 0);
+    driver.finished(P2, 1, 0, 0);
+    assert!(driver.take().contains(&Order::End(Outcome::Completed)), "the others finish without it");
 }
 
 #[test]
@@ -531,77 +534,77 @@ fn a_failed_process_can_fail_permanently_and_is_not_launched() {
         Fault::LoseCluster { cluster: C0, storage: StorageFate::Kept, returns: false },
     ] {
         let is_crash = matches!(fault, Fault::Crash { .. });
-        let mut desk = Desk::begun(vec![(at(10), fault)]);
-        desk.exited(P1, 1);
-        assert!(!desk.announced().member(P1).gone);
-        desk.pass(BEGUN + Span(10));
-        assert_eq!(desk.fault(0), FaultState::Effective);
-        let killed = desk.take().iter().any(|it| matches!(it, Order::Kill { .. }));
+        let mut driver = TestDriver::begun(vec![(at(10), fault)]);
+        driver.exited(P1, 1);
+        assert!(!driver.announced().member(P1).gone);
+        driver.pass(BEGUN + Span(10));
+        assert_eq!(driver.fault(0), FaultState::Effective);
+        let killed = driver.take().iter().any(|it| matches!(it, Order::Kill { .. }));
         assert_ne!(killed, is_crash, "a dead process is not killed again");
-        desk.pass(BEGUN + Span(11));
-        desk.exited(P0, 1);
-        assert!(desk.announced().member(P1).gone);
-        desk.pass(BEGUN + Span(10_000));
+        driver.pass(BEGUN + Span(11));
+        driver.exited(P0, 1);
+        assert!(driver.announced().member(P1).gone);
+        driver.pass(BEGUN + Span(10_000));
         let launched = |it: &Order| matches!(it, Order::Launch { process: P1, .. });
-        assert!(!desk.take().iter().any(launched));
+        assert!(!driver.take().iter().any(launched));
     }
 }
 
 #[test]
 fn a_federation_that_waits_only_for_a_permanently_failed_process_is_complete() {
     let fault = Fault::Crash { process: P1, storage: StorageFate::Kept, returns: false };
-    let mut desk = Desk::begun(vec![(at(10), fault)]);
-    desk.finished(P0, 1, 3, 3);
-    desk.finished(P2, 1, 0, 0);
-    desk.pass(BEGUN + Span(10));
-    assert!(desk.take().contains(&Order::End(Outcome::Completed)));
+    let mut driver = TestDriver::begun(vec![(at(10), fault)]);
+    driver.finished(P0, 1, 3, 3);
+    driver.finished(P2, 1, 0, 0);
+    driver.pass(BEGUN + Span(10));
+    assert!(driver.take().contains(&Order::End(Outcome::Completed)));
 }
 
 #[test]
 fn a_pause_ends_at_its_time_and_the_longer_of_two_counts() {
     let pause = |span| Fault::Pause { process: P0, span: Span(span) };
     let order = |paused| Order::Pause { process: P0, life: Life(1), paused };
-    let mut desk = Desk::begun(vec![(at(10), pause(40)), (at(20), pause(50)), (at(30), pause(5))]);
-    desk.pass(BEGUN + Span(30));
-    let orders = desk.take();
+    let mut driver = TestDriver::begun(vec![(at(10), pause(40)), (at(20), pause(50)), (at(30), pause(5))]);
+    driver.pass(BEGUN + Span(30));
+    let orders = driver.take();
     assert_eq!(orders.iter().filter(|it| **it == order(true)).count(), 1, "{orders:?}");
-    desk.pass(BEGUN + Span(69));
-    assert_eq!(desk.take(), []);
-    desk.pass(BEGUN + Span(70));
-    assert_eq!(desk.take(), [order(false)]);
-    desk.pass(BEGUN + Span(5000));
-    assert_eq!(desk.take(), [], "a resumed process is not declared failed");
+    driver.pass(BEGUN + Span(69));
+    assert_eq!(driver.take(), []);
+    driver.pass(BEGUN + Span(70));
+    assert_eq!(driver.take(), [order(false)]);
+    driver.pass(BEGUN + Span(5000));
+    assert_eq!(driver.take(), [], "a resumed process is not declared failed");
 }
 
 #[test]
 fn a_pause_beyond_the_detection_time_is_fenced_and_not_resumed() {
-    let mut desk = Desk::begun(vec![(at(10), Fault::Pause { process: P0, span: Span(1000) })]);
-    desk.pass(BEGUN + Span(10));
-    desk.take();
-    desk.pass(BEGUN + Span(10) + DETECT_AFTER);
-    assert!(desk.take().contains(&kill(&[(P0, 1)], StorageFate::Kept)));
-    desk.pass(desk.now + RESTART_AFTER);
-    assert!(desk.take().contains(&launch(P0, 2, Boot::Restarted)[1]));
-    desk.registered(P0, 2);
-    desk.pass(desk.now);
-    desk.take();
-    desk.pass(BEGUN + Span(5000));
-    assert_eq!(desk.take(), [], "the pause of life 1 does not reach life 2");
+    let mut driver = TestDriver::begun(vec![(at(10), Fault::Pause { process: P0, span: Span(1000) })]);
+    driver.pass(BEGUN + Span(10));
+    driver.take();
+    driver.pass(BEGUN + Span(10) + DETECT_AFTER);
+    assert!(driver.take().contains(&kill(&[(P0, 1)], StorageFate::Kept)));
+    driver.pass(driver.now + RESTART_AFTER);
+    assert!(driver.take().contains(&launch(P0, 2, Boot::Restarted)[1]));
+    driver.registered(P0, 2);
+    driver.pass(driver.now);
+    driver.take();
+    driver.pass(BEGUN + Span(5000));
+    assert_eq!(driver.take(), [], "the pause of life 1 does not reach life 2");
 }
 
 #[test]
 fn a_life_that_exits_while_paused_leaves_no_pause_behind() {
     let pause = |span| Fault::Pause { process: P0, span: Span(span) };
-    let mut desk = Desk::begun(vec![(at(10), pause(1000)), (at(100), pause(20))]);
-    desk.pass(BEGUN + Span(10));
-    desk.exited(P0, 1);
-    desk.pass(BEGUN + Span(10) + RESTART_AFTER);
-    desk.registered(P0, 2);
-    desk.pass(BEGUN + Span(99));
-    desk.take();
-    desk.pass(BEGUN + Span(120));
+    let mut driver = TestDriver::begun(vec![(at(10), pause(1000)), (at(100), pause(20))]);
+    driver.pass(BEGUN + Span(10));
+    driver.exited(P0, 1);
+    driver.pass(BEGUN + Span(10) + RESTART_AFTER);
+    driver.registered(P0, 2);
+    driver.pass(BEGUN + Span(99));
+    driver.take();
+    driver.pass(BEGUN + Span(120));
     let order = |paused| Order::Pause { process: P0, life: Life(2), paused };
-    assert_eq!(desk.take()[1..], [order(true), order(false)]);
+    assert_eq!(driver.take()[1..], [order(true), order(false)]);
 }
 
 #[test]
@@ -610,48 +613,49 @@ fn a_link_gets_its_own_properties_back_unless_a_later_fault_changed_it() {
         |millis| Some(LinkProperties { latency: Span::from_millis(millis), ..LinkProperties::default() });
     let link = |millis, span| Fault::Link { from: C0, to: C1, properties: slow(millis), span };
     let order = |properties| Order::Link { from: C0, to: C1, properties };
-    let mut desk = Desk::begun(vec![(at(10), link(1, Some(Span(50)))), (at(20), link(2, Some(Span(100))))]);
-    desk.pass(BEGUN + Span(20));
-    let orders = desk.take();
+    let mut driver =
+        TestDriver::begun(vec![(at(10), link(1, Some(Span(50)))), (at(20), link(2, Some(Span(100))))]);
+    driver.pass(BEGUN + Span(20));
+    let orders = driver.take();
     assert_eq!((&orders[1], &orders[3]), (&order(slow(1)), &order(slow(2))));
-    desk.pass(BEGUN + Span(119));
-    assert_eq!(desk.take(), [], "the end of the first is not the end of the second");
-    desk.pass(BEGUN + Span(120));
-    assert_eq!(desk.take(), [order(None)]);
+    driver.pass(BEGUN + Span(119));
+    assert_eq!(driver.take(), [], "the end of the first is not the end of the second");
+    driver.pass(BEGUN + Span(120));
+    assert_eq!(driver.take(), [order(None)]);
 }
 
 #[test]
 fn a_link_is_healed_when_the_last_partition_ends() {
     let partition = |from, to, both, span| Fault::Partition { from, to, both, span: Span(span) };
     let cut = |from, to, cut| Order::Cut { from, to, cut };
-    let mut desk = Desk::begun(vec![
+    let mut driver = TestDriver::begun(vec![
         (at(10), partition(C0, C1, true, 50)),
         (at(20), partition(C1, C0, false, 100)),
         (at(30), partition(C0, C0, true, 10)),
     ]);
-    desk.pass(BEGUN + Span(30));
-    let orders = desk.take();
+    driver.pass(BEGUN + Span(30));
+    let orders = driver.take();
     let cuts: Vec<&Order> = orders.iter().filter(|it| matches!(it, Order::Cut { .. })).collect();
     assert_eq!(cuts, [&cut(C0, C1, true), &cut(C1, C0, true), &cut(C0, C0, true)]);
-    desk.pass(BEGUN + Span(40));
-    assert_eq!(desk.take(), [cut(C0, C0, false)]);
-    desk.pass(BEGUN + Span(60));
-    assert_eq!(desk.take(), [cut(C0, C1, false)], "the other way is still cut");
-    desk.pass(BEGUN + Span(120));
-    assert_eq!(desk.take(), [cut(C1, C0, false)]);
+    driver.pass(BEGUN + Span(40));
+    assert_eq!(driver.take(), [cut(C0, C0, false)]);
+    driver.pass(BEGUN + Span(60));
+    assert_eq!(driver.take(), [cut(C0, C1, false)], "the other way is still cut");
+    driver.pass(BEGUN + Span(120));
+    assert_eq!(driver.take(), [cut(C1, C0, false)]);
 }
 
 #[test]
 fn a_storage_fault_lasts_for_its_span_even_if_its_process_is_down() {
     let fault = Fault::Storage { process: P0, how: StorageFault::Full, span: Some(Span(30)) };
-    let mut desk = Desk::begun(vec![(at(10), fault)]);
-    desk.exited(P0, 1);
-    desk.pass(BEGUN + Span(10));
-    assert_eq!(desk.take().last(), Some(&Order::Storage { process: P0, how: Some(StorageFault::Full) }));
-    desk.pass(BEGUN + Span(39));
-    assert_eq!(desk.take(), []);
-    desk.pass(BEGUN + Span(40));
-    assert_eq!(desk.take(), [Order::Storage { process: P0, how: None }]);
+    let mut driver = TestDriver::begun(vec![(at(10), fault)]);
+    driver.exited(P0, 1);
+    driver.pass(BEGUN + Span(10));
+    assert_eq!(driver.take().last(), Some(&Order::Storage { process: P0, how: Some(StorageFault::Full) }));
+    driver.pass(BEGUN + Span(39));
+    assert_eq!(driver.take(), []);
+    driver.pass(BEGUN + Span(40));
+    assert_eq!(driver.take(), [Order::Storage { process: P0, how: None }]);
 }
 
 #[test]
@@ -659,61 +663,61 @@ fn the_end_of_a_storage_fault_is_not_the_end_of_a_later_one() {
     let fault = |how, span| Fault::Storage { process: P0, how, span };
     let full = fault(StorageFault::Full, Some(Span(30)));
     let corrupt = fault(StorageFault::Corrupt, None);
-    let mut desk = Desk::begun(vec![(at(10), full), (at(20), corrupt)]);
-    desk.pass(BEGUN + Span(20));
-    desk.take();
-    desk.pass(BEGUN + Span(5000));
-    assert_eq!(desk.take(), []);
+    let mut driver = TestDriver::begun(vec![(at(10), full), (at(20), corrupt)]);
+    driver.pass(BEGUN + Span(20));
+    driver.take();
+    driver.pass(BEGUN + Span(5000));
+    assert_eq!(driver.take(), []);
 }
 
 #[test]
 fn occurrences_count_in_the_order_of_arrival_and_other_processes_resume_immediately() {
     let trigger = when(FactKind::Protected, Some(C0), 3);
-    let mut desk = Desk::begun(vec![(trigger, crash(P1))]);
-    desk.stated(P0, protected(), true);
-    desk.stated(P1, protected(), true);
-    assert_eq!(desk.take(), [go(P0), go(P1)]);
-    desk.stated(P2, protected(), true);
-    assert_eq!(desk.take(), [go(P2)], "another cluster does not count");
-    desk.stated(P0, protected(), false);
-    assert_eq!(desk.take(), [], "a fact at which no process is halted does not count either");
-    desk.stated(P0, protected(), true);
-    let orders = desk.take();
+    let mut driver = TestDriver::begun(vec![(trigger, crash(P1))]);
+    driver.stated(P0, protected(), true);
+    driver.stated(P1, protected(), true);
+    assert_eq!(driver.take(), [go(P0), go(P1)]);
+    driver.stated(P2, protected(), true);
+    assert_eq!(driver.take(), [go(P2)], "another cluster does not count");
+    driver.stated(P0, protected(), false);
+    assert_eq!(driver.take(), [], "a fact at which no process is halted does not count either");
+    driver.stated(P0, protected(), true);
+    let orders = driver.take();
     assert_eq!(orders[1], failed(P1, 1, StorageFate::Kept));
     assert_eq!(orders[2], kill(&[(P1, 1)], StorageFate::Kept));
     assert_eq!(orders[3], Order::Watch(Arc::new([])), "nothing is left to wait for");
     assert_eq!(orders[4..], [go(P0)], "the fault is in force before its trigger resumes");
-    desk.stated(P2, protected(), true);
-    assert_eq!(desk.take(), [go(P2)], "a process halted by then resumes too");
+    driver.stated(P2, protected(), true);
+    assert_eq!(driver.take(), [go(P2)], "a process halted by then resumes too");
 }
 
 #[test]
 fn a_process_killed_at_its_own_fact_does_not_resume() {
-    let mut desk = Desk::begun(vec![(when(FactKind::Protected, None, 1), crash(P0))]);
-    desk.stated(P1, protected(), false);
-    desk.stated(P0, protected(), true);
-    assert!(!desk.take().contains(&go(P0)));
-    desk.exited(P0, 1);
-    desk.pass(BEGUN + RESTART_AFTER);
-    assert!(!desk.take().iter().any(|order| matches!(order, Order::Go { .. })));
+    let mut driver = TestDriver::begun(vec![(when(FactKind::Protected, None, 1), crash(P0))]);
+    driver.stated(P1, protected(), false);
+    driver.stated(P0, protected(), true);
+    assert!(!driver.take().contains(&go(P0)));
+    driver.exited(P0, 1);
+    driver.pass(BEGUN + RESTART_AFTER);
+    assert!(!driver.take().iter().any(|order| matches!(order, Order::Go { .. })));
 }
 
 #[test]
 fn a_process_paused_at_its_own_fact_resumes_after_the_pause() {
     let pause = Fault::Pause { process: P0, span: Span(40) };
-    let mut desk = Desk::begun(vec![(when(FactKind::Protected, None, 1), pause)]);
-    desk.stated(P0, protected(), true);
-    assert!(!desk.take().contains(&go(P0)));
-    desk.pass(BEGUN + Span(40));
-    assert_eq!(desk.take(), [Order::Pause { process: P0, life: Life(1), paused: false }, go(P0)]);
+    let mut driver = TestDriver::begun(vec![(when(FactKind::Protected, None, 1), pause)]);
+    driver.stated(P0, protected(), true);
+    assert!(!driver.take().contains(&go(P0)));
+    driver.pass(BEGUN + Span(40));
+    assert_eq!(driver.take(), [Order::Pause { process: P0, life: Life(1), paused: false }, go(P0)]);
 }
 
 #[test]
 fn one_fact_may_trigger_several_faults() {
     let trigger = when(FactKind::Protected, None, 1);
-    let mut desk = Desk::begun(vec![(trigger.clone(), crash(P1)), (trigger, crash(P2))]);
-    desk.stated(P0, protected(), true);
-    let orders = desk.take();
+    let mut driver = TestDriver::begun(vec![(trigger.clone(), crash(P1)), (trigger, crash(P2))]);
+    driver.stated(P0, protected(), true);
+    let orders = driver.take();
     assert!(orders.contains(&kill(&[(P1, 1)], StorageFate::Kept)));
     assert!(orders.contains(&kill(&[(P2, 1)], StorageFate::Kept)));
     assert_eq!(orders.iter().filter(|order| matches!(order, Order::Watch(_))).count(), 1);
@@ -723,15 +727,15 @@ fn one_fact_may_trigger_several_faults() {
 fn a_fault_without_a_live_target_is_ineffective() {
     let lose = Fault::LoseCluster { cluster: C1, storage: StorageFate::Lost, returns: true };
     let pause = Fault::Pause { process: P2, span: Span(10) };
-    let mut desk =
-        Desk::begun(vec![(at(10), crash(P2)), (at(20), crash(P2)), (at(21), pause), (at(22), lose)]);
-    desk.pass(BEGUN + Span(10));
-    desk.take();
-    desk.pass(BEGUN + Span(22));
+    let mut driver =
+        TestDriver::begun(vec![(at(10), crash(P2)), (at(20), crash(P2)), (at(21), pause), (at(22), lose)]);
+    driver.pass(BEGUN + Span(10));
+    driver.take();
+    driver.pass(BEGUN + Span(22));
     let reason: Arc<str> = "no process of its target was alive".into();
     let stated = |no| Order::State(Fact::Ineffective { no: FaultNo(no), reason: reason.clone() });
-    assert_eq!(desk.take(), [stated(1), stated(2), stated(3)]);
-    assert_eq!(desk.fault(3), FaultState::Ineffective(reason.clone()));
+    assert_eq!(driver.take(), [stated(1), stated(2), stated(3)]);
+    assert_eq!(driver.fault(3), FaultState::Ineffective(reason.clone()));
 }
 
 #[test]
@@ -744,98 +748,98 @@ fn a_fault_when_little_work_is_left_is_ineffective() {
             FaultState::Ineffective("only 19 % of the application's steps were left, less than 20 %".into()),
         ),
     ] {
-        let mut desk = Desk::begun(vec![(at(10), crash(P0))]);
+        let mut driver = TestDriver::begun(vec![(at(10), crash(P0))]);
         for (process, done) in [(P0, 100), (P1, 100), (P2, done - 200)] {
             let gauges = Gauges { progress: Progress { done, total: 100 }, ..Gauges::default() };
-            desk.report(Report::Gauges { process, life: Life(1), gauges });
+            driver.report(Report::Gauges { process, life: Life(1), gauges });
         }
-        desk.pass(BEGUN + Span(10));
-        assert_eq!(desk.fault(0), state);
+        driver.pass(BEGUN + Span(10));
+        assert_eq!(driver.fault(0), state);
     }
 }
 
 #[test]
 fn gauges_trigger_nothing() {
-    let mut desk = Desk::begun(vec![(at(10), crash(P0))]);
-    desk.now = BEGUN + Span(10);
+    let mut driver = TestDriver::begun(vec![(at(10), crash(P0))]);
+    driver.now = BEGUN + Span(10);
     let gauges = Gauges { progress: Progress { done: 99, total: 100 }, ..Gauges::default() };
     for process in [P0, P1, P2] {
-        desk.report(Report::Gauges { process, life: Life(1), gauges });
+        driver.report(Report::Gauges { process, life: Life(1), gauges });
     }
-    assert_eq!(desk.take(), []);
-    desk.report(Report::Timeout);
-    assert!(matches!(desk.fault(0), FaultState::Ineffective(_)));
+    assert_eq!(driver.take(), []);
+    driver.report(Report::Timeout);
+    assert!(matches!(driver.fault(0), FaultState::Ineffective(_)));
 }
 
 #[test]
 fn a_fault_that_is_never_due_stays_pending() {
-    let mut desk =
-        Desk::begun(vec![(when(FactKind::Protected, None, 2), crash(P0)), (at(u64::MAX), crash(P0))]);
-    desk.stated(P0, protected(), true);
-    desk.pass(BEGUN + DEADLINE);
-    assert_eq!(desk.take().last(), Some(&Order::End(Outcome::Deadline)));
-    assert_eq!((desk.fault(0), desk.fault(1)), (FaultState::Pending, FaultState::Pending));
+    let mut driver =
+        TestDriver::begun(vec![(when(FactKind::Protected, None, 2), crash(P0)), (at(u64::MAX), crash(P0))]);
+    driver.stated(P0, protected(), true);
+    driver.pass(BEGUN + DEADLINE);
+    assert_eq!(driver.take().last(), Some(&Order::End(Outcome::Deadline)));
+    assert_eq!((driver.fault(0), driver.fault(1)), (FaultState::Pending, FaultState::Pending));
 }
 
 // The end
 
 #[test]
 fn the_run_is_complete_when_all_have_finished_and_no_message_is_in_transit() {
-    let mut desk = Desk::begun(vec![]);
-    desk.finished(P0, 1, 7, u64::MAX);
-    desk.finished(P1, 1, u64::MAX, 3);
-    assert_eq!(desk.take(), [], "one is not finished");
-    desk.finished(P2, 1, 5, 7);
-    assert_eq!(desk.take(), [], "a message is in transit");
-    desk.finished(P2, 1, 5, 9);
-    assert_eq!(desk.take(), [Order::State(Fact::Completed), Order::End(Outcome::Completed)]);
-    assert_eq!(desk.supervisor.status().outcome, Some(Outcome::Completed));
-    desk.exited(P0, 1);
-    desk.pass(BEGUN + DEADLINE);
-    assert_eq!(desk.take(), [], "after the end there is nothing to do");
-    assert_eq!(desk.supervisor.next_deadline(), None);
+    let mut driver = TestDriver::begun(vec![]);
+    driver.finished(P0, 1, 7, u64::MAX);
+    driver.finished(P1, 1, u64::MAX, 3);
+    assert_eq!(driver.take(), [], "one is not finished");
+    driver.finished(P2, 1, 5, 7);
+    assert_eq!(driver.take(), [], "a message is in transit");
+    driver.finished(P2, 1, 5, 9);
+    assert_eq!(driver.take(), [Order::State(Fact::Completed), Order::End(Outcome::Completed)]);
+    assert_eq!(driver.supervisor.status().outcome, Some(Outcome::Completed));
+    driver.exited(P0, 1);
+    driver.pass(BEGUN + DEADLINE);
+    assert_eq!(driver.take(), [], "after the end there is nothing to do");
+    assert_eq!(driver.supervisor.next_deadline(), None);
 }
 
 #[test]
 fn a_process_that_rolls_back_is_not_finished() {
     let restored = Fact::Restored(Box::new((None, Incarnation(1), Witness::default())));
-    let mut desk = Desk::begun(vec![]);
-    desk.finished(P0, 1, 0, 0);
-    desk.stated(P0, restored.clone(), false);
-    desk.finished(P1, 1, 0, 0);
-    desk.finished(P2, 1, 0, 0);
-    assert_eq!(desk.take(), []);
-    desk.finished(P0, 1, 0, 0);
-    assert_eq!(desk.take(), [], "its cluster rolls back with it: P1 reported its result before");
-    desk.stated(P1, restored, false);
-    desk.finished(P1, 1, 0, 0);
-    assert_eq!(desk.take().last(), Some(&Order::End(Outcome::Completed)));
+    let mut driver = TestDriver::begun(vec![]);
+    driver.finished(P0, 1, 0, 0);
+    driver.stated(P0, restored.clone(), false);
+    driver.finished(P1, 1, 0, 0);
+    driver.finished(P2, 1, 0, 0);
+    assert_eq!(driver.take(), []);
+    driver.finished(P0, 1, 0, 0);
+    assert_eq!(driver.take(), [], "its cluster rolls back with it: P1 reported its result before");
+    driver.stated(P1, restored, false);
+    driver.finished(P1, 1, 0, 0);
+    assert_eq!(driver.take().last(), Some(&Order::End(Outcome::Completed)));
 }
 
 #[test]
 fn a_process_that_fails_is_not_finished() {
-    let mut desk = Desk::begun(vec![]);
-    desk.finished(P1, 1, 0, 0);
-    desk.exited(P1, 1);
-    desk.finished(P0, 1, 0, 0);
-    desk.finished(P2, 1, 0, 0);
-    assert_eq!(desk.take(), [detected(P1, 1)]);
-    desk.pass(BEGUN + RESTART_AFTER);
-    desk.registered(P1, 2);
-    desk.pass(desk.now);
-    desk.take();
-    desk.finished(P1, 2, 0, 0);
-    assert_eq!(desk.take().last(), Some(&Order::End(Outcome::Completed)));
+    let mut driver = TestDriver::begun(vec![]);
+    driver.finished(P1, 1, 0, 0);
+    driver.exited(P1, 1);
+    driver.finished(P0, 1, 0, 0);
+    driver.finished(P2, 1, 0, 0);
+    assert_eq!(driver.take(), [detected(P1, 1)]);
+    driver.pass(BEGUN + RESTART_AFTER);
+    driver.registered(P1, 2);
+    driver.pass(driver.now);
+    driver.take();
+    driver.finished(P1, 2, 0, 0);
+    assert_eq!(driver.take().last(), Some(&Order::End(Outcome::Completed)));
 }
 
 #[test]
 fn a_fault_at_the_last_fact_comes_before_the_end() {
-    let mut desk = Desk::begun(vec![(when(FactKind::Finished, None, 1), crash(P2))]);
-    desk.finished(P0, 1, 0, 0);
-    desk.finished(P1, 1, 0, 0);
+    let mut driver = TestDriver::begun(vec![(when(FactKind::Finished, None, 1), crash(P2))]);
+    driver.finished(P0, 1, 0, 0);
+    driver.finished(P1, 1, 0, 0);
     let witness = Witness::default();
-    desk.stated(P2, Fact::Finished(Box::new((witness, Digest([0; 16])))), true);
-    let orders = desk.take();
+    driver.stated(P2, Fact::Finished(Box::new((witness, Digest([0; 16])))), true);
+    let orders = driver.take();
     assert_eq!(orders.last(), Some(&Order::Watch(Arc::new([]))), "killed, and so not complete: {orders:?}");
 }
 
@@ -844,59 +848,59 @@ fn a_cluster_that_cannot_be_restored_ends_the_run() {
     let name = ImageName { owner: P2, incarnation: Incarnation(0), sn: Sn(4), attempt: Attempt(1) };
     let missing: Arc<[(ImageName, Vec<ProcessId>)]> = Arc::new([(name, vec![P0, P2])]);
     let claim = Claim::Unrecoverable { cluster: C1, missing: missing.clone() };
-    let mut desk = Desk::begun(vec![(when(FactKind::Unrecoverable, None, 1), crash(P0))]);
-    desk.stated(P2, Fact::Claim(Box::new(claim)), true);
-    assert_eq!(desk.take(), [Order::End(Outcome::Unrecoverable { cluster: C1, missing })]);
+    let mut driver = TestDriver::begun(vec![(when(FactKind::Unrecoverable, None, 1), crash(P0))]);
+    driver.stated(P2, Fact::Claim(Box::new(claim)), true);
+    assert_eq!(driver.take(), [Order::End(Outcome::Unrecoverable { cluster: C1, missing })]);
 }
 
 #[test]
 fn the_deadline_counts_from_the_beginning() {
-    let mut desk = Desk::begun(vec![]);
-    desk.pass(Time(BEGUN.0 + DEADLINE.0 - 1));
-    assert_eq!(desk.take(), []);
-    desk.pass(BEGUN + DEADLINE);
-    assert_eq!(desk.take(), [Order::End(Outcome::Deadline)]);
+    let mut driver = TestDriver::begun(vec![]);
+    driver.pass(Time(BEGUN.0 + DEADLINE.0 - 1));
+    assert_eq!(driver.take(), []);
+    driver.pass(BEGUN + DEADLINE);
+    assert_eq!(driver.take(), [Order::End(Outcome::Deadline)]);
 }
 
 #[test]
 fn a_federation_that_does_not_start_in_time_ends_the_run() {
-    let mut desk = Desk::new(vec![]);
-    desk.registered(P0, 1);
-    desk.take();
-    desk.pass(Time(DEADLINE.0 - 1));
-    assert_eq!(desk.take(), []);
-    desk.pass(Time::ZERO + DEADLINE);
-    assert_eq!(desk.take(), [Order::End(Outcome::Deadline)]);
+    let mut driver = TestDriver::new(vec![]);
+    driver.registered(P0, 1);
+    driver.take();
+    driver.pass(Time(DEADLINE.0 - 1));
+    assert_eq!(driver.take(), []);
+    driver.pass(Time::ZERO + DEADLINE);
+    assert_eq!(driver.take(), [Order::End(Outcome::Deadline)]);
 }
 
 #[test]
 fn an_interruption_ends_the_run_also_before_it_has_begun() {
-    let mut desk = Desk::new(vec![]);
-    desk.take();
-    desk.report(Report::Interrupted);
-    desk.report(Report::Interrupted);
-    assert_eq!(desk.take(), [Order::End(Outcome::Interrupted)]);
+    let mut driver = TestDriver::new(vec![]);
+    driver.take();
+    driver.report(Report::Interrupted);
+    driver.report(Report::Interrupted);
+    assert_eq!(driver.take(), [Order::End(Outcome::Interrupted)]);
 }
 
 // The view
 
 #[test]
 fn the_status_shows_what_is_up_committed_and_done() {
-    let mut desk = Desk::begun(vec![(at(10), crash(P0))]);
+    let mut driver = TestDriver::begun(vec![(at(10), crash(P0))]);
     let committed = |position, forced| {
         let vectors = Arc::new(Vectors::default());
         let attempt = Attempt(1);
         Fact::Claim(Box::new(Claim::Committed { position, attempt, forced, frozen: Span(1), vectors }))
     };
-    desk.stated(P0, committed(Position::new(0, 3), false), false);
-    desk.stated(P1, committed(Position::new(0, 2), true), false);
+    driver.stated(P0, committed(Position::new(0, 3), false), false);
+    driver.stated(P1, committed(Position::new(0, 2), true), false);
     for (process, done) in [(P0, 4), (P1, 5), (P2, 6)] {
         let gauges = Gauges { progress: Progress { done, total: 10 }, ..Gauges::default() };
-        desk.report(Report::Gauges { process, life: Life(1), gauges });
+        driver.report(Report::Gauges { process, life: Life(1), gauges });
     }
-    desk.exited(P1, 1);
-    desk.pass(BEGUN + Span(10));
-    let status = desk.supervisor.status();
+    driver.exited(P1, 1);
+    driver.pass(BEGUN + Span(10));
+    let status = driver.supervisor.status();
     let cluster = status.clusters[0];
     assert_eq!((cluster.processes, cluster.up), (2, 1), "a failure counts once it is detected");
     assert_eq!(cluster.committed, Position::new(0, 3));
@@ -907,42 +911,42 @@ fn the_status_shows_what_is_up_committed_and_done() {
 
 #[test]
 fn facts_that_the_supervisor_needs_are_followed() {
-    let desk = Desk::new(vec![(when(FactKind::Forcing, None, 1), crash(P0))]);
+    let driver = TestDriver::new(vec![(when(FactKind::Forcing, None, 1), crash(P0))]);
     for kind in [FactKind::Finished, FactKind::Restored, FactKind::Unrecoverable, FactKind::Forcing] {
-        assert!(desk.supervisor.follows(kind), "{kind:?}");
+        assert!(driver.supervisor.follows(kind), "{kind:?}");
     }
     for kind in [FactKind::Sent, FactKind::Delivered, FactKind::Saved] {
-        assert!(!desk.supervisor.follows(kind), "{kind:?}");
+        assert!(!driver.supervisor.follows(kind), "{kind:?}");
     }
 }
 
 #[test]
 fn late_heartbeats_count_before_a_process_is_declared_silent() {
-    let mut desk = Desk::begun(vec![]);
+    let mut driver = TestDriver::begun(vec![]);
     for process in [P0, P1] {
-        desk.heartbeat(process, 1);
+        driver.heartbeat(process, 1);
     }
     // The receiver of the reports was busy for a while.
-    desk.now += DETECT_AFTER + DETECT_AFTER;
+    driver.now += DETECT_AFTER + DETECT_AFTER;
     for process in [P0, P1] {
-        desk.heartbeat(process, 1);
+        driver.heartbeat(process, 1);
     }
-    desk.take();
-    desk.report(Report::Timeout);
-    assert_eq!(desk.take(), [], "both have been heard");
-    desk.pass(desk.now + DETECT_AFTER);
-    assert!(desk.take().iter().any(|order| matches!(order, Order::Kill { .. })), "now both are silent");
+    driver.take();
+    driver.report(Report::Timeout);
+    assert_eq!(driver.take(), [], "both have been heard");
+    driver.pass(driver.now + DETECT_AFTER);
+    assert!(driver.take().iter().any(|order| matches!(order, Order::Kill { .. })), "now both are silent");
 }
 
 #[test]
 fn a_silent_process_is_announced_only_after_its_exit_is_reported() {
-    let mut desk = Desk::begun(vec![]);
-    desk.supervisor.await_exits();
+    let mut driver = TestDriver::begun(vec![]);
+    driver.supervisor.await_exits();
     for process in [P0, P1] {
-        desk.heartbeat(process, 1);
+        driver.heartbeat(process, 1);
     }
-    desk.take();
-    desk.pass(desk.now + DETECT_AFTER);
+    driver.take();
+    driver.pass(driver.now + DETECT_AFTER);
     let ordered = |orders: Vec<Order>| {
         let is = |what: fn(&Order) -> bool| orders.iter().filter(|it| what(it)).count();
         (
@@ -950,15 +954,15 @@ fn a_silent_process_is_announced_only_after_its_exit_is_reported() {
             is(|it| matches!(it, Order::State(Fact::Detected { .. }))),
         )
     };
-    assert_eq!(ordered(desk.take()), (2, 0), "both are to end at once, and neither is known to have ended");
-    desk.pass(desk.now + DETECT_AFTER + DETECT_AFTER);
-    assert_eq!(ordered(desk.take()), (0, 0), "nothing is ordered twice");
-    desk.exited(P1, 1);
-    desk.pass(desk.now);
-    assert_eq!(ordered(desk.take()), (0, 1));
+    assert_eq!(ordered(driver.take()), (2, 0), "both are to end at once, and neither is known to have ended");
+    driver.pass(driver.now + DETECT_AFTER + DETECT_AFTER);
+    assert_eq!(ordered(driver.take()), (0, 0), "nothing is ordered twice");
+    driver.exited(P1, 1);
+    driver.pass(driver.now);
+    assert_eq!(ordered(driver.take()), (0, 1));
     let membership = {
-        desk.exited(P0, 1);
-        desk.announced()
+        driver.exited(P0, 1);
+        driver.announced()
     };
     assert!(!state_of(&membership, P0).1 && !state_of(&membership, P1).1);
 }

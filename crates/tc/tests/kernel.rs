@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, Life, ProcessId, Span};
 use faultline_shaper::tree::{Peer, Prefix};
-use faultline_shaper::{Kernel, Place, Tree};
+use faultline_shaper::{Kernel, ShapingSide, Tree};
 use faultline_tc::namespace::{Hub, INTERFACE, isolated, leave_hub, prefix_of};
 use faultline_tc::netlink::{Mode, Socket};
 use faultline_tc::probe::{Ability, Probe};
@@ -72,7 +72,7 @@ fn link(latency: Span, jitter: Span, bandwidth: u64, loss_ppm: u32) -> LinkPrope
 
 type Links = BTreeMap<(ClusterId, ClusterId), LinkProperties>;
 
-fn tree(peers: &[Peer], links: &Links, kernel: Kernel, place: Place) -> Tree {
+fn tree(peers: &[Peer], links: &Links, kernel: Kernel, place: ShapingSide) -> Tree {
     let asked = |from, to| links.get(&(from, to)).copied().unwrap_or_default();
     Tree::new(MINE, peers, asked, kernel, place)
 }
@@ -88,7 +88,7 @@ fn three_clusters() -> Links {
 }
 
 /// A tree comes into force, a change touches only what it must, and nothing remains at the end.
-fn comes_changes_and_goes(kernel: Kernel, place: Place) {
+fn comes_changes_and_goes(kernel: Kernel, place: ShapingSide) {
     add_interface();
     let peers = [peer(0, 0), peer(1, 1), peer(2, 1), peer(3, 2)];
     let mut links = three_clusters();
@@ -125,19 +125,19 @@ fn comes_changes_and_goes(kernel: Kernel, place: Place) {
 
 #[test]
 fn rates_come_change_and_go() {
-    with(&HTB, || comes_changes_and_goes(Kernel { htb: true, ..Kernel::default() }, Place::Node));
+    with(&HTB, || comes_changes_and_goes(Kernel { htb: true, ..Kernel::default() }, ShapingSide::Node));
 }
 
 #[test]
 fn delays_where_packets_leave_come_change_and_go() {
     let kernel = Kernel { htb: true, netem: true, ifb: false };
-    with(&ARRIVING[..5], || comes_changes_and_goes(kernel, Place::Sender));
+    with(&ARRIVING[..5], || comes_changes_and_goes(kernel, ShapingSide::Sender));
 }
 
 #[test]
 fn delays_where_packets_arrive_come_change_and_go() {
     let kernel = Kernel { htb: true, netem: true, ifb: true };
-    with(&ARRIVING, || comes_changes_and_goes(kernel, Place::Receiver));
+    with(&ARRIVING, || comes_changes_and_goes(kernel, ShapingSide::Receiver));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn an_altered_class_is_repaired() {
     with(&HTB, || {
         add_interface();
         let kernel = Kernel { htb: true, ..Kernel::default() };
-        let tree = tree(&[peer(0, 0), peer(1, 1)], &three_clusters(), kernel, Place::Node);
+        let tree = tree(&[peer(0, 0), peer(1, 1)], &three_clusters(), kernel, ShapingSide::Node);
         apply(INTERFACE, &tree).unwrap();
         let kernel = by_hand();
         let interface = kernel.link(INTERFACE).unwrap().unwrap();
@@ -165,7 +165,7 @@ fn an_altered_class_is_repaired() {
 fn missing_and_foreign_classes_are_refused() {
     with(&HTB, || {
         let kernel = Kernel { htb: true, ..Kernel::default() };
-        let tree = tree(&[peer(1, 1)], &three_clusters(), kernel, Place::Node);
+        let tree = tree(&[peer(1, 1)], &three_clusters(), kernel, ShapingSide::Node);
         let missing = apply(INTERFACE, &tree).unwrap_err();
         assert!(matches!(missing, TcError::Apply(ApplyError::Interface(_))), "{missing}");
         add_interface();
@@ -190,7 +190,7 @@ fn only_packets_to_a_peer_are_limited() {
         const BYTES: u64 = 3 * RATE;
         let limited = link(Span::ZERO, Span::ZERO, RATE, 0);
         let links: Links = [((MINE, ClusterId(1)), limited)].into();
-        let pair = pair(&links, Kernel { htb: true, ..Kernel::default() }, Place::Node);
+        let pair = pair(&links, Kernel { htb: true, ..Kernel::default() }, ShapingSide::Node);
         let took = pair.send(BYTES);
         let least = Duration::from_secs_f64(BYTES as f64 / RATE as f64 * 0.9);
         assert!(took > least && took < 3 * least, "{BYTES} bytes took {took:?}");
@@ -209,7 +209,7 @@ fn packets_from_a_peer_are_delayed_and_lost_as_requested() {
         let there = link(Span::from_millis(40), Span::from_millis(2), 12_500_000, 0);
         let back = link(Span::from_millis(60), Span::ZERO, 0, 0);
         let links: Links = [((MINE, ClusterId(1)), there), ((ClusterId(1), MINE), back)].into();
-        let pair = pair(&links, Kernel { htb: true, netem: true, ifb: true }, Place::Receiver);
+        let pair = pair(&links, Kernel { htb: true, netem: true, ifb: true }, ShapingSide::Receiver);
         let least = (0..20).map(|_| pair.round_trip()).min().unwrap();
         assert!(least > Duration::from_millis(98) && least < Duration::from_millis(125), "{least:?}");
         let from = pair.near.ask(|| passed(INTERFACE).unwrap().arriving[&ClusterId(1)]);
@@ -261,7 +261,7 @@ struct Pair {
     stream: TcpStream,
 }
 
-fn pair(links: &Links, kernel: Kernel, place: Place) -> Pair {
+fn pair(links: &Links, kernel: Kernel, place: ShapingSide) -> Pair {
     let (hub, _) = Hub::new().unwrap();
     let residents = [0, 1].map(|process| Resident::new(&hub, process));
     let listener: TcpListener = residents[1].ask(|| TcpListener::bind("0.0.0.0:0").unwrap());

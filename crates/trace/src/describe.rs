@@ -52,7 +52,7 @@ pub fn message_of(fact: &Fact) -> Option<MessageId> {
 
 /// Describes a fault in the imperative: `crash p3`.
 pub fn describe_fault(fault: &Fault) -> impl Display + '_ {
-    Order(fault)
+    FaultText(fault)
 }
 
 struct Predicate<'a>(&'a Fact);
@@ -124,10 +124,10 @@ impl Display for Predicate<'_> {
                 write!(f, "started {life} of {process} {how}")
             }
             Fact::Begun => f.write_str("started the application"),
-            Fact::Injecting { no, fault } => write!(f, "injected {no}: {}", Order(fault)),
+            Fact::Injecting { no, fault } => write!(f, "injected {no}: {}", FaultText(fault)),
             Fact::Ineffective { no, reason } => write!(f, "saw no effect of {no}: {reason}"),
             Fact::Failed { process, life, storage, by } => {
-                write!(f, "ended {life} of {process}{} ({})", storage_clause(*storage), By(*by))
+                write!(f, "ended {life} of {process}{} ({})", storage_clause(*storage), CauseText(*by))
             }
             Fact::Detected { process, life } => write!(f, "detected the failure of {life} of {process}"),
             Fact::Joined(cluster) => write!(f, "saw {cluster} join"),
@@ -138,7 +138,7 @@ impl Display for Predicate<'_> {
                     write!(f, "was asked for a latency of {} from {from} to {to}", properties.latency)
                 }
                 Change::Fault(planned) => {
-                    write!(f, "was asked for {}: {}", planned.no, Order(&planned.fault))
+                    write!(f, "was asked for {}: {}", planned.no, FaultText(&planned.fault))
                 }
                 Change::Pause(true) => f.write_str("was asked to pause the federation"),
                 Change::Pause(false) => f.write_str("was asked to resume the federation"),
@@ -215,9 +215,9 @@ fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-struct By(EndedBy);
+struct CauseText(EndedBy);
 
-impl Display for By {
+impl Display for CauseText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             EndedBy::Fault(no) => write!(f, "{no}"),
@@ -229,9 +229,9 @@ impl Display for By {
     }
 }
 
-struct Order<'a>(&'a Fault);
+struct FaultText<'a>(&'a Fault);
 
-impl Display for Order<'_> {
+impl Display for FaultText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Fault::Crash { process, storage, returns } => {

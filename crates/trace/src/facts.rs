@@ -52,7 +52,7 @@ impl<W: Write> FactsWriter<W> {
     }
 
     /// Continues the file of a life, which contains this many facts in `bytes`. `out` receives what follows.
-    pub(crate) fn go_on(out: W, bytes: &[u8], facts: u64) -> Self {
+    pub(crate) fn resume(out: W, bytes: &[u8], facts: u64) -> Self {
         let mut sealer = Sealer::default();
         sealer.update(bytes);
         FactsWriter { out, buffer: Vec::with_capacity(4096), facts, sealer }
@@ -325,7 +325,7 @@ mod tests {
             writer.flush().unwrap();
         }
         let mut rest = Vec::new();
-        let mut writer = FactsWriter::go_on(&mut rest, &bytes, 3);
+        let mut writer = FactsWriter::resume(&mut rest, &bytes, 3);
         stream[3..].iter().for_each(|(at, fact)| writer.write(*at, fact).unwrap());
         writer.seal().unwrap();
         assert_eq!([bytes, rest].concat(), file(&stream));

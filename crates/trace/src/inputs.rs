@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | header | 8 | `FLINPUT` and the format's version |
 //! | | 4 + 4 | process and life, little-endian |
-//! | record | 8 + length | as in a file of facts ([`crate::facts`]); the body is postcard of `(Time, Entry)` |
+//! | record | 8 + length | as in a file of facts ([`crate::facts`]); the body is postcard of `(Time, InputEntry)` |
 //!
 //! The first entry is the birth. Each input is followed by the process's actions. Facts are not repeated, since they
 //! are in the file of facts. Neither are the outputs of jobs, since jobs are computed again.
@@ -38,7 +38,7 @@ pub trait Recorder<P: Process> {
 
 /// An entry of the file. Like [`Event`], except for outputs of jobs, which are computed again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Entry<S, M, H, V> {
+pub enum InputEntry<S, M, H, V> {
     /// The life began. Its configuration is part of the bundle.
     Birth {
         /// How the life began.
@@ -82,16 +82,16 @@ pub enum Entry<S, M, H, V> {
     /// See [`Event::Timeout`].
     Timeout,
     /// Actions of the process after the previous input.
-    Did(Vec<Deed>),
+    Did(Vec<RecordedAction>),
 }
 
 /// The entry type of a process.
-pub type EntryOf<P> =
-    Entry<<P as Process>::Stamp, <P as Process>::Control, <P as Process>::Head, <P as Process>::Saved>;
+pub type InputEntryOf<P> =
+    InputEntry<<P as Process>::Stamp, <P as Process>::Control, <P as Process>::Head, <P as Process>::Saved>;
 
 /// One action, with a checksum in place of its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Deed {
+pub enum RecordedAction {
     /// See [`Action::Send`].
     Send {
         /// The receiving process; `None` for a cluster.
@@ -131,28 +131,30 @@ pub enum Deed {
     Fact,
 }
 
-impl Deed {
+impl RecordedAction {
     /// Returns the part of an action that is recorded.
-    pub fn of<P: Process>(action: &ActionOf<P>) -> Deed {
+    pub fn of<P: Process>(action: &ActionOf<P>) -> RecordedAction {
         match action {
             Action::Send { to, packet } => {
                 let (to, cluster) = match to {
                     To::One(process) => (Some(*process), None),
                     To::Cluster(cluster) => (None, Some(*cluster)),
                 };
-                Deed::Send { to, cluster, checksum: checksum::<PacketOf<P>>(packet) }
+                RecordedAction::Send { to, cluster, checksum: checksum::<PacketOf<P>>(packet) }
             }
-            Action::Persist(image) => Deed::Persist { name: image.name, checksum: checksum(&**image) },
-            Action::Read(name) => Deed::Read(*name),
-            Action::List => Deed::List,
-            Action::Delete(name) => Deed::Delete(*name),
+            Action::Persist(image) => {
+                RecordedAction::Persist { name: image.name, checksum: checksum(&**image) }
+            }
+            Action::Read(name) => RecordedAction::Read(*name),
+            Action::List => RecordedAction::List,
+            Action::Delete(name) => RecordedAction::Delete(*name),
             Action::Record { version, bytes } => {
-                Deed::Record { version: *version, checksum: crc32c::crc32c(bytes) }
+                RecordedAction::Record { version: *version, checksum: crc32c::crc32c(bytes) }
             }
-            Action::Started => Deed::Started,
-            Action::Held => Deed::Held,
-            Action::Compute(no, _) => Deed::Compute(*no),
-            Action::Fact(_) => Deed::Fact,
+            Action::Started => RecordedAction::Started,
+            Action::Held => RecordedAction::Held,
+            Action::Compute(no, _) => RecordedAction::Compute(*no),
+            Action::Fact(_) => RecordedAction::Fact,
         }
     }
 }
@@ -187,7 +189,7 @@ impl<W: Write> InputsWriter<W> {
     pub fn birth<P: Process>(&mut self, at: Time, birth: &Birth<P::Config>) -> io::Result<()> {
         let Birth { boot, membership, record, seed, .. } = birth;
         let (membership, record) = ((**membership).clone(), record.clone());
-        self.write::<P>(at, &Entry::Birth { boot: *boot, membership, record, seed: *seed })
+        self.write::<P>(at, &InputEntry::Birth { boot: *boot, membership, record, seed: *seed })
     }
 
     /// Writes an event that is about to be handled.
@@ -196,16 +198,16 @@ impl<W: Write> InputsWriter<W> {
     ///
     /// Fails if a full buffer could not be written.
     pub fn event<P: Process>(&mut self, at: Time, event: &In<P>) -> io::Result<()> {
-        let entry: EntryOf<P> = match event {
-            Event::Packet { from, packet } => Entry::Packet { from: *from, packet: packet.clone() },
-            Event::Persisted(name) => Entry::Persisted(*name),
-            Event::PersistFailed(name) => Entry::PersistFailed(*name),
-            Event::Read { name, image } => Entry::Read { name: *name, image: image.clone() },
-            Event::Listed(images) => Entry::Listed(images.clone()),
-            Event::Recorded { version } => Entry::Recorded { version: *version },
-            Event::Membership(membership) => Entry::Membership(membership.clone()),
-            Event::Computed(no, _) => Entry::Computed(*no),
-            Event::Timeout => Entry::Timeout,
+        let entry: InputEntryOf<P> = match event {
+            Event::Packet { from, packet } => InputEntry::Packet { from: *from, packet: packet.clone() },
+            Event::Persisted(name) => InputEntry::Persisted(*name),
+            Event::PersistFailed(name) => InputEntry::PersistFailed(*name),
+            Event::Read { name, image } => InputEntry::Read { name: *name, image: image.clone() },
+            Event::Listed(images) => InputEntry::Listed(images.clone()),
+            Event::Recorded { version } => InputEntry::Recorded { version: *version },
+            Event::Membership(membership) => InputEntry::Membership(membership.clone()),
+            Event::Computed(no, _) => InputEntry::Computed(*no),
+            Event::Timeout => InputEntry::Timeout,
         };
         self.write::<P>(at, &entry)
     }
@@ -216,7 +218,7 @@ impl<W: Write> InputsWriter<W> {
     ///
     /// Fails if a full buffer could not be written.
     pub fn actions<P: Process>(&mut self, at: Time, actions: &[ActionOf<P>]) -> io::Result<()> {
-        self.write::<P>(at, &Entry::Did(actions.iter().map(Deed::of::<P>).collect()))
+        self.write::<P>(at, &InputEntry::Did(actions.iter().map(RecordedAction::of::<P>).collect()))
     }
 
     /// Hands everything to the operating system, which keeps it even if the process is killed.
@@ -230,7 +232,7 @@ impl<W: Write> InputsWriter<W> {
         self.out.flush()
     }
 
-    fn write<P: Process>(&mut self, at: Time, entry: &EntryOf<P>) -> io::Result<()> {
+    fn write<P: Process>(&mut self, at: Time, entry: &InputEntryOf<P>) -> io::Result<()> {
         append_record(&mut self.buffer, &(at, entry))?;
         if self.buffer.len() >= FLUSH_AT { self.flush() } else { Ok(()) }
     }
@@ -243,7 +245,7 @@ pub struct InputsFile<P: Process> {
     /// The life that was given the inputs.
     pub life: Life,
     /// The entries in order, up to the first incomplete or damaged one.
-    pub entries: Vec<(Time, EntryOf<P>)>,
+    pub entries: Vec<(Time, InputEntryOf<P>)>,
     /// Why the entries end there; `None` if the file ends with a complete entry.
     pub cut: Option<Cut>,
 }

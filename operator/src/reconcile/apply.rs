@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use thiserror::Error;
 
-use super::build::{Desired, Drift, Order};
+use super::build::{Desired, Drift, SupervisorRequest};
 use super::dereference::{Observed, find_supervisor};
 use super::keys::{self, KeyError};
 use super::validate::Validated;
@@ -25,14 +25,14 @@ use crate::reconcile::build;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// An object that could not be created, which requires action by a user.
-    pub trouble: Option<Trouble>,
+    pub obstacle: Option<Obstacle>,
     /// Changes by others that have been reverted.
     pub repaired: Vec<Drift>,
 }
 
 /// Why an object cannot be created, for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct Obstacle {
     /// Reason in one word.
     pub reason: &'static str,
     /// Reason in a sentence.
@@ -71,15 +71,15 @@ pub async fn apply(
     context: &Context,
 ) -> Result<Applied, ApplyError> {
     let federation = &validated.federation;
-    let mut trouble = None;
+    let mut obstacle = None;
     if !desired.sets.is_empty() {
-        trouble = make(federation, observed, &desired, context).await?;
+        obstacle = make(federation, observed, &desired, context).await?;
     }
     for drift in &desired.drifted {
         scale(federation, drift, context).await?;
     }
     tell(federation, observed, &desired, context).await?;
-    Ok(Applied { trouble, repaired: desired.drifted })
+    Ok(Applied { obstacle, repaired: desired.drifted })
 }
 
 /// Adds the finalizer, since there will be something to clean up.
@@ -175,31 +175,31 @@ async fn make(
     observed: &Observed,
     desired: &Desired,
     context: &Context,
-) -> Result<Option<Trouble>, ApplyError> {
+) -> Result<Option<Obstacle>, ApplyError> {
     // The pods of a run that is over are only deleted, which requires no key.
     if observed.phase() != Phase::Completed {
         let key = match keys::find(federation, !observed.sets.is_empty(), context).await {
             Ok(key) => key,
             Err(error @ KeyError::Foreign(_)) => {
-                return Ok(Some(Trouble { reason: error.reason(), message: error.to_string() }));
+                return Ok(Some(Obstacle { reason: error.reason(), message: error.to_string() }));
             }
             Err(KeyError::Make(name, error)) => return refused(name, error),
             Err(error) => return Err(error.into()),
         };
         let of_processes = keys::of_processes(federation, &key)?;
-        if let Some(trouble) = make_object(federation, &of_processes, context).await? {
-            return Ok(Some(trouble));
+        if let Some(obstacle) = make_object(federation, &of_processes, context).await? {
+            return Ok(Some(obstacle));
         }
     }
-    if let Some(trouble) = make_object(federation, &desired.policy, context).await? {
-        return Ok(Some(trouble));
+    if let Some(obstacle) = make_object(federation, &desired.policy, context).await? {
+        return Ok(Some(obstacle));
     }
-    if let Some(trouble) = make_file(federation, &desired.file, context).await? {
-        return Ok(Some(trouble));
+    if let Some(obstacle) = make_file(federation, &desired.file, context).await? {
+        return Ok(Some(obstacle));
     }
     for set in &desired.sets {
-        if let Some(trouble) = make_object(federation, set, context).await? {
-            return Ok(Some(trouble));
+        if let Some(obstacle) = make_object(federation, set, context).await? {
+            return Ok(Some(obstacle));
         }
     }
     Ok(None)
@@ -210,7 +210,7 @@ async fn make_file(
     federation: &Federation,
     file: &ConfigMap,
     context: &Context,
-) -> Result<Option<Trouble>, ApplyError> {
+) -> Result<Option<Obstacle>, ApplyError> {
     let name = file.name_any();
     let files: Api<ConfigMap> =
         Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
@@ -226,7 +226,7 @@ async fn make_object<K>(
     federation: &Federation,
     object: &K,
     context: &Context,
-) -> Result<Option<Trouble>, ApplyError>
+) -> Result<Option<Obstacle>, ApplyError>
 where
     K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
         + Clone
@@ -237,8 +237,8 @@ where
     let name = object.name_any();
     let api: Api<K> = Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
     let there = api.get_metadata_opt(&name).await.map_err(|it| ApplyError::Make(name.clone(), it))?;
-    if let Some(trouble) = there.and_then(|it| taken(federation, &it)) {
-        return Ok(Some(trouble));
+    if let Some(obstacle) = there.and_then(|it| taken(federation, &it)) {
+        return Ok(Some(obstacle));
     }
     let parameters = PatchParams::apply(naming::FIELD_MANAGER).force();
     match api.patch(&name, &parameters, &Patch::Apply(object)).await {
@@ -262,9 +262,9 @@ async fn scale(federation: &Federation, drift: &Drift, context: &Context) -> Res
 fn taken<K: Resource<DynamicType = ()>>(
     federation: &Federation,
     there: &kube::core::PartialObjectMeta<K>,
-) -> Option<Trouble> {
+) -> Option<Obstacle> {
     let kind = K::kind(&());
-    (!mirror::belongs(there, federation)).then(|| Trouble {
+    (!mirror::belongs(there, federation)).then(|| Obstacle {
         reason: "NameTaken",
         message: format!(
             "the {kind} {} already exists, but does not belong to this federation; delete it, or rename the \
@@ -275,10 +275,10 @@ fn taken<K: Resource<DynamicType = ()>>(
 }
 
 /// Treats a refusal by the API server as a problem for the user. Any other error is temporary.
-fn refused(name: String, error: kube::Error) -> Result<Option<Trouble>, ApplyError> {
+fn refused(name: String, error: kube::Error) -> Result<Option<Obstacle>, ApplyError> {
     match error {
         kube::Error::Api(status) if status.is_forbidden() || status.is_invalid() => {
-            Ok(Some(Trouble { reason: "Refused", message: format!("{name}: {}", status.message) }))
+            Ok(Some(Obstacle { reason: "Refused", message: format!("{name}: {}", status.message) }))
         }
         error => Err(ApplyError::Make(name, error)),
     }
@@ -318,10 +318,10 @@ async fn tell(
     }
     for order in &desired.orders {
         match order {
-            Order::Delete { pod, uid, claim } => {
+            SupervisorRequest::Delete { pod, uid, claim } => {
                 delete_pod(federation, pod, uid, claim.as_deref(), context).await?;
             }
-            Order::Done { request } => {
+            SupervisorRequest::Done { request } => {
                 if let Err(error) = supervisor.done(*request).await {
                     tracing::warn!(federation = federation.name_any(), request, %error, "cannot report a request as \
                         done");

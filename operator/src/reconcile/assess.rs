@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::apply::{Applied, Trouble};
+use super::apply::{Applied, Obstacle};
 use super::build;
 use super::build::Drift;
 use super::dereference::{Observed, Supervision, is_known};
@@ -128,8 +128,8 @@ impl Report<'_> {
     }
 
     fn accepted(&mut self, validated: &Validated, observed: &Observed, applied: &Applied) {
-        match &applied.trouble {
-            Some(Trouble { reason: reason @ "NameTaken", message }) => {
+        match &applied.obstacle {
+            Some(Obstacle { reason: reason @ "NameTaken", message }) => {
                 if self.condition(condition::ACCEPTED, "False", reason, message) {
                     self.tell(condition::ACCEPTED, reason, message, true);
                 }
@@ -257,9 +257,9 @@ impl Report<'_> {
             (validated.nodes() + 1, up + u32::from(supervisor.is_some_and(|it| build::is_complete(it))));
         let refused = observed.refused.as_ref().map(|message| self.refusal(message));
         let stuck = || observed.pods.values().find_map(|it| obstacle(it));
-        let trouble = applied.trouble.clone().or(refused).or_else(stuck).filter(|_| up < wanted);
-        match trouble {
-            Some(Trouble { reason, message }) => {
+        let obstacle = applied.obstacle.clone().or(refused).or_else(stuck).filter(|_| up < wanted);
+        match obstacle {
+            Some(Obstacle { reason, message }) => {
                 let message = format!("{up} of {wanted} pods are running; {message}");
                 if self.condition(condition::PODS_READY, "False", reason, &message) {
                     self.tell(condition::PODS_READY, reason, &message, true);
@@ -478,8 +478,8 @@ impl Report<'_> {
 
     /// Returns the most important fact at present.
     fn headline(&mut self, observed: &Observed, applied: &Applied) {
-        if let Some(trouble) = &applied.trouble {
-            self.say(&trouble.message);
+        if let Some(obstacle) = &applied.obstacle {
+            self.say(&obstacle.message);
             return;
         }
         let refused = self.status.condition(condition::ACCEPTED).filter(|it| it.reason == CHANGE_REFUSED);
@@ -505,7 +505,7 @@ impl Report<'_> {
     }
 
     /// Explains the API server's refusal of a pod, and suggests a remedy.
-    fn refusal(&self, message: &str) -> Trouble {
+    fn refusal(&self, message: &str) -> Obstacle {
         let kubernetes = self.federation.spec.kubernetes.as_ref();
         let shapes = kubernetes.is_some_and(|it| it.links == Some(Emulation::Tc));
         if message.contains("PodSecurity") && shapes {
@@ -515,20 +515,20 @@ impl Report<'_> {
                  namespace {namespace} pod-security.kubernetes.io/enforce=privileged`, or set spec.kubernetes.links \
                  to inNode"
             );
-            return Trouble { reason: "PodSecurity", message: format!("{remedy}; {message}") };
+            return Obstacle { reason: "PodSecurity", message: format!("{remedy}; {message}") };
         }
         let reason = if message.contains("PodSecurity") {
             "PodSecurity"
         } else if message.contains("exceeded quota") || message.contains("failed quota") {
             let remedy = "use fewer nodes, reduce spec.kubernetes.resources, or raise the ResourceQuota";
-            return Trouble { reason: "Quota", message: format!("{remedy}; {message}") };
+            return Obstacle { reason: "Quota", message: format!("{remedy}; {message}") };
         } else if message.contains("usage per") || message.contains("limit to request ratio") {
             let remedy = "change spec.kubernetes.resources, or the LimitRange of the namespace";
-            return Trouble { reason: "LimitRange", message: format!("{remedy}; {message}") };
+            return Obstacle { reason: "LimitRange", message: format!("{remedy}; {message}") };
         } else {
             "Refused"
         };
-        Trouble { reason, message: message.to_owned() }
+        Obstacle { reason, message: message.to_owned() }
     }
 
     fn say(&mut self, message: &str) {
@@ -612,7 +612,7 @@ fn emulated(shaping: Option<&Shaping>) -> Emulated {
 }
 
 /// Returns what prevents a pod from running, unless it only needs time.
-fn obstacle(pod: &Pod) -> Option<Trouble> {
+fn obstacle(pod: &Pod) -> Option<Obstacle> {
     const PATIENCE_ENDS_AT: &[&str] = &[
         "ErrImagePull",
         "ImagePullBackOff",
@@ -629,12 +629,12 @@ fn obstacle(pod: &Pod) -> Option<Trouble> {
     });
     if let Some(it) = unscheduled {
         let message = it.message.clone().unwrap_or_default();
-        return Some(Trouble { reason: "Unschedulable", message: format!("{}: {message}", pod.name_any()) });
+        return Some(Obstacle { reason: "Unschedulable", message: format!("{}: {message}", pod.name_any()) });
     }
     let waiting =
         status.container_statuses.iter().flatten().find_map(|it| it.state.as_ref()?.waiting.as_ref())?;
     let why = waiting.reason.clone().unwrap_or_default();
-    PATIENCE_ENDS_AT.iter().find(|it| **it == why).map(|reason| Trouble {
+    PATIENCE_ENDS_AT.iter().find(|it| **it == why).map(|reason| Obstacle {
         reason,
         message: format!("{}: {}", pod.name_any(), waiting.message.clone().unwrap_or(why)),
     })

@@ -152,7 +152,7 @@ fn validate(federation: &Federation, context: &Context) -> Result<Validated, Ref
 /// Returns the delay until the next reconciliation; `None` if only changes are to be expected.
 fn next_look(observed: &dereference::Observed, applied: &Applied) -> Option<Duration> {
     match observed.phase() {
-        Phase::Completed if applied.trouble.is_none() => None,
+        Phase::Completed if applied.obstacle.is_none() => None,
         Phase::Running | Phase::Paused => Some(RUNNING),
         Phase::Linking => Some(LINKING),
         Phase::Starting if observed.has_all_pods() => Some(LINKING),

@@ -17,10 +17,10 @@ pub(crate) type Right = (String, String, String);
 
 /// The objects and the requests.
 #[derive(Clone, Default)]
-pub(crate) struct ApiServer(Arc<Mutex<State>>);
+pub(crate) struct ApiServer(Arc<Mutex<ServerState>>);
 
 #[derive(Default)]
-struct State {
+struct ServerState {
     objects: BTreeMap<String, Value>,
     used: BTreeSet<Right>,
     writes: Vec<String>,
@@ -32,7 +32,7 @@ struct State {
 }
 
 /// The parts of a path.
-struct Place {
+struct ObjectPath {
     group: String,
     resource: String,
     name: Option<String>,
@@ -124,7 +124,7 @@ impl ApiServer {
     }
 
     fn perform(&self, method: &Method, path: &str, query: &str, body: Value) -> (StatusCode, Value) {
-        let place = Place::of(path);
+        let place = ObjectPath::of(path);
         let mut state = self.0.lock().unwrap();
         let verb = match (method, &place.name) {
             (&Method::GET, Some(_)) => "get",
@@ -233,8 +233,8 @@ impl ApiServer {
     }
 }
 
-impl Place {
-    fn of(path: &str) -> Place {
+impl ObjectPath {
+    fn of(path: &str) -> ObjectPath {
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (group, rest) = match parts[0] {
             "api" => (String::new(), 2),
@@ -242,7 +242,7 @@ impl Place {
         };
         if parts.get(rest) != Some(&"namespaces") {
             let resource = parts[rest].to_owned();
-            return Place {
+            return ObjectPath {
                 group,
                 resource,
                 name: None,
@@ -252,7 +252,7 @@ impl Place {
         }
         let at = |index: usize| parts.get(rest + index).map(|it| (*it).to_owned());
         let length = parts.len().min(rest + 4);
-        Place {
+        ObjectPath {
             group,
             resource: at(2).expect("a resource"),
             name: at(3),

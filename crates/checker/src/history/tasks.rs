@@ -91,7 +91,7 @@ impl Tasks {
 
 /// The tasks that a process has.
 #[derive(Clone, Debug, Default)]
-struct State {
+struct TaskState {
     parts: BTreeMap<Theft, Part>,
     /// Lent tasks: the part, and the task.
     loans: BTreeMap<Theft, (Theft, TaskId)>,
@@ -127,7 +127,7 @@ impl Part {
     }
 }
 
-impl State {
+impl TaskState {
     fn sums(&self) -> Option<Sums> {
         let is_known = !self.is_unknown && self.parts.values().all(|it| !it.is_vague);
         let add = |sum: Sums, it: &Part| sum.plus(it.sums);
@@ -150,7 +150,7 @@ struct Cursor<'a> {
     life: usize,
     fact: u32,
     segment: u32,
-    state: State,
+    state: TaskState,
 }
 
 struct Pass<'h, 'a> {
@@ -158,7 +158,7 @@ struct Pass<'h, 'a> {
     tasks: Tasks,
     /// Cuts whose state is needed.
     wanted: BTreeSet<Cut>,
-    states: BTreeMap<Cut, State>,
+    states: BTreeMap<Cut, TaskState>,
     /// The contents of results; more than one entry where executions differ.
     results: BTreeMap<Theft, Vec<Sums>>,
     /// Thefts whose results were found to differ.
@@ -199,7 +199,7 @@ impl<'a> Pass<'_, 'a> {
         for (index, process) in self.history.processes.iter().enumerate() {
             let id = ProcessId(index as u32);
             let lives = self.history.trace.lives(id).filter(|(_, stream)| !stream.is_empty());
-            let state = State::default();
+            let state = TaskState::default();
             let lives = lives.collect();
             let segment = process.segments.start;
             cursors.push(Cursor { process: id, lives, life: 0, fact: 0, segment, state });
@@ -208,17 +208,17 @@ impl<'a> Pass<'_, 'a> {
             let mut has_moved = false;
             cursors.retain_mut(|cursor| {
                 let before = (cursor.life, cursor.fact);
-                let goes_on = self.advance(cursor, false);
+                let continues = self.advance(cursor, false);
                 has_moved |= before != (cursor.life, cursor.fact);
-                goes_on
+                continues
             });
             if cursors.is_empty() {
                 return;
             }
             // What all the others wait for is missing.
             if !has_moved {
-                let goes_on = self.advance(&mut cursors[0], true);
-                if !goes_on {
+                let continues = self.advance(&mut cursors[0], true);
+                if !continues {
                     cursors.remove(0);
                 }
             }
@@ -243,7 +243,7 @@ impl<'a> Pass<'_, 'a> {
                 cursor.fact += 1;
             }
             (cursor.life, cursor.fact) = (cursor.life + 1, 0);
-            cursor.state = State::default();
+            cursor.state = TaskState::default();
         }
         false
     }
@@ -282,8 +282,8 @@ impl<'a> Pass<'_, 'a> {
             Fact::Restored(restored) => {
                 let (name, _, witness) = &**restored;
                 *state = match name {
-                    None => State::default(),
-                    Some(_) => self.state_of(cursor.process, witness).unwrap_or_else(State::unknown),
+                    None => TaskState::default(),
+                    Some(_) => self.state_of(cursor.process, witness).unwrap_or_else(TaskState::unknown),
                 };
             }
             Fact::Absorbed(absorbed) => {
@@ -334,7 +334,7 @@ impl<'a> Pass<'_, 'a> {
 
     fn step(
         &mut self,
-        state: &mut State,
+        state: &mut TaskState,
         at: Point,
         theft: Theft,
         task: TaskId,
@@ -408,7 +408,7 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// A stolen task is said to be complete, or is returned.
-    fn ended(&mut self, state: &State, at: Point, theft: Theft, task: TaskId, step: TheftStep) {
+    fn ended(&mut self, state: &TaskState, at: Point, theft: Theft, task: TaskId, step: TheftStep) {
         let Some(part) = state.parts.get(&theft) else {
             return self.impossible(state, at, || format!("owed nothing for task {task} ({theft})"));
         };
@@ -433,15 +433,15 @@ impl<'a> Pass<'_, 'a> {
 
     /// Whether the parts of a state cannot be told apart. Where nothing is stored, what a failed process had stolen runs again,
     /// perhaps beside the first execution. Where tasks are lent only after they are durable, no process has a task twice.
-    fn is_mixed(&self, state: &State) -> bool {
+    fn is_mixed(&self, state: &TaskState) -> bool {
         state.is_mixed && !self.history.context.promises.include(Promise::CheckpointedFirst)
     }
 
-    fn state_of(&self, owner: ProcessId, witness: &Witness) -> Option<State> {
+    fn state_of(&self, owner: ProcessId, witness: &Witness) -> Option<TaskState> {
         self.states.get(&(owner, witness.life, witness.upto.0)).cloned()
     }
 
-    fn impossible(&mut self, state: &State, at: Point, text: impl FnOnce() -> String) {
+    fn impossible(&mut self, state: &TaskState, at: Point, text: impl FnOnce() -> String) {
         if !state.is_unknown && !self.is_mixed(state) {
             let who = self.history.context.process(self.history.process_of(at));
             self.tasks.impossible.push((at, format!("{who} {}", text())));
@@ -449,8 +449,8 @@ impl<'a> Pass<'_, 'a> {
     }
 }
 
-impl State {
-    fn unknown() -> State {
-        State { is_unknown: true, ..State::default() }
+impl TaskState {
+    fn unknown() -> TaskState {
+        TaskState { is_unknown: true, ..TaskState::default() }
     }
 }

@@ -8,15 +8,15 @@
 
 use crate::history::History;
 use crate::judgement::{Finding, Property};
-use crate::properties::order::{Doing, doings, replay};
+use crate::properties::order::{ProcessAction, final_actions, replay};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
     let mut finding = Finding::new(Property::CausalOrder);
-    let doings = doings(history);
-    let is_consumed = |doing: &Doing| matches!(doing, Doing::Consumes(_));
-    finding.instances = doings.iter().flatten().filter(|(doing, _)| is_consumed(doing)).count() as u64;
+    let final_actions = final_actions(history);
+    let is_consumed = |doing: &ProcessAction| matches!(doing, ProcessAction::Consumes(_));
+    finding.instances = final_actions.iter().flatten().filter(|(doing, _)| is_consumed(doing)).count() as u64;
     if finding.instances > 0
-        && let Some((id, at)) = replay(&doings, |_, _| {})
+        && let Some((id, at)) = replay(&final_actions, |_, _| {})
     {
         let context = history.context;
         finding.violated([at], || {

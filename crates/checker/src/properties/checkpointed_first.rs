@@ -95,17 +95,17 @@ mod tests {
 
     use super::*;
     use crate::testing::check_alone;
-    use crate::testing::tasks::{Places, theft};
+    use crate::testing::tasks::{TaskRun, theft};
 
     const TASK: TaskId = TaskId::MAIN.child(0);
 
     /// A theft in which checkpoints are durable before the legs in `careful`.
-    fn run(careful: &[TheftStep]) -> Places {
-        let mut run = Places::promising(2, &[Promise::CheckpointedFirst]);
+    fn run(careful: &[TheftStep]) -> TaskRun {
+        let mut run = TaskRun::promising(2, &[Promise::CheckpointedFirst]);
         run.begin(0, 1);
         run.lend(0, theft(0, 1), TASK);
         let mut sn = 0;
-        let mut leg = |run: &mut Places, process, step| {
+        let mut leg = |run: &mut TaskRun, process, step| {
             if careful.contains(&step) {
                 sn += 1;
                 run.save(process, sn);

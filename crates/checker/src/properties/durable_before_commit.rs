@@ -109,16 +109,16 @@ fn check_number(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::tasks::Places;
+    use crate::testing::tasks::TaskRun;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::{Attempt, Claim, Span};
     use faultline_trace::manifest::{Copies, Keepers};
 
     #[test]
     fn a_process_that_takes_the_place_of_a_holder_gets_what_was_committed_before() {
-        let mut run = Places::new(3);
+        let mut run = TaskRun::new(3);
         run.0.context.common_clock = true;
-        let commit = |run: &mut Places, sn, holders: &[u32]| {
+        let commit = |run: &mut TaskRun, sn, holders: &[u32]| {
             let (name, _) = run.save(0, sn);
             holders.iter().for_each(|it| run.0.durable(*it, name));
             let (attempt, frozen, vectors) = (Attempt(1), Span::ZERO, Default::default());

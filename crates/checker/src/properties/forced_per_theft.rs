@@ -61,11 +61,11 @@ mod tests {
 
     use super::*;
     use crate::testing::check_alone;
-    use crate::testing::tasks::{Places, theft};
+    use crate::testing::tasks::{TaskRun, theft};
 
     #[test]
     fn a_theft_forces_one_checkpoint_at_the_victim() {
-        let mut run = Places::promising(2, &[Promise::ForcedByThefts]);
+        let mut run = TaskRun::promising(2, &[Promise::ForcedByThefts]);
         let tasks = run.begin(0, 2);
         run.lend(0, theft(0, 1), tasks[0]);
         run.commit(0, 1, true);

@@ -141,12 +141,12 @@ mod tests {
 
     use super::*;
     use crate::testing::check_alone;
-    use crate::testing::tasks::Places;
+    use crate::testing::tasks::TaskRun;
 
     /// A process writes a checkpoint and two parts of a log, with `durable` of these, runs a task `wait` before it fails, and
     /// restores the image with the number `restored`.
     fn found(durable: [bool; 3], wait: Span, restored: usize) -> Vec<String> {
-        let mut run = Places::promising(1, &[Promise::EventsLogged]);
+        let mut run = TaskRun::promising(1, &[Promise::EventsLogged]);
         run.0.context.common_clock = true;
         run.begin(0, 4);
         let mut images: Vec<(ImageName, Witness)> = Vec::new();

@@ -96,11 +96,11 @@ mod tests {
 
     use super::*;
     use crate::testing::check_alone;
-    use crate::testing::tasks::Places;
+    use crate::testing::tasks::TaskRun;
 
     /// A process that runs a task `wait` after a checkpoint, fails, and restores checkpoint `restored`.
     fn found(wait: Span, restored: usize) -> Vec<String> {
-        let mut run = Places::new(1);
+        let mut run = TaskRun::new(1);
         run.0.context.common_clock = true;
         let every = Some(Span::from_millis(100));
         run.0.context.bounds = Some(Bounds { checkpoint_every: vec![every], detect_after: Span::ZERO });

@@ -70,7 +70,7 @@ impl Judge<'_> {
         }
         for (name, checkpoint) in group.committed_after(&line, target) {
             match self.state_of(checkpoint) {
-                State::Clean => {
+                CheckpointState::Clean => {
                     let commit = history.source(checkpoint.commits[0].at);
                     finding.violated([evidence, commit], || {
                         let newer = name.position;
@@ -81,34 +81,34 @@ impl Judge<'_> {
                     });
                     break;
                 }
-                State::Lost => finding.remarks.push(format!(
+                CheckpointState::Lost => finding.remarks.push(format!(
                     "{} lost all replicas of a part of checkpoint {}, and rolled back to {target}",
                     cluster(),
                     name.position
                 )),
-                State::NotKnown => {
+                CheckpointState::NotKnown => {
                     finding.unjudged(|| {
                         let (newer, cluster) = (name.position, cluster());
                         format!("the content of checkpoint {newer} of {cluster} is unknown")
                     });
                 }
-                State::Dirty => {}
+                CheckpointState::Dirty => {}
             }
         }
     }
 
-    fn state_of(&self, checkpoint: &Checkpoint<'_>) -> State {
+    fn state_of(&self, checkpoint: &Checkpoint<'_>) -> CheckpointState {
         let cuts: Option<Vec<Point>> = checkpoint.parts.iter().map(|part| part.cut).collect();
-        let Some(cuts) = cuts else { return State::NotKnown };
+        let Some(cuts) = cuts else { return CheckpointState::NotKnown };
         let lives = self.rollback.restores().map(|it| self.history.segment(it.at.segment));
         let before = lives.map(|it| self.history.supervision.end_of_life(it.process, it.life)).min();
         let before = before.unwrap_or(usize::MAX);
         if cuts.iter().any(|&cut| self.dirt.is_in(cut) && self.is_excused(cut)) {
-            State::Dirty
+            CheckpointState::Dirty
         } else if checkpoint.parts.iter().any(|part| part.may_be_lost(&self.history.supervision, before)) {
-            State::Lost
+            CheckpointState::Lost
         } else {
-            State::Clean
+            CheckpointState::Clean
         }
     }
 
@@ -162,7 +162,7 @@ impl Judge<'_> {
     }
 }
 
-enum State {
+enum CheckpointState {
     Clean,
     Dirty,
     Lost,

@@ -37,18 +37,18 @@ mod tests {
 
     use super::*;
     use crate::testing::check_alone;
-    use crate::testing::tasks::{Places, theft};
+    use crate::testing::tasks::{TaskRun, theft};
 
     /// p0 lends a task to p1, which takes it.
-    fn run() -> Places {
-        let mut run = Places::new(2);
+    fn run() -> TaskRun {
+        let mut run = TaskRun::new(2);
         let task = run.begin(0, 1)[0];
         run.lend(0, theft(0, 1), task);
         run.step(1, theft(0, 1), task, Taken);
         run
     }
 
-    fn found(mut run: Places, steps: &[(u32, TheftStep)]) -> u64 {
+    fn found(mut run: TaskRun, steps: &[(u32, TheftStep)]) -> u64 {
         let task = faultline_core::TaskId::MAIN.child(0);
         steps.iter().for_each(|(process, step)| run.step(*process, theft(0, 1), task, *step));
         check_alone(check, &run.0).violation_count()

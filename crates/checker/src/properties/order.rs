@@ -11,15 +11,16 @@ use crate::judgement::Source;
 
 /// An action of a process on which others can depend.
 #[derive(Clone, Copy)]
-pub(super) enum Doing {
+pub(super) enum ProcessAction {
     Sends(MessageId),
     Consumes(MessageId),
 }
 
 /// Returns the actions in the final state of each process, in its order. Omits consumed messages whose send
 /// is not known to survive, which `no_ghost` judges.
-pub(super) fn doings(history: &History<'_>) -> Vec<Vec<(Doing, Source)>> {
-    let mut doings: Vec<Vec<(Doing, Source)>> = (0..history.processes.len()).map(|_| Vec::new()).collect();
+pub(super) fn final_actions(history: &History<'_>) -> Vec<Vec<(ProcessAction, Source)>> {
+    let mut final_actions: Vec<Vec<(ProcessAction, Source)>> =
+        (0..history.processes.len()).map(|_| Vec::new()).collect();
     for (index, process) in history.processes.iter().enumerate() {
         if !matches!(history.ending(ProcessId(index as u32)), Ending::Known(_) | Ending::Silent) {
             continue;
@@ -29,16 +30,16 @@ pub(super) fn doings(history: &History<'_>) -> Vec<Vec<(Doing, Source)>> {
             let Some(stream) = history.trace.streams.get(&(segment.host, segment.life)) else { continue };
             for fact in segment.begin..segment.survives {
                 let doing = match stream[fact as usize].1 {
-                    Fact::Sent { id, .. } => Doing::Sends(id),
-                    Fact::Consumed(id) if is_sent(history, id) => Doing::Consumes(id),
+                    Fact::Sent { id, .. } => ProcessAction::Sends(id),
+                    Fact::Consumed(id) if is_sent(history, id) => ProcessAction::Consumes(id),
                     _ => continue,
                 };
                 let at = Point { segment: SegmentNo(number), fact };
-                doings[index].push((doing, history.source(at)));
+                final_actions[index].push((doing, history.source(at)));
             }
         }
     }
-    doings
+    final_actions
 }
 
 fn is_sent(history: &History<'_>, id: MessageId) -> bool {
@@ -48,32 +49,32 @@ fn is_sent(history: &History<'_>, id: MessageId) -> bool {
 /// Lets every process advance as far as possible, and passes each action to `visit`, in an order in which
 /// every message is sent before it is consumed. Returns a waiting process if no process can advance.
 pub(super) fn replay(
-    doings: &[Vec<(Doing, Source)>],
-    mut visit: impl FnMut(ProcessId, Doing),
+    final_actions: &[Vec<(ProcessAction, Source)>],
+    mut visit: impl FnMut(ProcessId, ProcessAction),
 ) -> Option<(MessageId, Source)> {
-    let mut done = vec![0; doings.len()];
+    let mut done = vec![0; final_actions.len()];
     let mut sent = HashSet::new();
     let mut waiting: HashMap<MessageId, usize> = HashMap::new();
-    let mut ready: Vec<usize> = (0..doings.len()).collect();
+    let mut ready: Vec<usize> = (0..final_actions.len()).collect();
     while let Some(process) = ready.pop() {
-        while let Some(&(doing, _)) = doings[process].get(done[process]) {
+        while let Some(&(doing, _)) = final_actions[process].get(done[process]) {
             match doing {
-                Doing::Sends(id) => {
+                ProcessAction::Sends(id) => {
                     sent.insert(id);
                     ready.extend(waiting.remove(&id));
                 }
-                Doing::Consumes(id) if !sent.contains(&id) => {
+                ProcessAction::Consumes(id) if !sent.contains(&id) => {
                     waiting.insert(id, process);
                     break;
                 }
-                Doing::Consumes(_) => {}
+                ProcessAction::Consumes(_) => {}
             }
             visit(ProcessId(process as u32), doing);
             done[process] += 1;
         }
     }
-    doings.iter().zip(done).find_map(|(doings, done)| match doings.get(done) {
-        Some(&(Doing::Consumes(id), at)) => Some((id, at)),
+    final_actions.iter().zip(done).find_map(|(final_actions, done)| match final_actions.get(done) {
+        Some(&(ProcessAction::Consumes(id), at)) => Some((id, at)),
         _ => None,
     })
 }
@@ -90,13 +91,13 @@ pub(super) fn phases(history: &History<'_>) -> HashMap<MessageId, u32> {
     }
     let mut phases: HashMap<MessageId, u32> = HashMap::new();
     let mut of_process = vec![1; history.processes.len()];
-    replay(&doings(history), |process, doing| {
+    replay(&final_actions(history), |process, doing| {
         let own = &mut of_process[process.index()];
         match doing {
-            Doing::Sends(id) => {
+            ProcessAction::Sends(id) => {
                 phases.insert(id, *own);
             }
-            Doing::Consumes(id) => {
+            ProcessAction::Consumes(id) => {
                 let is_inside = history.group_of(id.from) == history.group_of(id.to);
                 *own = (*own).max(phases[&id] + u32::from(!is_inside));
             }

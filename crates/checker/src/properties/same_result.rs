@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_permanently_failed_process_has_no_result() {
-        let mut run = crate::testing::tasks::Places::new(2);
+        let mut run = crate::testing::tasks::TaskRun::new(2);
         run.begin(0, 0);
         run.begin(1, 0);
         run.finish(0, 0, 0);

@@ -49,12 +49,12 @@ mod tests {
     use faultline_core::{Digest, Fact, Promise, TaskId, TheftStep, Witness};
 
     use super::*;
-    use crate::testing::tasks::{Places, theft};
+    use crate::testing::tasks::{TaskRun, theft};
     use crate::testing::{check_alone, p};
 
     /// p0 spawns two tasks, runs one and lends the other to p1.
-    fn run() -> Places {
-        let mut run = Places::new(2);
+    fn run() -> TaskRun {
+        let mut run = TaskRun::new(2);
         let [first, second] = run.begin(0, 2)[..] else { panic!("it spawns two") };
         run.ran(0, first, 0);
         run.lend(0, theft(0, 1), second);
@@ -66,7 +66,7 @@ mod tests {
         run
     }
 
-    fn ended(mut run: Places) -> Finding {
+    fn ended(mut run: TaskRun) -> Finding {
         let second = TaskId::MAIN.child(1);
         run.step(0, theft(0, 1), second, TheftStep::Merged);
         let sums = run.sums(&[TaskId::MAIN.child(0), second, second.child(0)]);
@@ -92,7 +92,7 @@ mod tests {
     /// A process has stolen the same task from two others, and completes the second theft first. `lends`: it completes the
     /// first one, and has lent a task of the second.
     fn stolen_twice(promises: &[Promise], lends: bool) -> Finding {
-        let mut run = Places::promising(3, promises);
+        let mut run = TaskRun::promising(3, promises);
         let task = run.begin(0, 1)[0];
         let [first, second] = [theft(0, 1), theft(2, 1)];
         run.lend(0, first, task);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_result_that_claims_other_tasks_is_found() {
-        let mut run = Places::new(1);
+        let mut run = TaskRun::new(1);
         let only = run.begin(0, 1)[0];
         run.ran(0, only, 0);
         run.finish(0, only.0, only.0 + 1);

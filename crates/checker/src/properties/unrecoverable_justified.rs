@@ -236,7 +236,7 @@ impl<'a> GivingUp<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::tasks::Places;
+    use crate::testing::tasks::TaskRun;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::{ClusterId, Sn, Span};
     use faultline_trace::manifest::{Copies, Keepers};
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn what_a_process_stored_that_never_returns_is_out_of_reach() {
         for is_gone in [true, false] {
-            let mut run = Places::new(2);
+            let mut run = TaskRun::new(2);
             let (name, _) = run.commit(0, 1, false);
             if is_gone {
                 run.lose_for_good(0);

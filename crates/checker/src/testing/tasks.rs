@@ -8,24 +8,24 @@ use faultline_core::{
 use super::{Run, p};
 
 /// A run of a program of tasks with one process per cluster.
-pub(crate) struct Places(pub(crate) Run);
+pub(crate) struct TaskRun(pub(crate) Run);
 
 /// The first task that `thief` steals from `victim`.
 pub(crate) fn theft(victim: u32, thief: u32) -> Theft {
     Theft { victim: p(victim), thief: p(thief), life: Life(1), number: 1 }
 }
 
-impl Places {
-    pub(crate) fn new(processes: u32) -> Places {
-        Places::promising(processes, &[])
+impl TaskRun {
+    pub(crate) fn new(processes: u32) -> TaskRun {
+        TaskRun::promising(processes, &[])
     }
 
-    pub(crate) fn promising(processes: u32, promises: &[Promise]) -> Places {
+    pub(crate) fn promising(processes: u32, promises: &[Promise]) -> TaskRun {
         let clusters: Vec<[u32; 1]> = (0..processes).map(|it| [it]).collect();
         let clusters: Vec<&[u32]> = clusters.iter().map(|it| &it[..]).collect();
         let mut run = Run::new(&clusters);
         run.context.promises = Promises::of_scope(Scope::Process).with(promises);
-        Places(run)
+        TaskRun(run)
     }
 
     pub(crate) fn state(&mut self, process: u32, fact: Fact) {
@@ -41,14 +41,14 @@ impl Places {
 
     pub(crate) fn ran(&mut self, process: u32, task: TaskId, spawned: u32) {
         self.spawn(process, task, spawned);
-        let seat = self.0.seats.get_mut(&process).expect("is part of the run");
-        seat.delivered = seat.delivered.wrapping_add(task.0);
+        let state = self.0.states.get_mut(&process).expect("is part of the run");
+        state.delivered = state.delivered.wrapping_add(task.0);
     }
 
     fn spawn(&mut self, process: u32, task: TaskId, spawned: u32) {
-        let seat = self.0.seats.get_mut(&process).expect("is part of the run");
+        let state = self.0.states.get_mut(&process).expect("is part of the run");
         let children = (0..spawned).map(|index| task.child(index).0);
-        seat.sent = children.fold(seat.sent, u64::wrapping_add);
+        state.sent = children.fold(state.sent, u64::wrapping_add);
         self.state(process, Fact::Ran { task, spawned, cost_us: 1000 });
     }
 
@@ -62,7 +62,7 @@ impl Places {
 
     /// Makes a checkpoint of the process's state durable, ignoring results of others.
     pub(crate) fn save(&mut self, process: u32, sn: u32) -> (ImageName, Witness) {
-        let life = self.0.seats[&process].life;
+        let life = self.0.states[&process].life;
         let name = self.0.image(process, life.incarnation().0, sn);
         let witness = self.0.witness(process);
         self.state(process, Fact::Saved(Box::new((name, witness, 0))));
@@ -79,11 +79,11 @@ impl Places {
     }
 
     pub(crate) fn restore(&mut self, process: u32, from: Option<(ImageName, Witness)>) {
-        let incarnation = self.0.seats[&process].life.incarnation();
+        let incarnation = self.0.states[&process].life.incarnation();
         let (name, witness) =
             from.map_or((None, Witness::default()), |(name, witness)| (Some(name), witness));
-        let seat = self.0.seats.get_mut(&process).expect("is part of the run");
-        (seat.sent, seat.delivered) = (witness.sent, witness.delivered);
+        let state = self.0.states.get_mut(&process).expect("is part of the run");
+        (state.sent, state.delivered) = (witness.sent, witness.delivered);
         self.state(process, Fact::Restored(Box::new((name, incarnation, witness))));
     }
 
@@ -103,7 +103,7 @@ impl Places {
         let (storage, no) = (StorageFate::Kept, FaultNo(0));
         let fault = Box::new(Fault::Crash { process: ProcessId(process), storage, returns: false });
         self.0.supervisor(Fact::Injecting { no, fault });
-        let life = self.0.seats[&process].life;
+        let life = self.0.states[&process].life;
         self.0.supervisor(Fact::Failed { process: p(process), life, storage, by: EndedBy::Fault(no) });
         self.0.supervisor(Fact::Detected { process: p(process), life });
     }

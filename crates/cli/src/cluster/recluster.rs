@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::{fragment, members, write};
 use crate::arguments::{ClusterArguments, Format};
+use crate::command_error::CommandError;
 use crate::output;
-use crate::trouble::Trouble;
 
 /// The object of `--format json`.
 #[derive(Serialize)]
@@ -32,7 +32,7 @@ pub(super) fn recluster(
     wish: Wish,
     change_cost: f64,
     arguments: &ClusterArguments,
-) -> Result<String, Trouble> {
+) -> Result<String, CommandError> {
     let found = find(graphs, wish, change_cost);
     let object = Object {
         processes: found.processes.len(),

@@ -22,8 +22,8 @@ use super::finding::{Shown, record, reproduce, violations};
 use super::table::{Detection, detect};
 use super::{available, name_the_seed_of_a_panic, say};
 use crate::arguments::{ErrataArguments, Format, FuzzArguments};
+use crate::command_error::{CommandError, Exit};
 use crate::journal::{Head, Journal, RUNS};
-use crate::trouble::{Exit, Trouble};
 use crate::{files, interrupt, output};
 
 /// A published protocol with errata.
@@ -86,10 +86,10 @@ const OF_TASKS: Paper = Paper {
 };
 
 /// `faultline errata`
-pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, Trouble> {
+pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> {
     let Some(paper) = PAPERS.iter().find(|it| it.protocol == arguments.protocol) else {
         let known: Vec<&str> = PAPERS.iter().map(|it| it.protocol).collect();
-        return Err(Trouble::input(miette!(
+        return Err(CommandError::input(miette!(
             help = format!("use one of: {}", known.join(", ")),
             "there is no errata page for the protocol `{}`",
             arguments.protocol
@@ -141,7 +141,7 @@ struct Searched {
 
 /// A rule that fails, from the protocol's document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct ErrataEntry {
     /// The rule as printed; `None` if the paper does not mention it.
     printed: Option<String>,
     /// What the rule breaks.
@@ -155,7 +155,7 @@ struct Entry {
 }
 
 /// Returns the rows of the document's two tables of rules.
-fn entries(paper: &Paper) -> Vec<Entry> {
+fn entries(paper: &Paper) -> Vec<ErrataEntry> {
     let mut entries = Vec::new();
     let mut printed = None;
     for line in paper.document.lines() {
@@ -165,7 +165,7 @@ fn entries(paper: &Paper) -> Vec<Entry> {
             (["rule", "what broke without it", "switch"], _) => printed = Some(false),
             _ if !line.starts_with('|') => printed = None,
             ([rule, effect, corrected, switches], Some(true)) if !rule.starts_with("---") => {
-                entries.push(Entry {
+                entries.push(ErrataEntry {
                     printed: Some((*rule).to_owned()),
                     effect: (*effect).to_owned(),
                     corrected: (*corrected).to_owned(),
@@ -173,18 +173,20 @@ fn entries(paper: &Paper) -> Vec<Entry> {
                     tests: tests(paper, switches),
                 })
             }
-            ([rule, effect, switches], Some(false)) if !rule.starts_with("---") => entries.push(Entry {
-                printed: None,
-                effect: (*effect).to_owned(),
-                corrected: (*rule).to_owned(),
-                defects: defects(paper, switches),
-                tests: tests(paper, switches),
-            }),
+            ([rule, effect, switches], Some(false)) if !rule.starts_with("---") => {
+                entries.push(ErrataEntry {
+                    printed: None,
+                    effect: (*effect).to_owned(),
+                    corrected: (*rule).to_owned(),
+                    defects: defects(paper, switches),
+                    tests: tests(paper, switches),
+                })
+            }
             _ => {}
         }
         // A document may describe protocols that share rules: a rule of another protocol only.
         let is_of_another =
-            |it: &Entry, cell: &str| cell.contains('`') && it.defects.is_empty() && it.tests.is_empty();
+            |it: &ErrataEntry, cell: &str| cell.contains('`') && it.defects.is_empty() && it.tests.is_empty();
         if printed.is_some() && entries.last().is_some_and(|it| is_of_another(it, cells[cells.len() - 1])) {
             entries.pop();
         }
@@ -224,7 +226,7 @@ fn counterexample(
     known: Option<&Detection>,
     journal: &mut Journal,
     interrupted: &AtomicBool,
-) -> Result<Option<Counterexample>, Trouble> {
+) -> Result<Option<Counterexample>, CommandError> {
     let search = FuzzArguments {
         runs: arguments.runs,
         jobs: arguments.jobs,
@@ -263,9 +265,9 @@ fn counterexample(
 }
 
 /// Runs a recorded counterexample once more.
-fn recorded(bundle: &Path, defect: Defect) -> Result<Trial, Trouble> {
+fn recorded(bundle: &Path, defect: Defect) -> Result<Trial, CommandError> {
     let manifest = Bundle::open(bundle).read_manifest().map_err(|error| {
-        Trouble::path(
+        CommandError::path(
             "continue with",
             bundle,
             error,
@@ -273,20 +275,21 @@ fn recorded(bundle: &Path, defect: Defect) -> Result<Trial, Trouble> {
         )
     })?;
     let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())
-        .map_err(|rejected| Trouble::input(*rejected))?;
+        .map_err(|rejected| CommandError::input(*rejected))?;
     run(Scenario { seed: manifest.seed, federation, defect: Some(defect) }).map_err(files::unfit)
 }
 
 /// Removes the record of an earlier run of this command.
-fn remove(bundle: &Path) -> Result<(), Trouble> {
+fn remove(bundle: &Path) -> Result<(), CommandError> {
     match bundle.join("manifest.json").exists() {
-        true => fs::remove_dir_all(bundle)
-            .map_err(|error| Trouble::path("remove", bundle, error, "name another directory with `--out`")),
+        true => fs::remove_dir_all(bundle).map_err(|error| {
+            CommandError::path("remove", bundle, error, "name another directory with `--out`")
+        }),
         false => Ok(()),
     }
 }
 
-fn front(arguments: &ErrataArguments, paper: &Paper, entries: &[Entry], sections: &[Markup]) -> Markup {
+fn front(arguments: &ErrataArguments, paper: &Paper, entries: &[ErrataEntry], sections: &[Markup]) -> Markup {
     let switched = entries.iter().filter(|it| !it.defects.is_empty()).count();
     html! {
         h1 { (paper.title) ": errata" }
@@ -306,7 +309,7 @@ fn front(arguments: &ErrataArguments, paper: &Paper, entries: &[Entry], sections
     }
 }
 
-fn section(paper: &Paper, number: usize, entry: &Entry, shown: &[Counterexample]) -> Markup {
+fn section(paper: &Paper, number: usize, entry: &ErrataEntry, shown: &[Counterexample]) -> Markup {
     html! {
         h2 { (number) ". " (prose(entry.printed.as_deref().unwrap_or(&entry.corrected))) }
         table {

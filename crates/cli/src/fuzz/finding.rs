@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use super::say;
 use crate::arguments::FuzzArguments;
+use crate::command_error::CommandError;
 use crate::files;
 use crate::output;
 use crate::recording::Recording;
-use crate::trouble::Trouble;
 
 /// A violation, shrunk as far as possible.
 #[derive(Serialize)]
@@ -41,7 +41,7 @@ pub(crate) struct Finding {
 }
 
 /// Shrinks a violation, and records the shrunk run.
-pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Finding, Trouble> {
+pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Finding, CommandError> {
     let scenario = Scenario::new(found.seed, arguments.protocol, arguments.defect);
     let property = super::search::convicting(found).or(found.violated.first().copied());
     let (trial, texts) = match property {
@@ -107,9 +107,10 @@ impl<'a> Shown<'a> {
 }
 
 /// Writes the record of a trial, with its page and picture. Returns the picture's path.
-pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, Trouble> {
-    let unwritable =
-        |error: BundleError| Trouble::path("record in", dir, error, "name a writable directory with `--out`");
+pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, CommandError> {
+    let unwritable = |error: BundleError| {
+        CommandError::path("record in", dir, error, "name a writable directory with `--out`")
+    };
     let bundle = Bundle::create(dir).map_err(unwritable)?;
     let manifest = Manifest { federation: trial.scenario.to_yaml(), ..trial.manifest.clone() };
     let run = Unjudged { manifest, trace: trial.trace.clone(), is_read: false };

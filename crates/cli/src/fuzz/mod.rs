@@ -14,14 +14,14 @@ use miette::miette;
 use serde::Serialize;
 
 use crate::arguments::{Format, FuzzArguments};
-use crate::trouble::{Exit, Trouble};
+use crate::command_error::{CommandError, Exit};
 use crate::{files, interrupt, output};
 pub(crate) use errata::errata;
 use finding::Finding;
 use search::Search;
 
 /// `faultline fuzz`
-pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, Trouble> {
+pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     if let Some(defect) = arguments.defect {
         available(&format!("fuzz --defect {defect}"))?;
     }
@@ -53,7 +53,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, Trouble> {
 }
 
 /// Runs the scenario of a file, and prints what it violates.
-fn one(scenario: Scenario, format: Format) -> Result<Exit, Trouble> {
+fn one(scenario: Scenario, format: Format) -> Result<Exit, CommandError> {
     let trial = run(scenario).map_err(files::unfit)?;
     output::print(&match format {
         Format::Json => output::json(&trial.judgement),
@@ -63,11 +63,11 @@ fn one(scenario: Scenario, format: Format) -> Result<Exit, Trouble> {
 }
 
 /// Fails in a build that has no defects to switch on; `command` is what has to be given to one that has.
-pub(crate) fn available(command: &str) -> Result<(), Trouble> {
+pub(crate) fn available(command: &str) -> Result<(), CommandError> {
     if defect::AVAILABLE {
         return Ok(());
     }
-    Err(Trouble::input(miette!(
+    Err(CommandError::input(miette!(
         help = format!("build with the feature: cargo run --release --features defects -- {command}"),
         "this build contains no known defects; they require the feature `defects`"
     )))

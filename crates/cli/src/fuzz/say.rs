@@ -14,20 +14,20 @@ use crate::arguments::FuzzArguments;
 use crate::progress::Progress;
 
 /// Prints the progress of the search.
-pub(super) struct Ticker {
+pub(super) struct SearchProgress {
     /// `None` if nothing is to be printed.
     progress: Option<Progress>,
     title: String,
 }
 
-impl Ticker {
+impl SearchProgress {
     /// Of a search that has run `done` schedules before.
-    pub(super) fn new(arguments: &FuzzArguments, done: u64, defect: Option<Defect>) -> Ticker {
+    pub(super) fn new(arguments: &FuzzArguments, done: u64, defect: Option<Defect>) -> SearchProgress {
         let progress = || match arguments.span {
             Some(span) => Progress::lasting(Duration::from_nanos(span.0.0)),
             None => Progress::counting(done, arguments.runs),
         };
-        Ticker {
+        SearchProgress {
             progress: (!arguments.quiet).then(progress),
             title: defect.map(|it| it.to_string()).unwrap_or_default(),
         }

@@ -16,11 +16,11 @@ use faultline_fuzz::{Coverage, Observed, Scenario, repeats, run};
 use faultline_sim::in_order;
 use serde::{Deserialize, Serialize};
 
-use super::say::Ticker;
+use super::say::SearchProgress;
 use crate::arguments::FuzzArguments;
+use crate::command_error::CommandError;
 use crate::files;
 use crate::journal::Head;
-use crate::trouble::Trouble;
 
 /// A search, before and after it runs.
 pub(super) struct Search<'a> {
@@ -87,7 +87,7 @@ impl<'a> Search<'a> {
     }
 
     /// Runs until the first violation, which it returns, or until the requested end.
-    pub(super) fn first(&mut self) -> Result<Option<Observed>, Trouble> {
+    pub(super) fn first(&mut self) -> Result<Option<Observed>, CommandError> {
         let mut found = None;
         let wrong = self.defect.is_some();
         self.each(|observed| {
@@ -102,10 +102,10 @@ impl<'a> Search<'a> {
     }
 
     /// Continues with what an interrupted search has kept.
-    pub(super) fn resume(&mut self) -> Result<(), Trouble> {
+    pub(super) fn resume(&mut self) -> Result<(), CommandError> {
         let path = self.kept();
         let wrong = |why: String| {
-            Trouble::path("continue", &path, why, "omit `--resume` to start from the first seed")
+            CommandError::path("continue", &path, why, "omit `--resume` to start from the first seed")
         };
         let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
@@ -124,10 +124,10 @@ impl<'a> Search<'a> {
     }
 
     /// Keeps what an interrupted search has covered, or removes what an earlier one has. Returns how to continue.
-    pub(super) fn keep(&self) -> Result<Option<String>, Trouble> {
+    pub(super) fn keep(&self) -> Result<Option<String>, CommandError> {
         let path = self.kept();
         let wrong =
-            |error: io::Error| Trouble::path("write", &path, error, "continue in a writable directory");
+            |error: io::Error| CommandError::path("write", &path, error, "continue in a writable directory");
         if !self.interrupted.load(Ordering::Relaxed) || self.ended_early().is_none() {
             return match fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => Err(wrong(error)),
@@ -163,14 +163,17 @@ impl<'a> Search<'a> {
     }
 
     /// Gives `take` what is kept of each run, in the order of the seeds.
-    pub(super) fn each(&mut self, mut take: impl FnMut(Observed) -> ControlFlow<()>) -> Result<(), Trouble> {
+    pub(super) fn each(
+        &mut self,
+        mut take: impl FnMut(Observed) -> ControlFlow<()>,
+    ) -> Result<(), CommandError> {
         let (arguments, defect) = (self.arguments, self.defect);
         let begun = Instant::now();
         let runs = if arguments.span.is_some() { u64::MAX } else { arguments.runs };
         let begin = self.first_seed.saturating_add(self.before);
         let left = runs.saturating_sub(self.before);
         let seeds = (begin..=u64::MAX).take(usize::try_from(left).unwrap_or(usize::MAX));
-        let mut ticker = Ticker::new(arguments, self.before, defect);
+        let mut ticker = SearchProgress::new(arguments, self.before, defect);
         let work = |seed| observe(Scenario::new(seed, arguments.protocol, defect), arguments.twice);
         let (coverage, interrupted) = (&mut self.coverage, self.interrupted);
         let flow = in_order(self.jobs, seeds, work, |observed: Result<Observed, SetupError>| {

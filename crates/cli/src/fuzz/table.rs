@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::available;
 use super::search::{Search, convicting};
 use crate::arguments::{Format, FuzzArguments};
+use crate::command_error::{CommandError, Exit};
 use crate::output;
-use crate::trouble::{Exit, Trouble};
 
 /// How often a defect shows.
 #[derive(Clone, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ impl Detection {
 }
 
 /// `faultline fuzz --table`
-pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Result<Exit, Trouble> {
+pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Result<Exit, CommandError> {
     let is_asked_for =
         |it: &Defect| arguments.protocol.is_none_or(|protocol| protocol.name() == it.protocol());
     let defects: Vec<Defect> = match arguments.defect {
@@ -84,7 +84,7 @@ pub(crate) fn detect(
     arguments: &FuzzArguments,
     defect: Defect,
     interrupted: &AtomicBool,
-) -> Result<Detection, Trouble> {
+) -> Result<Detection, CommandError> {
     let mut search = Search::new(arguments, Some(defect), interrupted);
     let mut row = Detection {
         defect: defect.to_string(),
@@ -105,7 +105,7 @@ pub(crate) fn detect(
         ControlFlow::Continue(())
     })?;
     if let Some(reason) = search.ended_early() {
-        return Err(Trouble::machine(format!("the table is incomplete: {reason}")));
+        return Err(CommandError::machine(format!("the table is incomplete: {reason}")));
     }
     Ok(row)
 }

@@ -15,13 +15,13 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `faultline` in its own directory.
-pub(crate) struct Place {
+pub(crate) struct TestDirectory {
     dir: TempDir,
 }
 
-impl Place {
-    pub(crate) fn new() -> Place {
-        Place { dir: tempfile::tempdir().unwrap() }
+impl TestDirectory {
+    pub(crate) fn new() -> TestDirectory {
+        TestDirectory { dir: tempfile::tempdir().unwrap() }
     }
 
     /// Returns the command, to be run in the directory.

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use faultline_core::{JobNo, Life, Out, ProcessId, Role};
 use serde::{Deserialize, Serialize};
 
-use super::{Executing, Inner, Partition, PartitionProtocol, PartitionWord};
+use super::{Executing, Inner, Partition, PartitionMessage, PartitionProtocol};
 use crate::program::{Call, Outcome, Program};
 
 /// How many tasks one process is asked to execute at a time: one that it executes, and one that arrives meanwhile.
@@ -88,7 +88,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
             let no = HelpNo(self.life, self.help.next);
             self.help.next += 1;
             self.help.asked.insert(no, (helper, Executing { job, partition, task, cost, is_again: true }));
-            self.say(helper, PartitionWord::Help(no, call), out);
+            self.say(helper, PartitionMessage::Help(no, call), out);
         }
     }
 

@@ -13,17 +13,17 @@ use faultline_core::{
 use super::protocol::{Delivery, PartitionHost, PartitionInput, PartitionProtocol, RerunOptions};
 use super::rerun::Rerun;
 use super::share::{Executed, Share};
-use super::{Inner, Partition, PartitionWord, Running};
+use super::{Inner, Partition, PartitionMessage, Running};
 use crate::plan::{Plan, Value};
 use crate::program::Program;
 
 /// The host through which a protocol acts while it handles one input.
-pub(super) struct Desk<'a, P: PartitionProtocol, G: Program> {
+pub(super) struct ProtocolHost<'a, P: PartitionProtocol, G: Program> {
     pub(super) inner: &'a mut Inner<P, G>,
     pub(super) out: &'a mut Out<Partition<P, G>>,
 }
 
-impl<P: PartitionProtocol, G: Program> Desk<'_, P, G> {
+impl<P: PartitionProtocol, G: Program> ProtocolHost<'_, P, G> {
     /// # Panics
     ///
     /// Panics if the partition does not run here: a protocol calls [`PartitionHost::runs`] first.
@@ -35,7 +35,7 @@ impl<P: PartitionProtocol, G: Program> Desk<'_, P, G> {
     }
 }
 
-impl<P: PartitionProtocol, G: Program> PartitionHost<P> for Desk<'_, P, G> {
+impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, G> {
     fn plan(&self) -> &Plan {
         &self.inner.plan
     }
@@ -48,7 +48,7 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for Desk<'_, P, G> {
         if address == self.inner.me {
             self.inner.unseen.push_back(PartitionInput::Control { from, to, message });
         } else {
-            self.inner.say(address, PartitionWord::Protocol { from, to, message }, self.out);
+            self.inner.say(address, PartitionMessage::Protocol { from, to, message }, self.out);
         }
     }
 
@@ -165,7 +165,7 @@ fn share<P: PartitionProtocol, G: Program>(
     }
 }
 
-impl<P: PartitionProtocol, G: Program> Machine<P> for Desk<'_, P, G> {
+impl<P: PartitionProtocol, G: Program> Machine<P> for ProtocolHost<'_, P, G> {
     fn control(&mut self, to: To, message: P::Control) {
         let from = self.inner.me;
         match to {

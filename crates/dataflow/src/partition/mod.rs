@@ -38,10 +38,10 @@ use serde::{Deserialize, Serialize};
 use crate::place::TaskJob;
 use crate::plan::{Plan, TaskNo, Value};
 use crate::program::{Call, Mode, Outcome, Program};
-use crate::recovery::heir;
+use crate::recovery::successor;
 pub use help::HelpNo;
 use help::{Help, Helping};
-use host::Desk;
+use host::ProtocolHost;
 pub use protocol::{Delivery, PartitionHost, PartitionInput, PartitionProtocol, RerunOptions};
 use rerun::Rerun;
 pub use share::Executed;
@@ -132,7 +132,7 @@ impl Stamp for Value {
 
 /// What processes say to each other beside values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum PartitionWord<C> {
+pub enum PartitionMessage<C> {
     /// The program has ended with this result.
     Over(Digest),
     /// Execute this task for the sender.
@@ -152,7 +152,7 @@ pub enum PartitionWord<C> {
 
 impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
     type Stamp = Value;
-    type Control = PartitionWord<P::Control>;
+    type Control = PartitionMessage<P::Control>;
     type Head = P::Head;
     type Saved = P::Saved;
     type Job = TaskJob<G>;
@@ -187,7 +187,7 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
         }
         let config = config.protocol.clone();
         let birth = Birth { me, life, boot, membership, config, record, seed, facts };
-        let protocol = P::start(birth, now, &mut Desk { inner: &mut inner, out });
+        let protocol = P::start(birth, now, &mut ProtocolHost { inner: &mut inner, out });
         let mut process = Partition { protocol, inner };
         process.settle(now, out);
         process
@@ -199,20 +199,21 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
                 let content = postcard::from_bytes(payload.bytes()).expect("processes run the same program");
                 Some(PartitionInput::Arrived(Delivery { id, value: stamp, content }))
             }
-            Event::Packet { packet: Packet::Control(PartitionWord::Over(digest)), .. } => {
+            Event::Packet { packet: Packet::Control(PartitionMessage::Over(digest)), .. } => {
                 self.inner.end(digest);
                 None
             }
-            Event::Packet { from, packet: Packet::Control(PartitionWord::Help(no, call)) } => {
+            Event::Packet { from, packet: Packet::Control(PartitionMessage::Help(no, call)) } => {
                 self.inner.help.asked(from, no, call);
                 None
             }
-            Event::Packet { packet: Packet::Control(PartitionWord::Helped(no, outcome)), .. } => {
+            Event::Packet { packet: Packet::Control(PartitionMessage::Helped(no, outcome)), .. } => {
                 self.inner.helped(no, outcome, out);
                 None
             }
             Event::Packet {
-                packet: Packet::Control(PartitionWord::Protocol { from, to, message }), ..
+                packet: Packet::Control(PartitionMessage::Protocol { from, to, message }),
+                ..
             } => Some(PartitionInput::Control { from, to, message }),
             Event::Packet { from, packet: Packet::Image(image) } => {
                 Some(PartitionInput::Image { from, image })
@@ -253,12 +254,12 @@ impl<P: PartitionProtocol, G: Program> Process for Partition<P, G> {
         Gauges { progress: Progress { done: self.inner.ran, total: 0 }, ..self.protocol.gauges() }
     }
 
-    fn control_kind(message: &PartitionWord<P::Control>) -> &'static str {
+    fn control_kind(message: &PartitionMessage<P::Control>) -> &'static str {
         match message {
-            PartitionWord::Over(_) => "over",
-            PartitionWord::Help(..) => "help",
-            PartitionWord::Helped(..) => "helped",
-            PartitionWord::Protocol { message, .. } => P::control_kind(message),
+            PartitionMessage::Over(_) => "over",
+            PartitionMessage::Help(..) => "help",
+            PartitionMessage::Helped(..) => "helped",
+            PartitionMessage::Protocol { message, .. } => P::control_kind(message),
         }
     }
 }
@@ -286,7 +287,7 @@ impl<P: PartitionProtocol, G: Program> Partition<P, G> {
     }
 
     fn feed(&mut self, input: PartitionInput<P>, now: Time, out: &mut Out<Self>) {
-        self.protocol.handle(input, now, &mut Desk { inner: &mut self.inner, out });
+        self.protocol.handle(input, now, &mut ProtocolHost { inner: &mut self.inner, out });
     }
 
     /// Passes all inputs to the protocol, then starts jobs.
@@ -307,16 +308,16 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    fn say(&mut self, to: ProcessId, word: PartitionWord<P::Control>, out: &mut Out<Partition<P, G>>) {
+    fn say(&mut self, to: ProcessId, word: PartitionMessage<P::Control>, out: &mut Out<Partition<P, G>>) {
         out.push(Action::Send { to: To::One(to), packet: Packet::Control(word) });
     }
 
     /// Tells every other running rank the result.
-    fn say_over(&mut self, digest: Digest, out: &mut Out<Partition<P, G>>) {
+    fn announce_end(&mut self, digest: Digest, out: &mut Out<Partition<P, G>>) {
         let membership = self.membership.clone();
         for it in membership.with_role(Role::RANK) {
             if it != self.me && membership.member(it).up {
-                self.say(it, PartitionWord::Over(digest), out);
+                self.say(it, PartitionMessage::Over(digest), out);
             }
         }
     }
@@ -324,7 +325,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
     /// Returns the process that currently hosts a partition, or the process itself if it runs none.
     fn address(&self, of: ProcessId) -> ProcessId {
         match self.membership.member(of).role {
-            Role::RANK => heir(&self.membership, of),
+            Role::RANK => successor(&self.membership, of),
             _ => of,
         }
     }
@@ -390,7 +391,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
 
     fn computed(&mut self, no: JobNo, outcome: Outcome, out: &mut Out<Partition<P, G>>) {
         if let Some(Helping { by, no, .. }) = self.help.done(no) {
-            return self.say(by, PartitionWord::Helped(no, outcome), out);
+            return self.say(by, PartitionMessage::Helped(no, outcome), out);
         }
         let Some(index) = self.jobs.iter().position(|it| it.job == no) else { return };
         let executing = self.jobs.swap_remove(index);
@@ -448,7 +449,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
             let content = wrote.into_iter().nth(plan.result().output as usize).flatten();
             let digest = self.program.digest(&content.unwrap_or_else(|| Chunk::Bytes([].into())));
             self.end(digest);
-            self.say_over(digest, out);
+            self.announce_end(digest, out);
         }
     }
 
@@ -487,7 +488,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         // The process that found the result may have failed before all others learned of it.
         let changed = before.members.iter().zip(membership.members.iter());
         if changed.into_iter().any(|(old, new)| (old.up, old.life) != (new.up, new.life)) {
-            self.say_over(digest, out);
+            self.announce_end(digest, out);
         }
     }
 

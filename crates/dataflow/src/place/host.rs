@@ -10,18 +10,18 @@ use faultline_core::{
     To,
 };
 
-use super::{Inner, Place, Word};
+use super::{Inner, Place, PlaceMessage};
 use crate::graph::{Effects, Graph, GraphEvent};
 use crate::program::Program;
-use crate::recovery::{Estate, Host, Leg, Recovery, root};
+use crate::recovery::{Host, LastState, Leg, Recovery, root};
 
 /// The host through which a protocol acts while it handles one input.
-pub(super) struct Desk<'a, P: Recovery, G: Program> {
+pub(super) struct ProtocolHost<'a, P: Recovery, G: Program> {
     pub(super) inner: &'a mut Inner<P, G>,
     pub(super) out: &'a mut Out<Place<P, G>>,
 }
 
-impl<P: Recovery, G: Program> Host<P> for Desk<'_, P, G> {
+impl<P: Recovery, G: Program> Host<P> for ProtocolHost<'_, P, G> {
     fn pass(&mut self, theft: Theft, leg: Leg) {
         self.inner.pass(theft, leg, self.out);
     }
@@ -100,24 +100,24 @@ impl<P: Recovery, G: Program> Host<P> for Desk<'_, P, G> {
         self.restore_from(Some(from), log);
     }
 
-    fn absorb(&mut self, of: ProcessId, what: Estate<'_, P>) {
+    fn absorb(&mut self, of: ProcessId, what: LastState<'_, P>) {
         let inner = &mut *self.inner;
         let last = match what {
-            Estate::Image(image) => Some(image),
-            Estate::Log(image, log) => log.last().map(|it| &**it).or(Some(image)),
-            Estate::Beginning | Estate::Nothing => None,
+            LastState::Image(image) => Some(image),
+            LastState::Log(image, log) => log.last().map(|it| &**it).or(Some(image)),
+            LastState::Beginning | LastState::Nothing => None,
         };
         let witness = last.map(|it| it.snapshot.witness).unwrap_or_default();
         let name = last.map(|it| it.name);
         inner.fact(FactKind::Absorbed, || Fact::Absorbed(Box::new((of, name, witness))), self.out);
         let graph = match what {
-            Estate::Image(image) => Graph::load(&image.snapshot.application),
-            Estate::Log(image, log) => inner.replay(image, log),
-            Estate::Beginning if of == root(&inner.membership) => inner.first(self.out),
-            Estate::Beginning | Estate::Nothing => Graph::default(),
+            LastState::Image(image) => Graph::load(&image.snapshot.application),
+            LastState::Log(image, log) => inner.replay(image, log),
+            LastState::Beginning if of == root(&inner.membership) => inner.first(self.out),
+            LastState::Beginning | LastState::Nothing => Graph::default(),
         };
         inner.graph.absorb(of, graph);
-        inner.reconcile_own(matches!(what, Estate::Beginning), self.out);
+        inner.reconcile_own(matches!(what, LastState::Beginning), self.out);
     }
 
     fn is_mine(&self, process: ProcessId) -> bool {
@@ -144,7 +144,7 @@ impl<P: Recovery, G: Program> Host<P> for Desk<'_, P, G> {
     }
 }
 
-impl<P: Recovery, G: Program> Desk<'_, P, G> {
+impl<P: Recovery, G: Program> ProtocolHost<'_, P, G> {
     /// Returns the state of an image and of the log after it, or the initial state if there is no image.
     fn restore_from(
         &mut self,
@@ -174,9 +174,9 @@ impl<P: Recovery, G: Program> Desk<'_, P, G> {
     }
 }
 
-impl<P: Recovery, G: Program> Machine<P> for Desk<'_, P, G> {
+impl<P: Recovery, G: Program> Machine<P> for ProtocolHost<'_, P, G> {
     fn control(&mut self, to: To, message: P::Control) {
-        self.out.push(Action::Send { to, packet: Packet::Control(Word::Protocol(message)) });
+        self.out.push(Action::Send { to, packet: Packet::Control(PlaceMessage::Protocol(message)) });
     }
 
     fn send_image(&mut self, to: ProcessId, image: Arc<Image<P::Head, P::Saved>>) {

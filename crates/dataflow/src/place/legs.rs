@@ -7,10 +7,10 @@ use faultline_core::{Action, MessageId, Out, Payload, ProcessId, Theft, TheftSte
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Inner, Mark, Place, Word};
+use super::{Inner, Mark, Place, PlaceMessage};
 use crate::graph::{Effects, GraphEvent, Loan, Payment};
 use crate::program::Program;
-use crate::recovery::{Input, Leg, Recovery, heir};
+use crate::recovery::{Input, Leg, Recovery, successor};
 
 impl<P: Recovery, G: Program> Inner<P, G> {
     /// Returns whether this process answers for `process`.
@@ -42,19 +42,19 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     pub(super) fn told(
         &mut self,
         from: ProcessId,
-        word: Word<P::Control>,
+        word: PlaceMessage<P::Control>,
         now: Time,
         out: &mut Out<Place<P, G>>,
     ) -> Option<Input<P>> {
         match word {
-            Word::Leg(theft, Leg::Ask) if !self.held => self.asked(theft, out),
-            Word::Leg(theft, Leg::Receipt) if !self.held => self.forget(theft, out),
-            Word::Leg(..) => {}
-            Word::Nothing(theft) => self.thief.turned_away(theft, now),
-            Word::Over(digest) if self.is_rank => self.end(digest, Effects::default(), out),
-            Word::Over(_) => {}
-            Word::Hint(hint) => self.hear(hint, false, out),
-            Word::Protocol(message) => return Some(Input::Control { from, message }),
+            PlaceMessage::Leg(theft, Leg::Ask) if !self.held => self.asked(theft, out),
+            PlaceMessage::Leg(theft, Leg::Receipt) if !self.held => self.forget(theft, out),
+            PlaceMessage::Leg(..) => {}
+            PlaceMessage::Nothing(theft) => self.thief.turned_away(theft, now),
+            PlaceMessage::Over(digest) if self.is_rank => self.end(digest, Effects::default(), out),
+            PlaceMessage::Over(_) => {}
+            PlaceMessage::Hint(hint) => self.note_hint(hint, false, out),
+            PlaceMessage::Protocol(message) => return Some(Input::Control { from, message }),
         }
         None
     }
@@ -70,7 +70,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             self.did(|| GraphEvent::Lent(theft, of, task));
             self.unseen.push_back(Input::Due(theft, Leg::Task));
         } else {
-            self.say(theft.thief, Word::Nothing(theft), out);
+            self.say(theft.thief, PlaceMessage::Nothing(theft), out);
         }
     }
 
@@ -122,14 +122,14 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         match leg {
             Leg::Ask => {
                 if self.thief.asking() == Some(theft) {
-                    self.say(theft.victim, Word::Leg(theft, leg), out);
+                    self.say(theft.victim, PlaceMessage::Leg(theft, leg), out);
                 }
             }
             Leg::Task => {
                 if let Some(loan) = self.graph.loan(theft).filter(|_| !self.is_mine(theft.thief)) {
                     let task = loan.call.id;
                     self.step(theft, task, TheftStep::Shipped, out);
-                    self.send(heir(&self.membership, theft.thief), theft, leg, &loan, out);
+                    self.send(successor(&self.membership, theft.thief), theft, leg, &loan, out);
                 }
             }
             Leg::Result => self.pay(theft, out),
@@ -137,7 +137,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
                 let task = self.merged.remove(&theft).unwrap_or_default();
                 if !self.is_mine(theft.thief) {
                     self.step(theft, task, TheftStep::Receipted, out);
-                    self.say(heir(&self.membership, theft.thief), Word::Leg(theft, leg), out);
+                    self.say(successor(&self.membership, theft.thief), PlaceMessage::Leg(theft, leg), out);
                 }
             }
         }
@@ -150,11 +150,11 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             let value = payment.written.first().map(|(_, chunk)| chunk.clone());
             let value = value.unwrap_or(faultline_core::Chunk::Bytes([].into()));
             let digest = self.program.digest(&value);
-            self.say_to_all(&Word::Over(digest), out);
+            self.broadcast(&PlaceMessage::Over(digest), out);
             self.end(digest, payment.effects, out);
         } else {
-            let heir = heir(&self.membership, theft.victim);
-            let victim = if self.is_mine(theft.victim) { self.me } else { heir };
+            let successor = successor(&self.membership, theft.victim);
+            let victim = if self.is_mine(theft.victim) { self.me } else { successor };
             if victim == self.me && !self.is_mine(theft.victim) {
                 // The result is paid once this place has absorbed the victim; until then it does not hold the
                 // loan.

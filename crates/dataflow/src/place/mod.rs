@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::graph::{Effects, Graph, GraphEvent};
 use crate::program::{Call, Frame, Outcome, Program};
 use crate::recovery::{Input, Leg, Recovery, root};
-use host::Desk;
+use host::ProtocolHost;
 pub use steal::Stealing;
 use steal::Thief;
 
@@ -115,7 +115,7 @@ impl Stamp for Mark {
 
 /// A message between places without content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Word<C> {
+pub enum PlaceMessage<C> {
     /// A leg.
     Leg(Theft, Leg),
     /// The victim has no task for the thief.
@@ -165,7 +165,7 @@ impl<G: Program> Job for TaskJob<G> {
 
 impl<P: Recovery, G: Program> Process for Place<P, G> {
     type Stamp = Mark;
-    type Control = Word<P::Control>;
+    type Control = PlaceMessage<P::Control>;
     type Head = P::Head;
     type Saved = P::Saved;
     type Job = TaskJob<G>;
@@ -205,7 +205,7 @@ impl<P: Recovery, G: Program> Process for Place<P, G> {
         }
         let config = config.protocol.clone();
         let birth = Birth { me, life, boot, membership, config, record, seed, facts };
-        let protocol = P::start(birth, now, &mut Desk { inner: &mut inner, out });
+        let protocol = P::start(birth, now, &mut ProtocolHost { inner: &mut inner, out });
         let mut place = Place { protocol, inner };
         place.settle(now, out);
         place
@@ -254,14 +254,14 @@ impl<P: Recovery, G: Program> Process for Place<P, G> {
         Gauges { progress: Progress { done: self.inner.ran, total: 0 }, ..self.protocol.gauges() }
     }
 
-    fn control_kind(message: &Word<P::Control>) -> &'static str {
+    fn control_kind(message: &PlaceMessage<P::Control>) -> &'static str {
         match message {
-            Word::Leg(_, Leg::Ask) => "ask",
-            Word::Leg(..) => "receipt",
-            Word::Nothing(_) => "nothing to steal",
-            Word::Over(_) => "over",
-            Word::Hint(_) => "hint",
-            Word::Protocol(message) => P::control_kind(message),
+            PlaceMessage::Leg(_, Leg::Ask) => "ask",
+            PlaceMessage::Leg(..) => "receipt",
+            PlaceMessage::Nothing(_) => "nothing to steal",
+            PlaceMessage::Over(_) => "over",
+            PlaceMessage::Hint(_) => "hint",
+            PlaceMessage::Protocol(message) => P::control_kind(message),
         }
     }
 }
@@ -278,7 +278,7 @@ impl<P: Recovery, G: Program> Place<P, G> {
     }
 
     fn feed(&mut self, input: Input<P>, now: Time, out: &mut Out<Self>) {
-        self.protocol.handle(input, now, &mut Desk { inner: &mut self.inner, out });
+        self.protocol.handle(input, now, &mut ProtocolHost { inner: &mut self.inner, out });
     }
 
     /// Passes all inputs to the protocol, then starts jobs and asks for work.
@@ -336,12 +336,12 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         graph
     }
 
-    fn say(&mut self, to: ProcessId, word: Word<P::Control>, out: &mut Out<Place<P, G>>) {
+    fn say(&mut self, to: ProcessId, word: PlaceMessage<P::Control>, out: &mut Out<Place<P, G>>) {
         out.push(Action::Send { to: To::One(to), packet: Packet::Control(word) });
     }
 
     /// Sends a message to every other running rank.
-    fn say_to_all(&mut self, word: &Word<P::Control>, out: &mut Out<Place<P, G>>) {
+    fn broadcast(&mut self, word: &PlaceMessage<P::Control>, out: &mut Out<Place<P, G>>) {
         let membership = self.membership.clone();
         for it in membership.with_role(Role::RANK) {
             if it != self.me && membership.member(it).up {
@@ -395,7 +395,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         let Some(index) = self.jobs.iter().position(|it| it.job == no) else { return };
         let Running { theft, task, cost, hint, .. } = self.jobs.swap_remove(index);
         let spawned = outcome.spawned.len() as u32;
-        self.hear(outcome.told.unwrap_or(u64::MAX), true, out);
+        self.note_hint(outcome.told.unwrap_or(u64::MAX), true, out);
         let event = self.logs.then(|| GraphEvent::Ran { theft, task, hint, outcome: outcome.clone() });
         if !self.graph.apply(theft, task, outcome) {
             return;
@@ -418,11 +418,11 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     }
 
     /// Handles a number that a task published, here or elsewhere.
-    fn hear(&mut self, hint: u64, is_own: bool, out: &mut Out<Place<P, G>>) {
+    fn note_hint(&mut self, hint: u64, is_own: bool, out: &mut Out<Place<P, G>>) {
         if hint < self.hint {
             self.hint = hint;
             if is_own {
-                self.say_to_all(&Word::Hint(hint), out);
+                self.broadcast(&PlaceMessage::Hint(hint), out);
             }
         }
     }
@@ -437,16 +437,16 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             let is_new = new.up && (!old.up || new.life != old.life) && it != self.me;
             if is_new && new.role == Role::RANK {
                 if self.hint < u64::MAX {
-                    self.say(it, Word::Hint(self.hint), out);
+                    self.say(it, PlaceMessage::Hint(self.hint), out);
                 }
                 if let Some(digest) = self.over {
-                    self.say(it, Word::Over(digest), out);
+                    self.say(it, PlaceMessage::Over(digest), out);
                 }
             }
         }
         // The process that announced the end may have failed before all others learned of it.
         if let Some(digest) = self.over.filter(|_| failed) {
-            self.say_to_all(&Word::Over(digest), out);
+            self.broadcast(&PlaceMessage::Over(digest), out);
         }
     }
 

@@ -87,7 +87,7 @@ impl Costs {
         static NEVER: AtomicBool = AtomicBool::new(false);
         let mut records: Vec<Record> = trace.records().collect();
         records.sort_by_key(|it| it.at);
-        let mut books = Bookkeeper::new(&NEVER);
+        let mut books = CostCounter::new(&NEVER);
         books.begins(manifest);
         records.iter().for_each(|it| books.note(it));
         books.close()
@@ -95,7 +95,7 @@ impl Costs {
 }
 
 /// Computes the cost of one run from its facts.
-pub(crate) struct Bookkeeper<'a> {
+pub(crate) struct CostCounter<'a> {
     interrupted: &'a AtomicBool,
     /// Clusters by process; [`ClusterId::OUTSIDE`] or beyond the end if the process is not a rank.
     cluster_of: Vec<ClusterId>,
@@ -135,10 +135,10 @@ struct Open {
     went_on: Time,
 }
 
-impl<'a> Bookkeeper<'a> {
+impl<'a> CostCounter<'a> {
     /// Creates the bookkeeper of a run that `interrupted` cuts short.
-    pub(crate) fn new(interrupted: &'a AtomicBool) -> Bookkeeper<'a> {
-        Bookkeeper {
+    pub(crate) fn new(interrupted: &'a AtomicBool) -> CostCounter<'a> {
+        CostCounter {
             interrupted,
             cluster_of: Vec::new(),
             ranks: Vec::new(),
@@ -189,7 +189,7 @@ impl<'a> Bookkeeper<'a> {
         match fact {
             Fact::Begun => {
                 self.begun = Some(at);
-                self.ranks.iter_mut().for_each(|it| it.go_on(at));
+                self.ranks.iter_mut().for_each(|it| it.resume(at));
             }
             Fact::Injecting { no, .. } => drop(self.faults.insert(*no)),
             Fact::Ineffective { no, .. } => drop(self.faults.remove(no)),
@@ -235,7 +235,7 @@ impl<'a> Bookkeeper<'a> {
                 }
             }
             // A process that receives is at work, whatever its protocol claimed before.
-            Fact::Delivered(_) if self.begun.is_some() => rank.go_on(at),
+            Fact::Delivered(_) if self.begun.is_some() => rank.resume(at),
             Fact::Saved(saved) => {
                 let (name, _, bytes) = **saved;
                 self.costs.checkpoint_bytes += bytes;
@@ -261,7 +261,7 @@ impl<'a> Bookkeeper<'a> {
                 Claim::Spilled { bytes, .. } => self.costs.spilled_bytes += bytes,
                 Claim::RecoveryStarted { .. } => rank.stop(at),
                 Claim::RolledBack { .. } => {
-                    rank.go_on(at);
+                    rank.resume(at);
                     if let Some(outage) = self.outages.last_mut() {
                         outage.awaited.remove(&process);
                         outage.went_on = at;
@@ -292,7 +292,7 @@ impl Rank {
         self.since.map_or(self.done, |since| self.done + at.since(since))
     }
 
-    fn go_on(&mut self, at: Time) {
+    fn resume(&mut self, at: Time) {
         self.since.get_or_insert(at);
     }
 
@@ -311,7 +311,7 @@ impl Rank {
     }
 }
 
-impl Observer for Bookkeeper<'_> {
+impl Observer for CostCounter<'_> {
     fn begins(&mut self, manifest: &Manifest) {
         self.cluster_of = manifest.ranks().map(|(_, it)| it.cluster).collect();
         self.ranks = vec![Rank::default(); self.cluster_of.len()];
@@ -321,7 +321,7 @@ impl Observer for Bookkeeper<'_> {
         self.note(record);
     }
 
-    fn goes_on(&mut self, _: Moment<'_>) -> bool {
+    fn continues(&mut self, _: Moment<'_>) -> bool {
         !self.interrupted.load(Ordering::Relaxed)
     }
 }
@@ -336,12 +336,12 @@ mod tests {
 
     static NEVER: AtomicBool = AtomicBool::new(false);
 
-    struct Story(Bookkeeper<'static>);
+    struct Story(CostCounter<'static>);
 
     impl Story {
         /// Two clusters of two ranks, and a process outside.
         fn new() -> Story {
-            let mut books = Bookkeeper::new(&NEVER);
+            let mut books = CostCounter::new(&NEVER);
             books.cluster_of = [0, 0, 1, 1].map(ClusterId).to_vec();
             books.ranks = vec![Rank::default(); 4];
             let mut story = Story(books);
@@ -376,7 +376,7 @@ mod tests {
             self.state(ProcessId(process), at, Fact::Restored(restored));
         }
 
-        fn goes_on(&mut self, process: u32, at: u64) {
+        fn continues(&mut self, process: u32, at: u64) {
             let (to, checkpoint) = (Position::new(1, 2), Position::new(0, 2));
             let vectors = Default::default();
             let claim = Claim::RolledBack { to, checkpoint, cause: Cause::Failure, vectors };
@@ -397,11 +397,11 @@ mod tests {
         story.state(ProcessId(0), 117, Fact::Saved(fetched));
         story.goes_back(0, 118);
         story.goes_back(1, 118);
-        story.goes_on(0, 119);
+        story.continues(0, 119);
         story.fails(0, 120);
         story.goes_back(0, 121);
-        story.goes_on(1, 121);
-        story.goes_on(0, 122);
+        story.continues(1, 121);
+        story.continues(0, 122);
         // The second outage.
         story.fails(2, 130);
         story.supervisor(140, Fact::Completed);
@@ -470,7 +470,7 @@ mod tests {
             let restored = Box::new((None, Incarnation(1), Witness::default()));
             story.state(ProcessId(0), at, Fact::Restored(restored));
         }
-        story.goes_on(0, 110);
+        story.continues(0, 110);
         assert_eq!(story.0.close().outages[0].lost_seconds, 7.0);
     }
 }

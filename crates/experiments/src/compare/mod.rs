@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 use crate::kept::Store;
 use crate::reproduce::Interrupted;
 
-pub(crate) use costs::Bookkeeper;
+pub(crate) use costs::CostCounter;
 pub use costs::{Costs, Outage, TaskCosts};
 use estimate::Estimate;
 use protocols::{under, without_absent, without_faults};
@@ -117,7 +117,7 @@ impl Made {
         seed: u64,
         interrupted: &AtomicBool,
     ) -> Result<Made, SetupError> {
-        let mut books = Bookkeeper::new(interrupted);
+        let mut books = CostCounter::new(interrupted);
         let unjudged = Session::new(federation).seed(seed).simulate(&mut Simulator::new(&mut books))?;
         let recording = unjudged.judge();
         let time = spent(&recording);

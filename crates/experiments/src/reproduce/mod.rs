@@ -35,7 +35,7 @@ use faultline_checker::Verdict;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::compare::{Bookkeeper, Costs};
+use crate::compare::{CostCounter, Costs};
 use crate::kept::Store;
 use crate::simulate::{Until, simulate};
 use crate::statistics::Statistics;
@@ -192,7 +192,7 @@ impl Lab<'_, '_> {
     fn costs(&mut self, what: &str, federation: &Federation) -> Result<Vec<Costs>, Interrupted> {
         let interrupted = self.store.interrupted();
         let runs = self.results("costs", what, federation, |seed| {
-            let mut books = Bookkeeper::new(interrupted);
+            let mut books = CostCounter::new(interrupted);
             let run = simulate(federation, seed, &mut books)?;
             Ok((run, books.close()))
         })?;

@@ -44,7 +44,7 @@ const MESSAGES: [[u64; 2]; 2] = [[20, 10], [0, 15]];
 
 /// One run, real or simulated.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct RunCounts {
     /// Messages by sending and receiving cluster.
     messages: Vec<Vec<u64>>,
     /// Checkpoints requested by the timer, including the initial one, by cluster.
@@ -56,10 +56,10 @@ pub struct Told {
     seconds: f64,
 }
 
-impl Told {
+impl RunCounts {
     /// Takes the checker's numbers of a run that took this long.
-    pub fn of(account: &Account, seconds: f64) -> Told {
-        Told {
+    pub fn of(account: &Account, seconds: f64) -> RunCounts {
+        RunCounts {
             messages: account.messages.clone(),
             unforced: account.groups.iter().map(|it| it.unforced).collect(),
             forced: account.groups.iter().map(|it| it.forced).collect(),
@@ -75,9 +75,9 @@ pub struct Pair {
     /// The seed of both runs.
     pub seed: u64,
     /// The run on real processes.
-    pub real: Told,
+    pub real: RunCounts,
     /// The run in virtual time.
-    pub simulated: Told,
+    pub simulated: RunCounts,
 }
 
 impl Pair {
@@ -94,7 +94,7 @@ impl Pair {
 /// A number that depends on timing, over all seeds.
 struct Timed {
     what: &'static str,
-    of: fn(&Told) -> f64,
+    of: fn(&RunCounts) -> f64,
 }
 
 const TIMED: [Timed; 3] = [
@@ -175,12 +175,18 @@ fn measured(as_expected: bool) -> Agreement {
 mod tests {
     use super::*;
 
-    fn told(unforced: u64, forced: u64, messages: [[u64; 2]; 2]) -> Told {
+    fn told(unforced: u64, forced: u64, messages: [[u64; 2]; 2]) -> RunCounts {
         let messages = messages.iter().map(|it| it.to_vec()).collect();
-        Told { messages, unforced: vec![unforced, 1], forced: vec![0, forced], rollbacks: 0, seconds: 4.0 }
+        RunCounts {
+            messages,
+            unforced: vec![unforced, 1],
+            forced: vec![0, forced],
+            rollbacks: 0,
+            seconds: 4.0,
+        }
     }
 
-    fn pair(real: Told) -> Pair {
+    fn pair(real: RunCounts) -> Pair {
         Pair { seed: 1, real, simulated: told(5, 3, MESSAGES) }
     }
 

@@ -7,9 +7,9 @@ use faultline_core::{Cause, Claim, ClusterId, Incarnation, Membership, Position,
 
 use super::config::Defect;
 use super::delivery::Early;
-use super::history::{History, Past};
+use super::history::{ClusterHistory, History};
 use super::message::Control;
-use super::{Desk, Hc3i, Phase, Waiter};
+use super::{Hc3i, Phase, ProtocolHost, Waiter};
 
 /// Alerts that this process has sent or is passing on to its cluster.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ impl Alerts {
 
 impl Hc3i {
     /// Coordinator, after a rollback: alerts every other cluster.
-    pub(super) fn send_alerts(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn send_alerts(&mut self, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding =
             self.others().map(|cluster| Outstanding { cluster, tries: 0, again_at: now }).collect();
         self.retry_alerts(now, host);
@@ -52,13 +52,13 @@ impl Hc3i {
     }
 
     /// Coordinator: alerts a cluster that could not be reached before.
-    pub(super) fn alert_also(&mut self, cluster: ClusterId, now: Time, host: &mut Desk) {
+    pub(super) fn alert_also(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding.push(Outstanding { cluster, tries: 0, again_at: now });
         self.retry_alerts(now, host);
     }
 
     /// Coordinator: no longer waits for a cluster that has left to confirm.
-    pub(super) fn alert_no_more(&mut self, cluster: ClusterId, now: Time, host: &mut Desk) {
+    pub(super) fn alert_no_more(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
         if self.coordinates() {
             self.maybe_settled(now, host);
@@ -72,7 +72,7 @@ impl Hc3i {
     }
 
     /// Sends the alerts that are due, each time to a different live member of the cluster.
-    pub(super) fn retry_alerts(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn retry_alerts(&mut self, now: Time, host: &mut ProtocolHost) {
         let mut outstanding = core::mem::take(&mut self.alerts.outstanding);
         for alert in outstanding.iter_mut().filter(|alert| alert.again_at <= now) {
             let members = self.members_of(alert.cluster);
@@ -89,11 +89,11 @@ impl Hc3i {
 
     /// Returns all rollbacks of the own cluster: an alert may be the first news of several rollbacks that its
     /// receiver gets.
-    fn alerted_past(&self) -> Arc<Past> {
+    fn alerted_past(&self) -> Arc<ClusterHistory> {
         let past = self.history.of(self.cluster);
         match past.rollbacks.last() {
             Some(&last) if self.has(Defect::OnlyLastEntry) => {
-                Arc::new(Past { rollbacks: Vec::from([last]), collected: past.collected })
+                Arc::new(ClusterHistory { rollbacks: Vec::from([last]), collected: past.collected })
             }
             _ => past,
         }
@@ -104,9 +104,9 @@ impl Hc3i {
         &mut self,
         from: ProcessId,
         cluster: ClusterId,
-        past: &Arc<Past>,
+        past: &Arc<ClusterHistory>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let asker = (from, past.known());
         self.alerts.spreads.retain(|spread| spread.asker.0 != from);
@@ -122,7 +122,7 @@ impl Hc3i {
         history: History,
         asker: Option<(ProcessId, Incarnation)>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let history = Arc::new(history);
         self.broadcast(Control::Learn { history: history.clone(), asker }, host);
@@ -136,7 +136,7 @@ impl Hc3i {
         history: &History,
         asker: Option<(ProcessId, Incarnation)>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let before = self.history.clone();
         let news = self.history.merge(&before.believable(history.clone()));
@@ -169,7 +169,7 @@ impl Hc3i {
         from: ProcessId,
         asker: (ProcessId, Incarnation),
         clean: bool,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let Some(place) = self.alerts.spreads.iter().position(|spread| spread.asker == asker) else {
             return;
@@ -198,7 +198,7 @@ impl Hc3i {
         incarnation: Incarnation,
         history: &History,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let mut all = self.history.clone();
         all.merge(history);
@@ -216,7 +216,7 @@ impl Hc3i {
     }
 
     /// Coordinator: tells its cluster once no alert is outstanding.
-    pub(super) fn maybe_settled(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn maybe_settled(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.alerts.outstanding.is_empty() && !self.settled && !matches!(self.phase, Phase::Recovering(_))
         {
             let incarnation = self.position.incarnation;
@@ -226,7 +226,7 @@ impl Hc3i {
     }
 
     /// Member: messages from other clusters can be delivered again.
-    pub(super) fn settle(&mut self, incarnation: Incarnation, now: Time, host: &mut Desk) {
+    pub(super) fn settle(&mut self, incarnation: Incarnation, now: Time, host: &mut ProtocolHost) {
         let here = incarnation == self.position.incarnation && !matches!(self.phase, Phase::Recovering(_));
         if here && !self.settled {
             self.settled = true;
@@ -237,7 +237,7 @@ impl Hc3i {
     }
 
     /// Re-sends messages that were in transit to a life that has ended to the next life (rule 3).
-    pub(super) fn watch_receivers(&mut self, old: &Membership, host: &mut Desk) {
+    pub(super) fn watch_receivers(&mut self, old: &Membership, host: &mut ProtocolHost) {
         if matches!(self.phase, Phase::Recovering(_) | Phase::Serving) || self.has(Defect::ResendOnlyOnAlerts)
         {
             return;

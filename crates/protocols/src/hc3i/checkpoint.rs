@@ -19,7 +19,7 @@ use super::delivery::Early;
 use super::log::Log;
 use super::message::{Control, Head, Kept, Saved};
 use super::received::Received;
-use super::{Desk, Hc3i, Image, Phase, merge_vectors, placement};
+use super::{Hc3i, Image, Phase, ProtocolHost, merge_vectors, placement};
 
 /// A member's part of the checkpoint in progress.
 #[derive(Clone, Debug)]
@@ -129,7 +129,7 @@ impl Gathering {
 
 impl Hc3i {
     /// Coordinator: begins a checkpoint unless something prevents it.
-    pub(super) fn begin_checkpoint(&mut self, forced: bool, now: Time, host: &mut Desk) {
+    pub(super) fn begin_checkpoint(&mut self, forced: bool, now: Time, host: &mut ProtocolHost) {
         let are_up = self.all_members_up() || self.has(Defect::BeginsWithoutMembers);
         if !matches!(self.phase, Phase::Running) || !are_up {
             return;
@@ -164,7 +164,7 @@ impl Hc3i {
         from: ProcessId,
         position: Position,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         if position > self.position {
             self.early.push(Early::Force { from, position });
@@ -181,7 +181,7 @@ impl Hc3i {
         attempt: Attempt,
         forced: bool,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let next = Position { sn: self.position.sn.next(), ..self.position };
         if position < next {
@@ -210,7 +210,7 @@ impl Hc3i {
     }
 
     /// Member: receives the application's state. Every earlier send has been seen.
-    pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut Desk) {
+    pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let past = match self.has(Defect::PastOutsideCheckpoint) {
             true => Arc::default(),
             false => self.history.of(self.cluster),
@@ -236,7 +236,7 @@ impl Hc3i {
     const ONLY_ATTEMPT: Attempt = Attempt(1);
 
     /// A message was sent in the next interval: this process's own cut must precede the delivery (C2).
-    pub(super) fn next_colour_seen(&mut self, position: Position, now: Time, host: &mut Desk) {
+    pub(super) fn next_colour_seen(&mut self, position: Position, now: Time, host: &mut ProtocolHost) {
         let is_next = position == Position { sn: self.position.sn.next(), ..self.position };
         let is_running = matches!(self.phase, Phase::Running) && self.position.sn.0 > 0;
         if is_next && is_running && self.config.cut == CutBy::Coloured {
@@ -246,7 +246,7 @@ impl Hc3i {
 
     /// Lets the application resume after its state has been saved. What it sends afterwards belongs to the next
     /// interval; what was in transit becomes part of the checkpoint and is delivered (C3).
-    fn go_on_after_cut(&mut self, now: Time, host: &mut Desk) {
+    fn go_on_after_cut(&mut self, now: Time, host: &mut ProtocolHost) {
         let delivers_late = !self.has(Defect::LateOnlyRecorded);
         let Phase::Checkpointing(part) = &mut self.phase else {
             return;
@@ -297,7 +297,7 @@ impl Hc3i {
         attempt: Attempt,
         sent: &[(ProcessId, u64)],
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let members = self.members.clone();
         let Some(gathering) = self.coordination().gathering.as_mut().filter(|it| it.is(position, attempt))
@@ -330,7 +330,7 @@ impl Hc3i {
         attempt: Attempt,
         expected: &[u64],
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let place = self.members.binary_search(&self.me).expect("a member is told");
         if let Phase::Checkpointing(part) = &mut self.phase
@@ -342,7 +342,7 @@ impl Hc3i {
     }
 
     /// Member: writes its part, here and at its holders, once nothing is in transit to it.
-    pub(super) fn maybe_write(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
         let drains = !self.has(Defect::NoDrain);
         let early = self.has(Defect::CommitBeforeCopies);
         let counts_next = self.has(Defect::NextColourCounted);
@@ -377,7 +377,7 @@ impl Hc3i {
     }
 
     /// Member: a write to its own storage is durable.
-    pub(super) fn own_part_durable(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+    pub(super) fn own_part_durable(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         if let Phase::Checkpointing(part) = &mut self.phase
             && part.name(self.me) == name
         {
@@ -387,7 +387,13 @@ impl Hc3i {
     }
 
     /// Member: a holder confirms its replica.
-    pub(super) fn copy_stored(&mut self, from: ProcessId, name: ImageName, now: Time, host: &mut Desk) {
+    pub(super) fn copy_stored(
+        &mut self,
+        from: ProcessId,
+        name: ImageName,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) {
         if let Phase::Checkpointing(part) = &mut self.phase
             && part.name(self.me) == name
         {
@@ -397,7 +403,7 @@ impl Hc3i {
     }
 
     /// Member: a holder began a new life. Its replica of the part being written may not have arrived, or may be lost.
-    pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut Desk) {
+    pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut ProtocolHost) {
         let early = self.has(Defect::CommitBeforeCopies);
         if let Phase::Checkpointing(part) = &mut self.phase
             && let Some(image) = part.image.clone()
@@ -409,7 +415,7 @@ impl Hc3i {
         }
     }
 
-    fn maybe_drained(&mut self, now: Time, host: &mut Desk) {
+    fn maybe_drained(&mut self, now: Time, host: &mut ProtocolHost) {
         let early = self.has(Defect::CommitBeforeCopies);
         let Phase::Checkpointing(part) = &mut self.phase else {
             return;
@@ -431,7 +437,7 @@ impl Hc3i {
         attempt: Attempt,
         vectors: &Vectors,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let Some(gathering) = self.coordination().gathering.as_mut().filter(|it| it.is(position, attempt))
         else {
@@ -452,7 +458,7 @@ impl Hc3i {
     }
 
     /// Coordinator: the membership changed, possibly because the cluster's start is now on record.
-    pub(super) fn start_recorded(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn start_recorded(&mut self, now: Time, host: &mut ProtocolHost) {
         let waits =
             self.coordination.as_ref().and_then(|it| it.gathering.as_ref()).is_some_and(|it| it.awaits_start);
         if !self.coordinates() || !self.has_started() {
@@ -469,7 +475,7 @@ impl Hc3i {
         self.membership.member(self.coordinator()).started
     }
 
-    fn commit_gathered(&mut self, now: Time, host: &mut Desk) {
+    fn commit_gathered(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(gathering) = self.coordination().gathering.take() else {
             return;
         };
@@ -489,7 +495,7 @@ impl Hc3i {
         attempt: Attempt,
         vectors: Arc<Vectors>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let has_any = self.has(Defect::AnyAttemptCommitted);
         let part = match core::mem::replace(&mut self.phase, Phase::Running) {

@@ -19,7 +19,7 @@ use faultline_core::{Attempt, Claim, ClusterId, Position, Presence, ProcessId, T
 use super::config::{CollectBy, Defect};
 use super::history::Checkpoint;
 use super::message::{Collection, Control, Inventory, Kept};
-use super::{Coordination, Desk, Hc3i, Phase, placement};
+use super::{Coordination, Hc3i, Phase, ProtocolHost, placement};
 
 /// The lists that a coordinator has received for a collection.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ pub(super) struct Collecting {
 
 impl Hc3i {
     /// Coordinator: begins a collection when it is due.
-    pub(super) fn maybe_collect(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn maybe_collect(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(coordination) = &mut self.coordination else {
             return;
         };
@@ -57,7 +57,7 @@ impl Hc3i {
     }
 
     /// Initiator: asks every cluster. Abandons a collection that is still in progress.
-    fn ask_for_stock(&mut self, now: Time, host: &mut Desk) {
+    fn ask_for_stock(&mut self, now: Time, host: &mut ProtocolHost) {
         let collecting = &mut self.coordination().collecting;
         collecting.round += 1;
         collecting.stock.clear();
@@ -70,7 +70,7 @@ impl Hc3i {
 
     /// Without an initiator: tells every other cluster what is stored. For clusters that have been silent since the
     /// last collection, their previous lists are used.
-    fn tell_stock(&mut self, now: Time, host: &mut Desk) {
+    fn tell_stock(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.coordination().collecting.due {
             self.decide_alone(now, host);
         }
@@ -84,14 +84,14 @@ impl Hc3i {
         self.decide_when_all_were_heard(now, host);
     }
 
-    fn tell_other_coordinators(&self, message: &Control, host: &mut Desk) {
+    fn tell_other_coordinators(&self, message: &Control, host: &mut ProtocolHost) {
         for cluster in self.others() {
             host.control(To::One(self.members_of(cluster)[0]), message.clone());
         }
     }
 
     /// Coordinator of a cluster: reports what is stored, unless a recovery is about to change it.
-    pub(super) fn asked_for_stock(&mut self, from: ProcessId, round: u32, host: &mut Desk) {
+    pub(super) fn asked_for_stock(&mut self, from: ProcessId, round: u32, host: &mut ProtocolHost) {
         if let Some(inventory) = self.inventory() {
             host.control(To::One(from), Control::Stock { round, inventory });
         }
@@ -121,7 +121,7 @@ impl Hc3i {
         round: u32,
         inventory: Arc<Inventory>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let cluster = self.cluster_of(from);
         let by_initiator = self.config.collect_by == CollectBy::Initiator;
@@ -139,7 +139,7 @@ impl Hc3i {
     }
 
     /// Initiator: decides once all clusters have answered.
-    fn decide_for_all(&mut self, now: Time, host: &mut Desk) {
+    fn decide_for_all(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(Coordination { collecting, .. }) = self.coordination.as_deref() else { return };
         let round = collecting.round;
         let Some(stock) = self.whole_stock(&collecting.stock) else {
@@ -155,7 +155,7 @@ impl Hc3i {
 
     /// Without an initiator: makes one decision per round, once every cluster has sent a list since the last
     /// decision.
-    fn decide_when_all_were_heard(&mut self, now: Time, host: &mut Desk) {
+    fn decide_when_all_were_heard(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(Coordination { collecting, .. }) = self.coordination.as_deref() else { return };
         if collecting.due && self.others().all(|it| collecting.heard.contains(&it)) {
             self.decide_alone(now, host);
@@ -163,7 +163,7 @@ impl Hc3i {
     }
 
     /// Without an initiator: decides for this cluster, from what it stores now and the latest lists of the others.
-    fn decide_alone(&mut self, now: Time, host: &mut Desk) {
+    fn decide_alone(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(own) = self.inventory() else {
             return;
         };
@@ -233,7 +233,7 @@ impl Hc3i {
         round: u32,
         collection: &Arc<Collection>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         if self.coordinates() && self.cluster_of(from) != self.cluster || from == self.me {
             self.broadcast(Control::Collect { round, collection: collection.clone() }, host);

@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 use faultline_core::{Boot, Claim, ClusterId, ImageName, Membership, ProcessId, Time, To};
 
 use super::config::{Config, Defect};
-use super::history::{Checkpoint, History, Past};
+use super::history::{Checkpoint, ClusterHistory, History};
 use super::message::{Control, Epoch, Head, Report};
-use super::{Desk, Hc3i, Image, Phase, Waiter, placement};
+use super::{Hc3i, Image, Phase, ProtocolHost, Waiter, placement};
 
 /// A process's view of its own storage.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ enum ListFor {
     },
     Offer {
         owner: ProcessId,
-        past: Arc<Past>,
+        past: Arc<ClusterHistory>,
         names: Arc<[ImageName]>,
     },
     /// Removes what belongs to clusters that have left.
@@ -112,7 +112,7 @@ impl Copies {
     }
 
     /// Writes an image, repeatedly until it is durable.
-    pub(super) fn write(&mut self, image: Arc<Image>, host: &mut Desk) {
+    pub(super) fn write(&mut self, image: Arc<Image>, host: &mut ProtocolHost) {
         self.writing.insert(image.name, image.clone());
         host.persist(image);
     }
@@ -124,7 +124,7 @@ impl Copies {
         }
     }
 
-    pub(super) fn retry_writes(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn retry_writes(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
             for name in core::mem::take(&mut self.failed) {
@@ -140,7 +140,7 @@ impl Copies {
     }
 
     /// Lists the storage again for reports that waited for writes.
-    pub(super) fn list_postponed(&mut self, host: &mut Desk) {
+    pub(super) fn list_postponed(&mut self, host: &mut ProtocolHost) {
         for purpose in core::mem::take(&mut self.postponed) {
             self.lists.push_back(purpose);
             host.list();
@@ -148,7 +148,7 @@ impl Copies {
     }
 
     /// Lists the storage for a recovery round, after all earlier writes (rule 13).
-    pub(super) fn list_for_report(&mut self, epoch: Epoch, host: &mut Desk) {
+    pub(super) fn list_for_report(&mut self, epoch: Epoch, host: &mut ProtocolHost) {
         let unfinished = self.writing.keys().copied().collect();
         self.lists.push_back(ListFor::Report { epoch, unfinished });
         host.list();
@@ -159,7 +159,7 @@ impl Copies {
         from: ProcessId,
         epoch: Epoch,
         cluster: ClusterId,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         self.lists.push_back(ListFor::Inquiry { from, epoch, cluster });
         host.list();
@@ -168,16 +168,16 @@ impl Copies {
     pub(super) fn list_for_offer(
         &mut self,
         owner: ProcessId,
-        past: Arc<Past>,
+        past: Arc<ClusterHistory>,
         names: Arc<[ImageName]>,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         self.lists.push_back(ListFor::Offer { owner, past, names });
         host.list();
     }
 
     /// Removes all data of owners for which `is_of_left` returns `true`, and stops waiting for such data.
-    pub(super) fn purge(&mut self, is_of_left: impl Fn(ProcessId) -> bool, host: &mut Desk) {
+    pub(super) fn purge(&mut self, is_of_left: impl Fn(ProcessId) -> bool, host: &mut ProtocolHost) {
         self.forget_writes(|name| is_of_left(name.owner));
         if let Some(lacks) = &mut self.lacks {
             lacks.silent.retain(|&owner| !is_of_left(owner));
@@ -189,20 +189,20 @@ impl Copies {
     }
 
     /// Reads a part in order to send it.
-    pub(super) fn read_for(&mut self, whom: ProcessId, name: ImageName, host: &mut Desk) {
+    pub(super) fn read_for(&mut self, whom: ProcessId, name: ImageName, host: &mut ProtocolHost) {
         self.reads.entry(name).or_default().push(ReadFor::Copy(whom));
         host.read(name);
     }
 
     /// Reads the part to be restored.
-    pub(super) fn read_target(&mut self, epoch: Epoch, name: ImageName, host: &mut Desk) {
+    pub(super) fn read_target(&mut self, epoch: Epoch, name: ImageName, host: &mut ProtocolHost) {
         self.reads.entry(name).or_default().push(ReadFor::Target(epoch));
         host.read(name);
     }
 
     /// Reports that a replaced storage is complete again, once it is. `own` says whether this process has its own
     /// parts.
-    pub(super) fn report_when_complete(&mut self, own: bool, host: &mut Desk) {
+    pub(super) fn report_when_complete(&mut self, own: bool, host: &mut ProtocolHost) {
         let Some(lacks) = &mut self.lacks else {
             return;
         };
@@ -214,7 +214,7 @@ impl Copies {
         }
     }
 
-    fn no_longer_lacks(&mut self, name: ImageName, host: &mut Desk) {
+    fn no_longer_lacks(&mut self, name: ImageName, host: &mut ProtocolHost) {
         if self.lacks.as_mut().is_some_and(|lacks| lacks.wanted.remove(&name)) {
             self.report_when_complete(false, host);
         }
@@ -224,10 +224,10 @@ impl Copies {
     fn compare(
         &mut self,
         owner: ProcessId,
-        past: &Past,
+        past: &ClusterHistory,
         names: &[ImageName],
         images: &[(ImageName, Arc<Head>)],
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let here = |name: &ImageName| images.binary_search_by_key(name, |&(it, _)| it).is_ok();
         let missing: Vec<ImageName> = names.iter().filter(|name| !here(name)).copied().collect();
@@ -247,7 +247,7 @@ impl Copies {
     }
 
     /// Handles the completion of an owner's offer: it has been compared, and the history of its cluster is durable.
-    pub(super) fn heard(&mut self, owner: ProcessId, host: &mut Desk) {
+    pub(super) fn heard(&mut self, owner: ProcessId, host: &mut ProtocolHost) {
         if self.lacks.as_mut().is_some_and(|lacks| lacks.silent.remove(&owner)) {
             self.report_when_complete(false, host);
         }
@@ -256,7 +256,7 @@ impl Copies {
 
 impl Hc3i {
     /// Handles an image that is durable in this storage.
-    pub(super) fn persisted(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+    pub(super) fn persisted(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         self.copies.forget_writes(|it| *it == name);
         self.copies.list_postponed(host);
         if name.owner == self.me {
@@ -269,7 +269,7 @@ impl Hc3i {
     }
 
     /// Handles an image from the network: a lost part of this process, or another process's replica.
-    pub(super) fn image_arrived(&mut self, _from: ProcessId, image: Arc<Image>, host: &mut Desk) {
+    pub(super) fn image_arrived(&mut self, _from: ProcessId, image: Arc<Image>, host: &mut ProtocolHost) {
         // After its owner has left, no process will ask for it.
         let is_of_use = self.membership.is_present(image.name.owner);
         if is_of_use && (image.name.owner != self.me || self.take_fetched(&image)) {
@@ -285,7 +285,7 @@ impl Hc3i {
         name: ImageName,
         image: Option<Arc<Image>>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         if image.is_none() {
             // The image is lost or damaged. A listing must no longer name it.
@@ -300,7 +300,7 @@ impl Hc3i {
         }
     }
 
-    pub(super) fn listed(&mut self, images: Vec<(ImageName, Arc<Head>)>, now: Time, host: &mut Desk) {
+    pub(super) fn listed(&mut self, images: Vec<(ImageName, Arc<Head>)>, now: Time, host: &mut ProtocolHost) {
         let Some(purpose) = self.copies.lists.pop_front() else {
             return;
         };
@@ -360,9 +360,9 @@ impl Hc3i {
         from: ProcessId,
         epoch: Epoch,
         cluster: ClusterId,
-        past: &Past,
+        past: &ClusterHistory,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         self.copies.notes.extend(cluster, past);
         if self.has(Defect::TargetMasksAlert) {
@@ -373,7 +373,7 @@ impl Hc3i {
 
     /// Owner: tells a holder what it should store: parts, and the past. Without the past, incarnations could be used
     /// again and collected checkpoints restored.
-    pub(super) fn offer(&self, holder: ProcessId, host: &mut Desk) {
+    pub(super) fn offer(&self, holder: ProcessId, host: &mut ProtocolHost) {
         let names = self.kept.iter().rev().map(|kept| kept.part(self.me)).collect();
         host.control(To::One(holder), Control::Offer { past: self.history.of(self.cluster), names });
     }
@@ -382,9 +382,9 @@ impl Hc3i {
     pub(super) fn offered(
         &mut self,
         owner: ProcessId,
-        past: Arc<Past>,
+        past: Arc<ClusterHistory>,
         names: Arc<[ImageName]>,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         if !self.has(Defect::NotesNotRefilled) {
             self.copies.notes.extend(self.cluster_of(owner), &past);
@@ -396,10 +396,10 @@ impl Hc3i {
     pub(super) fn discarded(
         &mut self,
         owner: ProcessId,
-        past: &Past,
+        past: &ClusterHistory,
         names: &[ImageName],
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         self.copies.notes.extend(self.cluster_of(owner), past);
         self.write_record(None, now, host);
@@ -407,7 +407,7 @@ impl Hc3i {
     }
 
     /// Handles new lives of holders: their storage, and messages in transit to them, may be lost (rule 17).
-    pub(super) fn watch_holders(&mut self, old: &Membership, now: Time, host: &mut Desk) {
+    pub(super) fn watch_holders(&mut self, old: &Membership, now: Time, host: &mut ProtocolHost) {
         if matches!(self.phase, Phase::Serving) {
             return;
         }
@@ -429,7 +429,7 @@ impl Hc3i {
     }
 
     /// Handles a holder's answer that it does not have the requested part.
-    pub(super) fn fetch_refused(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+    pub(super) fn fetch_refused(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         if name.owner == self.me {
             self.fetch_failed(name, now, host);
         } else {

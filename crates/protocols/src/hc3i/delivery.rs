@@ -11,9 +11,9 @@ use faultline_core::{
 };
 
 use super::config::{Defect, Forcing, Piggyback};
-use super::log::Entry;
+use super::log::LogEntry;
 use super::message::{Control, Stamp};
-use super::{Desk, Hc3i, Phase};
+use super::{Hc3i, Phase, ProtocolHost};
 
 /// A message from another cluster that cannot be delivered yet.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub(super) enum Early {
 impl Hc3i {
     /// Handles a message that the application sent.
     #[inline]
-    pub(super) fn sent(&mut self, id: MessageId, payload: Payload, host: &mut Desk) {
+    pub(super) fn sent(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         match &self.phase {
             // The state that sent the message is about to be replaced.
             Phase::Recovering(_) | Phase::Serving => {}
@@ -54,7 +54,13 @@ impl Hc3i {
     }
 
     #[inline]
-    pub(super) fn send(&mut self, id: MessageId, payload: Payload, position: Position, host: &mut Desk) {
+    pub(super) fn send(
+        &mut self,
+        id: MessageId,
+        payload: Payload,
+        position: Position,
+        host: &mut ProtocolHost,
+    ) {
         let mut stamp = Stamp { position, ddv: None };
         if self.cluster_of(id.to) == self.cluster {
             *self.sent_within.get_mut(id.to) += 1;
@@ -62,7 +68,7 @@ impl Hc3i {
             if self.config.piggyback == Piggyback::Ddv {
                 stamp.ddv = Some(Arc::new(self.whole(&self.ddv)));
             }
-            Arc::make_mut(&mut self.log).push(Entry {
+            Arc::make_mut(&mut self.log).push(LogEntry {
                 id,
                 stamp: stamp.clone(),
                 payload: payload.clone(),
@@ -80,7 +86,7 @@ impl Hc3i {
         stamp: Stamp,
         payload: Payload,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let cluster = self.cluster_of(id.from);
         if cluster == self.cluster {
@@ -91,7 +97,14 @@ impl Hc3i {
     }
 
     #[inline]
-    fn arrived_within(&mut self, id: MessageId, stamp: Stamp, payload: Payload, now: Time, host: &mut Desk) {
+    fn arrived_within(
+        &mut self,
+        id: MessageId,
+        stamp: Stamp,
+        payload: Payload,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) {
         let Position { incarnation, sn } = stamp.position;
         if incarnation < self.position.incarnation && !self.has(Defect::OldWithinAccepted) {
             host.drop_stale(id);
@@ -136,7 +149,13 @@ impl Hc3i {
     }
 
     /// Applies rule 10, step by step.
-    fn arrived_between(&mut self, cluster: ClusterId, mut arrival: Arrival, now: Time, host: &mut Desk) {
+    fn arrived_between(
+        &mut self,
+        cluster: ClusterId,
+        mut arrival: Arrival,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) {
         let Arrival { id, stamp: Stamp { position, .. }, .. } = arrival;
         let stale = self.is_undone(cluster, position) && !self.has(Defect::StaleNotDropped);
         let older = position.incarnation < self.history.known(cluster);
@@ -203,7 +222,7 @@ impl Hc3i {
         arrival.asked.is_some_and(|asked| self.has_saved_since(asked))
     }
 
-    fn ask_for_checkpoint(&mut self, now: Time, host: &mut Desk) {
+    fn ask_for_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.asked_at != Some(self.position) || self.has(Defect::AsksForEveryMessage) {
             self.asked_at = Some(self.position);
             self.tell_coordinator(Control::Force { position: self.position }, now, host);
@@ -218,7 +237,7 @@ impl Hc3i {
     }
 
     /// Reconsiders everything that waited for this process to reach its position.
-    pub(super) fn replay(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for early in core::mem::take(&mut self.early) {
             match early {
                 Early::Application { id, stamp, payload } => {
@@ -238,7 +257,7 @@ impl Hc3i {
     }
 
     /// Reconsiders the queued messages from other clusters.
-    pub(super) fn replay_waiting(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn replay_waiting(&mut self, now: Time, host: &mut ProtocolHost) {
         for arrival in core::mem::take(&mut self.waiting) {
             let cluster = self.cluster_of(arrival.id.from);
             self.arrived_between(cluster, arrival, now, host);
@@ -246,11 +265,11 @@ impl Hc3i {
     }
 
     /// Re-sends the logged messages for which `wanted` returns `true`, with their original identity and stamp.
-    pub(super) fn resend(&mut self, wanted: impl Fn(&Hc3i, &Entry) -> bool, host: &mut Desk) {
+    pub(super) fn resend(&mut self, wanted: impl Fn(&Hc3i, &LogEntry) -> bool, host: &mut ProtocolHost) {
         let mut log = core::mem::take(&mut self.log);
         let chosen = Arc::make_mut(&mut log).take_back(|entry| wanted(self, entry));
         self.log = log;
-        for Entry { id, stamp, payload, .. } in chosen {
+        for LogEntry { id, stamp, payload, .. } in chosen {
             host.claim(Claim::Resent { id });
             host.transmit(id, stamp, payload);
         }
@@ -258,7 +277,7 @@ impl Hc3i {
 
     /// Returns whether a logged message must be re-sent: it was never delivered, or its delivery was undone (finding
     /// 2: undone means at or after the restored SN).
-    pub(super) fn is_owed(&self, entry: &Entry) -> bool {
+    pub(super) fn is_owed(&self, entry: &LogEntry) -> bool {
         let cluster = self.cluster_of(entry.id.to);
         entry.acknowledged.is_none_or(|position| {
             if self.has(Defect::ResendGreater) {

@@ -19,7 +19,7 @@ pub struct Checkpoint {
 
 /// Everything known about the rollbacks and collections of one cluster. Always sent as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Past {
+pub struct ClusterHistory {
     /// Rollbacks, ascending by incarnation: the SN from which each incarnation resumed.
     pub rollbacks: Vec<(Incarnation, Sn)>,
     /// No recovery needs a checkpoint older than this one (section 3.5), and none may use it: the checkpoint and its
@@ -27,7 +27,7 @@ pub struct Past {
     pub collected: Checkpoint,
 }
 
-impl Past {
+impl ClusterHistory {
     /// Returns the newest announced incarnation.
     pub fn known(&self) -> Incarnation {
         known(&self.rollbacks)
@@ -41,7 +41,7 @@ impl Past {
 
 /// The pasts of all clusters, as far as this process knows them.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(from = "Vec<Past>")]
+#[serde(from = "Vec<ClusterHistory>")]
 pub struct History {
     /// Indexed by cluster. Trailing clusters without rollbacks may be missing, as in all tables below.
     rollbacks: Vec<Vec<(Incarnation, Sn)>>,
@@ -51,15 +51,18 @@ pub struct History {
 
 impl History {
     /// Creates a history that contains only the past of `cluster`.
-    pub fn about(cluster: ClusterId, past: &Arc<Past>) -> History {
+    pub fn about(cluster: ClusterId, past: &Arc<ClusterHistory>) -> History {
         let mut history = History::default();
         history.extend(cluster, past);
         history
     }
 
     /// Returns the past of `cluster`.
-    pub fn of(&self, cluster: ClusterId) -> Arc<Past> {
-        Arc::new(Past { rollbacks: self.rollbacks(cluster).into(), collected: self.collected(cluster) })
+    pub fn of(&self, cluster: ClusterId) -> Arc<ClusterHistory> {
+        Arc::new(ClusterHistory {
+            rollbacks: self.rollbacks(cluster).into(),
+            collected: self.collected(cluster),
+        })
     }
 
     /// Returns the rollbacks of `cluster`, ascending by incarnation.
@@ -117,7 +120,7 @@ impl History {
     }
 
     /// Adds what is not known yet. Returns whether this included a rollback.
-    pub fn extend(&mut self, cluster: ClusterId, past: &Past) -> bool {
+    pub fn extend(&mut self, cluster: ClusterId, past: &ClusterHistory) -> bool {
         self.collect(cluster, past.collected);
         self.add_rollbacks(cluster, &past.rollbacks)
     }
@@ -174,7 +177,7 @@ impl PartialEq for History {
 impl Eq for History {}
 
 impl Serialize for History {
-    /// Serializes a sequence of [`Past`], without trailing clusters about which nothing is known.
+    /// Serializes a sequence of [`ClusterHistory`], without trailing clusters about which nothing is known.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let is_known =
             |it: &ClusterId| !self.rollbacks(*it).is_empty() || self.collected(*it) != Checkpoint::default();
@@ -186,15 +189,15 @@ impl Serialize for History {
     }
 }
 
-/// Serialized form of [`Past`], by reference.
+/// Serialized form of [`ClusterHistory`], by reference.
 #[derive(Serialize)]
 struct Known<'a> {
     rollbacks: &'a [(Incarnation, Sn)],
     collected: Checkpoint,
 }
 
-impl From<Vec<Past>> for History {
-    fn from(pasts: Vec<Past>) -> History {
+impl From<Vec<ClusterHistory>> for History {
+    fn from(pasts: Vec<ClusterHistory>) -> History {
         let (rollbacks, collected): (Vec<_>, Vec<_>) =
             pasts.into_iter().map(|it| (it.rollbacks, it.collected)).unzip();
         History { rollbacks, collected: Arc::new(collected) }
@@ -276,7 +279,7 @@ mod tests {
             let bytes = postcard::to_allocvec(&known).unwrap();
             assert_eq!(postcard::from_bytes::<History>(&bytes).unwrap(), known);
         }
-        let pasts = postcard::to_allocvec(&[Past::default()]).unwrap();
+        let pasts = postcard::to_allocvec(&[ClusterHistory::default()]).unwrap();
         assert_eq!(postcard::from_bytes::<History>(&pasts).unwrap(), History::default());
     }
 

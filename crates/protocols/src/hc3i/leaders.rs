@@ -18,7 +18,7 @@ use faultline_core::{
 
 use super::config::{Config, Coordinating, Defect};
 use super::message::Control;
-use super::{Desk, Hc3i, merge_vectors};
+use super::{Hc3i, ProtocolHost, merge_vectors};
 
 /// State that only the leader of a cluster of the federation has.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +68,7 @@ impl Hc3i {
     }
 
     /// Sends a member's answer during a checkpoint to the process that collects the answers, which may be this one.
-    pub(super) fn tell_leader(&mut self, message: Control, now: Time, host: &mut Desk) {
+    pub(super) fn tell_leader(&mut self, message: Control, now: Time, host: &mut ProtocolHost) {
         match self.config.coordination {
             Coordinating::Directly => self.tell_coordinator(message, now, host),
             Coordinating::ByLeaders => {
@@ -79,7 +79,7 @@ impl Hc3i {
     }
 
     /// Coordinator: sends a message to all members in a cluster of the federation, except itself.
-    pub(super) fn tell_cluster(&self, cluster: ClusterId, message: Control, host: &mut Desk) {
+    pub(super) fn tell_cluster(&self, cluster: ClusterId, message: Control, host: &mut ProtocolHost) {
         let is_own = self.membership.cluster_of(self.me) == cluster;
         if is_own || self.config.coordination == Coordinating::Directly {
             host.control(To::Cluster(cluster), message);
@@ -98,7 +98,7 @@ impl Hc3i {
         membership: MembershipVersion,
         message: Arc<Control>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let is_ahead = membership > self.membership.version && !self.has(Defect::SpreadUnaware);
         let cluster = self.membership.cluster_of(self.me);
@@ -114,7 +114,7 @@ impl Hc3i {
     }
 
     /// Leader: passes on waiting messages after a change of the membership.
-    pub(super) fn pass_waiting_on(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn pass_waiting_on(&mut self, now: Time, host: &mut ProtocolHost) {
         let waiting = self.leading.as_mut().map(|it| core::mem::take(&mut it.waiting));
         for (from, membership, message) in waiting.into_iter().flatten() {
             self.pass_on(from, membership, message, now, host);
@@ -129,7 +129,7 @@ impl Hc3i {
         attempt: Attempt,
         sent: &[(ProcessId, u64)],
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let counts_alone = self.has(Defect::LeaderCountsAlone);
         let members = self.led().clone();
@@ -172,7 +172,7 @@ impl Hc3i {
         attempt: Attempt,
         vectors: &Vectors,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let drains_alone = self.has(Defect::LeaderDrainsAlone);
         let Some(leading) = &mut self.leading else {

@@ -11,7 +11,7 @@ use crate::shared_list::{Keyed, Place, SharedList};
 
 /// One logged message to another cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct LogEntry {
     /// Identity of the message.
     pub id: MessageId,
     /// The stamp of the first send. Re-sends carry the same stamp.
@@ -22,7 +22,7 @@ pub struct Entry {
     pub acknowledged: Option<Position>,
 }
 
-impl Keyed for Entry {
+impl Keyed for LogEntry {
     type Key = (ProcessId, u32);
     fn key(&self) -> (ProcessId, u32) {
         (self.id.to, self.id.number)
@@ -34,13 +34,13 @@ impl Keyed for Entry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Log {
     #[serde(serialize_with = "as_map", deserialize_with = "from_map")]
-    entries: SharedList<Entry>,
+    entries: SharedList<LogEntry>,
     bytes: u64,
 }
 
 impl Log {
     /// Adds a message to the log.
-    pub fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, entry: LogEntry) {
         self.bytes += entry.payload.len() as u64;
         let key = entry.key();
         match self.entries.last_up_to(key) {
@@ -60,7 +60,7 @@ impl Log {
     }
 
     /// Clears the acknowledgements of the entries for which `is_wanted` returns `true`, and returns these entries.
-    pub fn take_back(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+    pub fn take_back(&mut self, is_wanted: impl Fn(&LogEntry) -> bool) -> Vec<LogEntry> {
         let wanted: Vec<Place> =
             self.entries.places().filter(|(_, entry)| is_wanted(entry)).map(|(place, _)| place).collect();
         let forget = |place| {
@@ -84,7 +84,7 @@ impl Log {
     }
 
     /// Removes the entries for which `needed` returns `false`. Returns the number of entries removed.
-    pub fn retain(&mut self, needed: impl Fn(&Entry) -> bool) -> u32 {
+    pub fn retain(&mut self, needed: impl Fn(&LogEntry) -> bool) -> u32 {
         let before = self.entries.len();
         let mut removed = 0;
         self.entries.retain(|entry| {
@@ -115,7 +115,7 @@ impl Log {
 }
 
 /// Serializes entries as a map, as a `BTreeMap` would be.
-fn as_map<S: Serializer>(entries: &SharedList<Entry>, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_map<S: Serializer>(entries: &SharedList<LogEntry>, serializer: S) -> Result<S::Ok, S::Error> {
     use serde::ser::SerializeMap;
     let mut map = serializer.serialize_map(Some(entries.len()))?;
     for entry in entries.iter() {
@@ -124,7 +124,7 @@ fn as_map<S: Serializer>(entries: &SharedList<Entry>, serializer: S) -> Result<S
     map.end()
 }
 
-fn from_map<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SharedList<Entry>, D::Error> {
-    let entries = BTreeMap::<(ProcessId, u32), Entry>::deserialize(deserializer)?;
+fn from_map<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SharedList<LogEntry>, D::Error> {
+    let entries = BTreeMap::<(ProcessId, u32), LogEntry>::deserialize(deserializer)?;
     Ok(entries.into_values().collect())
 }

@@ -9,7 +9,7 @@ use faultline_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::history::{Checkpoint, History, Past};
+use super::history::{Checkpoint, ClusterHistory, History};
 use super::log::Log;
 use super::received::Received;
 
@@ -35,7 +35,7 @@ pub struct Head {
     /// Dependencies of the part, from which recovery chooses.
     pub vectors: Vectors,
     /// The past of the part's cluster when it was taken: parts outlive the tables of members and holders.
-    pub past: Arc<Past>,
+    pub past: Arc<ClusterHistory>,
 }
 
 /// The protocol's own state in a part of a checkpoint.
@@ -239,7 +239,7 @@ pub enum Control {
         /// The cluster that rolled back.
         cluster: ClusterId,
         /// All its rollbacks.
-        past: Arc<Past>,
+        past: Arc<ClusterHistory>,
     },
     /// All members have recorded the alert up to this incarnation, and none still has to roll back because of it.
     /// Carries the tables of the cluster that answers.
@@ -316,7 +316,7 @@ pub enum Control {
         /// The recovering cluster.
         cluster: ClusterId,
         /// Its rollbacks, including the new one.
-        past: Arc<Past>,
+        past: Arc<ClusterHistory>,
     },
     /// Answers [`Control::Restore`] and [`Control::Note`]: everything is recorded, and the sender is ready to resume.
     Ready {
@@ -357,7 +357,7 @@ pub enum Control {
     /// void.
     Offer {
         /// The past of the owner's cluster.
-        past: Arc<Past>,
+        past: Arc<ClusterHistory>,
         /// Names of the parts to hold, newest first.
         names: Arc<[ImageName]>,
     },
@@ -369,7 +369,7 @@ pub enum Control {
     /// Owner: these parts are no longer needed.
     Discard {
         /// The past of the owner's cluster, which records that they were collected.
-        past: Arc<Past>,
+        past: Arc<ClusterHistory>,
         /// Names of the parts to remove.
         names: Arc<[ImageName]>,
     },

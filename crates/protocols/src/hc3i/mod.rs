@@ -56,7 +56,7 @@ pub use config::{
     CollectBy, Config, Coordinating, Cut, DEFECTS_OF_COLOURS, DEFECTS_OF_LEADERS, Defect, Defects, Forcing,
     Piggyback, Scope,
 };
-pub use history::{Checkpoint, History, Past};
+pub use history::{Checkpoint, ClusterHistory, History};
 pub use message::{Control, Epoch, Saved, Stamp};
 pub use placement::holders;
 
@@ -74,7 +74,7 @@ use recovery::Recovery;
 use round::Round;
 
 /// The host, as this protocol sees it.
-type Desk<'a> = dyn Host<Hc3i> + 'a;
+type ProtocolHost<'a> = dyn Host<Hc3i> + 'a;
 type Image = faultline_core::Image<Head, Saved>;
 
 /// One process under HC3I. Fields are laid out as written: those that every message touches come first and share
@@ -229,7 +229,7 @@ impl Protocol for Hc3i {
         }
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut Desk) -> Self {
+    fn start(birth: Birth<Config>, now: Time, host: &mut ProtocolHost) -> Self {
         let Birth { me, life, boot, membership, config, record, .. } = birth;
         let is_rank = membership.member(me).role == Role::RANK;
         let cluster = config.scope.group_of(&membership, me);
@@ -293,7 +293,7 @@ impl Protocol for Hc3i {
     }
 
     #[inline(always)]
-    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut Desk) {
+    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut ProtocolHost) {
         match input {
             Input::Sent { id, payload } => self.sent(id, payload, host),
             Input::Consumed(_) | Input::Rested => {}
@@ -355,7 +355,7 @@ impl Hc3i {
     }
 
     #[inline(never)]
-    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut Desk) {
+    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
         match message {
             Control::Request { position, attempt, forced } => {
                 self.checkpoint_requested(from, position, attempt, forced, now, host);
@@ -425,7 +425,7 @@ impl Hc3i {
     }
 
     #[inline(never)]
-    fn time_passed(&mut self, now: Time, host: &mut Desk) {
+    fn time_passed(&mut self, now: Time, host: &mut ProtocolHost) {
         if matches!(self.phase, Phase::Running)
             && self.coordination.as_ref().is_some_and(|it| it.checkpoint_at.is_some_and(|at| at <= now))
         {
@@ -436,7 +436,7 @@ impl Hc3i {
         self.maybe_collect(now, host);
     }
 
-    fn membership_changed(&mut self, membership: Arc<Membership>, now: Time, host: &mut Desk) {
+    fn membership_changed(&mut self, membership: Arc<Membership>, now: Time, host: &mut ProtocolHost) {
         let old = core::mem::replace(&mut self.membership, membership);
         self.start_recorded(now, host);
         self.watch_members(now, host);
@@ -463,7 +463,7 @@ impl Hc3i {
     }
 
     /// Sends a message to all other members.
-    fn broadcast(&self, message: Control, host: &mut Desk) {
+    fn broadcast(&self, message: Control, host: &mut ProtocolHost) {
         match self.config.scope {
             Scope::Process => {}
             Scope::Cluster => host.control(To::Cluster(self.cluster), message),
@@ -476,7 +476,7 @@ impl Hc3i {
     }
 
     /// Sends a message to the coordinator, which may be this process.
-    fn tell_coordinator(&mut self, message: Control, now: Time, host: &mut Desk) {
+    fn tell_coordinator(&mut self, message: Control, now: Time, host: &mut ProtocolHost) {
         if self.coordinates() {
             self.told(self.me, message, now, host);
         } else {
@@ -485,7 +485,7 @@ impl Hc3i {
     }
 
     /// Sends a message to any process, which may be this one.
-    fn tell(&mut self, whom: ProcessId, message: Control, now: Time, host: &mut Desk) {
+    fn tell(&mut self, whom: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
         if whom == self.me {
             self.told(self.me, message, now, host);
         } else {
@@ -536,7 +536,7 @@ impl Hc3i {
     }
 
     /// Writes the tables, and notifies `waiter` once they are durable.
-    fn write_record(&mut self, waiter: Option<Waiter>, now: Time, host: &mut Desk) {
+    fn write_record(&mut self, waiter: Option<Waiter>, now: Time, host: &mut ProtocolHost) {
         self.record.version += 1;
         self.record.waiters.extend(waiter.map(|waiter| (self.record.version, waiter)));
         let is_early = match waiter {
@@ -561,7 +561,7 @@ impl Hc3i {
         }
     }
 
-    fn recorded(&mut self, version: u64, now: Time, host: &mut Desk) {
+    fn recorded(&mut self, version: u64, now: Time, host: &mut ProtocolHost) {
         let waiters = core::mem::take(&mut self.record.waiters);
         let (due, rest) = waiters.into_iter().partition(|&(wanted, _)| wanted <= version);
         self.record.waiters = rest;

@@ -16,7 +16,7 @@ use faultline_core::{Claim, ClusterId, Incarnation, Membership, Presence, Proces
 
 use super::config::Defect;
 use super::message::Control;
-use super::{Desk, Hc3i, Phase};
+use super::{Hc3i, Phase, ProtocolHost};
 
 /// Reports that the coordinator of a leaving cluster has received in this incarnation.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +51,7 @@ impl Hc3i {
     }
 
     /// Detects clusters that have joined or left.
-    pub(super) fn watch_presence(&mut self, old: &Membership, now: Time, host: &mut Desk) {
+    pub(super) fn watch_presence(&mut self, old: &Membership, now: Time, host: &mut ProtocolHost) {
         if self.config.scope != Scope::Cluster || Arc::ptr_eq(&old.clusters, &self.membership.clusters) {
             return;
         }
@@ -75,7 +75,7 @@ impl Hc3i {
 
     /// Coordinator: tells a joining cluster about earlier rollbacks. During a recovery, the alerts at its end do
     /// this.
-    fn greet(&mut self, cluster: ClusterId, now: Time, host: &mut Desk) {
+    fn greet(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
         let has_past = self.history.known(self.cluster) > Incarnation(0);
         let is_recovering = matches!(self.phase, Phase::Recovering(_));
         if self.coordinates() && has_past && !is_recovering && !self.has(Defect::NewcomersNotTold) {
@@ -96,7 +96,7 @@ impl Hc3i {
     }
 
     /// Holder: removes replicas for clusters that have left.
-    pub(super) fn purge_left(&mut self, host: &mut Desk) {
+    pub(super) fn purge_left(&mut self, host: &mut ProtocolHost) {
         if self.some_have_left() {
             let membership = self.membership.clone();
             self.copies.purge(|owner| !membership.is_present(owner), host);
@@ -104,7 +104,7 @@ impl Hc3i {
     }
 
     /// Member: handles its application leaving the program.
-    pub(super) fn application_left(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn application_left(&mut self, now: Time, host: &mut ProtocolHost) {
         self.left = true;
         let incarnation = self.position.incarnation;
         self.tell_coordinator(Control::Left { incarnation }, now, host);
@@ -116,7 +116,7 @@ impl Hc3i {
         from: ProcessId,
         incarnation: Incarnation,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         if self.hears(incarnation) {
             self.coordination().leaving.left.insert(from);
@@ -130,7 +130,7 @@ impl Hc3i {
     }
 
     /// Coordinator: takes one more checkpoint once all applications have left the program.
-    pub(super) fn take_last_checkpoint(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn take_last_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
         let members = self.members.len();
         let last = |leaving: &Leaving| leaving.left.len() == members && !leaving.saved_all;
         if self.coordination.as_ref().is_some_and(|it| last(&it.leaving)) {
@@ -140,7 +140,7 @@ impl Hc3i {
 
     /// Member: reports once no process can need anything from it any more: no rollback reaches back before its
     /// leaving, and none undoes the delivery of a message that it sent.
-    pub(super) fn say_if_unwanted(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn say_if_unwanted(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(left_at) = self.left_at else {
             return;
         };
@@ -154,7 +154,12 @@ impl Hc3i {
     }
 
     /// Coordinator: no process can need anything from a member any more.
-    pub(super) fn member_unwanted(&mut self, from: ProcessId, incarnation: Incarnation, host: &mut Desk) {
+    pub(super) fn member_unwanted(
+        &mut self,
+        from: ProcessId,
+        incarnation: Incarnation,
+        host: &mut ProtocolHost,
+    ) {
         if self.hears(incarnation) {
             self.coordination().leaving.unwanted.insert(from);
             self.maybe_release(host);
@@ -163,7 +168,7 @@ impl Hc3i {
 
     /// Coordinator: releases its cluster once no process can need anything from it, and all clusters know which of
     /// its messages were undone.
-    pub(super) fn maybe_release(&mut self, host: &mut Desk) {
+    pub(super) fn maybe_release(&mut self, host: &mut ProtocolHost) {
         let members = self.members.len();
         let is_settled = self.settled && !self.alerts_are_outstanding();
         let cluster = self.cluster;

@@ -15,7 +15,7 @@ use super::config::Defect;
 use super::log::Log;
 use super::message::{Control, Epoch, Head, Report, Target};
 use super::presence::Leaving;
-use super::{Desk, Hc3i, Image, Phase, Waiter, placement};
+use super::{Hc3i, Image, Phase, ProtocolHost, Waiter, placement};
 
 /// A member's state during a round.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ impl Recovery {
 impl Hc3i {
     /// Watches the lives of the own cluster: a failure freezes it, and once all members live again, the coordinator
     /// begins a round. The sum of lives never decreases, so an outdated view of a past failure is harmless.
-    pub(super) fn watch_members(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn watch_members(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.members.is_empty() {
             return;
         }
@@ -72,7 +72,7 @@ impl Hc3i {
     }
 
     /// Member: abandons what it is doing, and waits for a round.
-    fn freeze(&mut self, host: &mut Desk) {
+    fn freeze(&mut self, host: &mut ProtocolHost) {
         let mut recovery = Box::<Recovery>::default();
         match core::mem::replace(&mut self.phase, Phase::Serving) {
             Phase::Recovering(already) => {
@@ -99,7 +99,7 @@ impl Hc3i {
     }
 
     /// Member: enters a round, and reports what it has once all writes in progress have completed (rule 13).
-    pub(super) fn prepare(&mut self, epoch: Epoch, membership: MembershipVersion, host: &mut Desk) {
+    pub(super) fn prepare(&mut self, epoch: Epoch, membership: MembershipVersion, host: &mut ProtocolHost) {
         if epoch <= self.epoch && !self.has(Defect::OlderEpochsAccepted) {
             return;
         }
@@ -123,7 +123,7 @@ impl Hc3i {
         epoch: Epoch,
         parts: Vec<(ImageName, Arc<Head>)>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let Phase::Recovering(recovery) = &mut self.phase else {
             return;
@@ -157,7 +157,7 @@ impl Hc3i {
     }
 
     /// Member: prepares the target: records its tables, fetches missing parts, and reads the image (rule 15).
-    pub(super) fn restore(&mut self, epoch: Epoch, target: Arc<Target>, now: Time, host: &mut Desk) {
+    pub(super) fn restore(&mut self, epoch: Epoch, target: Arc<Target>, now: Time, host: &mut ProtocolHost) {
         if epoch != self.epoch {
             return;
         }
@@ -191,7 +191,7 @@ impl Hc3i {
         }
     }
 
-    pub(super) fn target_recorded(&mut self, epoch: Epoch, now: Time, host: &mut Desk) {
+    pub(super) fn target_recorded(&mut self, epoch: Epoch, now: Time, host: &mut ProtocolHost) {
         if let Phase::Recovering(recovery) = &mut self.phase
             && epoch == self.epoch
         {
@@ -205,7 +205,7 @@ impl Hc3i {
         epoch: Epoch,
         image: Option<Arc<Image>>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let Phase::Recovering(recovery) = &mut self.phase else {
             return;
@@ -236,7 +236,7 @@ impl Hc3i {
     }
 
     /// Member: sends the part to restore, which is durable here, to the holders that lack it.
-    fn copy_to_uncovered(&self, host: &mut Desk) {
+    fn copy_to_uncovered(&self, host: &mut ProtocolHost) {
         if let Phase::Recovering(recovery) = &self.phase
             && let Some(image) = &recovery.image
         {
@@ -252,7 +252,7 @@ impl Hc3i {
         from: ProcessId,
         name: ImageName,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let me = self.me;
         if let Phase::Recovering(recovery) = &mut self.phase
@@ -265,7 +265,7 @@ impl Hc3i {
 
     /// Handles a missing part that is now durable, either fetched or written by an earlier attempt that succeeded
     /// after all.
-    pub(super) fn missing_part_durable(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+    pub(super) fn missing_part_durable(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         let (me, epoch) = (self.me, self.epoch);
         let Phase::Recovering(recovery) = &mut self.phase else {
             return;
@@ -283,7 +283,7 @@ impl Hc3i {
 
     /// Handles a missing part that is not available. If it belongs to the target, another round is needed; an older
     /// checkpoint that was collected in the meantime is not needed.
-    pub(super) fn fetch_failed(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+    pub(super) fn fetch_failed(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         let epoch = self.epoch;
         let me = self.me;
         let Phase::Recovering(recovery) = &mut self.phase else {
@@ -299,7 +299,7 @@ impl Hc3i {
         }
     }
 
-    fn maybe_ready(&mut self, now: Time, host: &mut Desk) {
+    fn maybe_ready(&mut self, now: Time, host: &mut ProtocolHost) {
         let epoch = self.epoch;
         let Phase::Recovering(recovery) = &mut self.phase else {
             return;
@@ -316,7 +316,7 @@ impl Hc3i {
     }
 
     /// Member: installs the target and resumes (rule 16).
-    pub(super) fn resume(&mut self, epoch: Epoch, now: Time, host: &mut Desk) {
+    pub(super) fn resume(&mut self, epoch: Epoch, now: Time, host: &mut ProtocolHost) {
         if epoch != self.epoch {
             return;
         }
@@ -361,7 +361,7 @@ impl Hc3i {
         }
     }
 
-    fn install(&mut self, target: &Target, recovery: &Recovery, host: &mut Desk) {
+    fn install(&mut self, target: &Target, recovery: &Recovery, host: &mut ProtocolHost) {
         let image = recovery.image.as_deref();
         host.restore(image, target.incarnation);
         self.position = Position { incarnation: target.incarnation, sn: target.sn() };
@@ -402,7 +402,7 @@ impl Hc3i {
 
     /// Removes parts that were undone. Remembers parts of incomplete checkpoints until they are collected, since they
     /// show what is missing.
-    fn sort_out(&mut self, here: &BTreeSet<ImageName>, host: &mut Desk) {
+    fn sort_out(&mut self, here: &BTreeSet<ImageName>, host: &mut ProtocolHost) {
         self.incomplete.clear();
         for &name in here {
             if self.history.undid_checkpoint(self.cluster, name.position()) {
@@ -415,7 +415,7 @@ impl Hc3i {
         }
     }
 
-    fn resend_after_restore(&mut self, host: &mut Desk) {
+    fn resend_after_restore(&mut self, host: &mut ProtocolHost) {
         if self.has(Defect::NoOwnResend) {
             return;
         }
@@ -433,7 +433,7 @@ impl Hc3i {
     }
 
     /// Requests a rollback if this process has delivered something that another cluster's rollback undid.
-    pub(super) fn roll_back_if_undone(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn roll_back_if_undone(&mut self, now: Time, host: &mut ProtocolHost) {
         let vectors = Vectors { ddv: self.ddv.clone(), delivered: self.delivered.clone() };
         if let Some((from, position)) = self.undone_in(&vectors) {
             let incarnation = self.position.incarnation;

@@ -16,7 +16,7 @@ use faultline_core::{
 use super::config::Defect;
 use super::history::Checkpoint;
 use super::message::{Control, Epoch, Head, Kept, Report, Target};
-use super::{Desk, Hc3i, Phase, merge_vectors, placement};
+use super::{Hc3i, Phase, ProtocolHost, merge_vectors, placement};
 
 /// The coordinator's state during a round.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Hc3i {
         from: ClusterId,
         position: Position,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         if incarnation == self.position.incarnation {
             self.begin_next_round(Cause::Alert { from, position }, now, host);
@@ -48,7 +48,7 @@ impl Hc3i {
 
     /// Coordinator: begins a round among the same lives, unless one is in progress, or will begin when a failed
     /// member lives again.
-    pub(super) fn begin_next_round(&mut self, cause: Cause, now: Time, host: &mut Desk) {
+    pub(super) fn begin_next_round(&mut self, cause: Cause, now: Time, host: &mut ProtocolHost) {
         let recovering = matches!(self.phase, Phase::Recovering(_));
         if !recovering && self.all_members_up() {
             let epoch = Epoch { round: self.epoch.round + 1, ..self.epoch };
@@ -57,7 +57,7 @@ impl Hc3i {
     }
 
     /// Coordinator: begins another round, since a part to be restored has vanished.
-    pub(super) fn vanished(&mut self, epoch: Epoch, now: Time, host: &mut Desk) {
+    pub(super) fn vanished(&mut self, epoch: Epoch, now: Time, host: &mut ProtocolHost) {
         let Some(round) = self.coordination().round.as_ref().filter(|round| round.epoch == epoch) else {
             return;
         };
@@ -66,7 +66,7 @@ impl Hc3i {
     }
 
     /// Coordinator: begins another round if an outside holder began a new life, since its answer may be lost.
-    pub(super) fn restart_round_for_holders(&mut self, old: &Membership, now: Time, host: &mut Desk) {
+    pub(super) fn restart_round_for_holders(&mut self, old: &Membership, now: Time, host: &mut ProtocolHost) {
         let Some(round) = self.coordination.as_ref().and_then(|it| it.round.as_ref()) else {
             return;
         };
@@ -76,7 +76,7 @@ impl Hc3i {
         }
     }
 
-    pub(super) fn begin_round(&mut self, epoch: Epoch, cause: Cause, now: Time, host: &mut Desk) {
+    pub(super) fn begin_round(&mut self, epoch: Epoch, cause: Cause, now: Time, host: &mut ProtocolHost) {
         let asked = if self.has(Defect::HoldersNotAsked) { 0 } else { usize::MAX };
         let awaited = self.members.iter().copied().chain(self.outside_holders().take(asked)).collect();
         self.coordination().round = Some(Round { epoch, cause, awaited, reports: Vec::new(), target: None });
@@ -104,7 +104,7 @@ impl Hc3i {
         epoch: Epoch,
         report: Arc<Report>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let older_counts = self.has(Defect::OlderReportsCount);
         let Some(round) = self.coordination().round.as_mut() else {
@@ -122,7 +122,7 @@ impl Hc3i {
 
     /// Coordinator: chooses the newest checkpoint that is complete, not undone, and contains nothing that was undone
     /// elsewhere (rule 14; finding 1: *that* checkpoint, not the one before).
-    fn choose(&mut self, now: Time, host: &mut Desk) {
+    fn choose(&mut self, now: Time, host: &mut ProtocolHost) {
         let round = self.coordination().round.as_mut().expect("a round is on");
         let (epoch, cause) = (round.epoch, round.cause);
         let reports = core::mem::take(&mut round.reports);
@@ -273,7 +273,7 @@ impl Hc3i {
             .collect()
     }
 
-    pub(super) fn ready(&mut self, from: ProcessId, epoch: Epoch, now: Time, host: &mut Desk) {
+    pub(super) fn ready(&mut self, from: ProcessId, epoch: Epoch, now: Time, host: &mut ProtocolHost) {
         let older_counts = self.has(Defect::OlderReadyCounts);
         let Some(round) = self.coordination().round.as_mut() else {
             return;
@@ -289,7 +289,7 @@ impl Hc3i {
 
     /// Coordinator: once all are ready and no member has failed since, the cluster resumes. If the restored state
     /// lets the application act for the first time, this must be on record first (rule 18).
-    pub(super) fn maybe_resume(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(round) = self.coordination.as_ref().and_then(|it| it.round.as_ref()) else {
             return;
         };

@@ -16,7 +16,7 @@ use faultline_core::{
 use super::config::Defect;
 use super::delivery::Arrival;
 use super::message::{Checkpoint, Control, Covered, Head, Late, Saved, Stamp};
-use super::{Desk, Image, Rank, State};
+use super::{Image, ProtocolHost, Rank, RankState};
 
 /// A member's part of the checkpoint in progress.
 #[derive(Clone, Debug)]
@@ -70,8 +70,8 @@ pub(super) struct Gathering {
 
 impl Rank {
     /// Coordinator: begins a checkpoint unless something prevents it.
-    pub(super) fn begin_checkpoint(&mut self, now: Time, host: &mut Desk) {
-        if !matches!(self.state, State::Running) || !self.all_members_up() {
+    pub(super) fn begin_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
+        if !matches!(self.state, RankState::Running) || !self.all_members_up() {
             return;
         }
         let position = Position { sn: self.position.sn.next(), ..self.position };
@@ -93,12 +93,12 @@ impl Rank {
     }
 
     /// Member: freezes, and requests the application's state.
-    pub(super) fn prepare(&mut self, checkpoint: Checkpoint, now: Time, host: &mut Desk) {
+    pub(super) fn prepare(&mut self, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         let next = Position { sn: self.position.sn.next(), ..self.position };
-        if checkpoint.position != next || !matches!(self.state, State::Running) {
+        if checkpoint.position != next || !matches!(self.state, RankState::Running) {
             return;
         }
-        self.state = State::Checkpointing(Box::new(Part {
+        self.state = RankState::Checkpointing(Box::new(Part {
             checkpoint,
             since: now,
             cut: None,
@@ -114,18 +114,18 @@ impl Rank {
     }
 
     /// Member: receives the application's state. All its earlier actions have been seen.
-    pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut Desk) {
+    pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let saved = Saved {
             phase: self.phase,
             channels: self.channels.clone(),
-            deeds: self.deeds.clone(),
+            app_actions: self.app_actions.clone(),
             late: Vec::new(),
         };
         let head = Arc::new(self.head_of_log());
         let members = self.members.clone();
         let sent = |&it: &ProcessId| Some((it, self.channels.get(&it)?.sent));
         let sent = members.iter().filter_map(sent).collect();
-        let State::Checkpointing(part) = &mut self.state else {
+        let RankState::Checkpointing(part) = &mut self.state else {
             return;
         };
         part.cut = Some((snapshot, saved, head));
@@ -140,7 +140,7 @@ impl Rank {
         checkpoint: Checkpoint,
         sent: &[(ProcessId, u32)],
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let members = self.members.clone();
         let Some(gathering) = self.gathering(checkpoint).filter(|it| !it.is_expected) else {
@@ -173,9 +173,9 @@ impl Rank {
         checkpoint: Checkpoint,
         received: Arc<[(ProcessId, u32)]>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
-        if let State::Checkpointing(part) = &mut self.state
+        if let RankState::Checkpointing(part) = &mut self.state
             && part.checkpoint == checkpoint
         {
             part.expected = Some(received);
@@ -184,7 +184,7 @@ impl Rank {
     }
 
     /// Member: writes its part, here and at its holders, once nothing is in transit to it.
-    pub(super) fn maybe_write(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
         let early = self.has(Defect::CommitsBeforeCopies);
         let drops_late = self.has(Defect::NoDrain);
         let is_drained = |part: &Part| {
@@ -195,14 +195,14 @@ impl Rank {
                 || drops_late
                 || self.has(Defect::OneRound)
         };
-        let State::Checkpointing(part) = &self.state else {
+        let RankState::Checkpointing(part) = &self.state else {
             return;
         };
         if part.image.is_some() || part.cut.is_none() || !is_drained(part) {
             return;
         }
         let holders = self.holders.clone();
-        let State::Checkpointing(part) = &mut self.state else {
+        let RankState::Checkpointing(part) = &mut self.state else {
             return;
         };
         let Some((snapshot, saved, head)) = part.cut.clone() else {
@@ -227,8 +227,8 @@ impl Rank {
     }
 
     /// Member: a write to its own storage is durable.
-    pub(super) fn own_part_durable(&mut self, name: ImageName, now: Time, host: &mut Desk) {
-        if let State::Checkpointing(part) = &mut self.state
+    pub(super) fn own_part_durable(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
+        if let RankState::Checkpointing(part) = &mut self.state
             && part.checkpoint.part(self.me) == name
         {
             part.durable = true;
@@ -237,8 +237,14 @@ impl Rank {
     }
 
     /// Member: a holder confirms its replica.
-    pub(super) fn copy_stored(&mut self, from: ProcessId, name: ImageName, now: Time, host: &mut Desk) {
-        if let State::Checkpointing(part) = &mut self.state
+    pub(super) fn copy_stored(
+        &mut self,
+        from: ProcessId,
+        name: ImageName,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) {
+        if let RankState::Checkpointing(part) = &mut self.state
             && part.checkpoint.part(self.me) == name
         {
             part.awaited.retain(|&holder| holder != from);
@@ -247,9 +253,9 @@ impl Rank {
     }
 
     /// Member: a holder began a new life. Its replica of the part being written may not have arrived, or may be lost.
-    pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut Desk) {
+    pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut ProtocolHost) {
         let early = self.has(Defect::CommitsBeforeCopies);
-        if let State::Checkpointing(part) = &mut self.state
+        if let RankState::Checkpointing(part) = &mut self.state
             && let Some(image) = part.image.clone()
         {
             if !part.drained && !part.awaited.contains(&holder) && !early {
@@ -260,17 +266,17 @@ impl Rank {
     }
 
     /// Member: sends its part again to the holders that have not confirmed it.
-    pub(super) fn repeat_copies(&self, host: &mut Desk) {
-        if let State::Checkpointing(part) = &self.state
+    pub(super) fn repeat_copies(&self, host: &mut ProtocolHost) {
+        if let RankState::Checkpointing(part) = &self.state
             && let Some(image) = &part.image
         {
             part.awaited.iter().for_each(|&holder| host.send_image(holder, image.clone()));
         }
     }
 
-    fn maybe_drained(&mut self, now: Time, host: &mut Desk) {
+    fn maybe_drained(&mut self, now: Time, host: &mut ProtocolHost) {
         let early = self.has(Defect::CommitsBeforeDurable);
-        let State::Checkpointing(part) = &mut self.state else {
+        let RankState::Checkpointing(part) = &mut self.state else {
             return;
         };
         if part.drained || part.image.is_none() || !(part.durable || early) || !part.awaited.is_empty() {
@@ -285,7 +291,13 @@ impl Rank {
     }
 
     /// Coordinator: commits once every part is durable.
-    pub(super) fn drained(&mut self, from: ProcessId, checkpoint: Checkpoint, now: Time, host: &mut Desk) {
+    pub(super) fn drained(
+        &mut self,
+        from: ProcessId,
+        checkpoint: Checkpoint,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) {
         let Some(gathering) = self.gathering(checkpoint) else {
             return;
         };
@@ -301,14 +313,14 @@ impl Rank {
     }
 
     /// Coordinator: the membership changed, possibly because the cluster's start is now on record.
-    pub(super) fn start_recorded(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn start_recorded(&mut self, now: Time, host: &mut ProtocolHost) {
         let has_started = self.has_started();
         if self.lead().and_then(|it| it.gathering.as_ref()).is_some_and(|it| it.awaits_start && has_started) {
             self.commit_gathered(now, host);
         }
     }
 
-    fn commit_gathered(&mut self, now: Time, host: &mut Desk) {
+    fn commit_gathered(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(gathering) = self.lead().and_then(|it| it.gathering.take()) else {
             return;
         };
@@ -317,15 +329,15 @@ impl Rank {
     }
 
     /// Member: the checkpoint is committed, and the application resumes. Earlier checkpoints are no longer needed.
-    pub(super) fn commit(&mut self, checkpoint: Checkpoint, now: Time, host: &mut Desk) {
+    pub(super) fn commit(&mut self, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         match &self.state {
-            State::Checkpointing(part) if part.checkpoint == checkpoint => {}
+            RankState::Checkpointing(part) if part.checkpoint == checkpoint => {}
             _ => return,
         }
         if !self.has(Defect::CollectsBeforeCommit) {
             self.tell_settled(host);
         }
-        let State::Checkpointing(part) = core::mem::replace(&mut self.state, State::Running) else {
+        let RankState::Checkpointing(part) = core::mem::replace(&mut self.state, RankState::Running) else {
             return;
         };
         let Checkpoint { position, attempt } = checkpoint;
@@ -345,7 +357,7 @@ impl Rank {
         if !self.has(Defect::LateNotReceived) {
             self.receive_late(part.late);
         }
-        self.go_on(host);
+        self.proceed(host);
         if !self.has(Defect::TimerNotRestarted) {
             self.restart_timer(now);
         }
@@ -362,20 +374,20 @@ impl Rank {
     }
 
     /// Tells every holder which part it should hold.
-    pub(super) fn tell_holders(&self, host: &mut Desk) {
+    pub(super) fn tell_holders(&self, host: &mut ProtocolHost) {
         for &holder in &self.holders {
             self.tell_holder(holder, host);
         }
     }
 
-    pub(super) fn tell_holder(&self, holder: ProcessId, host: &mut Desk) {
+    pub(super) fn tell_holder(&self, holder: ProcessId, host: &mut ProtocolHost) {
         let name = self.kept.map(|it| it.part(self.me));
         host.control(To::One(holder), Control::Hold { incarnation: self.position.incarnation, name });
     }
 
     /// Tells every peer in another cluster which part of its channels the checkpoint contains (R8).
-    fn tell_settled(&mut self, host: &mut Desk) {
-        let State::Checkpointing(part) = &self.state else {
+    fn tell_settled(&mut self, host: &mut ProtocolHost) {
+        let RankState::Checkpointing(part) = &self.state else {
             return;
         };
         let Some((_, saved, _)) = &part.cut else {
@@ -420,8 +432,8 @@ impl Rank {
         let gone = self.channels.entry(peer).or_default().settle(covered);
         self.log.subtract(gone);
         self.collected += gone.messages as u32;
-        let line = self.lines.entry(peer).or_default();
-        line.next = line.next.max(covered.received);
+        let wire = self.wires.entry(peer).or_default();
+        wire.next = wire.next.max(covered.received);
     }
 
     /// Coordinator: restarts the delay until the next checkpoint.

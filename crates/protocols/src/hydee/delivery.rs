@@ -5,10 +5,10 @@ use faultline_core::{Claim, ClusterId, Incarnation, MessageId, Payload, ProcessI
 
 use super::channel::{Content, Logged};
 use super::config::{Defect, Recovery};
-use super::determinants::Turn;
-use super::message::{Control, Deed, Late, Orphan, Phase, Stamp};
+use super::determinants::DeliveryDecision;
+use super::message::{AppAction, Control, Late, Orphan, Phase, Stamp};
 use super::pairs::Pair;
-use super::{Desk, Rank, State};
+use super::{ProtocolHost, Rank, RankState};
 
 /// A message from the network.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Arrival {
 
 /// The state of a channel to another cluster on the network. Does not survive its process.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Line {
+pub(super) struct WireState {
     /// Number of the next message for the network. The receiver has all messages before it.
     pub(super) next: u32,
     /// Messages with a smaller number are re-sends.
@@ -69,13 +69,13 @@ enum Fate {
 
 impl Rank {
     /// Handles an action of the application.
-    pub(super) fn done(&mut self, deed: Deed, host: &mut Desk) {
-        if matches!(self.state, State::Restoring(_)) {
+    pub(super) fn done(&mut self, app_action: AppAction, host: &mut ProtocolHost) {
+        if matches!(self.state, RankState::Restoring(_)) {
             return; // The state that acted is about to be replaced.
         }
-        self.order.sent += u64::from(matches!(deed, Deed::Sent(..)));
-        self.deeds.push_back(deed);
-        if !matches!(&self.state, State::Checkpointing(part) if part.is_cut()) {
+        self.order.sent += u64::from(matches!(app_action, AppAction::Sent(..)));
+        self.app_actions.push_back(app_action);
+        if !matches!(&self.state, RankState::Checkpointing(part) if part.is_cut()) {
             self.act(host);
         }
         self.repeat_waiting(host);
@@ -83,27 +83,27 @@ impl Rank {
 
     /// Lets the application's actions take effect, in order. The first send that has to wait for its phase holds back
     /// everything after it, and the application (R3).
-    pub(super) fn act(&mut self, host: &mut Desk) {
-        while let Some(deed) = self.deeds.pop_front() {
-            match deed {
-                Deed::Sent(id, payload) if self.may_send() => self.send(id, payload, host),
-                Deed::Sent(id, payload) => {
-                    self.deeds.push_front(Deed::Sent(id, payload));
+    pub(super) fn act(&mut self, host: &mut ProtocolHost) {
+        while let Some(app_action) = self.app_actions.pop_front() {
+            match app_action {
+                AppAction::Sent(id, payload) if self.may_send() => self.send(id, payload, host),
+                AppAction::Sent(id, payload) => {
+                    self.app_actions.push_front(AppAction::Sent(id, payload));
                     host.hold();
                     return;
                 }
-                Deed::Consumed(id) => self.fold(id),
+                AppAction::Consumed(id) => self.fold(id),
             }
         }
     }
 
     /// Lets the application resume unless something prevents it.
-    pub(super) fn go_on(&mut self, host: &mut Desk) {
-        if !matches!(self.state, State::Running) || self.position.sn.0 == 0 || self.asks_for_order() {
+    pub(super) fn proceed(&mut self, host: &mut ProtocolHost) {
+        if !matches!(self.state, RankState::Running) || self.position.sn.0 == 0 || self.asks_for_order() {
             return;
         }
         self.act(host);
-        if self.deeds.is_empty() {
+        if self.app_actions.is_empty() {
             host.release();
             self.replay_waiting(host);
         }
@@ -120,7 +120,7 @@ impl Rank {
     }
 
     /// Sends or logs a message of the application, or makes it wait for its phase (R3).
-    fn send(&mut self, id: MessageId, payload: Payload, host: &mut Desk) {
+    fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         let cluster = self.view.cluster_of(id.to);
         let phase = self.phase;
         let channel = self.channels.entry(id.to).or_default();
@@ -129,14 +129,14 @@ impl Rank {
             host.transmit(id, self.stamp(cluster, phase), payload);
             return;
         }
-        let line = self.lines.entry(id.to).or_default();
+        let wire = self.wires.entry(id.to).or_default();
         let last_again = self.config.defects.has(Defect::LastReceivedResent);
-        let is_known = line.undecided.is_none() || self.config.defects.has(Defect::SendsBeforeMeeting);
-        let is_had = if last_again { id.number + 1 < line.next } else { id.number < line.next };
+        let is_known = wire.undecided.is_none() || self.config.defects.has(Defect::SendsBeforeMeeting);
+        let is_had = if last_again { id.number + 1 < wire.next } else { id.number < wire.next };
         let is_had = is_had && !self.config.defects.has(Defect::RepeatedSentAgain);
         let is_suppressed = is_known && is_had;
         if is_known && !is_suppressed {
-            line.next = line.next.min(id.number);
+            wire.next = wire.next.min(id.number);
         }
         let is_needed = id.number >= channel.settled.received;
         let is_logged = !(is_suppressed && self.config.defects.has(Defect::SuppressedNotLogged));
@@ -157,7 +157,7 @@ impl Rank {
                 host.transmit(id, self.stamp(cluster, *phase), payload.clone());
             }
             let orphan = Orphan { id, phase };
-            self.tell_director(Control::Replayed { epoch: self.view.epoch, orphan }, host);
+            self.tell_recovery_process(Control::Replayed { epoch: self.view.epoch, orphan }, host);
         } else {
             self.pump(id.to, host);
         }
@@ -169,19 +169,19 @@ impl Rank {
     }
 
     /// Hands a channel's logged messages to the network, in order, as far as their phases permit (R4).
-    pub(super) fn pump(&mut self, to: ProcessId, host: &mut Desk) {
+    pub(super) fn pump(&mut self, to: ProcessId, host: &mut ProtocolHost) {
         let no_gate = self.has(Defect::NoGate);
         let waits = !self.has(Defect::SendsBeforeMeeting);
-        let (Some(channel), Some(line)) = (self.channels.get(&to), self.lines.get(&to).copied()) else {
+        let (Some(channel), Some(wire)) = (self.channels.get(&to), self.wires.get(&to).copied()) else {
             return;
         };
-        if waits && line.undecided.is_some() {
+        if waits && wire.undecided.is_some() {
             return;
         }
         let cluster = self.view.cluster_of(to);
-        let mut next = line.next;
+        let mut next = wire.next;
         let mut lacking = None;
-        for (&number, entry) in channel.log.range(line.next..) {
+        for (&number, entry) in channel.log.range(wire.next..) {
             if !self.gate.admits(entry.phase) && !no_gate {
                 break;
             }
@@ -197,35 +197,35 @@ impl Rank {
                 },
             };
             let id = MessageId { from: self.me, to, incarnation: Incarnation(0), number };
-            if number < line.fresh {
+            if number < wire.fresh {
                 host.claim(Claim::Resent { id });
             }
             host.transmit(id, self.stamp(cluster, entry.phase), payload);
             next = number + 1;
         }
-        self.lines.entry(to).or_default().next = next;
+        self.wires.entry(to).or_default().next = next;
         if let Some(segment) = lacking {
             self.want_segment(segment, to, host);
         }
     }
 
-    pub(super) fn pump_all(&mut self, host: &mut Desk) {
-        for to in Vec::from_iter(self.lines.keys().copied()) {
+    pub(super) fn pump_all(&mut self, host: &mut ProtocolHost) {
+        for to in Vec::from_iter(self.wires.keys().copied()) {
             self.pump(to, host);
         }
     }
 
     /// Handles a message from the network (R5).
-    pub(super) fn arrived(&mut self, arrival: Arrival, host: &mut Desk) {
+    pub(super) fn arrived(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
         match self.fate_of(&arrival) {
             Fate::Stale(known) if arrival.stamp.position.incarnation < known => host.drop_stale(arrival.id),
             Fate::Stale(_) | Fate::Duplicate => {}
             Fate::Waits
                 if self.has(Defect::ArrivalsDroppedWhileRestoring)
-                    && matches!(self.state, State::Restoring(_)) => {}
+                    && matches!(self.state, RankState::Restoring(_)) => {}
             Fate::Waits => self.waiting.push_back(arrival),
             Fate::Late => {
-                if let State::Checkpointing(part) = &mut self.state {
+                if let RankState::Checkpointing(part) = &mut self.state {
                     let Arrival { id, stamp: Stamp { phase, .. }, payload } = arrival;
                     part.add_late(Late { id, phase, payload });
                 }
@@ -247,16 +247,16 @@ impl Rank {
             return Fate::Waits;
         }
         match &self.state {
-            State::Restoring(_) => Fate::Waits,
-            State::Checkpointing(_) if is_inside => Fate::Late,
-            State::Checkpointing(_) => Fate::Waits,
-            State::Running if !self.deeds.is_empty() => Fate::Waits,
-            State::Running => {
+            RankState::Restoring(_) => Fate::Waits,
+            RankState::Checkpointing(_) if is_inside => Fate::Late,
+            RankState::Checkpointing(_) => Fate::Waits,
+            RankState::Running if !self.app_actions.is_empty() => Fate::Waits,
+            RankState::Running => {
                 let received = self.channels.get(&id.from).map_or(0, |it| it.received);
                 let checks = !self.has(Defect::NoDuplicateCheck) && !self.has(Defect::RepeatedSentAgain);
                 if id.number < received && checks {
                     Fate::Duplicate
-                } else if matches!(self.turn_of(*id), Turn::Later) {
+                } else if matches!(self.decide_delivery(*id), DeliveryDecision::Later) {
                     Fate::Waits
                 } else {
                     Fate::Received
@@ -265,9 +265,9 @@ impl Rank {
         }
     }
 
-    fn receive(&mut self, arrival: Arrival, host: &mut Desk) {
+    fn receive(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
         let Arrival { id, stamp: Stamp { phase, .. }, payload } = arrival;
-        self.note_delivery(id, &self.turn_of(id), host);
+        self.note_delivery(id, &self.decide_delivery(id), host);
         let is_inside = self.view.cluster_of(id.from) == self.cluster;
         let low = self.has(Defect::PhaseOneTooLow);
         let channel = self.channels.entry(id.from).or_default();
@@ -293,7 +293,7 @@ impl Rank {
     }
 
     /// Reconsiders the messages that could not be received.
-    pub(super) fn replay_waiting(&mut self, host: &mut Desk) {
+    pub(super) fn replay_waiting(&mut self, host: &mut ProtocolHost) {
         for arrival in core::mem::take(&mut self.waiting) {
             self.arrived(arrival, host);
         }
@@ -302,7 +302,7 @@ impl Rank {
 
     /// Repeats deliveries. A message that arrived earlier may have waited for one that arrived later, or for a send
     /// in the meantime.
-    pub(super) fn repeat_waiting(&mut self, host: &mut Desk) {
+    pub(super) fn repeat_waiting(&mut self, host: &mut ProtocolHost) {
         while self.repeats_deliveries() {
             let is_next = |it: &Arrival| matches!(self.fate_of(it), Fate::Received);
             let next = self.waiting.iter().position(is_next);

@@ -17,11 +17,11 @@ use faultline_core::{Claim, ImageName, MessageId, ProcessId, Time, To};
 use super::config::{Defect, Recovery};
 use super::message::{Control, Determinant, Recalled};
 use super::view::View;
-use super::{Desk, Rank, State};
+use super::{ProtocolHost, Rank, RankState};
 
 /// A process's knowledge of the order of its deliveries. Deliveries are numbered from 0, over all channels.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Order {
+pub(super) struct DeliveryOrder {
     /// Number of deliveries in the current state.
     pub(super) delivered: u64,
     /// Number of messages that the application has sent in the current state.
@@ -38,7 +38,7 @@ pub(super) struct Order {
     is_behind: bool,
 }
 
-impl Order {
+impl DeliveryOrder {
     /// Returns the delivery to repeat next.
     fn next(&self) -> Option<&Determinant> {
         self.known.get(usize::try_from(self.delivered.checked_sub(self.first)?).ok()?)
@@ -46,7 +46,7 @@ impl Order {
 }
 
 /// How to treat a message that has arrived.
-pub(super) enum Turn {
+pub(super) enum DeliveryDecision {
     /// Deliver it; the delivery is new.
     New,
     /// Deliver it; it is the next delivery to repeat.
@@ -76,33 +76,38 @@ impl Rank {
     }
 
     /// Returns whether a message may be delivered now (M4).
-    pub(super) fn turn_of(&self, id: MessageId) -> Turn {
+    pub(super) fn decide_delivery(&self, id: MessageId) -> DeliveryDecision {
         if !self.logs_order() {
-            return Turn::New;
+            return DeliveryDecision::New;
         }
         if self.order.is_asking {
-            return Turn::Later;
+            return DeliveryDecision::Later;
         }
         match self.order.next() {
-            None if self.order.is_behind && !self.has(Defect::RepeatsBeforeSends) => Turn::Later,
-            None => Turn::New,
-            Some(_) if self.has(Defect::RepeatsAsItComes) => Turn::Repeated,
+            None if self.order.is_behind && !self.has(Defect::RepeatsBeforeSends) => DeliveryDecision::Later,
+            None => DeliveryDecision::New,
+            Some(_) if self.has(Defect::RepeatsAsItComes) => DeliveryDecision::Repeated,
             Some(next) => {
                 let is_it = (next.from, next.number) == (id.from, id.number);
                 let has_sent = self.order.sent >= next.sent || self.has(Defect::RepeatsBeforeSends);
-                if is_it && has_sent { Turn::Repeated } else { Turn::Later }
+                if is_it && has_sent { DeliveryDecision::Repeated } else { DeliveryDecision::Later }
             }
         }
     }
 
     /// Reports a new delivery to the event logger (M1). Called immediately before the delivery.
-    pub(super) fn note_delivery(&mut self, id: MessageId, turn: &Turn, host: &mut Desk) {
+    pub(super) fn note_delivery(
+        &mut self,
+        id: MessageId,
+        decision: &DeliveryDecision,
+        host: &mut ProtocolHost,
+    ) {
         if !self.logs_order() {
             return;
         }
         let first = self.order.delivered;
         self.order.delivered += 1;
-        if matches!(turn, Turn::New) {
+        if matches!(decision, DeliveryDecision::New) {
             let determinant = Determinant { from: id.from, number: id.number, sent: self.order.sent };
             self.order.known.push_back(determinant);
             self.tell_logger(Control::Log { first, determinants: [determinant].into() }, host);
@@ -113,35 +118,35 @@ impl Rank {
     /// Requests a rest after the last delivery to repeat. A later message may be a consequence of what this process
     /// did after that delivery and has yet to repeat, so it waits until everything is done that needs no further
     /// message (M4).
-    fn rest_after_last(&self, host: &mut Desk) {
+    fn rest_after_last(&self, host: &mut ProtocolHost) {
         if self.order.is_behind && self.order.next().is_none() {
             host.request_rest();
         }
     }
 
     /// Handles the end of the repetition: this process has repeated everything that other processes can have seen.
-    pub(super) fn caught_up(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn caught_up(&mut self, now: Time, host: &mut ProtocolHost) {
         self.order.is_behind = false;
         self.replay(now, host);
         self.maybe_write(now, host);
     }
 
-    fn tell_logger(&self, message: Control, host: &mut Desk) {
+    fn tell_logger(&self, message: Control, host: &mut ProtocolHost) {
         let logger = self.logger.expect("a federation that logs deliveries has a logger");
         host.control(To::One(logger), message);
     }
 
     /// Handles the event logger's confirmation that everything before delivery `upto` is stable.
-    pub(super) fn logged(&mut self, upto: u64, host: &mut Desk) {
+    pub(super) fn logged(&mut self, upto: u64, host: &mut ProtocolHost) {
         self.order.stable = self.order.stable.max(upto);
         if self.has(Defect::ForgetsBeforeCheckpoint) {
             self.tell_logger(Control::Forget { below: upto, by: None }, host);
         }
-        self.go_on(host);
+        self.proceed(host);
     }
 
     /// Removes deliveries that a committed checkpoint contains: no process needs their order again (M5).
-    pub(super) fn order_is_saved(&mut self, delivered: u64, by: ImageName, host: &mut Desk) {
+    pub(super) fn order_is_saved(&mut self, delivered: u64, by: ImageName, host: &mut ProtocolHost) {
         if !self.logs_order() {
             return;
         }
@@ -154,13 +159,13 @@ impl Rank {
     }
 
     /// Asks for the order of deliveries after a rollback to a checkpoint, or to the initial state (M3).
-    pub(super) fn recall_order(&mut self, has_acted: bool, host: &mut Desk) {
+    pub(super) fn recall_order(&mut self, has_acted: bool, host: &mut ProtocolHost) {
         if !self.logs_order() {
             return;
         }
         let delivered = self.channels.values().map(|it| u64::from(it.received)).sum();
         let transmitted: u64 = self.channels.values().map(|it| u64::from(it.sent)).sum();
-        self.order = Order {
+        self.order = DeliveryOrder {
             delivered,
             sent: transmitted + self.sends_waiting(),
             first: delivered,
@@ -174,28 +179,28 @@ impl Rank {
 
     /// Returns the number of the application's sends that wait.
     fn sends_waiting(&self) -> u64 {
-        self.deeds.iter().filter(|it| matches!(it, super::Deed::Sent(..))).count() as u64
+        self.app_actions.iter().filter(|it| matches!(it, super::AppAction::Sent(..))).count() as u64
     }
 
     /// Reports to the event logger at the start of a life: it may have lost its storage before (M6).
-    pub(super) fn greet_logger(&mut self, host: &mut Desk) {
+    pub(super) fn greet_logger(&mut self, host: &mut ProtocolHost) {
         let is_up = self.logger.is_some_and(|it| self.view.is_up(it));
-        if is_up && !matches!(self.state, State::Restoring(_)) && !self.has(Defect::NotToldAgain) {
+        if is_up && !matches!(self.state, RankState::Restoring(_)) && !self.has(Defect::NotToldAgain) {
             self.speak_to_logger(host);
         }
     }
 
     /// Reports to a new life of the event logger, which may have lost what the previous one knew (M6).
-    pub(super) fn watch_logger(&mut self, old: &View, host: &mut Desk) {
+    pub(super) fn watch_logger(&mut self, old: &View, host: &mut ProtocolHost) {
         let is_new = self.logger.is_some_and(|it| self.view.began_new_life(it, old));
-        if is_new && !matches!(self.state, State::Restoring(_)) && !self.has(Defect::NotToldAgain) {
+        if is_new && !matches!(self.state, RankState::Restoring(_)) && !self.has(Defect::NotToldAgain) {
             self.speak_to_logger(host);
         }
     }
 
     /// Asks for the deliveries to repeat, or reports all known ones.
-    fn speak_to_logger(&self, host: &mut Desk) {
-        let Order { first, delivered, ref known, is_asking, .. } = self.order;
+    fn speak_to_logger(&self, host: &mut ProtocolHost) {
+        let DeliveryOrder { first, delivered, ref known, is_asking, .. } = self.order;
         let message = match is_asking {
             true => Control::Recall { first: delivered },
             false => Control::Know { first, determinants: known.iter().copied().collect() },
@@ -204,8 +209,8 @@ impl Rank {
     }
 
     /// Handles the event logger's answer: the deliveries to repeat, or that they are lost.
-    pub(super) fn recalled(&mut self, recalled: Recalled, now: Time, host: &mut Desk) {
-        if !self.order.is_asking || matches!(self.state, State::Restoring(_)) {
+    pub(super) fn recalled(&mut self, recalled: Recalled, now: Time, host: &mut ProtocolHost) {
+        if !self.order.is_asking || matches!(self.state, RankState::Restoring(_)) {
             return;
         }
         let logger = self.logger.expect("it has just answered");
@@ -215,7 +220,7 @@ impl Rank {
                 self.order.known = determinants.iter().copied().collect();
                 self.order.is_asking = false;
                 self.rest_after_last(host);
-                self.go_on(host);
+                self.proceed(host);
                 self.replay(now, host);
             }
             // Answers an outdated question.
@@ -237,7 +242,7 @@ impl Rank {
         kept.part(self.me)
     }
 
-    fn give_up_for(&self, missing: Arc<[(ImageName, Vec<ProcessId>)]>, host: &mut Desk) {
+    fn give_up_for(&self, missing: Arc<[(ImageName, Vec<ProcessId>)]>, host: &mut ProtocolHost) {
         host.claim(Claim::Unrecoverable { cluster: self.cluster, missing });
     }
 }

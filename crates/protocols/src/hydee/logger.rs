@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{Config, Defect};
 use super::message::{Control, Determinant, Recalled};
-use super::{Desk, Hydee};
+use super::{Hydee, ProtocolHost};
 
 #[derive(Clone, Debug)]
 pub(super) struct Logger {
     config: Arc<Config>,
     /// By rank. `None` is lost: the process has not reported again since the storage was lost.
-    orders: Vec<Option<Order>>,
+    orders: Vec<Option<LoggedOrder>>,
     /// Numbers of additions to `orders`: in all, durable, and being written.
     changes: u64,
     durable: u64,
@@ -31,14 +31,14 @@ pub(super) struct Logger {
 
 /// Deliveries of one process that no committed checkpoint of it contains.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Order {
+struct LoggedOrder {
     first: u64,
     determinants: VecDeque<Determinant>,
     /// The checkpoint that contains the earlier deliveries.
     after: Option<ImageName>,
 }
 
-impl Order {
+impl LoggedOrder {
     fn end(&self) -> u64 {
         self.first + self.determinants.len() as u64
     }
@@ -60,11 +60,11 @@ impl Order {
 }
 
 impl Logger {
-    pub(super) fn start(birth: Birth<Config>, host: &mut Desk) -> Logger {
+    pub(super) fn start(birth: Birth<Config>, host: &mut ProtocolHost) -> Logger {
         let Birth { boot, membership, config, record, .. } = birth;
         let ranks = membership.with_role(faultline_core::Role::RANK).count();
-        let recorded = record.and_then(|bytes| postcard::from_bytes::<Vec<Option<Order>>>(&bytes).ok());
-        let nothing = (boot != Boot::Replaced).then(Order::default);
+        let recorded = record.and_then(|bytes| postcard::from_bytes::<Vec<Option<LoggedOrder>>>(&bytes).ok());
+        let nothing = (boot != Boot::Replaced).then(LoggedOrder::default);
         let orders = recorded.unwrap_or_else(|| alloc::vec![nothing; ranks]);
         let lacks = boot == Boot::Replaced;
         let mut this =
@@ -73,7 +73,7 @@ impl Logger {
         this
     }
 
-    pub(super) fn handle(&mut self, input: Input<Hydee>, host: &mut Desk) {
+    pub(super) fn handle(&mut self, input: Input<Hydee>, host: &mut ProtocolHost) {
         match input {
             Input::Control { from, message } => self.told(from, message, host),
             Input::Recorded { version } => {
@@ -87,7 +87,7 @@ impl Logger {
         self.report_when_complete(host);
     }
 
-    fn told(&mut self, from: ProcessId, message: Control, host: &mut Desk) {
+    fn told(&mut self, from: ProcessId, message: Control, host: &mut ProtocolHost) {
         let of_process = &mut self.orders[from.index()];
         match (message, &mut *of_process) {
             (Control::Log { first, determinants }, Some(order)) => {
@@ -97,7 +97,8 @@ impl Logger {
             }
             (Control::Know { first, determinants }, _) => {
                 let after = of_process.take().and_then(|it| it.after);
-                let order = Order { first, determinants: determinants.iter().copied().collect(), after };
+                let order =
+                    LoggedOrder { first, determinants: determinants.iter().copied().collect(), after };
                 let upto = order.end();
                 *of_process = Some(order);
                 self.changed(from, upto, host);
@@ -121,7 +122,7 @@ impl Logger {
     }
 
     /// Records an addition, which is acknowledged once it is durable (M1).
-    fn changed(&mut self, whose: ProcessId, upto: u64, host: &mut Desk) {
+    fn changed(&mut self, whose: ProcessId, upto: u64, host: &mut ProtocolHost) {
         self.changes += 1;
         let logged = Control::Logged { upto };
         if self.config.defects.has(Defect::AcknowledgesBeforeDurable) {
@@ -131,7 +132,7 @@ impl Logger {
         }
     }
 
-    fn write(&mut self, host: &mut Desk) {
+    fn write(&mut self, host: &mut ProtocolHost) {
         if self.writing.is_none() && self.durable < self.changes {
             self.writing = Some(self.changes);
             let bytes = postcard::to_allocvec(&self.orders).expect("numbers can be encoded");
@@ -139,14 +140,14 @@ impl Logger {
         }
     }
 
-    fn answer(&mut self, host: &mut Desk) {
+    fn answer(&mut self, host: &mut ProtocolHost) {
         let due = self.answers.partition_point(|it| it.0 <= self.durable);
         for (_, whom, message) in self.answers.drain(..due) {
             host.control(To::One(whom), message);
         }
     }
 
-    fn report_when_complete(&mut self, host: &mut Desk) {
+    fn report_when_complete(&mut self, host: &mut ProtocolHost) {
         if self.lacks && self.durable >= self.changes && self.orders.iter().all(Option::is_some) {
             self.lacks = false;
             host.held();

@@ -36,7 +36,7 @@ impl faultline_core::Stamp for Stamp {
 
 /// An action of the application that has not taken effect yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Deed {
+pub enum AppAction {
     /// The application sent a message.
     Sent(MessageId, Payload),
     /// The application consumed a message.
@@ -83,7 +83,7 @@ pub struct Saved {
     /// Channels by peer.
     pub channels: BTreeMap<ProcessId, Channel>,
     /// Actions of the application that waited for a phase.
-    pub deeds: VecDeque<Deed>,
+    pub app_actions: VecDeque<AppAction>,
     /// Messages from the own cluster that were in transit, with their phases.
     pub late: Vec<Late>,
 }

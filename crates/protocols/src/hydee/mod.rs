@@ -13,9 +13,9 @@
 //! | `checkpoint` | taking a checkpoint of a cluster, and garbage collection after it (R7, R8) |
 //! | `restore` | how a failed cluster agrees on what to restore, and restores it |
 //! | `recovery` | a rank's side of a recovery round (Algorithms 2 and 3; R9, R10, R13) |
-//! | `pairs` | SPBC, instead of `director` and `recovery`: each pair of processes recovers by itself |
+//! | `pairs` | SPBC, instead of `recovery_process` and `recovery`: each pair of processes recovers by itself |
 //! | `determinants`, `logger` | pessimistic logging, on top of `pairs`: an event logger stores delivery orders |
-//! | `director` | the recovery process (Algorithm 4; R1, R11, R12, R14) |
+//! | `recovery_process` | the recovery process (Algorithm 4; R1, R11, R12, R14) |
 //! | `spill` | moving the log to stable storage above a limit (section V, future work; R15) |
 //! | `store`, `server` | parts of checkpoints and their replicas; a process that only keeps replicas |
 //! | `channel` | the state of a channel: counts, log, receipts (R2) |
@@ -26,11 +26,11 @@ mod checkpoint;
 mod config;
 mod delivery;
 mod determinants;
-mod director;
 mod logger;
 mod message;
 mod pairs;
 mod recovery;
+mod recovery_process;
 mod restore;
 mod server;
 mod spill;
@@ -50,26 +50,26 @@ use faultline_core::{
 pub use channel::{Channel, Content, LogSize, Logged};
 pub use config::{Config, DEFECTS_OF_DETERMINANTS, DEFECTS_OF_PAIRS, Defect, Defects, Recovery};
 pub use message::{
-    Checkpoint, Control, Covered, Deed, Determinant, Head, Late, Orphan, Recalled, RestoreNo, Saved,
+    AppAction, Checkpoint, Control, Covered, Determinant, Head, Late, Orphan, Recalled, RestoreNo, Saved,
     SegmentNo, Stamp,
 };
 
 use crate::placement::{Placement, ReplicateTo};
 use checkpoint::{Gathering, Part};
-use delivery::{Arrival, Gate, Line};
-use determinants::Order;
-use director::Director;
+use delivery::{Arrival, Gate, WireState};
+use determinants::DeliveryOrder;
 use logger::Logger;
 use message::Phase;
 use recovery::Round;
-use restore::{Restoring, Stocktaking};
+use recovery_process::RecoveryProcess;
+use restore::{PartSurvey, Restoring};
 use server::Server;
 use spill::Spill;
 use store::{Answers, Store};
 use view::View;
 
 /// The host, as this protocol sees it.
-type Desk<'a> = dyn Host<Hydee> + 'a;
+type ProtocolHost<'a> = dyn Host<Hydee> + 'a;
 type Image = faultline_core::Image<Head, Saved>;
 
 /// One process under HydEE.
@@ -79,7 +79,7 @@ pub struct Hydee(Process);
 #[derive(Clone, Debug)]
 enum Process {
     Rank(Box<Rank>),
-    Director(Box<Director>),
+    Recovery(Box<RecoveryProcess>),
     Logger(Box<Logger>),
     Server(Box<Server>),
 }
@@ -93,12 +93,12 @@ struct Rank {
     cluster: ClusterId,
     members: Arc<[ProcessId]>,
     /// The recovery process; `None` if pairs of processes recover by themselves.
-    director: Option<ProcessId>,
+    recovery_process: Option<ProcessId>,
     /// The event logger; `None` unless the order of deliveries is logged.
     logger: Option<ProcessId>,
     /// Holders of this process's parts.
     holders: Vec<ProcessId>,
-    state: State,
+    state: RankState,
 
     /// Position of the cluster.
     position: Position,
@@ -107,7 +107,7 @@ struct Rank {
     channels: BTreeMap<ProcessId, Channel>,
     /// Actions of the application that have not taken effect: the first waits for its phase, or all wait for the end
     /// of a checkpoint.
-    deeds: VecDeque<Deed>,
+    app_actions: VecDeque<AppAction>,
     /// Size of the logs of all channels.
     log: LogSize,
     /// The part of the log that is being moved to stable storage or read back.
@@ -116,11 +116,11 @@ struct Rank {
     collected: u32,
 
     /// State of each channel to another cluster on the network. Not saved.
-    lines: BTreeMap<ProcessId, Line>,
+    wires: BTreeMap<ProcessId, WireState>,
     gate: Gate,
     round: Round,
     /// The order of deliveries, if it is logged.
-    order: Order,
+    order: DeliveryOrder,
     /// Messages that cannot be received yet.
     waiting: VecDeque<Arrival>,
     /// Messages from processes that know of a failure that this process does not know yet, or that are ahead of it.
@@ -135,7 +135,7 @@ struct Rank {
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum RankState {
     /// The application runs, unless the first checkpoint is missing or a send waits for its phase.
     Running,
     /// A checkpoint is being taken.
@@ -151,7 +151,7 @@ struct Lead {
     attempts: u32,
     gathering: Option<Gathering>,
     checkpoint_at: Option<Time>,
-    stocktaking: Option<Stocktaking>,
+    part_survey: Option<PartSurvey>,
 }
 
 impl Speaks for Hydee {
@@ -203,19 +203,19 @@ impl Protocol for Hydee {
         recovery.into_iter().chain(server).collect()
     }
 
-    fn start(birth: Birth<Config>, now: Time, host: &mut Desk) -> Self {
+    fn start(birth: Birth<Config>, now: Time, host: &mut ProtocolHost) -> Self {
         Hydee(match birth.membership.member(birth.me).role {
-            Role::RECOVERY_PROCESS => Process::Director(Box::new(Director::start(birth, host))),
+            Role::RECOVERY_PROCESS => Process::Recovery(Box::new(RecoveryProcess::start(birth, host))),
             Role::EVENT_LOGGER => Process::Logger(Box::new(Logger::start(birth, host))),
             Role::STORAGE_SERVER => Process::Server(Box::new(Server::start(birth, host))),
             _ => Process::Rank(Box::new(Rank::start(birth, now, host))),
         })
     }
 
-    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut Desk) {
+    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut ProtocolHost) {
         match &mut self.0 {
             Process::Rank(rank) => rank.handle(input, now, host),
-            Process::Director(director) => director.handle(input, now, host),
+            Process::Recovery(recovery_process) => recovery_process.handle(input, now, host),
             Process::Logger(logger) => logger.handle(input, host),
             Process::Server(server) => server.handle(input, now, host),
         }
@@ -224,7 +224,7 @@ impl Protocol for Hydee {
     fn next_deadline(&self) -> Option<Time> {
         match &self.0 {
             Process::Rank(rank) => rank.next_deadline(),
-            Process::Director(_) | Process::Logger(_) => None,
+            Process::Recovery(_) | Process::Logger(_) => None,
             Process::Server(server) => server.next_deadline(),
         }
     }
@@ -238,37 +238,37 @@ impl Protocol for Hydee {
                 checkpoints: u32::from(rank.kept.is_some()),
                 ..Gauges::default()
             },
-            Process::Director(_) | Process::Logger(_) | Process::Server(_) => Gauges::default(),
+            Process::Recovery(_) | Process::Logger(_) | Process::Server(_) => Gauges::default(),
         }
     }
 }
 
 impl Rank {
-    fn start(birth: Birth<Config>, now: Time, host: &mut Desk) -> Rank {
+    fn start(birth: Birth<Config>, now: Time, host: &mut ProtocolHost) -> Rank {
         let Birth { me, boot, membership, config, .. } = birth;
         let view = View::new(&config, membership);
         let cluster = view.cluster_of(me);
         let members = view.members_of(cluster);
-        let director = view.membership.with_role(Role::RECOVERY_PROCESS).next();
+        let recovery_process = view.membership.with_role(Role::RECOVERY_PROCESS).next();
         let logger = view.membership.with_role(Role::EVENT_LOGGER).next();
         let mut this = Rank {
             me,
             cluster,
-            director,
+            recovery_process,
             logger,
             holders: config.copies().holders(&view.membership, me),
-            state: State::Running,
+            state: RankState::Running,
             position: Position::default(),
             phase: 1,
             channels: BTreeMap::new(),
-            deeds: VecDeque::new(),
+            app_actions: VecDeque::new(),
             log: LogSize::default(),
             spill: Spill::default(),
             collected: 0,
-            lines: BTreeMap::new(),
-            gate: if view.epoch > 0 && director.is_some() { Gate::Closed } else { Gate::Open },
+            wires: BTreeMap::new(),
+            gate: if view.epoch > 0 && recovery_process.is_some() { Gate::Closed } else { Gate::Open },
             round: Round::default(),
-            order: Order::default(),
+            order: DeliveryOrder::default(),
             waiting: VecDeque::new(),
             early: Vec::new(),
             kept: None,
@@ -285,10 +285,10 @@ impl Rank {
         this
     }
 
-    fn handle(&mut self, input: Input<Hydee>, now: Time, host: &mut Desk) {
+    fn handle(&mut self, input: Input<Hydee>, now: Time, host: &mut ProtocolHost) {
         match input {
-            Input::Sent { id, payload } => self.done(Deed::Sent(id, payload), host),
-            Input::Consumed(id) => self.done(Deed::Consumed(id), host),
+            Input::Sent { id, payload } => self.done(AppAction::Sent(id, payload), host),
+            Input::Consumed(id) => self.done(AppAction::Consumed(id), host),
             Input::Received { id, stamp, payload } => {
                 self.arrived(Arrival { id, stamp, payload }, host);
                 self.repeat_waiting(host);
@@ -340,7 +340,7 @@ impl Rank {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        let is_running = matches!(self.state, State::Running);
+        let is_running = matches!(self.state, RankState::Running);
         let checkpoint = self.lead.as_ref().and_then(|it| it.checkpoint_at).filter(|_| is_running);
         match (checkpoint, self.store.next_deadline()) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -352,7 +352,7 @@ impl Rank {
         self.config.defects.has(defect)
     }
 
-    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut Desk) {
+    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
         if self.is_early(from, &message) {
             self.early.push((from, message));
             return;
@@ -437,7 +437,7 @@ impl Rank {
         }
     }
 
-    fn membership_changed(&mut self, membership: Arc<Membership>, now: Time, host: &mut Desk) {
+    fn membership_changed(&mut self, membership: Arc<Membership>, now: Time, host: &mut ProtocolHost) {
         let old = core::mem::replace(&mut self.view, View::new(&self.config, membership));
         if self.view.epoch > old.epoch && !self.recovers_in_pairs() {
             self.await_round();
@@ -451,7 +451,7 @@ impl Rank {
     }
 
     /// Reconsiders everything that waited for this process to catch up.
-    fn replay(&mut self, now: Time, host: &mut Desk) {
+    fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for (from, message) in core::mem::take(&mut self.early) {
             self.told(from, message, now, host);
         }
@@ -466,9 +466,9 @@ impl Rank {
         self.lead.as_deref_mut()
     }
 
-    fn tell_director(&self, message: Control, host: &mut Desk) {
-        if let Some(director) = self.director {
-            host.control(To::One(director), message);
+    fn tell_recovery_process(&self, message: Control, host: &mut ProtocolHost) {
+        if let Some(recovery_process) = self.recovery_process {
+            host.control(To::One(recovery_process), message);
         }
     }
 
@@ -481,7 +481,7 @@ impl Rank {
         self.view.membership.member(self.coordinator()).started
     }
 
-    fn broadcast(&self, message: Control, host: &mut Desk) {
+    fn broadcast(&self, message: Control, host: &mut ProtocolHost) {
         match self.config.scope {
             Scope::Process => {}
             Scope::Cluster => host.control(To::Cluster(self.cluster), message),
@@ -492,7 +492,7 @@ impl Rank {
     }
 
     /// Sends a message to any process, which may be this one.
-    fn tell(&mut self, whom: ProcessId, message: Control, now: Time, host: &mut Desk) {
+    fn tell(&mut self, whom: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
         if whom == self.me {
             self.told(whom, message, now, host);
         } else {
@@ -500,7 +500,7 @@ impl Rank {
         }
     }
 
-    fn say(&mut self, answers: Answers, now: Time, host: &mut Desk) {
+    fn say(&mut self, answers: Answers, now: Time, host: &mut ProtocolHost) {
         for (whom, message) in answers {
             self.tell(whom, message, now, host);
         }

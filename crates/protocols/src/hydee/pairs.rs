@@ -10,7 +10,7 @@ use faultline_core::{Incarnation, MessageId, ProcessId, To};
 
 use super::config::{Defect, Recovery};
 use super::message::{Control, Covered};
-use super::{Desk, Rank, State};
+use super::{ProtocolHost, Rank, RankState};
 
 /// Incarnations of the clusters at both ends of a channel: the own cluster and the peer's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,8 +25,8 @@ impl Rank {
     }
 
     /// Closes the channels to and from failed clusters, and reports their state to the peers that live (S3).
-    pub(super) fn meet_peers(&mut self, host: &mut Desk) {
-        if !self.recovers_in_pairs() || matches!(self.state, State::Restoring(_)) {
+    pub(super) fn meet_peers(&mut self, host: &mut ProtocolHost) {
+        if !self.recovers_in_pairs() || matches!(self.state, RankState::Restoring(_)) {
             return;
         }
         let own = self.position.incarnation;
@@ -34,14 +34,14 @@ impl Rank {
         for peer in self.view.ranks().filter(is_outside) {
             let pair = Pair { own, theirs: self.view.incarnation(self.view.cluster_of(peer)) };
             let present = self.channels.get(&peer).map_or_else(Covered::default, |it| it.covered());
-            let line = self.lines.entry(peer).or_default();
-            if line.pair != pair {
-                (line.pair, line.is_told) = (pair, false);
-                line.undecided.get_or_insert(present.sent);
+            let wire = self.wires.entry(peer).or_default();
+            if wire.pair != pair {
+                (wire.pair, wire.is_told) = (pair, false);
+                wire.undecided.get_or_insert(present.sent);
             }
             // A peer that is down is told in its next life.
-            if line.undecided.is_some() && !line.is_told && self.view.is_up(peer) {
-                line.is_told = true;
+            if wire.undecided.is_some() && !wire.is_told && self.view.is_up(peer) {
+                wire.is_told = true;
                 let committed = self.committed.get(&peer).copied().unwrap_or_default();
                 let Pair { own, theirs } = pair;
                 host.control(To::One(peer), Control::Meet { from: own, to: theirs, present, committed });
@@ -56,7 +56,7 @@ impl Rank {
         from: Incarnation,
         to: Incarnation,
         (present, committed): (Covered, Covered),
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let theirs = self.view.incarnation(self.view.cluster_of(peer));
         if (from < theirs || to < self.position.incarnation) && !self.has(Defect::OlderMeetingAccepted) {
@@ -68,11 +68,11 @@ impl Rank {
         self.settle(peer, committed);
         let channel = &self.channels[&peer];
         let (sent, settled) = (channel.sent, channel.settled);
-        let line = self.lines.entry(peer).or_default();
-        let Some(undecided) = line.undecided.take() else { return };
-        line.next = present.received.max(settled.received);
-        line.fresh = undecided;
-        let next = line.next;
+        let wire = self.wires.entry(peer).or_default();
+        let Some(undecided) = wire.undecided.take() else { return };
+        wire.next = present.received.max(settled.received);
+        wire.fresh = undecided;
+        let next = wire.next;
         for number in undecided..next.min(sent) {
             host.suppress(MessageId { from: self.me, to: peer, incarnation: Incarnation(0), number });
         }

@@ -14,7 +14,7 @@ use faultline_core::{Claim, ClusterId, Incarnation, MessageId, ProcessId, Time, 
 use super::config::Defect;
 use super::delivery::Gate;
 use super::message::{Control, Covered, Orphan, Phase};
-use super::{Desk, Rank, State};
+use super::{ProtocolHost, Rank, RankState};
 
 /// The round, as this process knows it.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ impl Rank {
     }
 
     /// Handles the announcement of a round by the recovery process.
-    pub(super) fn round_begins(&mut self, epoch: u64, failed: Arc<[ClusterId]>, host: &mut Desk) {
+    pub(super) fn round_begins(&mut self, epoch: u64, failed: Arc<[ClusterId]>, host: &mut ProtocolHost) {
         if epoch == self.view.epoch {
             self.round.failed = Some(failed);
             self.synchronise(host);
@@ -47,8 +47,8 @@ impl Rank {
     }
 
     /// Exchanges the state of the channels, once the round has begun and this process is ready.
-    pub(super) fn synchronise(&mut self, host: &mut Desk) {
-        if matches!(self.state, State::Restoring(_)) || self.round.is_synchronising {
+    pub(super) fn synchronise(&mut self, host: &mut ProtocolHost) {
+        if matches!(self.state, RankState::Restoring(_)) || self.round.is_synchronising {
             return;
         }
         let Some(failed) = self.round.failed.clone() else {
@@ -88,7 +88,7 @@ impl Rank {
         epoch: u64,
         present: Covered,
         committed: Covered,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         if epoch < self.view.epoch && !self.has(Defect::OlderSyncAccepted) {
             return;
@@ -103,9 +103,9 @@ impl Rank {
         self.settle(peer, committed);
         let channel = self.channels.entry(peer).or_default();
         let settled = channel.settled;
-        let line = self.lines.entry(peer).or_default();
-        line.next = present.received.max(settled.received);
-        line.fresh = channel.sent;
+        let wire = self.wires.entry(peer).or_default();
+        wire.next = present.received.max(settled.received);
+        wire.fresh = channel.sent;
         let first_orphan =
             present.sent.max(settled.sent) + u32::from(self.config.defects.has(Defect::FirstOrphanMissed));
         let orphan = |(&number, &phase): (&u32, &Phase)| Orphan {
@@ -116,12 +116,12 @@ impl Rank {
         let theirs = self.view.cluster_of(peer);
         let has_failed = self.round.failed.as_ref().is_some_and(|failed| failed.contains(&theirs));
         if self.has(Defect::RestoredLogNotSent) && !has_failed {
-            self.lines.entry(peer).or_default().next = self.channels[&peer].sent.max(present.received);
+            self.wires.entry(peer).or_default().next = self.channels[&peer].sent.max(present.received);
         }
         self.maybe_report(host);
     }
 
-    fn maybe_report(&mut self, host: &mut Desk) {
+    fn maybe_report(&mut self, host: &mut ProtocolHost) {
         let round = &mut self.round;
         if round.is_synchronising && round.awaited.is_empty() && !round.is_reported {
             round.is_reported = true;
@@ -129,21 +129,27 @@ impl Rank {
             for &Orphan { id, phase } in orphans.iter() {
                 host.claim(Claim::Orphaned { id, phase });
             }
-            self.tell_director(Control::Report { epoch: self.view.epoch, orphans }, host);
+            self.tell_recovery_process(Control::Report { epoch: self.view.epoch, orphans }, host);
         }
     }
 
     /// Handles a level: messages up to this phase, or all messages, may be sent (R11).
-    pub(super) fn level_told(&mut self, epoch: u64, level: Option<Phase>, now: Time, host: &mut Desk) {
+    pub(super) fn level_told(
+        &mut self,
+        epoch: u64,
+        level: Option<Phase>,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) {
         if epoch < self.view.epoch && !self.has(Defect::OlderLevelObeyed) {
             return;
         }
         self.gate = level.map_or(Gate::Open, Gate::UpTo);
-        if matches!(self.state, State::Restoring(_)) {
+        if matches!(self.state, RankState::Restoring(_)) {
             return;
         }
         self.pump_all(host);
-        self.go_on(host);
+        self.proceed(host);
         self.maybe_write(now, host);
     }
 }

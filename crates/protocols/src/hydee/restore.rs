@@ -13,11 +13,11 @@ use faultline_core::{Attempt, Cause, Claim, ImageName, Position, ProcessId, Sn, 
 
 use super::channel::LogSize;
 use super::config::Defect;
-use super::delivery::Line;
+use super::delivery::WireState;
 use super::message::{Checkpoint, Control, RestoreNo, Saved, SegmentNo};
 use super::spill::Spill;
 use super::view::View;
-use super::{Desk, Image, Rank, State};
+use super::{Image, ProtocolHost, Rank, RankState};
 
 /// The member's side of an attempt.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ pub(super) struct Restoring {
 
 /// The coordinator's side of an attempt.
 #[derive(Clone, Debug)]
-pub(super) struct Stocktaking {
+pub(super) struct PartSurvey {
     restore: RestoreNo,
     awaited: BTreeSet<ProcessId>,
     /// Processes that have each part, by checkpoint and owner.
@@ -43,7 +43,7 @@ pub(super) struct Stocktaking {
 impl Rank {
     /// Watches the own cluster: a failure freezes it, and once all members live again, the coordinator begins to
     /// restore it.
-    pub(super) fn watch_members(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn watch_members(&mut self, now: Time, host: &mut ProtocolHost) {
         self.start_recorded(now, host);
         if self.view.incarnation(self.cluster) > self.position.incarnation {
             self.freeze(host);
@@ -53,27 +53,27 @@ impl Rank {
         }
         let incarnation = self.view.incarnation(self.cluster);
         match &self.state {
-            State::Restoring(_) => {
-                let stocktaking = self.lead().and_then(|it| it.stocktaking.as_ref());
-                if stocktaking.is_none_or(|it| it.restore.incarnation < incarnation) {
+            RankState::Restoring(_) => {
+                let part_survey = self.lead().and_then(|it| it.part_survey.as_ref());
+                if part_survey.is_none_or(|it| it.restore.incarnation < incarnation) {
                     self.begin_restore(RestoreNo { incarnation, attempt: 1 }, now, host);
                 } else {
                     self.maybe_resume(now, host);
                 }
             }
-            State::Running if self.position.sn.0 == 0 => self.begin_checkpoint(now, host),
+            RankState::Running if self.position.sn.0 == 0 => self.begin_checkpoint(now, host),
             _ => {}
         }
     }
 
     /// Abandons what this process is doing.
-    fn freeze(&mut self, host: &mut Desk) {
-        if let State::Checkpointing(part) = &self.state {
+    fn freeze(&mut self, host: &mut ProtocolHost) {
+        if let RankState::Checkpointing(part) = &self.state {
             host.claim(part.aborted());
         }
-        if !matches!(self.state, State::Restoring(_)) {
-            self.state = State::Restoring(Box::default());
-            self.deeds.clear();
+        if !matches!(self.state, RankState::Restoring(_)) {
+            self.state = RankState::Restoring(Box::default());
+            self.app_actions.clear();
             host.hold();
         }
         if let Some(lead) = self.lead() {
@@ -83,8 +83,8 @@ impl Rank {
     }
 
     /// Handles new lives of holders: their storage, and messages in transit to them, may be lost.
-    pub(super) fn watch_holders(&mut self, old: &View, now: Time, host: &mut Desk) {
-        if !matches!(self.state, State::Restoring(_)) {
+    pub(super) fn watch_holders(&mut self, old: &View, now: Time, host: &mut ProtocolHost) {
+        if !matches!(self.state, RankState::Restoring(_)) {
             for index in 0..self.holders.len() {
                 let holder = self.holders[index];
                 if self.view.began_new_life(holder, old) {
@@ -95,10 +95,10 @@ impl Rank {
             }
         }
         let reborn = self.outside_holders().iter().any(|&holder| self.view.began_new_life(holder, old));
-        if let Some(stocktaking) = self.lead().and_then(|it| it.stocktaking.as_ref())
+        if let Some(part_survey) = self.lead().and_then(|it| it.part_survey.as_ref())
             && reborn
         {
-            let restore = stocktaking.restore;
+            let restore = part_survey.restore;
             self.begin_restore(RestoreNo { attempt: restore.attempt + 1, ..restore }, now, host);
         }
     }
@@ -110,12 +110,12 @@ impl Rank {
         holders.filter(|&holder| self.view.cluster_of(holder) != self.cluster).collect()
     }
 
-    fn begin_restore(&mut self, restore: RestoreNo, now: Time, host: &mut Desk) {
+    fn begin_restore(&mut self, restore: RestoreNo, now: Time, host: &mut ProtocolHost) {
         let outside = self.outside_holders();
         let asked = if self.has(Defect::HoldersNotAsked) { 0 } else { usize::MAX };
         let awaited = self.members.iter().chain(outside.iter().take(asked)).copied().collect();
         let Some(lead) = self.lead() else { return };
-        lead.stocktaking = Some(Stocktaking { restore, awaited, stock: BTreeMap::new(), target: None });
+        lead.part_survey = Some(PartSurvey { restore, awaited, stock: BTreeMap::new(), target: None });
         let membership = self.view.membership.version;
         self.broadcast(Control::Gather { restore, membership }, host);
         let cluster = self.cluster;
@@ -126,8 +126,8 @@ impl Rank {
     }
 
     /// Member: reports what it has, once all writes in progress have completed.
-    pub(super) fn gather(&mut self, from: ProcessId, restore: RestoreNo, now: Time, host: &mut Desk) {
-        let State::Restoring(restoring) = &mut self.state else {
+    pub(super) fn gather(&mut self, from: ProcessId, restore: RestoreNo, now: Time, host: &mut ProtocolHost) {
+        let RankState::Restoring(restoring) = &mut self.state else {
             return;
         };
         if restore.incarnation < self.view.incarnation(self.cluster) || restore <= restoring.restore {
@@ -140,9 +140,9 @@ impl Rank {
         self.say(answers, now, host);
     }
 
-    fn stocktaking(&mut self, restore: RestoreNo) -> Option<&mut Stocktaking> {
+    fn part_survey(&mut self, restore: RestoreNo) -> Option<&mut PartSurvey> {
         let older_counts = self.has(Defect::OlderRestoresCount);
-        self.lead()?.stocktaking.as_mut().filter(|it| it.restore == restore || older_counts)
+        self.lead()?.part_survey.as_mut().filter(|it| it.restore == restore || older_counts)
     }
 
     /// Coordinator: collects a report, and chooses once all have arrived.
@@ -152,31 +152,31 @@ impl Rank {
         restore: RestoreNo,
         parts: Arc<[ImageName]>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
-        let Some(stocktaking) = self.stocktaking(restore).filter(|it| it.target.is_none()) else {
+        let Some(part_survey) = self.part_survey(restore).filter(|it| it.target.is_none()) else {
             return;
         };
-        if !stocktaking.awaited.remove(&from) {
+        if !part_survey.awaited.remove(&from) {
             return;
         }
         for &part in parts.iter() {
-            let owners = stocktaking.stock.entry(part.into()).or_default();
+            let owners = part_survey.stock.entry(part.into()).or_default();
             owners.entry(part.owner).or_default().push(from);
         }
-        if stocktaking.awaited.is_empty() {
+        if part_survey.awaited.is_empty() {
             self.choose(restore, now, host);
         }
     }
 
-    fn choose(&mut self, restore: RestoreNo, now: Time, host: &mut Desk) {
+    fn choose(&mut self, restore: RestoreNo, now: Time, host: &mut ProtocolHost) {
         let members = self.members.clone();
         let has_started = self.has_started();
         let takes_oldest = self.has(Defect::OldestRestored);
-        let Some(stocktaking) = self.stocktaking(restore) else {
+        let Some(part_survey) = self.part_survey(restore) else {
             return;
         };
-        let stock = core::mem::take(&mut stocktaking.stock);
+        let stock = core::mem::take(&mut part_survey.stock);
         let is_whole =
             |(_, owners): &(&Checkpoint, &BTreeMap<ProcessId, Vec<ProcessId>>)| owners.len() == members.len();
         let newest = match takes_oldest {
@@ -188,8 +188,8 @@ impl Rank {
             return;
         }
         let target = newest.map(|(&checkpoint, _)| checkpoint);
-        stocktaking.target = Some(target);
-        stocktaking.awaited = members.iter().copied().collect();
+        part_survey.target = Some(target);
+        part_survey.awaited = members.iter().copied().collect();
         let lacking = newest.iter().flat_map(|(checkpoint, owners)| {
             let lacking = owners.iter().filter(|(owner, at)| !at.contains(owner));
             lacking.map(|(&owner, at)| (checkpoint.part(owner), at[0]))
@@ -202,7 +202,11 @@ impl Rank {
     /// Coordinator: reports, for each member with a missing part, the newest checkpoint that lacks it, and the
     /// processes that were asked. A checkpoint that was never complete may be newer than one that became incomplete
     /// by a loss; both are reported.
-    fn give_up(&self, stock: &BTreeMap<Checkpoint, BTreeMap<ProcessId, Vec<ProcessId>>>, host: &mut Desk) {
+    fn give_up(
+        &self,
+        stock: &BTreeMap<Checkpoint, BTreeMap<ProcessId, Vec<ProcessId>>>,
+        host: &mut ProtocolHost,
+    ) {
         let asked = |owner: ProcessId| {
             let holders = self.config.copies().holders(&self.view.membership, owner);
             core::iter::once(owner).chain(holders).collect()
@@ -227,9 +231,9 @@ impl Rank {
         target: Option<Checkpoint>,
         sources: &[(ImageName, ProcessId)],
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
-        let State::Restoring(restoring) = &mut self.state else {
+        let RankState::Restoring(restoring) = &mut self.state else {
             return;
         };
         if restoring.restore != restore {
@@ -253,20 +257,26 @@ impl Rank {
     /// Returns the part to be restored.
     fn awaited_part(&self) -> Option<ImageName> {
         match &self.state {
-            State::Restoring(restoring) => Some(restoring.target??.part(self.me)),
+            RankState::Restoring(restoring) => Some(restoring.target??.part(self.me)),
             _ => None,
         }
     }
 
     /// Handles an image from the network: a lost part of this process, or another process's replica.
-    pub(super) fn image_arrived(&mut self, from: ProcessId, image: Arc<Image>, now: Time, host: &mut Desk) {
+    pub(super) fn image_arrived(
+        &mut self,
+        from: ProcessId,
+        image: Arc<Image>,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) {
         if image.name.owner != self.me {
             let answers = self.store.copy_arrived(from, image, &self.view, host);
             self.say(answers, now, host);
         } else if let Some(segment) = SegmentNo::of(image.name) {
             self.own_segment_arrived(segment, image, host);
         } else if self.awaited_part() == Some(image.name)
-            && let State::Restoring(restoring) = &mut self.state
+            && let RankState::Restoring(restoring) = &mut self.state
             && restoring.image.is_none()
         {
             restoring.image = Some(image.clone());
@@ -275,7 +285,7 @@ impl Rank {
     }
 
     /// Member: its own part is in its storage again.
-    pub(super) fn own_part_fetched(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+    pub(super) fn own_part_fetched(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         if self.awaited_part() == Some(name) {
             self.ask_holders(name, now, host);
         }
@@ -283,7 +293,7 @@ impl Rank {
 
     /// Member: its own part is available. Asks the holders to confirm their replicas: a checkpoint in doubt may lack
     /// some, but a restored one must not, since other clusters remove what it makes obsolete.
-    fn ask_holders(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+    fn ask_holders(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         for &holder in &self.holders {
             host.control(To::One(holder), Control::Secure(name));
         }
@@ -296,10 +306,10 @@ impl Rank {
         from: ProcessId,
         name: ImageName,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         if self.awaited_part() == Some(name)
-            && let State::Restoring(restoring) = &mut self.state
+            && let RankState::Restoring(restoring) = &mut self.state
         {
             restoring.awaited.retain(|&holder| holder != from);
             self.say_ready(now, host);
@@ -311,7 +321,7 @@ impl Rank {
         name: ImageName,
         image: Option<Arc<Image>>,
         now: Time,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         if self.awaited_part() != Some(name) {
             return;
@@ -319,7 +329,7 @@ impl Rank {
         match image {
             None => self.fetch_refused(name, now, host),
             Some(_) => {
-                if let State::Restoring(restoring) = &mut self.state {
+                if let RankState::Restoring(restoring) = &mut self.state {
                     restoring.image = image;
                 }
                 self.ask_holders(name, now, host);
@@ -328,18 +338,18 @@ impl Rank {
     }
 
     /// Member: the part is not where it was expected.
-    pub(super) fn fetch_refused(&mut self, name: ImageName, now: Time, host: &mut Desk) {
+    pub(super) fn fetch_refused(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
         let Some(part) = self.awaited_part() else { return };
         if (part == name || self.store.gives_up(part, name))
-            && let State::Restoring(restoring) = &self.state
+            && let RankState::Restoring(restoring) = &self.state
         {
             let restore = restoring.restore;
             self.tell(self.coordinator(), Control::Vanished(restore), now, host);
         }
     }
 
-    fn say_ready(&mut self, now: Time, host: &mut Desk) {
-        let State::Restoring(restoring) = &mut self.state else {
+    fn say_ready(&mut self, now: Time, host: &mut ProtocolHost) {
+        let RankState::Restoring(restoring) = &mut self.state else {
             return;
         };
         let is_safe = restoring.image.is_some() && restoring.awaited.is_empty();
@@ -350,27 +360,27 @@ impl Rank {
     }
 
     /// Coordinator: begins another attempt, since a part to be restored has vanished.
-    pub(super) fn vanished(&mut self, restore: RestoreNo, now: Time, host: &mut Desk) {
-        if self.stocktaking(restore).is_some() {
+    pub(super) fn vanished(&mut self, restore: RestoreNo, now: Time, host: &mut ProtocolHost) {
+        if self.part_survey(restore).is_some() {
             self.begin_restore(RestoreNo { attempt: restore.attempt + 1, ..restore }, now, host);
         }
     }
 
-    pub(super) fn ready(&mut self, from: ProcessId, restore: RestoreNo, now: Time, host: &mut Desk) {
-        if let Some(stocktaking) = self.stocktaking(restore).filter(|it| it.target.is_some()) {
-            stocktaking.awaited.remove(&from);
+    pub(super) fn ready(&mut self, from: ProcessId, restore: RestoreNo, now: Time, host: &mut ProtocolHost) {
+        if let Some(part_survey) = self.part_survey(restore).filter(|it| it.target.is_some()) {
+            part_survey.awaited.remove(&from);
             self.maybe_resume(now, host);
         }
     }
 
     /// Coordinator: once all are ready and no member has failed since, the cluster resumes. If the restored state
     /// lets the application act for the first time, this must be on record first.
-    fn maybe_resume(&mut self, now: Time, host: &mut Desk) {
-        let Some(stocktaking) = self.lead.as_ref().and_then(|it| it.stocktaking.as_ref()) else {
+    fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
+        let Some(part_survey) = self.lead.as_ref().and_then(|it| it.part_survey.as_ref()) else {
             return;
         };
         let (restore, Some(target), true) =
-            (stocktaking.restore, stocktaking.target, stocktaking.awaited.is_empty())
+            (part_survey.restore, part_survey.target, part_survey.awaited.is_empty())
         else {
             return;
         };
@@ -383,16 +393,16 @@ impl Rank {
             return;
         }
         if let Some(lead) = self.lead() {
-            lead.stocktaking = None;
+            lead.part_survey = None;
         }
         self.broadcast(Control::Resume(restore), host);
         self.resume(restore, now, host);
     }
 
     /// Member: installs the target and resumes (R9).
-    pub(super) fn resume(&mut self, restore: RestoreNo, now: Time, host: &mut Desk) {
-        let restoring = match core::mem::replace(&mut self.state, State::Running) {
-            State::Restoring(it)
+    pub(super) fn resume(&mut self, restore: RestoreNo, now: Time, host: &mut ProtocolHost) {
+        let restoring = match core::mem::replace(&mut self.state, RankState::Running) {
+            RankState::Restoring(it)
                 if it.restore == restore
                     && it.is_ready
                     && restore.incarnation == self.view.incarnation(self.cluster) =>
@@ -417,7 +427,7 @@ impl Rank {
         if let Some(lead) = self.lead() {
             lead.attempts = 0;
         }
-        self.go_on(host);
+        self.proceed(host);
         self.restart_timer(now);
         self.synchronise(host);
         self.meet_peers(host);
@@ -432,7 +442,7 @@ impl Rank {
         restore: RestoreNo,
         target: Option<Checkpoint>,
         image: Option<&Image>,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) -> Vec<super::Late> {
         host.restore(image, restore.incarnation);
         let checkpoint = target.map_or(Position::default(), |it| it.position);
@@ -440,14 +450,14 @@ impl Rank {
         self.position = Position { incarnation: restore.incarnation, sn };
         self.kept = target;
         let nothing =
-            Saved { phase: 1, channels: BTreeMap::new(), deeds: Default::default(), late: Vec::new() };
-        let Saved { phase, channels, deeds, late } =
+            Saved { phase: 1, channels: BTreeMap::new(), app_actions: Default::default(), late: Vec::new() };
+        let Saved { phase, channels, app_actions, late } =
             image.map_or(nothing, |image| Saved::clone(&image.saved));
-        (self.phase, self.channels, self.deeds) = (phase, channels, deeds);
+        (self.phase, self.channels, self.app_actions) = (phase, channels, app_actions);
         let in_pairs = self.recovers_in_pairs();
         let is_outside = |peer: &ProcessId| self.view.cluster_of(*peer) != self.cluster;
         let outside = self.channels.iter_mut().filter(|(peer, _)| is_outside(peer));
-        (self.committed, self.lines) = (BTreeMap::new(), BTreeMap::new());
+        (self.committed, self.wires) = (BTreeMap::new(), BTreeMap::new());
         (self.log, self.collected) = (LogSize::default(), 0);
         self.spill = Spill::default();
         for (&peer, channel) in outside {
@@ -456,8 +466,9 @@ impl Rank {
             }
             self.committed.insert(peer, channel.covered());
             let undecided = in_pairs.then_some(channel.sent);
-            let line = Line { next: channel.sent, fresh: channel.sent, undecided, ..Line::default() };
-            self.lines.insert(peer, line);
+            let wire =
+                WireState { next: channel.sent, fresh: channel.sent, undecided, ..WireState::default() };
+            self.wires.insert(peer, wire);
             for (&number, entry) in &channel.log {
                 self.log.add(entry);
                 if entry.content.segment().is_none() && self.config.log_memory.is_some() {

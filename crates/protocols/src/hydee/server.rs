@@ -8,7 +8,7 @@ use super::config::Config;
 use super::message::Control;
 use super::store::{Answers, Store};
 use super::view::View;
-use super::{Desk, Hydee};
+use super::{Hydee, ProtocolHost};
 
 #[derive(Clone, Debug)]
 pub(super) struct Server {
@@ -20,14 +20,14 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(birth: Birth<Config>, host: &mut Desk) -> Server {
+    pub(super) fn start(birth: Birth<Config>, host: &mut ProtocolHost) -> Server {
         let Birth { me, boot, membership, config, .. } = birth;
         let view = View::new(&config, membership);
         let store = Store::new(&config, &view, me, boot, host);
         Server { config, view, store, early: alloc::vec::Vec::new() }
     }
 
-    pub(super) fn handle(&mut self, input: Input<Hydee>, now: Time, host: &mut Desk) {
+    pub(super) fn handle(&mut self, input: Input<Hydee>, now: Time, host: &mut ProtocolHost) {
         let answers = match input {
             Input::Control { from, message } => self.told(from, message, host),
             Input::Image { from, image } => self.store.copy_arrived(from, image, &self.view, host),
@@ -59,7 +59,12 @@ impl Server {
         }
     }
 
-    fn told(&mut self, from: faultline_core::ProcessId, message: Control, host: &mut Desk) -> Answers {
+    fn told(
+        &mut self,
+        from: faultline_core::ProcessId,
+        message: Control,
+        host: &mut ProtocolHost,
+    ) -> Answers {
         match message {
             Control::Inquire { restore, cluster } if restore.incarnation > self.view.incarnation(cluster) => {
                 self.early.push((from, message));

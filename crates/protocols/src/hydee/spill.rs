@@ -15,7 +15,7 @@ use super::channel::{Channel, Content};
 use super::config::Defect;
 use super::delivery::Gate;
 use super::message::{Control, Head, Saved, SegmentNo};
-use super::{Desk, Image, Rank, State};
+use super::{Image, ProtocolHost, Rank, RankState};
 
 /// The part of the log that is being moved to stable storage or read back.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +67,7 @@ impl Spill {
 
 impl Rank {
     /// Begins a segment with the oldest messages of the log if too much of it is in memory.
-    pub(super) fn maybe_spill(&mut self, host: &mut Desk) {
+    pub(super) fn maybe_spill(&mut self, host: &mut ProtocolHost) {
         let Some(limit) = self.config.log_memory else {
             return;
         };
@@ -79,7 +79,7 @@ impl Rank {
             };
             self.spill.order.retain(is_logged);
         }
-        let is_restoring = matches!(self.state, State::Restoring(_));
+        let is_restoring = matches!(self.state, RankState::Restoring(_));
         if self.log.in_memory() <= limit || self.spill.writing.is_some() || is_restoring {
             return;
         }
@@ -101,7 +101,7 @@ impl Rank {
         let image = Arc::new(Image {
             name: segment.image(self.me),
             head: Arc::default(),
-            saved: Arc::new(Saved { phase: 0, channels, deeds: VecDeque::new(), late: Vec::new() }),
+            saved: Arc::new(Saved { phase: 0, channels, app_actions: VecDeque::new(), late: Vec::new() }),
             snapshot: Snapshot {
                 witness: Witness::default(),
                 channels: Arc::from([]),
@@ -120,7 +120,7 @@ impl Rank {
     }
 
     /// Handles a durable write to the own storage.
-    pub(super) fn own_segment_durable(&mut self, name: ImageName, host: &mut Desk) {
+    pub(super) fn own_segment_durable(&mut self, name: ImageName, host: &mut ProtocolHost) {
         if let Some(writing) = &mut self.spill.writing
             && writing.image.name == name
         {
@@ -134,7 +134,7 @@ impl Rank {
     }
 
     /// Handles a holder's confirmation of its replica.
-    pub(super) fn segment_stored(&mut self, from: ProcessId, name: ImageName, host: &mut Desk) {
+    pub(super) fn segment_stored(&mut self, from: ProcessId, name: ImageName, host: &mut ProtocolHost) {
         if let Some(writing) = &mut self.spill.writing
             && writing.image.name == name
         {
@@ -143,7 +143,7 @@ impl Rank {
         }
     }
 
-    fn maybe_spilled(&mut self, host: &mut Desk) {
+    fn maybe_spilled(&mut self, host: &mut ProtocolHost) {
         if self.spill.writing.as_ref().is_some_and(|it| it.is_durable && it.awaited.is_empty()) {
             self.finish_segment(host);
             self.maybe_spill(host);
@@ -151,7 +151,7 @@ impl Rank {
     }
 
     /// Frees the memory of the segment's messages, except those removed from the log in the meantime.
-    fn finish_segment(&mut self, host: &mut Desk) {
+    fn finish_segment(&mut self, host: &mut ProtocolHost) {
         let Some(Writing { segment, image, .. }) = self.spill.writing.take() else {
             return;
         };
@@ -172,7 +172,7 @@ impl Rank {
 
     /// Handles a new life of a holder. It may lack replicas that were in transit to it and replicas of segments to
     /// which no checkpoint refers yet, and it may not have received a request.
-    pub(super) fn repeat_segments(&mut self, holder: ProcessId, host: &mut Desk) {
+    pub(super) fn repeat_segments(&mut self, holder: ProcessId, host: &mut ProtocolHost) {
         if let Some(writing) = &mut self.spill.writing {
             if !writing.awaited.contains(&holder) {
                 writing.awaited.push(holder);
@@ -206,7 +206,7 @@ impl Rank {
     }
 
     /// Requests the segment that contains the next message for `peer`.
-    pub(super) fn want_segment(&mut self, segment: SegmentNo, peer: ProcessId, host: &mut Desk) {
+    pub(super) fn want_segment(&mut self, segment: SegmentNo, peer: ProcessId, host: &mut ProtocolHost) {
         if !self.spill.wanted.contains_key(&segment) {
             self.store.read_for(self.me, segment.image(self.me), host);
         }
@@ -218,7 +218,7 @@ impl Rank {
         &mut self,
         segment: SegmentNo,
         image: Option<Arc<Image>>,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         match image {
             Some(image) => self.segment_here(segment, image, host),
@@ -228,13 +228,18 @@ impl Rank {
     }
 
     /// Handles a segment from a holder. It was lost here, or belongs to the part to be restored.
-    pub(super) fn own_segment_arrived(&mut self, segment: SegmentNo, image: Arc<Image>, host: &mut Desk) {
+    pub(super) fn own_segment_arrived(
+        &mut self,
+        segment: SegmentNo,
+        image: Arc<Image>,
+        host: &mut ProtocolHost,
+    ) {
         self.store.write_segment(image.clone(), host);
         self.segment_here(segment, image, host);
     }
 
     /// Handles a holder's answer that it does not have the segment, either.
-    pub(super) fn own_segment_refused(&mut self, from: ProcessId, name: ImageName, host: &mut Desk) {
+    pub(super) fn own_segment_refused(&mut self, from: ProcessId, name: ImageName, host: &mut ProtocolHost) {
         if let Some(segment) = SegmentNo::of(name)
             && self.spill.wanted.get(&segment).is_some_and(|it| it.asked.last() == Some(&from))
         {
@@ -242,7 +247,7 @@ impl Rank {
         }
     }
 
-    fn ask_for_segment(&mut self, segment: SegmentNo, host: &mut Desk) {
+    fn ask_for_segment(&mut self, segment: SegmentNo, host: &mut ProtocolHost) {
         let name = segment.image(self.me);
         let wanted = self.spill.wanted.entry(segment).or_default();
         match self.holders.iter().find(|holder| !wanted.asked.contains(holder)) {
@@ -261,7 +266,7 @@ impl Rank {
     }
 
     /// Lets the channels that waited for the segment continue.
-    fn segment_here(&mut self, segment: SegmentNo, image: Arc<Image>, host: &mut Desk) {
+    fn segment_here(&mut self, segment: SegmentNo, image: Arc<Image>, host: &mut ProtocolHost) {
         let Some(wanted) = self.spill.wanted.remove(&segment) else {
             return;
         };

@@ -17,7 +17,7 @@ use faultline_core::{Boot, Claim, ClusterId, ImageName, Incarnation, ProcessId, 
 use super::config::{Config, Defect, Defects};
 use super::message::{Checkpoint, Control, Head, RestoreNo, SegmentNo};
 use super::view::View;
-use super::{Desk, Image};
+use super::{Image, ProtocolHost};
 
 /// Messages that result from operations on the storage. The receiver may be this process itself.
 pub(super) type Answers = Vec<(ProcessId, Control)>;
@@ -58,7 +58,13 @@ struct Lacks {
 
 impl Store {
     /// Creates the view of a storage, and requests its listing.
-    pub(super) fn new(config: &Config, view: &View, me: ProcessId, boot: Boot, host: &mut Desk) -> Store {
+    pub(super) fn new(
+        config: &Config,
+        view: &View,
+        me: ProcessId,
+        boot: Boot,
+        host: &mut ProtocolHost,
+    ) -> Store {
         host.list();
         let lacks = (boot == Boot::Replaced).then(|| Lacks {
             own: view.membership.member(me).role == Role::RANK,
@@ -90,7 +96,7 @@ impl Store {
         &mut self,
         images: Vec<(ImageName, Arc<Head>)>,
         view: &View,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) -> Answers {
         self.is_listed = true;
         self.here.extend(images);
@@ -107,13 +113,13 @@ impl Store {
     }
 
     /// Writes an image, repeatedly until it is durable or no longer needed.
-    pub(super) fn write(&mut self, image: Arc<Image>, host: &mut Desk) {
+    pub(super) fn write(&mut self, image: Arc<Image>, host: &mut ProtocolHost) {
         self.writing.insert(image.name, image.clone());
         host.persist(image);
     }
 
     /// Writes a part received from `from` once its segments are here.
-    pub(super) fn write_whole(&mut self, from: ProcessId, image: Arc<Image>, host: &mut Desk) {
+    pub(super) fn write_whole(&mut self, from: ProcessId, image: Arc<Image>, host: &mut ProtocolHost) {
         let lacking: Vec<ImageName> = self.lacking(&image).collect();
         if lacking.is_empty() || self.defects.has(Defect::SegmentsOutsideCheckpoint) {
             self.write(image, host);
@@ -132,14 +138,14 @@ impl Store {
     }
 
     /// Writes a segment of this process's own log that came back from a holder.
-    pub(super) fn write_segment(&mut self, image: Arc<Image>, host: &mut Desk) {
+    pub(super) fn write_segment(&mut self, image: Arc<Image>, host: &mut ProtocolHost) {
         if !self.here.contains_key(&image.name) && !self.writing.contains_key(&image.name) {
             self.write(image, host);
         }
     }
 
     /// Writes the parts whose segments are all here now.
-    fn write_pending(&mut self, host: &mut Desk) {
+    fn write_pending(&mut self, host: &mut ProtocolHost) {
         let is_whole = |(name, (image, _)): (&ImageName, &(Arc<Image>, ProcessId))| {
             self.lacking(image).next().is_none().then_some(*name)
         };
@@ -152,7 +158,7 @@ impl Store {
     }
 
     /// Handles a durable image. The caller determines its owner.
-    pub(super) fn persisted(&mut self, name: ImageName, view: &View, host: &mut Desk) -> Answers {
+    pub(super) fn persisted(&mut self, name: ImageName, view: &View, host: &mut ProtocolHost) -> Answers {
         let head = self.writing.remove(&name).map(|image| image.head.clone());
         self.failed.remove(&name);
         self.here.insert(name, head.unwrap_or_default());
@@ -179,7 +185,7 @@ impl Store {
         self.answer(view)
     }
 
-    pub(super) fn retry(&mut self, now: Time, host: &mut Desk) {
+    pub(super) fn retry(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
             for name in core::mem::take(&mut self.failed) {
@@ -237,7 +243,7 @@ impl Store {
     }
 
     /// Reads an image for a process. If that is this process, the image is not sent.
-    pub(super) fn read_for(&mut self, whom: ProcessId, name: ImageName, host: &mut Desk) {
+    pub(super) fn read_for(&mut self, whom: ProcessId, name: ImageName, host: &mut ProtocolHost) {
         let readers = self.reads.entry(name).or_default();
         if readers.is_empty() {
             host.read(name);
@@ -250,7 +256,7 @@ impl Store {
         &mut self,
         name: ImageName,
         image: Option<&Arc<Image>>,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) -> (bool, Answers) {
         if image.is_none() {
             // The image is lost or damaged, and must not be relied on.
@@ -271,7 +277,7 @@ impl Store {
     }
 
     /// Removes the parts here that need a lost segment.
-    fn forget_parts_with(&mut self, segment: ImageName, host: &mut Desk) {
+    fn forget_parts_with(&mut self, segment: ImageName, host: &mut ProtocolHost) {
         let Some(number) = SegmentNo::of(segment) else {
             return;
         };
@@ -290,7 +296,7 @@ impl Store {
         from: ProcessId,
         image: Arc<Image>,
         view: &View,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) -> Answers {
         let name = image.name;
         let is_present = name.incarnation >= view.incarnation(view.cluster_of(name.owner));
@@ -320,7 +326,7 @@ impl Store {
         owner: ProcessId,
         incarnation: Incarnation,
         name: Option<ImageName>,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         if !self.is_listed {
             self.holds.push((owner, incarnation, name));
@@ -344,7 +350,7 @@ impl Store {
     /// Handles an owner's request for a part that is about to be restored. It must be as safe as a committed one, and
     /// the owner waits for the confirmation. Nothing older is removed yet: as long as another part is less safe, its
     /// loss makes the cluster roll back to an older checkpoint.
-    pub(super) fn secure(&mut self, owner: ProcessId, name: ImageName, host: &mut Desk) {
+    pub(super) fn secure(&mut self, owner: ProcessId, name: ImageName, host: &mut ProtocolHost) {
         if !self.is_listed {
             self.secures.push((owner, name));
         } else if self.here.contains_key(&name) {
@@ -363,7 +369,7 @@ impl Store {
         owner: ProcessId,
         incarnation: Incarnation,
         name: Option<ImageName>,
-        host: &mut Desk,
+        host: &mut ProtocolHost,
     ) {
         let head = name.and_then(|name| self.here.get(&name)).cloned().unwrap_or_default();
         let keeps = !self.defects.has(Defect::SegmentsCollected);
@@ -397,7 +403,7 @@ impl Store {
     }
 
     /// Handles an owner's answer that it does not have an image that this process should hold.
-    pub(super) fn refused(&mut self, name: ImageName, host: &mut Desk) {
+    pub(super) fn refused(&mut self, name: ImageName, host: &mut ProtocolHost) {
         self.wanted.remove(&name);
         let lacks_it = |image: &Image| self.lacking(image).any(|it| it == name);
         let hopeless = self.pending.iter().filter(|(_, (image, _))| lacks_it(image)).map(|(&part, _)| part);
@@ -420,14 +426,14 @@ impl Store {
     }
 
     /// Records that this process has its own part again, or needs none.
-    pub(super) fn has_own(&mut self, host: &mut Desk) {
+    pub(super) fn has_own(&mut self, host: &mut ProtocolHost) {
         if let Some(lacks) = &mut self.lacks {
             lacks.own = false;
         }
         self.report_when_complete(host);
     }
 
-    fn report_when_complete(&mut self, host: &mut Desk) {
+    fn report_when_complete(&mut self, host: &mut ProtocolHost) {
         let is_complete = |lacks: &mut Lacks| !lacks.own && lacks.silent.is_empty();
         if self.is_listed && self.wanted.is_empty() && self.lacks.take_if(is_complete).is_some() {
             host.held();

@@ -46,8 +46,8 @@ use faultline_core::process::Gauges;
 use faultline_core::{
     Birth, Boot, Claim, Life, Membership, ProcessId, Promise, Promises, Role, Scope, Speaks, Theft, Time, To,
 };
-use faultline_dataflow::heir;
 use faultline_dataflow::recovery::{Host, Input, Leg, Recovery};
+use faultline_dataflow::successor;
 
 pub use config::{Config, Defect, Defects, Record};
 use copies::{Copies, Search, is_checkpoint};
@@ -133,7 +133,7 @@ impl Recovery for TaskRecovery {
         };
         if this.is_running {
             host.release();
-            this.look_for_estates(host);
+            this.look_for_last_states(host);
         } else if !this.is_listed {
             host.list();
         }
@@ -231,7 +231,7 @@ impl TaskRecovery {
     fn unwanted(&mut self, theft: Theft, leg: Leg, host: &mut dyn Host<Self>) {
         match leg {
             Leg::Task if host.is_mine(theft.thief) => {
-                let victim = heir(&self.membership, theft.victim);
+                let victim = successor(&self.membership, theft.victim);
                 host.control(To::One(victim), Message::Never(theft));
             }
             // The result was merged before, perhaps in a state that is not durable yet.
@@ -357,7 +357,7 @@ impl TaskRecovery {
         gone.into_iter().for_each(|it| self.filled(it, host));
         self.search_again(&new, host);
         if self.is_running {
-            self.look_for_estates(host);
+            self.look_for_last_states(host);
         }
     }
 

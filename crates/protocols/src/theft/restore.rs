@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{Boot, Claim, ImageName, ProcessId, Role, Theft, To};
-use faultline_dataflow::heir;
-use faultline_dataflow::recovery::{Estate, Host, Leg, root};
+use faultline_dataflow::recovery::{Host, LastState, Leg, root};
+use faultline_dataflow::successor;
 
 use super::copies::{Answer, ImageOf, Search};
 use super::holders::{all_holders, holders};
@@ -114,12 +114,12 @@ impl TaskRecovery {
     }
 
     /// Searches for the state of permanently failed processes for which this process answers.
-    pub(super) fn look_for_estates(&mut self, host: &mut dyn Host<Self>) {
+    pub(super) fn look_for_last_states(&mut self, host: &mut dyn Host<Self>) {
         let all = (0..self.membership.members.len() as u32).map(ProcessId);
         let left: Vec<ProcessId> = all
             .filter(|it| {
                 let member = self.membership.member(*it);
-                let is_heir = heir(&self.membership, *it) == self.me;
+                let is_heir = successor(&self.membership, *it) == self.me;
                 member.gone && member.role == Role::RANK && is_heir && !self.absorbed.contains(it)
             })
             .filter(|it| !self.searches.contains_key(it))
@@ -140,23 +140,24 @@ impl TaskRecovery {
         if let Some(own) = own {
             self.restore(&own, host);
         }
-        let mut heritage: Vec<ProcessId> = found.keys().copied().collect();
+        let mut last_states: Vec<ProcessId> = found.keys().copied().collect();
         let mut new = BTreeSet::new();
         // Graphs that contain others come first, so that no graph is absorbed twice.
-        while !heritage.is_empty() && !self.is_lost {
+        while !last_states.is_empty() && !self.is_lost {
             let held_by = |one: ProcessId, other: ProcessId| {
                 let best = found[&other].first();
                 other != one && best.is_some_and(|it| it.head.absorbed.contains(&one))
             };
-            let first = heritage.iter().position(|it| !heritage.iter().any(|other| held_by(*it, *other)));
-            let of = heritage.remove(first.unwrap_or(0));
+            let first =
+                last_states.iter().position(|it| !last_states.iter().any(|other| held_by(*it, *other)));
+            let of = last_states.remove(first.unwrap_or(0));
             if self.absorbed.contains(&of) && !self.config.defects.has(Defect::AbsorbedTwice) {
                 continue;
             }
             let estate = match found[&of].split_first() {
-                Some((checkpoint, log)) => Estate::Log(checkpoint, log),
-                None if self.membership.member(of).started => Estate::Nothing,
-                None => Estate::Beginning,
+                Some((checkpoint, log)) => LastState::Log(checkpoint, log),
+                None if self.membership.member(of).started => LastState::Nothing,
+                None => LastState::Beginning,
             };
             host.absorb(of, estate);
             self.absorbed.insert(of);
@@ -210,14 +211,14 @@ impl TaskRecovery {
             }
         }
         self.stable.force_checkpoint();
-        self.look_for_estates(host);
+        self.look_for_last_states(host);
     }
 
     /// Asks about the state of a loan, unless its task has not been sent yet.
     pub(super) fn ask_about(&self, theft: Theft, host: &mut dyn Host<Self>) {
         let goes_anyway = host.is_mine(theft.thief) || self.stable.awaits(theft, Leg::Task);
         if !goes_anyway && !self.config.defects.has(Defect::NoQuery) {
-            host.control(To::One(heir(&self.membership, theft.thief)), Message::Query(theft));
+            host.control(To::One(successor(&self.membership, theft.thief)), Message::Query(theft));
         }
     }
 

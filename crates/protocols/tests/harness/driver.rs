@@ -16,7 +16,7 @@ use super::storage::{Operation, Storage};
 use super::story::Entry;
 
 /// A process with its storage, its clock and its view of the membership.
-pub(super) struct Seat<P: Protocol, A: Application> {
+pub(super) struct TestProcess<P: Protocol, A: Application> {
     pub(super) life: Life,
     /// `None` between two lives.
     pub(super) node: Option<Node<P, A>>,
@@ -33,10 +33,10 @@ pub(super) struct Seat<P: Protocol, A: Application> {
     pub(super) storage: Storage<P>,
 }
 
-impl<P: Protocol, A: Application> Seat<P, A> {
+impl<P: Protocol, A: Application> TestProcess<P, A> {
     /// Creates the process in its first life, before it has begun.
-    pub(super) fn new(view: Arc<Membership>) -> Seat<P, A> {
-        Seat {
+    pub(super) fn new(view: Arc<Membership>) -> TestProcess<P, A> {
+        TestProcess {
             life: Life(1),
             node: None,
             view,
@@ -67,28 +67,28 @@ pub(super) enum Note {
 
 impl<P: Protocol, A: Application> Federation<P, A> {
     pub(super) fn begin_life(&mut self, process: ProcessId, boot: Boot) {
-        let life = self.seats[process.index()].life;
+        let life = self.hosted[process.index()].life;
         self.state_supervisor(Fact::LifeStarted { process, life, boot });
-        let seat = &mut self.seats[process.index()];
+        let hosted_process = &mut self.hosted[process.index()];
         let birth = Birth {
             me: process,
             life,
             boot,
-            membership: seat.view.clone(),
+            membership: hosted_process.view.clone(),
             config: self.config.clone(),
-            record: seat.storage.record.clone(),
+            record: hosted_process.storage.record.clone(),
             seed: 0,
             facts: FactKinds::ALL,
         };
         let mut actions = Vec::new();
-        seat.node = Some(Node::start(birth, seat.clock, &mut actions));
+        hosted_process.node = Some(Node::start(birth, hosted_process.clock, &mut actions));
         self.perform(process, actions);
     }
 
     pub(super) fn perform(&mut self, process: ProcessId, actions: Vec<ActionOf<Node<P, A>>>) {
-        let life = self.seats[process.index()].life;
+        let life = self.hosted[process.index()].life;
         for action in actions {
-            let storage = &mut self.seats[process.index()].storage;
+            let storage = &mut self.hosted[process.index()].storage;
             match action {
                 Action::Send { to: To::One(to), packet } => self.transmit(process, to, packet),
                 Action::Send { to: To::Cluster(cluster), packet } => {
@@ -103,16 +103,16 @@ impl<P: Protocol, A: Application> Federation<P, A> {
                 Action::Record { version, bytes } => storage.submit(Operation::Record { version, bytes }),
                 Action::Started => self.notes.push_back(Note::Started(process, life)),
                 Action::Held => self.notes.push_back(Note::Held(process, life)),
-                Action::Compute(no, job) => self.seats[process.index()].job = Some((no, job)),
+                Action::Compute(no, job) => self.hosted[process.index()].job = Some((no, job)),
                 Action::Fact(fact) => self.state(process, fact),
             }
         }
     }
 
     fn transmit(&mut self, from: ProcessId, to: ProcessId, packet: PacketOf<P>) {
-        let seat = &self.seats[from.index()];
-        let to_life = seat.view.member(to).life;
-        self.network.send(Flight { from, from_life: seat.life, to, to_life, packet });
+        let hosted_process = &self.hosted[from.index()];
+        let to_life = hosted_process.view.member(to).life;
+        self.network.send(Flight { from, from_life: hosted_process.life, to, to_life, packet });
     }
 
     pub(super) fn deliver_next(&mut self) -> bool {
@@ -124,13 +124,13 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     /// Returns whether a packet can arrive. A packet from a life that its receiver does not know yet has to wait.
     pub(super) fn can_arrive(&self, flight: &Flight<P>) -> bool {
-        let receiver = &self.seats[flight.to.index()];
+        let receiver = &self.hosted[flight.to.index()];
         receiver.node.is_none() || flight.from_life <= receiver.view.member(flight.from).life
     }
 
     /// Delivers a packet. Packets from or to an older life are lost.
     pub(super) fn deliver(&mut self, flight: Flight<P>) {
-        let receiver = &self.seats[flight.to.index()];
+        let receiver = &self.hosted[flight.to.index()];
         let known = receiver.view.member(flight.from).life;
         if receiver.node.is_some() && flight.to_life == receiver.life && flight.from_life == known {
             let event = Event::Packet { from: flight.from, packet: flight.packet.clone() };
@@ -144,31 +144,32 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     }
 
     pub(super) fn complete_operation(&mut self) -> bool {
-        let Some(place) = self.seats.iter().position(Seat::can_complete) else { return false };
+        let Some(place) = self.hosted.iter().position(TestProcess::can_complete) else { return false };
         self.complete(place);
         true
     }
 
     pub(super) fn complete(&mut self, place: usize) {
-        if let Some(event) = self.seats[place].storage.complete::<A>() {
+        if let Some(event) = self.hosted[place].storage.complete::<A>() {
             self.feed(ProcessId(place as u32), event);
         }
     }
 
     pub(super) fn tell_news(&mut self) -> bool {
-        let Some(place) = self.seats.iter().position(Seat::has_news) else { return false };
+        let Some(place) = self.hosted.iter().position(TestProcess::has_news) else { return false };
         self.tell(place);
         true
     }
 
     pub(super) fn tell(&mut self, place: usize) {
-        let membership = self.seats[place].news.pop_front().expect("there are news");
-        self.seats[place].view = membership.clone();
+        let membership = self.hosted[place].news.pop_front().expect("there are news");
+        self.hosted[place].view = membership.clone();
         self.feed(ProcessId(place as u32), Event::Membership(membership));
     }
 
     pub(super) fn ring_who_is_due(&mut self) -> bool {
-        let is_due = |it: &ProcessId| self.deadline(*it).is_some_and(|at| at <= self.seats[it.index()].clock);
+        let is_due =
+            |it: &ProcessId| self.deadline(*it).is_some_and(|at| at <= self.hosted[it.index()].clock);
         let Some(process) = self.processes().find(is_due) else { return false };
         self.feed(process, Event::Timeout);
         true
@@ -180,12 +181,12 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         }
         let Some(note) = self.notes.pop_front() else { return false };
         let (Note::Started(process, life) | Note::Held(process, life)) = note;
-        let seat = &mut self.seats[process.index()];
-        if seat.node.is_none() || seat.life != life {
+        let hosted_process = &mut self.hosted[process.index()];
+        if hosted_process.node.is_none() || hosted_process.life != life {
             return true;
         }
         match note {
-            Note::Held(..) => seat.replaced = false,
+            Note::Held(..) => hosted_process.replaced = false,
             Note::Started(..) => {
                 Arc::make_mut(&mut self.membership.members)[process.index()].started = true;
                 self.announce();
@@ -201,8 +202,8 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     pub(super) fn announce(&mut self) {
         self.membership.version = self.membership.version.next();
         let membership = Arc::new(self.membership.clone());
-        for seat in self.seats.iter_mut().filter(|seat| seat.node.is_some()) {
-            seat.news.push_back(membership.clone());
+        for hosted_process in self.hosted.iter_mut().filter(|hosted_process| hosted_process.node.is_some()) {
+            hosted_process.news.push_back(membership.clone());
         }
     }
 
@@ -213,12 +214,12 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     }
 
     fn state(&mut self, process: ProcessId, fact: Fact) {
-        let seat = &mut self.seats[process.index()];
+        let hosted_process = &mut self.hosted[process.index()];
         if matches!(fact, Fact::Restored(_)) {
-            seat.job = None; // the job is void
+            hosted_process.job = None; // the job is void
         }
-        let (life, number) = (seat.life, FactNo(seat.facts));
-        seat.facts += 1;
+        let (life, number) = (hosted_process.life, FactNo(hosted_process.facts));
+        hosted_process.facts += 1;
         self.record(process, life, number, fact);
     }
 

@@ -13,9 +13,9 @@ use faultline_core::{
 };
 use faultline_trace::{Manifest, Trace};
 
-use super::driver::{Note, Seat};
+use super::driver::{Note, TestProcess};
 use super::network::{Flight, Hold, Network};
-use super::script::{Deed, LEAVE, Script, Send};
+use super::script::{AppAction, LEAVE, Script, Send};
 use super::storage::EventOf;
 use super::story::Entry;
 
@@ -26,7 +26,7 @@ const MOST_STEPS: usize = 100_000;
 pub(crate) struct Federation<P: Protocol, A: Application = Script> {
     pub(super) config: Arc<NodeConfig<P, A>>,
     pub(super) membership: Membership,
-    pub(super) seats: Vec<Seat<P, A>>,
+    pub(super) hosted: Vec<TestProcess<P, A>>,
     pub(super) network: Network<P>,
     /// Requests of processes to the supervisor.
     pub(super) notes: VecDeque<Note>,
@@ -78,14 +78,14 @@ impl<P: Protocol> Federation<P> {
         }
         self.announce();
         for &process in self.members(cluster).iter() {
-            self.seats[process.index()].view = Arc::new(self.membership.clone());
+            self.hosted[process.index()].view = Arc::new(self.membership.clone());
             self.begin_life(process, Boot::Fresh);
         }
     }
 
     /// Makes the application of `process` leave the program. Panics if the application cannot act.
     pub(crate) fn leave(&mut self, process: ProcessId) {
-        let (job, _) = self.seats[process.index()].job.take().expect("who leaves may act");
+        let (job, _) = self.hosted[process.index()].job.take().expect("who leaves may act");
         self.feed(process, Event::Computed(job, Send { to: process, text: LEAVE.into() }));
     }
 
@@ -96,9 +96,10 @@ impl<P: Protocol> Federation<P> {
         let mut living = ranks().filter(|it| self.membership.is_present(*it));
         living.all(|from| {
             self.lives(from)
-                && self.deeds(from).iter().all(|deed| match deed {
-                    Deed::Sent(to, text) if self.cluster_of(*to) == cluster => {
-                        self.lives(*to) && self.deeds(*to).contains(&Deed::Received(from, text.clone()))
+                && self.app_actions(from).iter().all(|app_action| match app_action {
+                    AppAction::Sent(to, text) if self.cluster_of(*to) == cluster => {
+                        self.lives(*to)
+                            && self.app_actions(*to).contains(&AppAction::Received(from, text.clone()))
                     }
                     _ => true,
                 })
@@ -156,7 +157,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
                 application: Arc::new(application),
                 defects: Default::default(),
             }),
-            seats: membership.members.iter().map(|_| Seat::new(view.clone())).collect(),
+            hosted: membership.members.iter().map(|_| TestProcess::new(view.clone())).collect(),
             membership,
             network: Network::new(),
             notes: VecDeque::new(),
@@ -204,9 +205,9 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     /// number. Returns false if there is none. For random schedules: notes, memberships, storages and packets have no
     /// priority.
     pub(crate) fn step_any(&mut self, pick: impl FnOnce(usize) -> usize) -> bool {
-        let seats = || self.processes().map(ProcessId::index);
-        let told: Vec<usize> = seats().filter(|&it| self.seats[it].has_news()).collect();
-        let storing: Vec<usize> = seats().filter(|&it| self.seats[it].can_complete()).collect();
+        let hosted = || self.processes().map(ProcessId::index);
+        let told: Vec<usize> = hosted().filter(|&it| self.hosted[it].has_news()).collect();
+        let storing: Vec<usize> = hosted().filter(|&it| self.hosted[it].can_complete()).collect();
         let notes = usize::from(!self.notes.is_empty() && !self.notes_held);
         let flying = self.network.free(|flight| self.can_arrive(flight));
         let count = notes + told.len() + storing.len() + flying.len();
@@ -230,45 +231,45 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     /// Lets time pass for all processes: handles each deadline within `span` in order, and all its consequences.
     pub(crate) fn pass(&mut self, span: Span) {
         for process in self.processes() {
-            let until = self.seats[process.index()].clock + span;
+            let until = self.hosted[process.index()].clock + span;
             while self.deadline(process).is_some_and(|at| at <= until) {
                 self.ring(process);
                 self.settle();
             }
-            self.seats[process.index()].clock = until;
+            self.hosted[process.index()].clock = until;
         }
     }
 
     /// Lets time pass for one process up to its next deadline. Panics if it has none.
     pub(crate) fn ring(&mut self, process: ProcessId) {
         let deadline = self.deadline(process).expect("the process waits for nothing");
-        let seat = &mut self.seats[process.index()];
-        seat.clock = seat.clock.max(deadline);
+        let hosted_process = &mut self.hosted[process.index()];
+        hosted_process.clock = hosted_process.clock.max(deadline);
         self.feed(process, Event::Timeout);
     }
 
     /// Lets `span` pass for one process, which is woken once, at the end.
     pub(crate) fn wake(&mut self, process: ProcessId, span: Span) {
-        self.seats[process.index()].clock += span;
+        self.hosted[process.index()].clock += span;
         self.feed(process, Event::Timeout);
     }
 
     /// Returns whether `process` is alive.
     pub(crate) fn lives(&self, process: ProcessId) -> bool {
-        self.seats[process.index()].node.is_some()
+        self.hosted[process.index()].node.is_some()
     }
 
     /// Returns the next deadline of `process`; `None` if it has none or is down.
     pub(crate) fn deadline(&self, process: ProcessId) -> Option<Time> {
-        self.seats[process.index()].node.as_ref().and_then(Process::next_deadline)
+        self.hosted[process.index()].node.as_ref().and_then(Process::next_deadline)
     }
 
     /// Delivers any event to a process. Panics if the process is down.
     pub(crate) fn feed(&mut self, process: ProcessId, event: EventOf<P, A>) {
-        let seat = &mut self.seats[process.index()];
+        let hosted_process = &mut self.hosted[process.index()];
         let mut actions = Vec::new();
-        let node = seat.node.as_mut().expect("only the living are told something");
-        node.handle(event, seat.clock, &mut actions);
+        let node = hosted_process.node.as_mut().expect("only the living are told something");
+        node.handle(event, hosted_process.clock, &mut actions);
         self.perform(process, actions);
     }
 
@@ -276,18 +277,18 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     /// Returns whether the application of `process` waits for its computation.
     pub(crate) fn can_act(&self, process: ProcessId) -> bool {
-        self.seats[process.index()].job.is_some()
+        self.hosted[process.index()].job.is_some()
     }
 
     /// Completes the computation of `process`. Panics if there is none.
     pub(crate) fn compute(&mut self, process: ProcessId) {
-        let (no, job) = self.seats[process.index()].job.take().expect("something is being computed");
+        let (no, job) = self.hosted[process.index()].job.take().expect("something is being computed");
         self.feed(process, Event::Computed(no, job.run()));
     }
 
     /// Returns the application of a rank, which must be alive.
     pub(crate) fn application(&self, process: ProcessId) -> &A {
-        let node = self.seats[process.index()].node.as_ref().expect("only the living have a state");
+        let node = self.hosted[process.index()].node.as_ref().expect("only the living have a state");
         node.application().expect("is a rank")
     }
 
@@ -338,7 +339,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     /// From now on, no operation completes at the storage of `process` (`true`), or operations complete again
     /// (`false`).
     pub(crate) fn hold_storage(&mut self, process: ProcessId, held: bool) {
-        self.seats[process.index()].storage.held = held;
+        self.hosted[process.index()].storage.held = held;
     }
 
     /// From now on, no image can be written at `process` (`true`), or images can be written again (`false`).
@@ -346,37 +347,37 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         if full {
             self.inject(Fault::Storage { process, how: StorageFault::Full, span: None });
         }
-        self.seats[process.index()].storage.full = full;
+        self.hosted[process.index()].storage.full = full;
     }
 
     /// Corrupts every image that is now in the storage of `process`: it is listed, but cannot be read.
     pub(crate) fn corrupt(&mut self, process: ProcessId) {
         self.inject(Fault::Storage { process, how: StorageFault::Corrupt, span: None });
-        let storage = &mut self.seats[process.index()].storage;
+        let storage = &mut self.hosted[process.index()].storage;
         storage.corrupt = storage.images.keys().copied().collect();
     }
 
     /// Returns the images in the storage of `process`, ascending.
     pub(crate) fn images(&self, process: ProcessId) -> Vec<ImageName> {
-        self.seats[process.index()].storage.images.keys().copied().collect()
+        self.hosted[process.index()].storage.images.keys().copied().collect()
     }
 
     // Lives
 
     /// Kills `process`. No other process is informed.
     pub(crate) fn kill(&mut self, process: ProcessId, storage: StorageFate) {
-        let life = self.seats[process.index()].life;
+        let life = self.hosted[process.index()].life;
         self.state_supervisor(Fact::Failed { process, life, storage, by: EndedBy::Silence });
         self.end_life(process, storage);
     }
 
     fn end_life(&mut self, process: ProcessId, storage: StorageFate) {
-        let seat = &mut self.seats[process.index()];
-        seat.node = None;
-        seat.job = None;
-        seat.news.clear();
-        seat.replaced |= storage == StorageFate::Lost;
-        seat.storage.crash(storage);
+        let hosted_process = &mut self.hosted[process.index()];
+        hosted_process.node = None;
+        hosted_process.job = None;
+        hosted_process.news.clear();
+        hosted_process.replaced |= storage == StorageFate::Lost;
+        hosted_process.storage.crash(storage);
         if !self.output_survives {
             self.network.drop_all(|flight| flight.from == process);
         }
@@ -384,7 +385,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     /// Informs all processes that `process` is down.
     pub(crate) fn detect(&mut self, process: ProcessId) {
-        let life = self.seats[process.index()].life;
+        let life = self.hosted[process.index()].life;
         self.state_supervisor(Fact::Detected { process, life });
         self.member(process).up = false;
         self.announce();
@@ -392,16 +393,16 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     /// Begins the next life of `process`, and informs all processes.
     pub(crate) fn restart(&mut self, process: ProcessId) {
-        let seat = &mut self.seats[process.index()];
-        assert!(seat.node.is_none(), "{process} lives");
-        seat.life = seat.life.next();
-        seat.facts = 0;
-        seat.withheld = false;
-        let (life, replaced) = (seat.life, seat.replaced);
+        let hosted_process = &mut self.hosted[process.index()];
+        assert!(hosted_process.node.is_none(), "{process} lives");
+        hosted_process.life = hosted_process.life.next();
+        hosted_process.facts = 0;
+        hosted_process.withheld = false;
+        let (life, replaced) = (hosted_process.life, hosted_process.replaced);
         let member = self.member(process);
         (member.life, member.up) = (life, true);
         self.announce();
-        self.seats[process.index()].view = Arc::new(self.membership.clone());
+        self.hosted[process.index()].view = Arc::new(self.membership.clone());
         self.begin_life(process, if replaced { Boot::Replaced } else { Boot::Restarted });
     }
 
@@ -429,7 +430,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     /// From now on, `process` receives no memberships (`true`), or receives all that it has missed (`false`).
     pub(crate) fn withhold_membership(&mut self, process: ProcessId, withheld: bool) {
-        self.seats[process.index()].withheld = withheld;
+        self.hosted[process.index()].withheld = withheld;
     }
 
     /// From now on, the supervisor does not record that a cluster has started (`true`), or does so again (`false`).
@@ -470,7 +471,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     /// Iterates over all processes.
     pub(crate) fn processes(&self) -> impl Iterator<Item = ProcessId> + use<P, A> {
-        (0..self.seats.len() as u32).map(ProcessId)
+        (0..self.hosted.len() as u32).map(ProcessId)
     }
 
     /// Returns the membership as the supervisor knows it.
@@ -490,12 +491,12 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     /// Returns the membership as `process` knows it.
     pub(crate) fn view(&self, process: ProcessId) -> Arc<Membership> {
-        self.seats[process.index()].view.clone()
+        self.hosted[process.index()].view.clone()
     }
 
     /// Returns the protocol of a process. Panics if the process is down.
     pub(crate) fn protocol(&self, process: ProcessId) -> &P {
-        self.seats[process.index()].node.as_ref().expect("only the living have a state").protocol()
+        self.hosted[process.index()].node.as_ref().expect("only the living have a state").protocol()
     }
 
     /// Returns the verdict of the checker on the facts so far, as if the run ended here. That includes whether every
@@ -524,7 +525,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 impl<P: Protocol> Federation<P> {
     /// Makes the application of `from` send `text` to `to`. Panics if the application cannot act.
     pub(crate) fn send(&mut self, from: ProcessId, to: ProcessId, text: &str) -> MessageId {
-        let job = self.seats[from.index()].job.take();
+        let job = self.hosted[from.index()].job.take();
         let (job, _) = job.unwrap_or_else(|| panic!("{from} has to send {text}, but may not act"));
         let before = self.log.len();
         self.feed(from, Event::Computed(job, Send { to, text: text.into() }));
@@ -539,27 +540,27 @@ impl<P: Protocol> Federation<P> {
 
     /// Returns what the application of `process` has received, in its present state.
     pub(crate) fn received(&self, process: ProcessId) -> Vec<&str> {
-        self.deeds(process)
+        self.app_actions(process)
             .iter()
             .filter_map(|it| match it {
-                Deed::Received(_, text) => Some(text.as_str()),
-                Deed::Sent(..) | Deed::Left => None,
+                AppAction::Received(_, text) => Some(text.as_str()),
+                AppAction::Sent(..) | AppAction::Left => None,
             })
             .collect()
     }
 
     /// Returns what the application of `process` has sent, in its present state.
     pub(crate) fn sent(&self, process: ProcessId) -> Vec<&str> {
-        self.deeds(process)
+        self.app_actions(process)
             .iter()
             .filter_map(|it| match it {
-                Deed::Sent(_, text) => Some(text.as_str()),
-                Deed::Received(..) | Deed::Left => None,
+                AppAction::Sent(_, text) => Some(text.as_str()),
+                AppAction::Received(..) | AppAction::Left => None,
             })
             .collect()
     }
 
-    fn deeds(&self, process: ProcessId) -> &[Deed] {
+    fn app_actions(&self, process: ProcessId) -> &[AppAction] {
         &self.application(process).done
     }
 }

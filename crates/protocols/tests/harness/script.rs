@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     /// Everything that the rank has done.
-    pub(crate) done: Vec<Deed>,
+    pub(crate) done: Vec<AppAction>,
 }
 
 /// An action of a rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Deed {
+pub(crate) enum AppAction {
     /// The rank sent this message.
     Sent(ProcessId, String),
     /// The rank received this message.
@@ -64,15 +64,15 @@ impl Application for Script {
     }
 
     fn deliver(&mut self, from: ProcessId, payload: Payload, _: &mut Outbox) {
-        self.done.push(Deed::Received(from, text_of(&payload)));
+        self.done.push(AppAction::Received(from, text_of(&payload)));
     }
 
     fn computed(&mut self, order: Send, out: &mut Outbox) {
         if order.text == LEAVE {
-            return self.done.push(Deed::Left);
+            return self.done.push(AppAction::Left);
         }
         out.send(order.to, Payload::from_slice(order.text.as_bytes()));
-        self.done.push(Deed::Sent(order.to, order.text));
+        self.done.push(AppAction::Sent(order.to, order.text));
     }
 
     fn next_job(&mut self) -> Option<Wait> {
@@ -80,7 +80,7 @@ impl Application for Script {
     }
 
     fn snapshot(&self) -> Option<Arc<[Chunk]>> {
-        let bytes = postcard::to_allocvec(&self.done).expect("deeds can be encoded");
+        let bytes = postcard::to_allocvec(&self.done).expect("actions can be encoded");
         Some([Chunk::Bytes(bytes.into())].into())
     }
 
@@ -97,7 +97,7 @@ impl Application for Script {
     }
 
     fn has_left(&self) -> bool {
-        self.done.contains(&Deed::Left)
+        self.done.contains(&AppAction::Left)
     }
 
     fn progress(&self) -> Progress {

@@ -43,7 +43,7 @@ pub struct Diagram {
     /// The processes, from top to bottom.
     pub lanes: Vec<String>,
     /// Messages, stolen tasks and their results, by the instant of sending.
-    pub messages: Vec<Line>,
+    pub messages: Vec<MessageLine>,
     /// Saved states of committed checkpoints.
     pub checkpoints: Vec<Mark>,
     /// Times during which a process had no life.
@@ -103,7 +103,7 @@ pub enum Content {
 /// -1, fate, between clusters, number, incarnation, content]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "[i64; 9]")]
-pub struct Line {
+pub struct MessageLine {
     /// The sender's lane.
     pub from: usize,
     /// The receiver's lane.
@@ -124,8 +124,8 @@ pub struct Line {
     pub content: Content,
 }
 
-impl From<Line> for [i64; 9] {
-    fn from(line: Line) -> Self {
+impl From<MessageLine> for [i64; 9] {
+    fn from(line: MessageLine) -> Self {
         [
             line.from as i64,
             line.to as i64,
@@ -333,14 +333,14 @@ fn lines(
     limits: Limits,
     notes: &mut Vec<String>,
     micros: impl Fn(Time) -> i64,
-) -> Vec<Line> {
+) -> Vec<MessageLine> {
     let (mut between, mut within) = (Vec::new(), Vec::new());
     for (id, message) in &history.messages {
         let (Some(&from), Some(&to)) = (lane_of.get(&id.from), lane_of.get(&id.to)) else { continue };
         let crosses = cast.crosses(*id);
         let lines = if crosses { &mut between } else { &mut within };
         for (sent, arrived, fate) in ways(message) {
-            lines.push(Line {
+            lines.push(MessageLine {
                 from,
                 to,
                 sent: micros(sent),
@@ -366,7 +366,7 @@ fn lines(
         }
         let lines = if crosses { &mut between } else { &mut within };
         for (sent, arrived, fate) in ways(way) {
-            lines.push(Line {
+            lines.push(MessageLine {
                 from,
                 to,
                 sent: micros(sent),
@@ -396,8 +396,8 @@ fn ways(message: &Message) -> Vec<(Time, Option<Time>, Fate)> {
         .delivered
         .iter()
         .map(|&(at, undone)| {
-            let stands = undone.is_none() && message.send_undone.is_none();
-            (at, if stands { Fate::Delivered } else { Fate::Undone })
+            let is_final = undone.is_none() && message.send_undone.is_none();
+            (at, if is_final { Fate::Delivered } else { Fate::Undone })
         })
         .chain(message.stale.iter().map(|&at| (at, Fate::Stale)))
         .collect();
@@ -424,7 +424,7 @@ fn ways(message: &Message) -> Vec<(Time, Option<Time>, Fate)> {
 }
 
 /// Keeps the remarkable items, and an even selection of the rest.
-fn thin(lines: &mut Vec<Line>, limit: usize, which: &str, notes: &mut Vec<String>) {
+fn thin(lines: &mut Vec<MessageLine>, limit: usize, which: &str, notes: &mut Vec<String>) {
     let all = lines.len();
     if all <= limit {
         return;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, PreEscaped, html};
 
-use super::{Diagram, Fate, Kind, Line, Mark};
+use super::{Diagram, Fate, Kind, Mark, MessageLine};
 use crate::text::{LONG, instant};
 
 /// The stylesheet of the picture, with the colours of the page.
@@ -48,7 +48,7 @@ const LEGEND: f64 = 30.0;
 
 /// Draws a diagram.
 pub fn render(diagram: &Diagram, options: Options) -> String {
-    let scene = Scene::new(diagram, options);
+    let scene = SvgDrawing::new(diagram, options);
     let (width, height) = (options.width, scene.height);
     let markup = html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (n(width)) " " (n(height)) }
@@ -78,7 +78,7 @@ pub fn render(diagram: &Diagram, options: Options) -> String {
     markup.into_string()
 }
 
-struct Scene<'a> {
+struct SvgDrawing<'a> {
     diagram: &'a Diagram,
     options: Options,
     begin: f64,
@@ -86,14 +86,14 @@ struct Scene<'a> {
     height: f64,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> SvgDrawing<'a> {
     fn new(diagram: &'a Diagram, options: Options) -> Self {
         let (begin, end) = options.part.unwrap_or((diagram.begin, diagram.end));
         let margin = if options.part.is_some() { 0.0 } else { (end - begin) as f64 * 0.008 };
         let begin = begin as f64 - margin;
         let span = (end as f64 + margin - begin).max(1.0);
         let mut scene =
-            Scene { diagram, options, begin, scale: (options.width - LEFT - RIGHT) / span, height: 0.0 };
+            SvgDrawing { diagram, options, begin, scale: (options.width - LEFT - RIGHT) / span, height: 0.0 };
         scene.height = scene.bottom() + AXIS + LEGEND;
         scene
     }
@@ -176,9 +176,9 @@ impl<'a> Scene<'a> {
     }
 
     /// The messages in the picture.
-    fn drawn(&self) -> impl Iterator<Item = &Line> {
-        let drawn = |it: &&Line| it.between || self.options.within;
-        let shown = |it: &&Line| self.shown(it.sent, it.arrived.unwrap_or(it.sent));
+    fn drawn(&self) -> impl Iterator<Item = &MessageLine> {
+        let drawn = |it: &&MessageLine| it.between || self.options.within;
+        let shown = |it: &&MessageLine| self.shown(it.sent, it.arrived.unwrap_or(it.sent));
         self.diagram.messages.iter().filter(drawn).filter(shown)
     }
 
@@ -214,7 +214,7 @@ impl<'a> Scene<'a> {
     }
 
     fn messages(&self) -> Markup {
-        let d = |line: &Line| {
+        let d = |line: &MessageLine| {
             let upto = line.arrived.unwrap_or(line.sent + (9.0 / self.scale) as i64);
             let (x1, y1) = (self.x(line.sent), self.y(line.from));
             let (x2, mut y2) = (self.x(upto), self.y(line.to));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_checker::lost::{Place, Return, Returns, instant};
+use faultline_checker::lost::{FactPosition, Return, Returns, instant};
 use faultline_checker::recoveries::{Recoveries, Recovery};
 use faultline_core::{
     Attempt, Cause, Claim, ClusterId, Fact, ImageName, Incarnation, Life, Position, ProcessId, Span,
@@ -31,7 +31,7 @@ pub(super) fn build(trace: &Trace, cast: &Cast) -> History {
     if builder.is_planned {
         history.recoveries = recoveries(trace);
     }
-    history.stands = returns.stands().clone();
+    history.pauses = returns.pauses().clone();
     history.end = last.unwrap_or(history.origin);
     builder.finish(&mut history, cast);
     history
@@ -94,7 +94,7 @@ impl History {
     }
 
     /// A process has sent or received a stolen task or its result.
-    fn cross(&mut self, theft: Theft, step: TheftStep, process: ProcessId, at: Time, place: Place) {
+    fn cross(&mut self, theft: Theft, step: TheftStep, process: ProcessId, at: Time, place: FactPosition) {
         let (carried, is_sent) = match step {
             TheftStep::Shipped => (Carried::Task, true),
             TheftStep::Taken => (Carried::Task, false),
@@ -340,7 +340,7 @@ impl Builder {
         for undone in &history.undone {
             undone_of.entry(undone.process).or_default().push(undone);
         }
-        let undoer = |process: ProcessId, place: Place| {
+        let undoer = |process: ProcessId, place: FactPosition| {
             undone_of
                 .get(&process)?
                 .iter()

@@ -10,7 +10,7 @@ mod build;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use faultline_checker::lost::{self, Place};
+use faultline_checker::lost::{self, FactPosition};
 use faultline_checker::recoveries::Recovery;
 use faultline_core::fault::Change;
 use faultline_core::{
@@ -49,7 +49,7 @@ pub struct History {
     /// Every stretch of a process's life that a rollback undid.
     pub undone: Vec<Undone>,
     /// When the user paused the federation.
-    pub stands: lost::Stands,
+    pub pauses: lost::Pauses,
     /// The work of permanently failed processes, in the order in which other processes took it over.
     pub taken_over: Vec<TakenOver>,
     /// Numbers of tasks; `None` where processes exchange messages.
@@ -226,8 +226,8 @@ pub struct Message {
     pub delivered: Vec<(Time, Option<usize>)>,
     /// When it was dropped because its send had been undone.
     pub stale: Vec<Time>,
-    sent_place: Option<Place>,
-    delivered_places: Vec<Place>,
+    sent_place: Option<FactPosition>,
+    delivered_places: Vec<FactPosition>,
 }
 
 /// What a theft sends from one process to another.
@@ -282,7 +282,7 @@ impl History {
 
     /// Returns the time between two instants, without the time in which the user paused the federation.
     pub fn lasted(&self, from: Time, upto: Time) -> Span {
-        Span(upto.since(from).0 - self.stands.within(from, upto).0)
+        Span(upto.since(from).0 - self.pauses.within(from, upto).0)
     }
 
     /// Returns the messages between groups that rollback `by` undid at the sender and that `group` had

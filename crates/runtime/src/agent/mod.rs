@@ -103,7 +103,7 @@ pub enum AgentError {
 
 /// Why an order of the supervisor was not carried out.
 #[derive(Debug, Error)]
-enum Trouble {
+enum OrderError {
     #[error("cannot use {}: {source}", path.display())]
     Directory { path: PathBuf, source: io::Error },
     #[error("cannot create the directory for facts: {0}")]
@@ -232,7 +232,7 @@ async fn attend(options: AgentOptions) -> Result<(), AgentError> {
                 agent.fire_due();
             }
             Some(stimulus) = stimuli.recv() => agent.take(stimulus),
-            _ = child.recv() => agent.bury(),
+            _ = child.recv() => agent.handle_exit(),
             _ = look.tick(), if agent.running.is_some() && agent.supervisor.is_some() => agent.look(),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
@@ -342,7 +342,7 @@ impl Agent {
     }
 
     /// Accepts a post, or resumes it where the last connection ended.
-    fn host(&mut self, post: Post) -> Result<(), Trouble> {
+    fn host(&mut self, post: Post) -> Result<(), OrderError> {
         let Post { run, process, name, cluster_names, files, life, newest, arrived, .. } = post;
         self.counters.call(cluster_names);
         if self.post.as_ref().is_none_or(|it| it.run != run || it.process != process) {
@@ -352,14 +352,14 @@ impl Agent {
             match Bundle::create(&run_dir) {
                 // Another container of the same pod was here before.
                 Ok(_) | Err(BundleError::Occupied(_)) => {}
-                Err(error) => return Err(Trouble::Bundle(error)),
+                Err(error) => return Err(OrderError::Bundle(error)),
             }
             for (name, content) in files {
                 if Path::new(&name).file_name() != Some(name.as_ref()) {
-                    return Err(Trouble::Name(name));
+                    return Err(OrderError::Name(name));
                 }
                 let path = run_dir.join(name);
-                fs::write(&path, content).map_err(|source| Trouble::Directory { path, source })?;
+                fs::write(&path, content).map_err(|source| OrderError::Directory { path, source })?;
             }
             let node_dir = run_dir.join("nodes").join(&name);
             let facts = Facts::new(run_dir.clone(), process);
@@ -390,12 +390,12 @@ impl Agent {
         Some(Abilities { lacks: vec![("IPv4".into(), why)], ..Abilities::default() })
     }
 
-    fn launch(&mut self, life: Life, keeps_storage: bool, supervisor: SocketAddr) -> Result<(), Trouble> {
+    fn launch(&mut self, life: Life, keeps_storage: bool, supervisor: SocketAddr) -> Result<(), OrderError> {
         self.end_running()?;
         // An agent that was too slow to answer an order has ended lives that its supervisor no longer asks about.
         self.send_facts()?;
         self.say(ToPlace::Sent { upto: Life(life.0.saturating_sub(1)) });
-        let post = self.post.as_mut().ok_or(Trouble::NoPost)?;
+        let post = self.post.as_mut().ok_or(OrderError::NoPost)?;
         post.facts.follow(life);
         if !keeps_storage {
             post.wipe()?;
@@ -411,18 +411,18 @@ impl Agent {
         };
         let (command, secret) = (&self.options.command, &self.options.secret);
         let running = Running::start(command, &options, secret, &post.log(life))
-            .map_err(|source| Trouble::Launch { program: command[0].clone(), source })?;
+            .map_err(|source| OrderError::Launch { program: command[0].clone(), source })?;
         self.running = Some(running);
         self.counters.launched.inc();
         Ok(())
     }
 
     /// Ends an armed life, sends its facts, and applies the fate of its storage. Returns the time of the end.
-    fn fire(&mut self, order: OrderNo, wipe: bool) -> Result<Option<u64>, Trouble> {
+    fn fire(&mut self, order: OrderNo, wipe: bool) -> Result<Option<u64>, OrderError> {
         let life = self.armed.remove(&order);
         let died = match self.running.take_if(|it| Some(it.life) == life) {
             Some(running) => {
-                let died = running.end().map_err(Trouble::Signal)?;
+                let died = running.end().map_err(OrderError::Signal)?;
                 self.counters.killed.inc();
                 Some(died)
             }
@@ -438,16 +438,16 @@ impl Agent {
         Ok(died)
     }
 
-    fn end_running(&mut self) -> Result<(), Trouble> {
+    fn end_running(&mut self) -> Result<(), OrderError> {
         if let Some(running) = self.running.take() {
-            running.end().map_err(Trouble::Signal)?;
+            running.end().map_err(OrderError::Signal)?;
             self.counters.killed.inc();
         }
         Ok(())
     }
 
     /// Handles the end of a child.
-    fn bury(&mut self) {
+    fn handle_exit(&mut self) {
         let Some((life, status)) = reap(&mut self.running) else { return };
         if status == ORDERLY {
             info!(%life, "the process ended because the supervisor closed the connection");
@@ -469,10 +469,10 @@ impl Agent {
         }
     }
 
-    fn send_facts(&mut self) -> Result<(), Trouble> {
+    fn send_facts(&mut self) -> Result<(), OrderError> {
         let (Some(post), Some(link)) = (&mut self.post, &self.supervisor) else { return Ok(()) };
         // A supervisor that has disconnected connects again, and reports which facts have arrived.
-        let sent = post.facts.send(|piece| drop(link.words.send(piece))).map_err(Trouble::Facts)?;
+        let sent = post.facts.send(|piece| drop(link.words.send(piece))).map_err(OrderError::Facts)?;
         self.counters.facts.inc_by(sent);
         Ok(())
     }
@@ -499,9 +499,9 @@ impl Agent {
         }
     }
 
-    fn forget_other_runs(&self, run_dir: &Path) -> Result<(), Trouble> {
+    fn forget_other_runs(&self, run_dir: &Path) -> Result<(), OrderError> {
         let data = &self.options.data;
-        let failed = |source| Trouble::Directory { path: data.clone(), source };
+        let failed = |source| OrderError::Directory { path: data.clone(), source };
         fs::create_dir_all(data).map_err(failed)?;
         for entry in fs::read_dir(data).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -515,11 +515,11 @@ impl Agent {
 }
 
 impl Hosted {
-    fn wipe(&self) -> Result<(), Trouble> {
+    fn wipe(&self) -> Result<(), OrderError> {
         let path = self.node_dir.join("store");
         match fs::remove_dir_all(&path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(Trouble::Directory { path, source })
+                Err(OrderError::Directory { path, source })
             }
             _ => Ok(()),
         }

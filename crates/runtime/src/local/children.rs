@@ -22,8 +22,8 @@ use tracing::warn;
 
 use crate::clock::Clock;
 use crate::node::NodeOptions;
-use crate::supervise::places::{FAREWELL, Happening, Places, Seen};
-use crate::supervise::{Ground, RunError};
+use crate::supervise::places::{FAREWELL, HostEvent, PlaceBackend, Seen};
+use crate::supervise::{PlaceContext, RunError};
 
 /// Number of bytes at the end of a log that become part of an outcome.
 const LAST_WORDS: usize = 2000;
@@ -35,7 +35,7 @@ pub(super) struct Children {
     names: Vec<String>,
     /// The hub between their network namespaces, if each child has its own, and what traffic control does there.
     hub: Option<(Hub, Kernel)>,
-    ground: Ground,
+    place_context: PlaceContext,
     children: BTreeMap<(ProcessId, Life), Child>,
 }
 
@@ -54,9 +54,9 @@ impl Children {
         run_dir: PathBuf,
         names: Vec<String>,
         hub: Option<(Hub, Kernel)>,
-        ground: Ground,
+        place_context: PlaceContext,
     ) -> Children {
-        Children { command, run_dir, names, hub, ground, children: BTreeMap::new() }
+        Children { command, run_dir, names, hub, place_context, children: BTreeMap::new() }
     }
 
     /// Removes the stored data of the node of `process`.
@@ -86,7 +86,7 @@ impl Children {
     /// Returns the report of a life that was killed or paused just now. The kernel executes no instruction of it
     /// afterwards.
     fn seen_now(&self, process: ProcessId, life: Life) -> Seen {
-        Seen { process, life, at: Some(self.ground.clock.now()), error: Span::ZERO }
+        Seen { process, life, at: Some(self.place_context.clock.now()), error: Span::ZERO }
     }
 
     fn node_dir(&self, process: ProcessId) -> PathBuf {
@@ -98,7 +98,7 @@ impl Children {
     }
 }
 
-impl Places for Children {
+impl PlaceBackend for Children {
     fn kernel(&self, _: ProcessId) -> Option<Kernel> {
         self.hub.as_ref().map(|&(_, kernel)| kernel)
     }
@@ -112,7 +112,7 @@ impl Places for Children {
             .map_err(|source| RunError::Directory { path: dir, source })?;
         let options = NodeOptions {
             run_dir: self.run_dir.clone(),
-            supervisor: self.ground.control,
+            supervisor: self.place_context.control,
             process,
             life,
             port: 0,
@@ -137,7 +137,7 @@ impl Places for Children {
         let mut child = spawned.map_err(|source| RunError::Launch { program: program.clone(), source })?;
         let pid = child.id().expect("it has not been waited for");
         let mut stdin = child.stdin.take().expect("it was asked for");
-        let line = self.ground.keys.of(process).expect("every process has a key").to_line();
+        let line = self.place_context.keys.of(process).expect("every process has a key").to_line();
         tokio::task::spawn_local(async move {
             if let Err(error) = stdin.write_all(line.as_bytes()).await {
                 warn!(%process, %error, "cannot pass the key to the process");
@@ -145,12 +145,12 @@ impl Places for Children {
         });
         let (exit, exited) = watch::channel(None);
         let killed = Rc::new(Cell::new(false));
-        let (happenings, is_ordered) = (self.ground.happenings.clone(), killed.clone());
+        let (host_events, is_ordered) = (self.place_context.host_events.clone(), killed.clone());
         tokio::task::spawn_local(async move {
             let status = child.wait().await.expect("a child can be waited for");
             exit.send_replace(Some(status));
             let collapse = (!is_ordered.get()).then(|| (status.to_string(), last_words(&log_path)));
-            happenings.put(Happening::Ended { process, life, collapse });
+            host_events.put(HostEvent::Ended { process, life, collapse });
         });
         self.children.insert((process, life), Child { pid: Pid::from_raw(pid as i32), exited, killed });
         Ok(())
@@ -161,7 +161,7 @@ impl Places for Children {
     }
 
     fn clock(&self, _: ProcessId) -> Clock {
-        self.ground.clock
+        self.place_context.clock
     }
 
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError> {
@@ -179,14 +179,14 @@ impl Places for Children {
         if storage == StorageFate::Lost {
             lives.iter().try_for_each(|&(process, _)| self.wipe(process))?;
         }
-        self.ground.happenings.put(Happening::Stopped(seen));
+        self.place_context.host_events.put(HostEvent::Stopped(seen));
         Ok(())
     }
 
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
         self.signal(process, life, if paused { Signal::SIGSTOP } else { Signal::SIGCONT })?;
         if paused {
-            self.ground.happenings.put(Happening::Stopped(vec![self.seen_now(process, life)]));
+            self.place_context.host_events.put(HostEvent::Stopped(vec![self.seen_now(process, life)]));
         }
         Ok(())
     }

@@ -59,7 +59,7 @@ fn run_at(
     assert_eq!(options.names.processes.len(), options.membership.members.len(), "every process has a name");
     let keys = Keys::generate(options.names.processes.len()).map_err(RunError::Secret)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.processes.clone());
-    let settle = |ground| Children::new(command, run_dir, names, hub, ground);
+    let settle = |place_context| Children::new(command, run_dir, names, hub, place_context);
     // The processes end with this program.
     let memory = Memory { journal: Journal::default(), clock: Clock::start(), past: None };
     block_on(host(options, keys, listener, Sum::default(), memory, settle, observer))

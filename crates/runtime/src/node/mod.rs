@@ -32,9 +32,9 @@ use crate::storage::{Request, Storage, StoreError};
 use crate::transport::{Identity, Transport};
 use liaison::Supervisor;
 pub(crate) use measure::Echoes;
-use shaping::Hands;
 pub(crate) use shaping::Shaping;
 pub use shaping::ShapingError;
+use shaping::ShapingMethod;
 
 /// Options on the command line of a node. Everything else comes from the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,7 +232,7 @@ async fn host<P: Process + 'static>(
     let requested = requested.map(|(&pair, &link)| (pair, link)).collect();
     let (echoes_in, echoes) = mpsc::unbounded_channel();
     let kernel = setup.kernel;
-    let hands = Hands::new(own_network, shaper.as_deref(), here);
+    let hands = ShapingMethod::new(own_network, shaper.as_deref(), here);
     let mut shaping = Shaping::new(me, hands.zip(kernel), &setup.clusters, setup.links);
     for &(from, to, properties) in &setup.changed {
         shaping.note(from, to, Some(properties));

@@ -13,12 +13,12 @@ use std::path::Path;
 use faultline_core::fault::LinkProperties;
 use faultline_core::{ClusterId, ProcessId};
 use faultline_shaper::tree::{Peer, Prefix};
-use faultline_shaper::{Kernel, Place, Tree};
+use faultline_shaper::{Kernel, ShapingSide, Tree};
 use faultline_tc::namespace::{INTERFACE, prefix_of};
 use faultline_tc::{TcError, apply};
 use thiserror::Error;
 
-use crate::control::{Directory, Entry};
+use crate::control::{Directory, DirectoryEntry};
 use crate::links::Links;
 use crate::shaper::{Shaper, ShaperError};
 use crate::transport::Identity;
@@ -35,7 +35,7 @@ pub enum ShapingError {
 }
 
 /// The program that configures the kernel.
-pub(crate) enum Hands {
+pub(crate) enum ShapingMethod {
     /// The node itself, in its own network namespace. Packets are delayed at their receiver.
     Own,
     /// A shaper. Packets are delayed at their sender, so that each place depends only on its own kernel, and on no
@@ -50,20 +50,20 @@ pub(crate) enum Hands {
 
 /// Traffic control for one node, if anything can configure it.
 pub(crate) struct Shaping {
-    hands: Option<(Hands, Kernel)>,
+    hands: Option<(ShapingMethod, Kernel)>,
     me: Identity,
     peers: Vec<Peer>,
     links: Links,
     changed: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
 }
 
-impl Hands {
+impl ShapingMethod {
     /// Returns what configures the kernel for a node that its peers reach at `here`.
-    pub(crate) fn new(own_network: bool, shaper: Option<&Path>, here: IpAddr) -> Option<Hands> {
+    pub(crate) fn new(own_network: bool, shaper: Option<&Path>, here: IpAddr) -> Option<ShapingMethod> {
         match (shaper, here) {
-            _ if own_network => Some(Hands::Own),
+            _ if own_network => Some(ShapingMethod::Own),
             (Some(socket), IpAddr::V4(address)) => {
-                Some(Hands::Shaper { shaper: Shaper::at(socket), address })
+                Some(ShapingMethod::Shaper { shaper: Shaper::at(socket), address })
             }
             _ => None,
         }
@@ -75,7 +75,7 @@ impl Shaping {
     /// force yet.
     pub(crate) fn new(
         me: Identity,
-        hands: Option<(Hands, Kernel)>,
+        hands: Option<(ShapingMethod, Kernel)>,
         clusters: &[ClusterId],
         links: Links,
     ) -> Shaping {
@@ -86,7 +86,7 @@ impl Shaping {
             prefix: prefix_of(ProcessId(index as u32)),
         });
         // Numbers determine addresses only if addresses are assigned by number.
-        let peers = if matches!(hands, Some((Hands::Own, _))) { peers.collect() } else { Vec::new() };
+        let peers = if matches!(hands, Some((ShapingMethod::Own, _))) { peers.collect() } else { Vec::new() };
         Shaping { hands, me, peers, links, changed: BTreeMap::new() }
     }
 
@@ -116,7 +116,7 @@ impl Shaping {
 
     /// Records the addresses of the peers. Returns whether this changes what should be in force.
     pub(crate) fn meet(&mut self, directory: &Directory) -> bool {
-        if !matches!(self.hands, Some((Hands::Shaper { .. }, _))) {
+        if !matches!(self.hands, Some((ShapingMethod::Shaper { .. }, _))) {
             return false;
         }
         let peers = peers(self.me.process, directory);
@@ -134,9 +134,11 @@ impl Shaping {
         };
         let tree = |place| Tree::new(self.me.cluster, &self.peers, link, *kernel, place);
         let changes = match hands {
-            Hands::Own => apply(INTERFACE, &tree(Place::Receiver)).map_err(ShapingError::Kernel)? as u64,
-            Hands::Shaper { shaper, address } => {
-                shaper.apply(*address, tree(Place::Sender)).await.map_err(ShapingError::Shaper)?
+            ShapingMethod::Own => {
+                apply(INTERFACE, &tree(ShapingSide::Receiver)).map_err(ShapingError::Kernel)? as u64
+            }
+            ShapingMethod::Shaper { shaper, address } => {
+                shaper.apply(*address, tree(ShapingSide::Sender)).await.map_err(ShapingError::Shaper)?
             }
         };
         tracing::debug!(changes, "links are configured");
@@ -147,7 +149,7 @@ impl Shaping {
 /// Returns all processes that are up, except this one.
 fn peers(me: ProcessId, directory: &Directory) -> Vec<Peer> {
     let others = directory.entries.iter().enumerate().filter(|&(index, _)| index != me.index());
-    let peer = |(index, entry): (usize, &Option<Entry>)| {
+    let peer = |(index, entry): (usize, &Option<DirectoryEntry>)| {
         let entry = entry.as_ref()?;
         let IpAddr::V4(address) = entry.address.ip() else { return None };
         let number = u16::try_from(index).expect("a federation by traffic control has few enough processes");
@@ -172,15 +174,15 @@ mod tests {
         loss_ppm: 0,
     };
 
-    fn entry(address: [u8; 4], cluster: u16) -> Option<Entry> {
+    fn entry(address: [u8; 4], cluster: u16) -> Option<DirectoryEntry> {
         let address = SocketAddr::from((address, 4711));
-        Some(Entry { life: Life(1), cluster: ClusterId(cluster), address })
+        Some(DirectoryEntry { life: Life(1), cluster: ClusterId(cluster), address })
     }
 
     fn shaping(kernel: Kernel) -> Shaping {
         let me = Identity { process: ProcessId(1), life: Life(1), cluster: ClusterId(0) };
         let links = Links { requested: [((ClusterId(0), ClusterId(1)), WAN)].into() };
-        let hands = Hands::new(false, Some(Path::new("/nowhere")), HERE);
+        let hands = ShapingMethod::new(false, Some(Path::new("/nowhere")), HERE);
         let clusters = [ClusterId(0), ClusterId(0), ClusterId(1)];
         Shaping::new(me, hands.zip(Some(kernel)), &clusters, links)
     }
@@ -214,8 +216,8 @@ mod tests {
     #[test]
     fn traffic_control_requires_a_shaper_and_an_ipv4_address() {
         let socket = Some(Path::new("/nowhere"));
-        assert!(Hands::new(false, None, HERE).is_none());
-        assert!(Hands::new(false, socket, "2001:db8::1".parse().unwrap()).is_none());
-        assert!(matches!(Hands::new(true, None, HERE), Some(Hands::Own)));
+        assert!(ShapingMethod::new(false, None, HERE).is_none());
+        assert!(ShapingMethod::new(false, socket, "2001:db8::1".parse().unwrap()).is_none());
+        assert!(matches!(ShapingMethod::new(true, None, HERE), Some(ShapingMethod::Own)));
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::debug;
 
-use super::desk::Place;
+use super::place_registry::AgentPlace;
 use super::places::Shared;
 use super::words::{ToAgent, ToPlace};
 use crate::clock::{AgentClock, boot, monotonic};
@@ -43,7 +43,7 @@ enum CallError {
 }
 
 /// Keeps a connection to the agent at `place` as long as that is the place of `process`.
-pub(super) async fn keep(shared: Rc<Shared>, process: ProcessId, place: Place) {
+pub(super) async fn keep(shared: Rc<Shared>, process: ProcessId, place: AgentPlace) {
     loop {
         let Err(error) = call(&shared, process, &place).await;
         debug!(%process, %error, "no agent");
@@ -55,11 +55,11 @@ pub(super) async fn keep(shared: Rc<Shared>, process: ProcessId, place: Place) {
     }
 }
 
-async fn call(shared: &Shared, process: ProcessId, place: &Place) -> Result<Infallible, CallError> {
+async fn call(shared: &Shared, process: ProcessId, place: &AgentPlace) -> Result<Infallible, CallError> {
     let meet = async {
         let mut stream = TcpStream::connect(place.address).await.map_err(CallError::Connect)?;
         stream.set_nodelay(true).map_err(CallError::Connect)?;
-        let key = shared.ground.keys.of(process).ok_or(CallError::Handshake(HandshakeError::Proof))?;
+        let key = shared.place_context.keys.of(process).ok_or(CallError::Handshake(HandshakeError::Proof))?;
         let ends = Ends { caller: ProcessId::SUPERVISOR, called: process };
         key.dial(&mut stream, ends).await.map_err(CallError::Handshake)?;
         Ok(stream)
@@ -79,7 +79,7 @@ async fn call(shared: &Shared, process: ProcessId, place: &Place) -> Result<Infa
             other => shared.said(process, place, other),
         }
     };
-    let mut clock = AgentClock::same(shared.ground.clock);
+    let mut clock = AgentClock::same(shared.place_context.clock);
     if ready.boot != boot() {
         let mut quickest: Option<AgentClock> = None;
         for _ in 0..READINGS {
@@ -91,7 +91,7 @@ async fn call(shared: &Shared, process: ProcessId, place: &Place) -> Result<Infa
                     other => shared.said(process, place, other),
                 }
             };
-            let reading = AgentClock::read(shared.ground.clock, asked, shown, monotonic());
+            let reading = AgentClock::read(shared.place_context.clock, asked, shown, monotonic());
             quickest = Some(quickest.map_or(reading, |it| it.better(reading)));
         }
         clock = quickest.expect("it was read");

@@ -1,12 +1,12 @@
 //! The remote backend: each process is at a place of its own, with an agent ([`crate::agent`]) that is reached over
 //! TCP.
 //!
-//! Another program provides the places (the operator, or a test), and announces them at the [`Desk`]. A process whose
+//! Another program provides the places (the operator, or a test), and announces them at the [`PlaceRegistry`]. A process whose
 //! place is replaced begins another life there, once the previous life is fenced: either killed by its agent, or, if
 //! the agent does not answer, never accepted again.
 
 mod agents;
-mod desk;
+mod place_registry;
 mod places;
 pub(crate) mod words;
 
@@ -16,8 +16,10 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::metrics::Sum;
 use crate::secret::Keys;
-use crate::supervise::{Journal, Memory, Observer, Past, RunError, RunOptions, RunOutcome, block_on, host};
-pub use desk::{Board, Desk, Place, Request, Stale, Wanted};
+use crate::supervise::{
+    Journal, JournalContents, Memory, Observer, RunError, RunOptions, RunOutcome, block_on, host,
+};
+pub use place_registry::{AgentPlace, PlaceRegistry, RegistryState, Request, Stale, Wanted};
 use places::Remote;
 
 /// Options of a remote run besides [`RunOptions`].
@@ -38,7 +40,7 @@ pub struct RemoteOptions {
     pub sum: Sum,
 }
 
-/// Carries out a run at the places announced at `desk`. Returns once no process is hosted any more.
+/// Carries out a run at the places announced at `registry`. Returns once no process is hosted any more.
 ///
 /// The supervisor's input is written to a journal beside the record. A restarted program that finds the journal
 /// passes it as `past`, and resumes the run. All processes then begin new lives, because lives end with their
@@ -54,8 +56,8 @@ pub struct RemoteOptions {
 pub fn run(
     remote: RemoteOptions,
     options: RunOptions,
-    past: Option<Past>,
-    desk: &Desk,
+    past: Option<JournalContents>,
+    place_registry: &PlaceRegistry,
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, RunError> {
     assert_eq!(options.names.processes.len(), options.membership.members.len(), "every process has a name");
@@ -63,7 +65,7 @@ pub fn run(
     let listener = TcpListener::bind(listen).map_err(RunError::Listen)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.clone());
     let (clock, journal) = match &past {
-        Some(past) => (past.origin.clock(past.last()), Journal::go_on(past)?),
+        Some(past) => (past.origin.clock(past.last()), Journal::resume(past)?),
         None => {
             let clock = Clock::start();
             (clock, Journal::begin(&run_dir, &run, clock)?)
@@ -71,8 +73,9 @@ pub fn run(
     };
     let left = (journal.clone(), past.as_ref().map(places::incomplete).unwrap_or_default());
     let memory = Memory { journal, clock, past };
-    let settle =
-        |ground| Remote::new((run, run_dir), names, files, ground, desk.clone(), replace_after, left);
+    let settle = |place_context| {
+        Remote::new((run, run_dir), names, files, place_context, place_registry.clone(), replace_after, left)
+    };
     block_on(host(options, keys, listener, sum, memory, settle, observer))
 }
 

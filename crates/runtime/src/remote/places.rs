@@ -16,12 +16,12 @@ use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use super::agents;
-use super::desk::{Desk, Place, Wanted};
+use super::place_registry::{AgentPlace, PlaceRegistry, Wanted};
 use super::words::{OrderNo, Post, Ready, ToAgent, ToPlace};
 use crate::clock::{AgentClock, Clock, monotonic};
 use crate::supervise::Names;
-use crate::supervise::places::{FAREWELL, Happening, Places, Seen};
-use crate::supervise::{Entry, Ground, Journal, Past, RunError};
+use crate::supervise::places::{FAREWELL, HostEvent, PlaceBackend, Seen};
+use crate::supervise::{Journal, JournalContents, JournalEntry, PlaceContext, RunError};
 
 /// Time within which an agent must confirm that it is ready to end a life. After that, the agent counts as gone, and
 /// the life is fenced.
@@ -42,14 +42,14 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) type Incomplete = BTreeMap<ProcessId, BTreeMap<Life, String>>;
 
 /// Returns the lives whose facts a predecessor of this program had not received completely.
-pub(super) fn incomplete(past: &Past) -> Incomplete {
+pub(super) fn incomplete(past: &JournalContents) -> Incomplete {
     let mut incomplete = Incomplete::new();
     for entry in &past.entries {
         match entry {
-            Entry::Launched { process, life, uid } => {
+            JournalEntry::Launched { process, life, uid } => {
                 incomplete.entry(*process).or_default().insert(*life, uid.clone());
             }
-            Entry::Complete { process, life } => {
+            JournalEntry::Complete { process, life } => {
                 incomplete.entry(*process).or_default().remove(life);
             }
             _ => {}
@@ -72,9 +72,9 @@ pub(super) struct Shared {
     names: Names,
     files: Vec<(String, Vec<u8>)>,
     pub(super) bundle: Bundle,
-    pub(super) ground: Ground,
-    pub(super) desk: Desk,
-    seats: RefCell<Vec<Seat>>,
+    pub(super) place_context: PlaceContext,
+    pub(super) place_registry: PlaceRegistry,
+    entries: RefCell<Vec<PlaceEntry>>,
     journal: Journal,
     /// Whether a predecessor of this program launched lives.
     recalled: Cell<bool>,
@@ -84,8 +84,8 @@ pub(super) struct Shared {
 
 /// State of one process.
 #[derive(Default)]
-struct Seat {
-    place: Option<Place>,
+struct PlaceEntry {
+    place: Option<AgentPlace>,
     /// The task that keeps the connection to the place's agent.
     caller: Option<AbortHandle>,
     /// The agent, once it is ready.
@@ -145,24 +145,26 @@ impl Remote {
         (run, run_dir): (String, PathBuf),
         names: Names,
         files: Vec<(String, Vec<u8>)>,
-        ground: Ground,
-        desk: Desk,
+        place_context: PlaceContext,
+        place_registry: PlaceRegistry,
         replace_after: Duration,
         (journal, mut incomplete): (Journal, Incomplete),
     ) -> Remote {
         let processes = (0..names.processes.len() as u32).map(ProcessId);
-        let seat =
-            |process| Seat { incomplete: incomplete.remove(&process).unwrap_or_default(), ..Seat::default() };
-        let seats = RefCell::new(processes.map(seat).collect());
+        let entry = |process| PlaceEntry {
+            incomplete: incomplete.remove(&process).unwrap_or_default(),
+            ..PlaceEntry::default()
+        };
+        let entries = RefCell::new(processes.map(entry).collect());
         let recalled = Cell::new(false);
         let shared = Rc::new(Shared {
             run,
             names,
             files,
             bundle: Bundle::open(run_dir),
-            ground,
-            desk,
-            seats,
+            place_context,
+            place_registry,
+            entries,
             journal,
             recalled,
             replace_after,
@@ -172,31 +174,32 @@ impl Remote {
     }
 }
 
-impl Places for Remote {
+impl PlaceBackend for Remote {
     fn launch(&mut self, process: ProcessId, life: Life, boot: Boot) -> Result<(), RunError> {
-        self.shared.with(process, |seat| {
-            seat.wanted = Some((life, boot));
-            seat.newest = life;
+        self.shared.with(process, |entry| {
+            entry.wanted = Some((life, boot));
+            entry.newest = life;
         });
         self.shared.try_launch(process);
         Ok(())
     }
 
     fn hosts(&self, process: ProcessId, life: Life) -> bool {
-        self.shared.with(process, |seat| seat.life == Some(life))
+        self.shared.with(process, |entry| entry.life == Some(life))
     }
 
     fn kernel(&self, process: ProcessId) -> Option<Kernel> {
-        self.shared.with(process, |seat| seat.agent.as_ref().and_then(|agent| agent.kernel))
+        self.shared.with(process, |entry| entry.agent.as_ref().and_then(|agent| agent.kernel))
     }
 
     fn clock(&self, process: ProcessId) -> Clock {
-        let clock = self.shared.ground.clock;
-        self.shared.with(process, |seat| seat.agent.as_ref().map_or(clock, |agent| agent.clock.clock))
+        let clock = self.shared.place_context.clock;
+        self.shared.with(process, |entry| entry.agent.as_ref().map_or(clock, |agent| agent.clock.clock))
     }
 
     fn clock_error(&self, process: ProcessId) -> Span {
-        self.shared.with(process, |seat| seat.agent.as_ref().map_or(Span::ZERO, |agent| agent.clock.error()))
+        self.shared
+            .with(process, |entry| entry.agent.as_ref().map_or(Span::ZERO, |agent| agent.clock.error()))
     }
 
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError> {
@@ -209,9 +212,9 @@ impl Places for Remote {
 
     fn recall(&mut self, process: ProcessId, newest: Life, wiped: bool) {
         self.shared.recalled.set(true);
-        self.shared.with(process, |seat| {
-            seat.newest = newest;
-            seat.wipes = wiped;
+        self.shared.with(process, |entry| {
+            entry.newest = newest;
+            entry.wipes = wiped;
         });
     }
 
@@ -230,7 +233,7 @@ impl Places for Remote {
                 };
                 if paused {
                     let seen = shared.seen(process, life, at);
-                    shared.ground.happenings.put(Happening::Stopped(vec![seen]));
+                    shared.place_context.host_events.put(HostEvent::Stopped(vec![seen]));
                 }
             });
         }
@@ -242,8 +245,8 @@ impl Places for Remote {
         while Instant::now() < until && told.iter().any(|&(process, life)| self.hosts(process, life)) {
             tokio::time::sleep(LOOK).await;
         }
-        let seats = self.shared.seats.borrow().iter().map(|seat| seat.life).collect::<Vec<_>>();
-        let processes = (0..).map(ProcessId).zip(seats);
+        let entries = self.shared.entries.borrow().iter().map(|entry| entry.life).collect::<Vec<_>>();
+        let processes = (0..).map(ProcessId).zip(entries);
         let alive: Vec<_> = processes.filter_map(|(process, life)| Some((process, life?))).collect();
         self.kill(&alive, StorageFate::Kept).await?;
         while self.kills.join_next().await.is_some() {}
@@ -253,9 +256,9 @@ impl Places for Remote {
         }
         for index in 0..self.shared.names.processes.len() {
             let process = ProcessId(index as u32);
-            let incomplete = self.shared.with(process, |seat| {
-                seat.caller.take().inspect(AbortHandle::abort);
-                std::mem::take(&mut seat.incomplete)
+            let incomplete = self.shared.with(process, |entry| {
+                entry.caller.take().inspect(AbortHandle::abort);
+                std::mem::take(&mut entry.incomplete)
             });
             for life in incomplete.into_keys() {
                 warn!(%process, %life, "some of its facts may be missing");
@@ -282,32 +285,32 @@ struct Pending {
 }
 
 impl Shared {
-    fn with<T>(&self, process: ProcessId, act: impl FnOnce(&mut Seat) -> T) -> T {
-        act(&mut self.seats.borrow_mut()[process.index()])
+    fn with<T>(&self, process: ProcessId, act: impl FnOnce(&mut PlaceEntry) -> T) -> T {
+        act(&mut self.entries.borrow_mut()[process.index()])
     }
 
     /// Returns whether all facts of all lives have arrived.
     fn is_complete(&self) -> bool {
-        self.seats.borrow().iter().all(|seat| seat.incomplete.is_empty())
+        self.entries.borrow().iter().all(|entry| entry.incomplete.is_empty())
     }
 
     /// Writes an entry to the journal.
-    fn note(&self, entry: &Entry) {
+    fn note(&self, entry: &JournalEntry) {
         self.journal.write(entry);
         if let Err(error) = self.journal.flush() {
             warn!(%error, "cannot write the journal; a restarted supervisor will not know this");
         }
     }
 
-    /// Follows the announcements at the desk.
+    /// Follows the announcements at the registry.
     async fn follow(self: Rc<Self>) {
-        let mut changes = self.desk.changes();
+        let mut changes = self.place_registry.changes();
         while changes.changed().await.is_ok() {
-            let board = self.desk.board();
+            let registry_state = self.place_registry.state();
             for index in 0..self.names.processes.len() {
                 let process = ProcessId(index as u32);
-                let place = board.places.get(&process);
-                if self.with(process, |seat| seat.place.as_ref() != place) {
+                let place = registry_state.places.get(&process);
+                if self.with(process, |entry| entry.place.as_ref() != place) {
                     self.move_to(process, place.cloned());
                 }
             }
@@ -315,14 +318,14 @@ impl Shared {
     }
 
     /// Changes the place of a process.
-    fn move_to(self: &Rc<Self>, process: ProcessId, place: Option<Place>) {
-        let (caller, agent, life) = self.with(process, |seat| {
-            seat.place.clone_from(&place);
+    fn move_to(self: &Rc<Self>, process: ProcessId, place: Option<AgentPlace>) {
+        let (caller, agent, life) = self.with(process, |entry| {
+            entry.place.clone_from(&place);
             // Answers of the old agent must not be mistaken for those of the new one.
-            seat.waiting.clear();
-            (seat.caller.take(), seat.agent.take(), seat.life.take())
+            entry.waiting.clear();
+            (entry.caller.take(), entry.agent.take(), entry.life.take())
         });
-        self.desk.note(process, false, None);
+        self.place_registry.note(process, false, None);
         if let Some(life) = life {
             // From here on, the life is no longer accepted. If the old agent can still receive, it ends the process
             // as well.
@@ -342,18 +345,18 @@ impl Shared {
         }
         if let Some(place) = place {
             let task = tokio::task::spawn_local(agents::keep(self.clone(), process, place));
-            self.with(process, |seat| seat.caller = Some(task.abort_handle()));
+            self.with(process, |entry| entry.caller = Some(task.abort_handle()));
         }
     }
 
     /// Returns whether `place` is still that of `process`.
-    pub(super) fn is_at(&self, process: ProcessId, place: &Place) -> bool {
-        self.with(process, |seat| seat.place.as_ref() == Some(place))
+    pub(super) fn is_at(&self, process: ProcessId, place: &AgentPlace) -> bool {
+        self.with(process, |entry| entry.place.as_ref() == Some(place))
     }
 
     /// Returns the first message to an agent of `process`.
-    pub(super) fn post(&self, process: ProcessId, place: &Place) -> Post {
-        let (life, newest) = self.with(process, |seat| (seat.life, seat.newest));
+    pub(super) fn post(&self, process: ProcessId, place: &AgentPlace) -> Post {
+        let (life, newest) = self.with(process, |entry| (entry.life, entry.newest));
         let lives = (1..=newest.0).map(Life);
         let arrived = |life| {
             let file = std::fs::metadata(self.bundle.facts_path(process, life)).ok()?;
@@ -376,7 +379,7 @@ impl Shared {
     pub(super) fn ready(
         &self,
         process: ProcessId,
-        place: &Place,
+        place: &AgentPlace,
         ready: &Ready,
         words: mpsc::UnboundedSender<ToAgent>,
         clock: AgentClock,
@@ -389,56 +392,56 @@ impl Shared {
         // Without rates there are no classes, so traffic control is not used.
         let kernel = ready.abilities.as_ref().map(|it| it.kernel).filter(|it| it.htb);
         let agent = Agent { words, clock, here, holds_storage: ready.holds_storage, kernel };
-        let ended = self.with(process, |seat| {
-            seat.agent = Some(agent);
-            seat.heard += 1;
-            seat.life.take_if(|life| Some(*life) != ready.life)
+        let ended = self.with(process, |entry| {
+            entry.agent = Some(agent);
+            entry.heard += 1;
+            entry.life.take_if(|life| Some(*life) != ready.life)
         });
-        self.desk.found(process, ready.abilities.clone());
-        self.desk.note(process, true, None);
+        self.place_registry.found(process, ready.abilities.clone());
+        self.place_registry.note(process, true, None);
         if let Some(life) = ended {
             let collapse = Some(("its agent was restarted".to_owned(), String::new()));
-            self.ground.happenings.put(Happening::Ended { process, life, collapse });
+            self.place_context.host_events.put(HostEvent::Ended { process, life, collapse });
         }
         self.try_launch(process);
     }
 
     /// Handles the loss of the connection to an agent. The hosted life may continue.
-    pub(super) fn unready(&self, process: ProcessId, place: &Place, trouble: String) {
+    pub(super) fn unready(&self, process: ProcessId, place: &AgentPlace, trouble: String) {
         if self.is_at(process, place) {
-            self.with(process, |seat| {
-                seat.agent = None;
-                seat.waiting.clear();
+            self.with(process, |entry| {
+                entry.agent = None;
+                entry.waiting.clear();
             });
-            self.desk.note(process, false, Some(trouble));
+            self.place_registry.note(process, false, Some(trouble));
         }
     }
 
     /// Launches the waiting life if an agent is available.
     fn try_launch(&self, process: ProcessId) {
-        let control = self.ground.control;
-        let lost = self.with(process, |seat| {
-            let agent = seat.agent.as_mut().filter(|_| seat.ending == 0)?;
-            let (life, boot) = seat.wanted.take()?;
+        let control = self.place_context.control;
+        let lost = self.with(process, |entry| {
+            let agent = entry.agent.as_mut().filter(|_| entry.ending == 0)?;
+            let (life, boot) = entry.wanted.take()?;
             if boot == Boot::Restarted && !agent.holds_storage {
                 // Its storage was lost with the previous place.
                 return Some(life);
             }
             let here = if control.ip().is_unspecified() { agent.here } else { control.ip() };
             let supervisor = SocketAddr::new(here, control.port());
-            let keeps_storage = boot != Boot::Fresh && !std::mem::take(&mut seat.wipes);
-            let uid = seat.place.as_ref().map(|place| place.uid.clone()).expect("an agent is at a place");
-            self.note(&Entry::Launched { process, life, uid: uid.clone() });
+            let keeps_storage = boot != Boot::Fresh && !std::mem::take(&mut entry.wipes);
+            let uid = entry.place.as_ref().map(|place| place.uid.clone()).expect("an agent is at a place");
+            self.note(&JournalEntry::Launched { process, life, uid: uid.clone() });
             // If the agent is gone by now, it will be called again, and will not know the life.
             drop(agent.words.send(ToAgent::Launch { life, keeps_storage, supervisor }));
             agent.holds_storage = true;
-            seat.life = Some(life);
-            seat.incomplete.insert(life, uid);
+            entry.life = Some(life);
+            entry.incomplete.insert(life, uid);
             None
         });
         if let Some(life) = lost {
             let (storage, by) = (StorageFate::Lost, EndedBy::StorageLost);
-            self.ground.happenings.put(Happening::Lost { process, life, storage, by });
+            self.place_context.host_events.put(HostEvent::Lost { process, life, storage, by });
         }
     }
 
@@ -447,10 +450,10 @@ impl Shared {
     fn arm(&self, lives: &[(ProcessId, Life)], wipe: bool) -> Kill {
         let mut arming = Vec::with_capacity(lives.len());
         for &(process, life) in lives {
-            let (is_concerned, place) = self.with(process, |seat| {
-                seat.wanted.take_if(|(wanted, _)| *wanted == life);
-                seat.ending += 1;
-                (seat.life == Some(life) || wipe, seat.place.as_ref().map(|it| it.uid.clone()))
+            let (is_concerned, place) = self.with(process, |entry| {
+                entry.wanted.take_if(|(wanted, _)| *wanted == life);
+                entry.ending += 1;
+                (entry.life == Some(life) || wipe, entry.place.as_ref().map(|it| it.uid.clone()))
             });
             let place = place.filter(|_| is_concerned);
             let order = |order| ToAgent::Arm { order, life };
@@ -471,9 +474,9 @@ impl Shared {
             match (self.answered(pending, by).await, place) {
                 (Some((order, Answer::Armed { asked, shown, arrived })), place) => {
                     slowest = slowest.max(Span(arrived - asked));
-                    self.with(process, |seat| {
-                        if let Some(agent) = &mut seat.agent {
-                            let reading = AgentClock::read(self.ground.clock, asked, shown, arrived);
+                    self.with(process, |entry| {
+                        if let Some(agent) = &mut entry.agent {
+                            let reading = AgentClock::read(self.place_context.clock, asked, shown, arrived);
                             agent.clock = agent.clock.better(reading);
                         }
                     });
@@ -488,10 +491,10 @@ impl Shared {
             }
         }
         // Each agent acts by its own clock, so the order must reach the slowest agent before that moment.
-        let moment = self.ground.clock.now() + (slowest * 2).clamp(LEAST_NOTICE, MOST_NOTICE);
+        let moment = self.place_context.clock.now() + (slowest * 2).clamp(LEAST_NOTICE, MOST_NOTICE);
         let several = armed.len() > 1;
         let fire = |(process, life, place, order)| {
-            let clock = self.with(process, |seat| seat.agent.as_ref().map(|agent| agent.clock.clock));
+            let clock = self.with(process, |entry| entry.agent.as_ref().map(|agent| agent.clock.clock));
             let at = clock.filter(|_| several).map(|clock| clock.monotonic_at(moment));
             (process, life, place, self.order_again(process, order, ToAgent::Fire { order, wipe, at }))
         };
@@ -516,13 +519,13 @@ impl Shared {
             }
         }
         if !seen.is_empty() {
-            self.ground.happenings.put(Happening::Stopped(seen));
+            self.place_context.host_events.put(HostEvent::Stopped(seen));
         }
     }
 
     /// Returns the report of a life that stopped when the monotonic clock at its place showed `at`, if that is known.
     fn seen(&self, process: ProcessId, life: Life, at: Option<u64>) -> Seen {
-        let clock = self.with(process, |seat| seat.agent.as_ref().map(|agent| agent.clock));
+        let clock = self.with(process, |entry| entry.agent.as_ref().map(|agent| agent.clock));
         let error = clock.map_or(Span::ZERO, AgentClock::error);
         Seen { process, life, at: at.zip(clock).map(|(at, it)| it.clock.at(at)), error }
     }
@@ -530,18 +533,18 @@ impl Shared {
     /// Reports that a life was lost with its place.
     fn place_lost(&self, process: ProcessId, life: Life) {
         let (storage, by) = (StorageFate::Kept, EndedBy::PlaceLost);
-        self.ground.happenings.put(Happening::Lost { process, life, storage, by });
+        self.place_context.host_events.put(HostEvent::Lost { process, life, storage, by });
     }
 
     /// Reports that a life was ended on order, or had already ended. If `wipes` is set, its stored data may still
     /// exist.
     fn ended(&self, process: ProcessId, life: Life, wipes: bool) {
-        self.with(process, |seat| {
-            seat.life.take_if(|it| *it == life);
-            seat.wipes |= wipes;
-            seat.ending -= 1;
+        self.with(process, |entry| {
+            entry.life.take_if(|it| *it == life);
+            entry.wipes |= wipes;
+            entry.ending -= 1;
         });
-        self.ground.happenings.put(Happening::Ended { process, life, collapse: None });
+        self.place_context.host_events.put(HostEvent::Ended { process, life, collapse: None });
         self.try_launch(process);
     }
 
@@ -549,17 +552,17 @@ impl Shared {
     /// the provider of the places, unless the current agent is heard from again within `wait`, since an agent ends
     /// what it hosts before it hosts another life.
     fn fence(self: &Rc<Self>, process: ProcessId, life: Life, place: &str, wipe: bool, wait: Duration) {
-        let heard = self.with(process, |seat| seat.heard);
+        let heard = self.with(process, |entry| entry.heard);
         let (shared, place) = (self.clone(), place.to_owned());
         let ask = async move {
             tokio::time::sleep(wait).await;
-            let is_still_silent = shared.with(process, |seat| {
-                seat.place.as_ref().is_some_and(|it| it.uid == place)
-                    && (wait.is_zero() || seat.heard == heard)
+            let is_still_silent = shared.with(process, |entry| {
+                entry.place.as_ref().is_some_and(|it| it.uid == place)
+                    && (wait.is_zero() || entry.heard == heard)
             });
             if is_still_silent {
                 let wanted = if wipe { Wanted::RemovalWithStorage } else { Wanted::Removal };
-                shared.desk.ask(wanted, process, place);
+                shared.place_registry.ask(wanted, process, place);
             }
         };
         tokio::task::spawn_local(ask);
@@ -568,19 +571,19 @@ impl Shared {
 
     /// Sends an order to the agent of `process`, if there is one.
     fn order(&self, process: ProcessId, order: impl FnOnce(OrderNo) -> ToAgent) -> Option<Pending> {
-        let number = self.with(process, |seat| {
-            seat.orders += 1;
-            seat.orders
+        let number = self.with(process, |entry| {
+            entry.orders += 1;
+            entry.orders
         });
         self.order_again(process, number, order(number))
     }
 
     fn order_again(&self, process: ProcessId, order: OrderNo, words: ToAgent) -> Option<Pending> {
-        self.with(process, |seat| {
-            seat.agent.as_ref()?.words.send(words).ok()?;
+        self.with(process, |entry| {
+            entry.agent.as_ref()?.words.send(words).ok()?;
             let (sender, answer) = oneshot::channel();
             let asked = monotonic();
-            seat.waiting.insert(order, (asked, sender));
+            entry.waiting.insert(order, (asked, sender));
             Some(Pending { process, order, answer })
         })
     }
@@ -591,23 +594,23 @@ impl Shared {
         match timeout_at(by, answer).await {
             Ok(answer) => answer.ok().map(|answer| (order, answer)),
             Err(_) => {
-                self.with(process, |seat| seat.waiting.remove(&order));
+                self.with(process, |entry| entry.waiting.remove(&order));
                 None
             }
         }
     }
 
     /// Handles a message of the agent at `place`.
-    pub(super) fn said(&self, process: ProcessId, place: &Place, words: ToPlace) {
+    pub(super) fn said(&self, process: ProcessId, place: &AgentPlace, words: ToPlace) {
         let is_current = self.is_at(process, place);
         if is_current {
-            self.with(process, |seat| seat.heard += 1);
+            self.with(process, |entry| entry.heard += 1);
         }
         match words {
             ToPlace::Facts { life, offset, bytes } => {
                 if let Err(error) = self.bundle.write_facts_at(process, life, offset, &bytes) {
                     warn!(%error, "cannot write facts");
-                    self.with(process, |seat| seat.incomplete.insert(life, String::new()));
+                    self.with(process, |entry| entry.incomplete.insert(life, String::new()));
                 }
             }
             ToPlace::Sent { upto } => self.complete(process, |life, uid| *uid == place.uid && *life <= upto),
@@ -627,19 +630,19 @@ impl Shared {
             }
             ToPlace::Ended { life, status, last_words } if is_current => {
                 self.complete(process, |it, _| *it == life);
-                let hosted = self.with(process, |seat| seat.life.take_if(|it| *it == life));
+                let hosted = self.with(process, |entry| entry.life.take_if(|it| *it == life));
                 if hosted.is_some() {
                     let collapse = Some((status, last_words));
-                    self.ground.happenings.put(Happening::Ended { process, life, collapse });
+                    self.place_context.host_events.put(HostEvent::Ended { process, life, collapse });
                 }
             }
             ToPlace::Leaving => {
                 self.arrived(process, place, None);
                 if is_current {
                     // Nothing can be launched at this place any more.
-                    let life = self.with(process, |seat| {
-                        seat.agent = None;
-                        seat.life.take()
+                    let life = self.with(process, |entry| {
+                        entry.agent = None;
+                        entry.life.take()
                     });
                     life.inspect(|&life| self.place_lost(process, life));
                 }
@@ -650,27 +653,31 @@ impl Shared {
     }
 
     fn answer(&self, process: ProcessId, order: OrderNo, answer: impl FnOnce(u64) -> Answer) {
-        if let Some((asked, waiting)) = self.with(process, |seat| seat.waiting.remove(&order)) {
+        if let Some((asked, waiting)) = self.with(process, |entry| entry.waiting.remove(&order)) {
             // The receiver is gone if it exceeded its time limit.
             drop(waiting.send(answer(asked)));
         }
     }
 
     /// Records that all facts of the lives at `place` have arrived, except those of a running life.
-    fn arrived(&self, process: ProcessId, place: &Place, running: Option<Life>) {
+    fn arrived(&self, process: ProcessId, place: &AgentPlace, running: Option<Life>) {
         self.complete(process, |life, uid| *uid == place.uid && Some(*life) != running);
     }
 
     /// Records that all facts of these lives have arrived.
     fn complete(&self, process: ProcessId, is_complete: impl Fn(&Life, &String) -> bool) {
-        let complete: Vec<Life> = self.with(process, |seat| {
-            let lives: Vec<Life> =
-                seat.incomplete.iter().filter(|(life, uid)| is_complete(life, uid)).map(|it| *it.0).collect();
-            lives.iter().for_each(|it| drop(seat.incomplete.remove(it)));
+        let complete: Vec<Life> = self.with(process, |entry| {
+            let lives: Vec<Life> = entry
+                .incomplete
+                .iter()
+                .filter(|(life, uid)| is_complete(life, uid))
+                .map(|it| *it.0)
+                .collect();
+            lives.iter().for_each(|it| drop(entry.incomplete.remove(it)));
             lives
         });
         for life in complete {
-            self.note(&Entry::Complete { process, life });
+            self.note(&JournalEntry::Complete { process, life });
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::clock::{boot, monotonic};
 use crate::control::{self, Introduction, ToNode, ToSupervisor};
 use crate::metrics::{Counts, Delays};
 use crate::secret::{Ends, Keys, Secret};
-use crate::supervise::{Names, Wishes};
+use crate::supervise::{ChangeQueue, Names};
 use crate::{Links, StorageOptions};
 
 /// Number of processes that fall silent. One more continues.
@@ -218,7 +218,7 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
         measure_again_for: Span::ZERO,
         metrics: None,
         interrupted: enough.clone(),
-        wishes: Wishes::default(),
+        change_queue: ChangeQueue::default(),
     }
 }
 
@@ -235,9 +235,9 @@ fn many_places_fall_silent() {
     Bundle::create(dir.path().join("run")).unwrap();
     let keys = Keys::generate(SILENT as usize + 1).unwrap();
     let (begun, silent) = watch::channel(false);
-    let desk = Desk::default();
-    let place = |(process, address)| (ProcessId(process), Place { uid: process.to_string(), address });
-    desk.assign(1, (0..).zip(places(&keys, silent)).map(place).collect()).unwrap();
+    let place_registry = PlaceRegistry::default();
+    let place = |(process, address)| (ProcessId(process), AgentPlace { uid: process.to_string(), address });
+    place_registry.assign(1, (0..).zip(places(&keys, silent)).map(place).collect()).unwrap();
     let remote = RemoteOptions {
         run: "run".into(),
         keys,
@@ -248,7 +248,7 @@ fn many_places_fall_silent() {
     };
     let mut watcher = Watcher { begun: Some(begun), ..Watcher::default() };
     let options = options(dir.path(), &watcher.enough);
-    let left = run(remote, options, None, &desk, &mut watcher);
+    let left = run(remote, options, None, &place_registry, &mut watcher);
     assert!(matches!(left, Err(RunError::Left)), "{left:?}");
 
     let began = watcher.began.unwrap();
@@ -261,5 +261,5 @@ fn many_places_fall_silent() {
     let injected = watcher.injected.unwrap().since(began);
     assert!(injected >= PLANNED && injected < Span(PLANNED.0 + Span::from_millis(300).0), "{injected}");
     assert_eq!(other.len(), 1, "what was planned was done");
-    assert!(desk.board().requests.is_empty(), "no place is given up before its time");
+    assert!(place_registry.state().requests.is_empty(), "no place is given up before its time");
 }

@@ -138,7 +138,7 @@ mod tests {
     use faultline_core::ClusterId;
     use faultline_core::fault::LinkProperties;
     use faultline_shaper::tree::{Peer, Prefix};
-    use faultline_shaper::{Kernel, Place};
+    use faultline_shaper::{Kernel, ShapingSide};
     use faultline_tc::namespace::{Hub, isolated};
     use tokio::runtime::LocalOptions;
 
@@ -215,7 +215,7 @@ mod tests {
                 let prefix = Prefix { address: Ipv4Addr::new(10, 0, 0, 9), length: 32 };
                 let peer = Peer { number: 4, cluster: ClusterId(1), prefix };
                 let kernel = Kernel { htb: true, ..Kernel::default() };
-                let tree = Tree::new(ClusterId(0), &[peer], |_, _| link, kernel, Place::Sender);
+                let tree = Tree::new(ClusterId(0), &[peer], |_, _| link, kernel, ShapingSide::Sender);
                 let question = Question::Apply { address: here, tree };
                 let changes = |_| match answer(question.clone(), &abilities) {
                     Answer::InForce(changes) => changes,

@@ -24,13 +24,13 @@ use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
 use super::effects::Effects;
-use super::journal::{self, Journal, Past};
+use super::journal::{self, Journal, JournalContents};
 use super::measuring::Measuring;
-use super::places::{Happening, Happenings, Places, Seen};
+use super::places::{HostEvent, HostEvents, PlaceBackend, Seen};
 use super::totals::Totals;
 use super::{Collapse, Observer, RunError, RunOptions, RunOutcome};
 use crate::clock::{Alarm, Clock};
-use crate::control::{self, Directory, Entry, Introduction, Setup, ToNode, ToSupervisor};
+use crate::control::{self, Directory, DirectoryEntry, Introduction, Setup, ToNode, ToSupervisor};
 use crate::metrics::Sum;
 use crate::secret::{Ends, Keys, Secret, WrappedKeys};
 
@@ -49,12 +49,12 @@ const MOST_COLLAPSES: usize = 10;
 const LEAST_ROOM: u64 = 64 << 10;
 
 /// Parts of the host that places need.
-pub(crate) struct Ground {
+pub(crate) struct PlaceContext {
     pub(crate) clock: Clock,
     pub(crate) keys: Keys,
     /// Address on which the supervisor listens for nodes.
     pub(crate) control: SocketAddr,
-    pub(crate) happenings: Happenings,
+    pub(crate) host_events: HostEvents,
 }
 
 /// State that outlives this program, if any.
@@ -62,7 +62,7 @@ pub(crate) struct Memory {
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
     /// The input of a predecessor.
-    pub(crate) past: Option<Past>,
+    pub(crate) past: Option<JournalContents>,
 }
 
 /// Carries out the decisions of the supervisor.
@@ -76,7 +76,7 @@ struct Host<'a, P> {
     stated: Time,
     keys: Keys,
     places: P,
-    happenings: Happenings,
+    host_events: HostEvents,
     /// Lives that have introduced themselves.
     nodes: BTreeMap<(ProcessId, Life), Node>,
     /// How the newest life of each process begins.
@@ -103,7 +103,7 @@ struct Host<'a, P> {
 }
 
 /// Progress of replaying a predecessor's journal.
-struct Recollection {
+struct JournalReplay {
     /// Facts of the predecessor that have not been reached yet.
     recorded: std::vec::IntoIter<(Time, Fact)>,
     /// Processes whose storage was to be removed, without a life launched since.
@@ -121,13 +121,13 @@ struct Node {
 
 /// Carries out a run, or resumes the run in `memory`. Nodes connect to `listener`, and prove that they know their
 /// keys; `settle` creates their places.
-pub(crate) async fn host<P: Places>(
+pub(crate) async fn host<P: PlaceBackend>(
     options: RunOptions,
     keys: Keys,
     listener: std::net::TcpListener,
     sum: Sum,
     memory: Memory,
-    settle: impl FnOnce(Ground) -> P,
+    settle: impl FnOnce(PlaceContext) -> P,
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, RunError> {
     listener.set_nonblocking(true).map_err(RunError::Listen)?;
@@ -141,8 +141,8 @@ pub(crate) async fn host<P: Places>(
         }
         Some(_) => bundle.facts_appender(ProcessId::SUPERVISOR, Life(0)).map_err(RunError::Facts)?,
     };
-    let (happenings, mut happened) = Happenings::new(clock);
-    tokio::task::spawn_local(listen(listener, keys.clone(), happenings.clone()));
+    let (host_events, mut happened) = HostEvents::new(clock);
+    tokio::task::spawn_local(listen(listener, keys.clone(), host_events.clone()));
 
     let totals = Totals::new(&options, sum);
     if let Some(listener) = &options.metrics {
@@ -157,7 +157,8 @@ pub(crate) async fn host<P: Places>(
     let mut orders = Vec::new();
     let mut supervisor = Supervisor::new(options.supervisor.clone(), options.membership.clone(), &mut orders);
     supervisor.await_exits();
-    let places = settle(Ground { clock, keys: keys.clone(), control, happenings: happenings.clone() });
+    let places =
+        settle(PlaceContext { clock, keys: keys.clone(), control, host_events: host_events.clone() });
     let mut host = Host {
         observer,
         clock,
@@ -166,7 +167,7 @@ pub(crate) async fn host<P: Places>(
         stated: Time::ZERO,
         keys,
         places,
-        happenings,
+        host_events,
         nodes: BTreeMap::new(),
         boots: BTreeMap::new(),
         membership: Arc::new(options.membership.clone()),
@@ -202,8 +203,8 @@ pub(crate) async fn host<P: Places>(
     // No process is left behind, even after an error. Processes that notice the disconnection seal their facts.
     let told: Vec<_> = std::mem::take(&mut host.nodes).into_keys().collect();
     let buried = host.places.end(&told).await;
-    while let Ok((_, happening)) = happened.try_recv() {
-        if let Happening::Stopped(seen) = happening {
+    while let Ok((_, host_event)) = happened.try_recv() {
+        if let HostEvent::Stopped(seen) = host_event {
             host.stopped(&seen);
         }
     }
@@ -225,12 +226,12 @@ pub(crate) async fn host<P: Places>(
     })
 }
 
-impl<P: Places> Host<'_, P> {
+impl<P: PlaceBackend> Host<'_, P> {
     async fn attend(
         &mut self,
         supervisor: &mut Supervisor,
         mut orders: Vec<Order>,
-        happened: &mut mpsc::UnboundedReceiver<(Time, Happening)>,
+        happened: &mut mpsc::UnboundedReceiver<(Time, HostEvent)>,
     ) -> Result<Outcome, RunError> {
         let mut alarm = Alarm::new(self.clock).map_err(RunError::Alarm)?;
         let mut status = tokio::time::interval(STATUS_EVERY);
@@ -249,7 +250,7 @@ impl<P: Places> Host<'_, P> {
             alarm.set(supervisor.next_deadline()).map_err(RunError::Alarm)?;
             let reports = tokio::select! {
                 biased;
-                Some((at, happening)) = happened.recv() => dated(at, self.understand(at, happening)),
+                Some((at, host_event)) = happened.recv() => dated(at, self.understand(at, host_event)),
                 rung = alarm.rung() => {
                     rung.map_err(RunError::Alarm)?;
                     self.catch_up(happened).await
@@ -291,9 +292,9 @@ impl<P: Places> Host<'_, P> {
         if reports.is_empty() {
             return;
         }
-        let entry = journal::Entry::Heard(reports);
+        let entry = journal::JournalEntry::Heard(reports);
         self.journal.write(&entry);
-        if let journal::Entry::Heard(reports) = entry {
+        if let journal::JournalEntry::Heard(reports) = entry {
             for (at, report) in reports {
                 supervisor.handle(report, at, orders);
             }
@@ -302,9 +303,9 @@ impl<P: Places> Host<'_, P> {
 
     /// Returns the changes that the user has requested since the last call.
     fn wished(&self) -> Vec<(Time, Report)> {
-        let (changes, note) = self.options.wishes.take();
+        let (changes, note) = self.options.change_queue.take();
         if let Some(note) = note {
-            self.journal.write(&journal::Entry::Noted(note));
+            self.journal.write(&journal::JournalEntry::Noted(note));
         }
         dated(self.clock.now(), changes.into_iter().map(Report::Changed).collect())
     }
@@ -314,18 +315,18 @@ impl<P: Places> Host<'_, P> {
     /// if the run was already over.
     fn recall(
         &mut self,
-        past: Past,
+        past: JournalContents,
         recorded: Stream,
         supervisor: &mut Supervisor,
         orders: &mut Vec<Order>,
     ) -> Result<Option<Outcome>, RunError> {
         let last = past.last();
         let mut memory =
-            Recollection { recorded: recorded.into_iter(), wiped: BTreeSet::new(), outcome: None };
+            JournalReplay { recorded: recorded.into_iter(), wiped: BTreeSet::new(), outcome: None };
         self.remember(&mut memory, Time::ZERO, supervisor, orders)?;
         for entry in past.entries {
             match entry {
-                journal::Entry::Heard(reports) => {
+                journal::JournalEntry::Heard(reports) => {
                     let mut now = Time::ZERO;
                     for (at, report) in reports {
                         match &report {
@@ -344,13 +345,15 @@ impl<P: Places> Host<'_, P> {
                     }
                     self.remember(&mut memory, now, supervisor, orders)?;
                 }
-                journal::Entry::Measured { by, to, requested, link } => {
+                journal::JournalEntry::Measured { by, to, requested, link } => {
                     self.note_measured(by, to, requested, link)
                 }
-                journal::Entry::Stopped(seen) => self.stopped(&seen),
-                journal::Entry::Launched { process, .. } => drop(memory.wiped.remove(&process)),
-                journal::Entry::Resumed(at) => self.observer.resumed(at),
-                journal::Entry::Run { .. } | journal::Entry::Complete { .. } | journal::Entry::Noted(_) => {}
+                journal::JournalEntry::Stopped(seen) => self.stopped(&seen),
+                journal::JournalEntry::Launched { process, .. } => drop(memory.wiped.remove(&process)),
+                journal::JournalEntry::Resumed(at) => self.observer.resumed(at),
+                journal::JournalEntry::Run { .. }
+                | journal::JournalEntry::Complete { .. }
+                | journal::JournalEntry::Noted(_) => {}
             }
         }
         if memory.recorded.next().is_some() {
@@ -361,7 +364,7 @@ impl<P: Places> Host<'_, P> {
         }
         if memory.outcome.is_none() {
             let now = self.clock.now();
-            self.journal.write(&journal::Entry::Resumed(now));
+            self.journal.write(&journal::JournalEntry::Resumed(now));
             self.observer.resumed(now);
             // Whatever was due since then finds no process alive.
             let (storage, by) = (StorageFate::Kept, EndedBy::SupervisorRestarted);
@@ -376,7 +379,7 @@ impl<P: Places> Host<'_, P> {
     /// predecessor could no longer state.
     fn remember(
         &mut self,
-        memory: &mut Recollection,
+        memory: &mut JournalReplay,
         at: Time,
         supervisor: &Supervisor,
         orders: &mut Vec<Order>,
@@ -459,7 +462,7 @@ impl<P: Places> Host<'_, P> {
     /// are handled before any node is declared failed.
     async fn catch_up(
         &mut self,
-        happened: &mut mpsc::UnboundedReceiver<(Time, Happening)>,
+        happened: &mut mpsc::UnboundedReceiver<(Time, HostEvent)>,
     ) -> Vec<(Time, Report)> {
         let mut reports = Vec::new();
         loop {
@@ -468,43 +471,43 @@ impl<P: Places> Host<'_, P> {
             if happened.is_empty() {
                 break;
             }
-            while let Ok((at, happening)) = happened.try_recv() {
-                reports.extend(dated(at, self.understand(at, happening)));
+            while let Ok((at, host_event)) = happened.try_recv() {
+                reports.extend(dated(at, self.understand(at, host_event)));
             }
         }
         reports.push((self.clock.now(), Report::Timeout));
         reports
     }
 
-    /// Translates a happening into reports to the supervisor.
-    fn understand(&mut self, at: Time, happening: Happening) -> Vec<Report> {
-        match happening {
-            Happening::Introduced { introduction, stream } => {
+    /// Translates a event into reports to the supervisor.
+    fn understand(&mut self, at: Time, host_event: HostEvent) -> Vec<Report> {
+        match host_event {
+            HostEvent::Introduced { introduction, stream } => {
                 self.introduced(introduction, stream);
                 vec![]
             }
-            Happening::Ended { process, life, collapse } => {
+            HostEvent::Ended { process, life, collapse } => {
                 self.nodes.remove(&(process, life));
                 self.let_go();
                 if let Some((status, last_words)) = collapse {
                     warn!(%process, %life, status, "a node ended unexpectedly");
-                    self.despair(process, &status, &last_words);
+                    self.check_repeated_failures(process, &status, &last_words);
                     self.collapsed.push(Collapse { process, life, status, last_words });
                 }
                 vec![Report::Exited { process, life }]
             }
-            Happening::Stopped(seen) => {
+            HostEvent::Stopped(seen) => {
                 self.stopped(&seen);
-                self.journal.write(&journal::Entry::Stopped(seen));
+                self.journal.write(&journal::JournalEntry::Stopped(seen));
                 vec![]
             }
-            Happening::Lost { process, life, storage, by } => {
+            HostEvent::Lost { process, life, storage, by } => {
                 // The connection ends here, and with it the process, should it still run.
                 self.nodes.remove(&(process, life));
                 self.let_go();
                 vec![Report::Lost { process, life, storage, by }]
             }
-            Happening::Said { process, life, message } => self.said(at, process, life, message),
+            HostEvent::Said { process, life, message } => self.said(at, process, life, message),
         }
     }
 
@@ -517,7 +520,7 @@ impl<P: Places> Host<'_, P> {
     }
 
     /// Handles a process that ended by itself. It is restarted like any failed process, unless that would be futile.
-    fn despair(&mut self, process: ProcessId, status: &str, last_words: &str) {
+    fn check_repeated_failures(&mut self, process: ProcessId, status: &str, last_words: &str) {
         let times = 1 + self.collapsed.iter().filter(|it| it.process == process).count();
         let name = self.options.names.processes[process.index()].clone();
         if is_full(&self.options.run_dir) || tells_of_full_disk(last_words) {
@@ -542,7 +545,7 @@ impl<P: Places> Host<'_, P> {
                 [registered].into_iter().chain(self.measure()).collect()
             }
             ToSupervisor::Measured { to, requested, link } => {
-                self.journal.write(&journal::Entry::Measured { by: process, to, requested, link });
+                self.journal.write(&journal::JournalEntry::Measured { by: process, to, requested, link });
                 self.note_measured(process, to, requested, link);
                 self.links_measured().into_iter().collect()
             }
@@ -596,11 +599,11 @@ impl<P: Places> Host<'_, P> {
         let setup = ToNode::Setup(Box::new(self.setup(process, keys)));
         orders.send(setup).expect("its receiver is here");
         tokio::task::spawn_local(speak(write, inbox));
-        let happenings = self.happenings.clone();
+        let host_events = self.host_events.clone();
         tokio::task::spawn_local(async move {
             loop {
                 match control::receive(&mut read).await {
-                    Ok(message) => happenings.put(Happening::Said { process, life, message }),
+                    Ok(message) => host_events.put(HostEvent::Said { process, life, message }),
                     Err(error) => return debug!(%process, %life, %error, "a node closed its connection"),
                 }
             }
@@ -779,11 +782,11 @@ impl<P: Places> Host<'_, P> {
     }
 
     /// Returns the address of a process, in `life` or in any life.
-    fn entry(&self, process: ProcessId, life: Option<Life>) -> Option<Entry> {
+    fn entry(&self, process: ProcessId, life: Option<Life>) -> Option<DirectoryEntry> {
         let mut lives = self.nodes.range((process, Life(0))..=(process, Life(u32::MAX))).rev();
         let (&(_, life), node) = lives.find(|&(&(_, it), _)| life.is_none_or(|life| it == life))?;
         let cluster = self.membership.cluster_of(process);
-        node.address.map(|address| Entry { life, cluster, address })
+        node.address.map(|address| DirectoryEntry { life, cluster, address })
     }
 
     fn tell(&self, process: ProcessId, life: Life, message: ToNode) {
@@ -859,7 +862,7 @@ fn tells_of_full_disk(last_words: &str) -> bool {
     words.collect::<Vec<_>>().join(" ").contains(Errno::ENOSPC.desc())
 }
 
-/// Dates reports with the time of the happening, even if the host was busy since then.
+/// Dates reports with the time of the event, even if the host was busy since then.
 fn dated(at: Time, reports: Vec<Report>) -> Vec<(Time, Report)> {
     reports.into_iter().map(|report| (at, report)).collect()
 }
@@ -874,7 +877,7 @@ async fn speak(mut write: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<To
 }
 
 /// Accepts connections at the control port from processes that prove to know their keys.
-async fn listen(listener: TcpListener, keys: Keys, happenings: Happenings) {
+async fn listen(listener: TcpListener, keys: Keys, host_events: HostEvents) {
     loop {
         let mut stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -884,7 +887,7 @@ async fn listen(listener: TcpListener, keys: Keys, happenings: Happenings) {
                 continue;
             }
         };
-        let (keys, happenings) = (keys.clone(), happenings.clone());
+        let (keys, host_events) = (keys.clone(), host_events.clone());
         tokio::task::spawn_local(async move {
             let introduce = async {
                 stream.set_nodelay(true)?;
@@ -898,7 +901,7 @@ async fn listen(listener: TcpListener, keys: Keys, happenings: Happenings) {
                 Ok(introduction)
             };
             match tokio::time::timeout(PATIENCE, introduce).await {
-                Ok(Ok(introduction)) => happenings.put(Happening::Introduced { introduction, stream }),
+                Ok(Ok(introduction)) => host_events.put(HostEvent::Introduced { introduction, stream }),
                 Ok(Err(error)) => warn!(%error, "an unknown connection was refused"),
                 Err(_) => warn!("an unknown connection sent nothing"),
             }

@@ -2,7 +2,7 @@
 //! journal, and has the state of its predecessor: which faults have been injected, and which lives there were, and
 //! where.
 //!
-//! The file `journal` beside the record contains a sequence of [`Entry`], as records like those of facts. Its content
+//! The file `journal` beside the record contains a sequence of [`JournalEntry`], as records like those of facts. Its content
 //! has been handed to the operating system: it outlives the process, and on a volume also the machine, as far as the
 //! volume does.
 
@@ -26,7 +26,7 @@ const FILE: &str = "journal";
 
 /// An entry of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Entry {
+pub(crate) enum JournalEntry {
     /// The first entry: identifier and clock of the run.
     Run { run: String, origin: Origin },
     /// Reports that the state machine received. The resulting orders were carried out afterwards.
@@ -58,11 +58,11 @@ struct Writer {
 
 /// The content of a journal: the past of a run to be resumed.
 #[derive(Debug)]
-pub struct Past {
+pub struct JournalContents {
     path: PathBuf,
     pub(crate) run: String,
     pub(crate) origin: Origin,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<JournalEntry>,
     /// Number of bytes up to the end of the last complete entry.
     len: u64,
 }
@@ -72,13 +72,13 @@ impl Journal {
     pub(crate) fn begin(dir: &Path, run: &str, clock: Clock) -> Result<Journal, RunError> {
         let file = File::create(dir.join(FILE)).map_err(RunError::Record)?;
         let journal = Journal::to(file);
-        journal.write(&Entry::Run { run: run.to_owned(), origin: Origin::of(clock) });
+        journal.write(&JournalEntry::Run { run: run.to_owned(), origin: Origin::of(clock) });
         journal.flush()?;
         Ok(journal)
     }
 
     /// Continues the journal of `past`.
-    pub(crate) fn go_on(past: &Past) -> Result<Journal, RunError> {
+    pub(crate) fn resume(past: &JournalContents) -> Result<Journal, RunError> {
         let open = || {
             let file = OpenOptions::new().append(true).open(&past.path)?;
             file.set_len(past.len).map(|()| file)
@@ -96,7 +96,7 @@ impl Journal {
     }
 
     /// Adds an entry, which is permanent once [`Journal::flush`] has returned.
-    pub(crate) fn write(&self, entry: &Entry) {
+    pub(crate) fn write(&self, entry: &JournalEntry) {
         let Some(writer) = &self.0 else { return };
         let writer = &mut *writer.borrow_mut();
         if let Err(error) = append_record(&mut writer.buffer, entry) {
@@ -119,14 +119,14 @@ impl Journal {
     }
 }
 
-impl Past {
+impl JournalContents {
     /// Reads the past of the run that is recorded in `dir`; `None` without a journal. An incomplete last entry is
     /// ignored: nothing had been done about it when its author was killed.
     ///
     /// # Errors
     ///
     /// Fails if the journal cannot be read.
-    pub fn of(dir: &Path) -> io::Result<Option<Past>> {
+    pub fn of(dir: &Path) -> io::Result<Option<JournalContents>> {
         let path = dir.join(FILE);
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -147,8 +147,8 @@ impl Past {
         if entries.is_empty() {
             return Ok(None);
         }
-        let Entry::Run { run, origin } = entries.remove(0) else { return Err(damaged()) };
-        Ok(Some(Past { path, run, origin, entries, len: (bytes.len() - rest.len()) as u64 }))
+        let JournalEntry::Run { run, origin } = entries.remove(0) else { return Err(damaged()) };
+        Ok(Some(JournalContents { path, run, origin, entries, len: (bytes.len() - rest.len()) as u64 }))
     }
 
     /// Returns the identifier of the run.
@@ -156,19 +156,19 @@ impl Past {
         &self.run
     }
 
-    /// Returns the last note that was left with a change ([`super::Wishes::ask`]).
+    /// Returns the last note that was left with a change ([`super::ChangeQueue::ask`]).
     pub fn note(&self) -> Option<&str> {
         self.entries.iter().rev().find_map(|it| match it {
-            Entry::Noted(note) => Some(&**note),
+            JournalEntry::Noted(note) => Some(&**note),
             _ => None,
         })
     }
 
     /// Returns the time of the last report to the predecessor.
     pub(crate) fn last(&self) -> Time {
-        let at = |entry: &Entry| match entry {
-            Entry::Heard(reports) => reports.iter().map(|it| it.0).max(),
-            Entry::Resumed(at) => Some(*at),
+        let at = |entry: &JournalEntry| match entry {
+            JournalEntry::Heard(reports) => reports.iter().map(|it| it.0).max(),
+            JournalEntry::Resumed(at) => Some(*at),
             _ => None,
         };
         self.entries.iter().filter_map(at).max().unwrap_or(Time::ZERO)
@@ -182,29 +182,29 @@ mod tests {
     #[test]
     fn entries_are_read_as_written_except_an_incomplete_one() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Past::of(dir.path()).unwrap().is_none());
+        assert!(JournalContents::of(dir.path()).unwrap().is_none());
         let journal = Journal::begin(dir.path(), "a", Clock::start()).unwrap();
-        let first = Entry::Heard(vec![(Time(7), Report::Timeout)]);
+        let first = JournalEntry::Heard(vec![(Time(7), Report::Timeout)]);
         journal.write(&first);
-        journal.write(&Entry::Noted("b".into()));
+        journal.write(&JournalEntry::Noted("b".into()));
         journal.flush().unwrap();
         let path = dir.path().join(FILE);
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() - 1]).unwrap();
 
-        let past = Past::of(dir.path()).unwrap().unwrap();
+        let past = JournalContents::of(dir.path()).unwrap().unwrap();
         assert_eq!((past.run(), past.note(), past.last()), ("a", None, Time(7)));
         assert_eq!(past.entries, std::slice::from_ref(&first));
-        let journal = Journal::go_on(&past).unwrap();
-        journal.write(&Entry::Resumed(Time(9)));
+        let journal = Journal::resume(&past).unwrap();
+        journal.write(&JournalEntry::Resumed(Time(9)));
         journal.flush().unwrap();
-        let past = Past::of(dir.path()).unwrap().unwrap();
-        assert_eq!(past.entries, [first, Entry::Resumed(Time(9))], "what was cut off is gone");
+        let past = JournalContents::of(dir.path()).unwrap().unwrap();
+        assert_eq!(past.entries, [first, JournalEntry::Resumed(Time(9))], "what was cut off is gone");
 
         let mut damaged = whole;
         let middle = damaged.len() / 2;
         damaged[middle] ^= 1;
         fs::write(&path, damaged).unwrap();
-        assert!(Past::of(dir.path()).is_err());
+        assert!(JournalContents::of(dir.path()).is_err());
     }
 }

@@ -5,6 +5,7 @@
 //! membership to the processes, has links measured, adds up metrics, and writes the supervisor's facts into the
 //! bundle.
 
+mod change_queue;
 mod effects;
 mod host;
 mod incidents;
@@ -12,7 +13,6 @@ mod journal;
 mod measuring;
 pub(crate) mod places;
 mod totals;
-mod wishes;
 
 use std::ffi::OsString;
 use std::io;
@@ -33,10 +33,10 @@ use tokio::runtime::{Builder, LocalOptions};
 use crate::links::Links;
 use crate::metrics::{ClusterNames, RunInfo};
 use crate::storage::StorageOptions;
-pub(crate) use host::{Ground, Memory, host};
-pub use journal::Past;
-pub(crate) use journal::{Entry, Journal};
-pub use wishes::Wishes;
+pub use change_queue::ChangeQueue;
+pub(crate) use host::{Memory, PlaceContext, host};
+pub use journal::JournalContents;
+pub(crate) use journal::{Journal, JournalEntry};
 
 /// Options of a run, wherever its processes are.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ pub struct RunOptions {
     /// Ends the run as out of memory once it is reached, if it is set.
     pub memory: Option<MemoryBound>,
     /// Changes requested during the run.
-    pub wishes: Wishes,
+    pub change_queue: ChangeQueue,
 }
 
 /// Names of processes and clusters.

@@ -16,7 +16,7 @@ use crate::control::{Introduction, ToSupervisor};
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
 /// An input of the host.
-pub(crate) enum Happening {
+pub(crate) enum HostEvent {
     /// A node has connected and proved that it knows its key.
     Introduced { introduction: Introduction, stream: TcpStream },
     /// A message from a node.
@@ -29,22 +29,22 @@ pub(crate) enum Happening {
     Lost { process: ProcessId, life: Life, storage: StorageFate, by: EndedBy },
 }
 
-/// Sends happenings to the host, with their times.
+/// Sends events to the host, with their times.
 #[derive(Clone)]
-pub(crate) struct Happenings {
+pub(crate) struct HostEvents {
     clock: Clock,
-    sender: mpsc::UnboundedSender<(Time, Happening)>,
+    sender: mpsc::UnboundedSender<(Time, HostEvent)>,
 }
 
-impl Happenings {
-    pub(crate) fn new(clock: Clock) -> (Happenings, mpsc::UnboundedReceiver<(Time, Happening)>) {
+impl HostEvents {
+    pub(crate) fn new(clock: Clock) -> (HostEvents, mpsc::UnboundedReceiver<(Time, HostEvent)>) {
         let (sender, happened) = mpsc::unbounded_channel();
-        (Happenings { clock, sender }, happened)
+        (HostEvents { clock, sender }, happened)
     }
 
     /// Reports something that happened now. A host that is about to end no longer receives it.
-    pub(crate) fn put(&self, happening: Happening) {
-        drop(self.sender.send((self.clock.now(), happening)));
+    pub(crate) fn put(&self, host_event: HostEvent) {
+        drop(self.sender.send((self.clock.now(), host_event)));
     }
 }
 
@@ -60,11 +60,11 @@ pub(crate) struct Seen {
 }
 
 /// The places of all processes. A process has at most one hosted life, even if others still run somewhere.
-pub(crate) trait Places {
+pub(crate) trait PlaceBackend {
     /// Returns what traffic control does for links at the place of a hosted life, if anything.
     fn kernel(&self, process: ProcessId) -> Option<Kernel>;
 
-    /// Starts a life, immediately or once it has a place. Reports its end as a [`Happening`].
+    /// Starts a life, immediately or once it has a place. Reports its end as a [`HostEvent`].
     fn launch(&mut self, process: ProcessId, life: Life, boot: Boot) -> Result<(), RunError>;
 
     /// Returns whether this is the hosted life of its process.
@@ -79,8 +79,8 @@ pub(crate) trait Places {
         Span::ZERO
     }
 
-    /// Ends lives at one moment, and keeps or removes the storage of their processes. Reports [`Happening::Ended`]
-    /// for each life that is no longer hosted, and the times at which they stopped as [`Happening::Stopped`],
+    /// Ends lives at one moment, and keeps or removes the storage of their processes. Reports [`HostEvent::Ended`]
+    /// for each life that is no longer hosted, and the times at which they stopped as [`HostEvent::Stopped`],
     /// possibly after returning. Lives that have already ended are no error.
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError>;
 
@@ -92,7 +92,7 @@ pub(crate) trait Places {
     }
 
     /// Pauses or resumes a hosted life. Later orders to the life take effect after that. Reports the time at which it
-    /// stopped as [`Happening::Stopped`].
+    /// stopped as [`HostEvent::Stopped`].
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;
 
     /// Ends all lives. Those in `told` were told to end when their supervisor disconnected, and have a moment to seal

@@ -22,7 +22,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 
 use crate::clock::{Alarm, Clock};
-use crate::control::{Directory, Entry};
+use crate::control::{Directory, DirectoryEntry};
 use crate::frame::{Body, Frame, FrameKind};
 use crate::links::Links;
 use crate::metrics::Delays;
@@ -76,10 +76,10 @@ pub(crate) struct Transport {
     directory: watch::Sender<u64>,
     /// Signals that a line has a new packet to wait for.
     courier: Notify,
-    state: RefCell<State>,
+    state: RefCell<TransportState>,
 }
 
-struct State {
+struct TransportState {
     links: Links,
     changed: Vec<((ClusterId, ClusterId), LinkProperties)>,
     cut: Vec<(ClusterId, ClusterId)>,
@@ -98,7 +98,7 @@ struct State {
 /// Another process.
 struct Peer {
     /// Life and address of the process; `None` while it is not up.
-    entry: Option<Entry>,
+    entry: Option<DirectoryEntry>,
     line: DelayLine<(FrameKind, Time, Body)>,
     session: Session,
     connection: Option<Connection>,
@@ -127,7 +127,7 @@ impl Transport {
         incoming: impl Fn(Incoming) + 'static,
         echoes: mpsc::UnboundedSender<EchoReply>,
     ) -> Rc<Transport> {
-        let state = State {
+        let state = TransportState {
             links,
             changed: Vec::new(),
             cut: Vec::new(),
@@ -372,7 +372,7 @@ impl Transport {
     }
 }
 
-impl State {
+impl TransportState {
     fn properties(&self, pair: (ClusterId, ClusterId)) -> LinkProperties {
         let changed = self.changed.iter().find(|(changed, _)| *changed == pair);
         changed.map_or_else(|| self.links.between(pair.0, pair.1), |&(_, properties)| properties)

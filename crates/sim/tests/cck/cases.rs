@@ -179,19 +179,19 @@ fn a_cluster_is_lost_and_replaced_or_gone() {
 
 #[test]
 fn the_heir_of_a_cluster_fails_in_turn() {
-    for (cluster, heir) in [(0, 2), (1, 4), (2, 0)] {
+    for (cluster, successor) in [(0, 2), (1, 4), (2, 0)] {
         for fate in FATES {
             for occurrence in [1, 2] {
-                let heir = ProcessId(heir);
+                let successor = ProcessId(successor);
                 let mut federation = federation(6);
                 federation.faults = vec![
-                    (when(FactKind::Ran, heir, 20), lose(cluster, (StorageFate::Kept, false))),
-                    (when(FactKind::Absorbed, heir, occurrence), crash(heir, fate)),
+                    (when(FactKind::Ran, successor, 20), lose(cluster, (StorageFate::Kept, false))),
+                    (when(FactKind::Absorbed, successor, occurrence), crash(successor, fate)),
                 ];
                 survives(
                     &federation,
                     coordinated(Coordination::Neighbours),
-                    &(cluster, heir, fate, occurrence),
+                    &(cluster, successor, fate, occurrence),
                 );
             }
         }

@@ -202,11 +202,11 @@ fn survivors_absorb_a_permanently_lost_cluster() {
             }
             // The process that absorbs fails in turn.
             let absorbed = ended.facts.iter().find(|it| matches!(it.fact, Fact::Absorbed(_)));
-            let heir = absorbed.expect("a process takes over").process;
+            let successor = absorbed.expect("a process takes over").process;
             for fate in FATES {
-                let again = (when(FactKind::Absorbed, Some(heir), 1), crash(heir, fate));
+                let again = (when(FactKind::Absorbed, Some(successor), 1), crash(successor, fate));
                 federation.faults = vec![lost.clone(), again];
-                survives(&federation, protocol, &(cluster, heir, fate));
+                survives(&federation, protocol, &(cluster, successor, fate));
             }
         }
     }
@@ -239,7 +239,7 @@ fn a_state_moves_to_a_cluster_of_another_speed() {
             .filter_map(|it| if let Fact::Absorbed(of) = &it.fact { Some((it.process, of.2)) } else { None })
             .collect();
         assert_eq!(moved.len(), 2);
-        assert!(moved.iter().all(|(heir, _)| heir.0 >= 2));
+        assert!(moved.iter().all(|(successor, _)| successor.0 >= 2));
         assert!(moved.iter().any(|(_, witness)| witness.delivered != 0), "tasks had been run there");
     }
 }

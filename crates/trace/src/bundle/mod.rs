@@ -211,7 +211,7 @@ impl Bundle {
         };
         let file = open().map_err(|source| BundleError::Write { path: path.clone(), source })?;
         let whole = &bytes[..facts.len as usize];
-        Ok((FactsWriter::go_on(file, whole, facts.stream.len() as u64), facts.stream))
+        Ok((FactsWriter::resume(file, whole, facts.stream.len() as u64), facts.stream))
     }
 
     /// Writes a piece of the file for the facts of one life at its offset. The piece was written elsewhere.

@@ -35,7 +35,7 @@ const LOOKS: u32 = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     me: u32,
-    deeds: Vec<Deed>,
+    instructions: Vec<Instruction>,
 }
 
 /// State of a rank.
@@ -47,7 +47,7 @@ pub(crate) struct State {
 }
 
 #[derive(Clone, Debug)]
-enum Deed {
+enum Instruction {
     Compute(Span),
     /// Sends the current hash.
     Send(u32),
@@ -71,7 +71,7 @@ impl Program for Part {
 
     fn new(config: &Arc<Config>, Place { me, ranks }: Place) -> Part {
         let exchanges = draw(config, ranks);
-        Part { me, deeds: exchanges.iter().flat_map(|it| part_of(it, me, config.step_cost)).collect() }
+        Part { me, instructions: exchanges.iter().flat_map(|it| part_of(it, me, config.step_cost)).collect() }
     }
 
     fn begin(&self) -> State {
@@ -79,16 +79,16 @@ impl Program for Part {
     }
 
     fn next(&self, state: &mut State) -> Step {
-        let Some(deed) = self.deeds.get(state.done as usize) else {
+        let Some(instruction) = self.instructions.get(state.done as usize) else {
             return Step::Finish;
         };
         state.done += 1;
-        match deed {
-            Deed::Compute(span) => Step::Compute(*span),
-            Deed::Send(to) => Step::send(*to, &said(state.hash, *to)),
-            Deed::Receive(from) => Step::Receive { from: *from },
-            Deed::Gather(from) => Step::Gather { from: from.clone() },
-            Deed::Poll(from, piece) => Step::Poll { from: from.clone(), piece: *piece, pieces: LOOKS },
+        match instruction {
+            Instruction::Compute(span) => Step::Compute(*span),
+            Instruction::Send(to) => Step::send(*to, &said(state.hash, *to)),
+            Instruction::Receive(from) => Step::Receive { from: *from },
+            Instruction::Gather(from) => Step::Gather { from: from.clone() },
+            Instruction::Poll(from, piece) => Step::Poll { from: from.clone(), piece: *piece, pieces: LOOKS },
         }
     }
 
@@ -101,7 +101,7 @@ impl Program for Part {
     }
 
     fn progress(&self, state: &State) -> Progress {
-        Progress { done: state.done.into(), total: self.deeds.len() as u64 }
+        Progress { done: state.done.into(), total: self.instructions.len() as u64 }
     }
 }
 
@@ -153,21 +153,21 @@ fn draw(config: &Config, ranks: u32) -> Vec<Exchange> {
 }
 
 /// Returns what `me` does in an exchange.
-fn part_of(exchange: &Exchange, me: u32, cost: Span) -> Vec<Deed> {
+fn part_of(exchange: &Exchange, me: u32, cost: Span) -> Vec<Instruction> {
     let Exchange { class, root, others } = exchange;
     if *root == me {
-        let mut deeds = vec![Deed::Compute(cost)];
-        deeds.extend(others.iter().map(|&it| Deed::Send(it)));
+        let mut instructions = vec![Instruction::Compute(cost)];
+        instructions.extend(others.iter().map(|&it| Instruction::Send(it)));
         match class {
             Class::Named => {}
-            Class::Gathered => deeds.push(Deed::Gather(others.clone())),
-            Class::Polled => deeds.push(Deed::Poll(others.clone(), cost)),
+            Class::Gathered => instructions.push(Instruction::Gather(others.clone())),
+            Class::Polled => instructions.push(Instruction::Poll(others.clone(), cost)),
         }
-        deeds
+        instructions
     } else if others.contains(&me) {
         match class {
-            Class::Named => vec![Deed::Receive(*root)],
-            Class::Gathered | Class::Polled => vec![Deed::Receive(*root), Deed::Send(*root)],
+            Class::Named => vec![Instruction::Receive(*root)],
+            Class::Gathered | Class::Polled => vec![Instruction::Receive(*root), Instruction::Send(*root)],
         }
     } else {
         Vec::new()

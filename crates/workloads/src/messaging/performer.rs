@@ -73,7 +73,7 @@ impl Job for Computation {
 
 impl<P: Program> Performer<P> {
     /// Performs steps as long as they need neither time nor other ranks.
-    fn go_on(&mut self, out: &mut Outbox) {
+    fn proceed(&mut self, out: &mut Outbox) {
         loop {
             match &self.state.at {
                 At::Deciding => self.decide(out),
@@ -191,7 +191,7 @@ impl<P: Program> Application for Performer<P> {
     fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox) {
         let from = self.ranks.binary_search(&from).expect("ranks send to ranks");
         self.state.mailbox.arrive(from as u32, payload);
-        self.go_on(out);
+        self.proceed(out);
     }
 
     fn computed(&mut self, (): (), out: &mut Outbox) {
@@ -203,7 +203,7 @@ impl<P: Program> Application for Performer<P> {
             }
             other => panic!("a rank that is {other:?} computes nothing"),
         }
-        self.go_on(out);
+        self.proceed(out);
     }
 
     fn next_job(&mut self) -> Option<Computation> {

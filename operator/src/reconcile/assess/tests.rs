@@ -14,9 +14,9 @@ fn at(seconds: i64) -> Time {
     Time(Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds))
 }
 
-fn accepted(trouble: Option<Trouble>) -> Situation {
+fn accepted(obstacle: Option<Obstacle>) -> Situation {
     let validated = Box::new(validate(&quickstart()).expect("it makes sense"));
-    Situation::Accepted { validated, applied: Applied { trouble, ..Applied::default() } }
+    Situation::Accepted { validated, applied: Applied { obstacle, ..Applied::default() } }
 }
 
 /// Returns status and news, and gives the federation that status.
@@ -215,8 +215,8 @@ fn a_pod_that_cannot_start_says_why() {
 #[test]
 fn a_name_that_is_taken_is_a_refusal() {
     let mut observed = Observed::of(Arc::new(quickstart()));
-    let trouble = Trouble { reason: "NameTaken", message: "there is a Secret already".into() };
-    let (status, news) = look(&mut observed, &accepted(Some(trouble)), 1);
+    let obstacle = Obstacle { reason: "NameTaken", message: "there is a Secret already".into() };
+    let (status, news) = look(&mut observed, &accepted(Some(obstacle)), 1);
     assert_eq!(condition_of(&status, condition::ACCEPTED).status, "False");
     assert_eq!(news[0].reason, "NameTaken");
     let (status, _) = look(&mut observed, &accepted(None), 2);

@@ -39,7 +39,7 @@ pub struct Desired {
     /// The current spec, for the supervisor; `None` if it knows the spec or has refused it.
     pub amended: Option<Amended>,
     /// Requests of the supervisor.
-    pub orders: Vec<Order>,
+    pub orders: Vec<SupervisorRequest>,
 }
 
 /// A change of a set's number of pods by others.
@@ -57,7 +57,7 @@ pub struct Drift {
 
 /// A request of the supervisor, in terms of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum SupervisorRequest {
     /// Delete these objects, and wait for their successors.
     Delete {
         /// Name of the pod.
@@ -210,7 +210,7 @@ fn amended(validated: &Validated, observed: &Observed) -> Option<Amended> {
     Some(Amended { generation, spec: federation.spec.clone() })
 }
 
-fn orders(validated: &Validated, observed: &Observed) -> Vec<Order> {
+fn orders(validated: &Validated, observed: &Observed) -> Vec<SupervisorRequest> {
     let Supervision::Known(status) = &observed.supervision else { return Vec::new() };
     let hosts: BTreeMap<String, &Pod> = hosts(validated, observed).into_iter().collect();
     let has_volume = validated.federation.spec.kubernetes.as_ref().is_some_and(|it| it.volumes.is_some());
@@ -218,11 +218,11 @@ fn orders(validated: &Validated, observed: &Observed) -> Vec<Order> {
         // Only this pod is meant. Once it is gone, the request is complete: a claim deleted before is removed with
         // it.
         match hosts.get(&request.process).filter(|it| it.uid().as_ref() == Some(&request.uid)) {
-            None => Some(Order::Done { request: request.id }),
+            None => Some(SupervisorRequest::Done { request: request.id }),
             Some(pod) if pod.metadata.deletion_timestamp.is_some() => None,
             Some(pod) => {
                 let claim = request.action == Action::DeleteVolume && has_volume;
-                Some(Order::Delete {
+                Some(SupervisorRequest::Delete {
                     pod: pod.name_any(),
                     uid: request.uid.clone(),
                     claim: claim.then(|| naming::claim(&pod.name_any())),

@@ -370,7 +370,7 @@ fn requests_are_for_one_very_pod() {
         ],
         ..Status::default()
     };
-    let delete = |pod: &str, uid: &str, claim: Option<&str>| Order::Delete {
+    let delete = |pod: &str, uid: &str, claim: Option<&str>| SupervisorRequest::Delete {
         pod: pod.into(),
         uid: uid.into(),
         claim: claim.map(str::to_owned),
@@ -381,7 +381,7 @@ fn requests_are_for_one_very_pod() {
         [
             delete("quickstart-paris-0", "uid of paris-0", None),
             delete("quickstart-rennes-2", "uid of rennes-2", None),
-            Order::Done { request: 3 },
+            SupervisorRequest::Done { request: 3 },
         ]
     );
 

@@ -174,7 +174,7 @@ impl Observer for Watch<'_> {
         self.note(record);
     }
 
-    fn goes_on(&mut self, _: Moment<'_>) -> bool {
+    fn continues(&mut self, _: Moment<'_>) -> bool {
         !self.interrupted.load(Ordering::Relaxed)
     }
 }

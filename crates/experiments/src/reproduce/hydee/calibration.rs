@@ -266,7 +266,7 @@ pub(super) fn section(
 mod tests {
     use super::super::ping_pong::PAIR;
     use super::*;
-    use crate::compare::Bookkeeper;
+    use crate::compare::CostCounter;
     use crate::simulate::simulate;
     use faultline_checker::Verdict;
     use std::sync::atomic::AtomicBool;
@@ -304,7 +304,7 @@ mod tests {
                 let text = setting.text(processes, ROUNDS);
                 let federation = parse(&format!("{text}  simulator: {simulator}\n"));
                 let never = AtomicBool::new(false);
-                let mut books = Bookkeeper::new(&never);
+                let mut books = CostCounter::new(&never);
                 let run = simulate(&federation, 1, &mut books).expect("it can be set up");
                 assert_eq!(run.verdict, Verdict::Pass, "{:?}", run.reasons);
                 let expected: f64 =

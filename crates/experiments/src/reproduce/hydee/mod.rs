@@ -183,7 +183,7 @@ mod tests {
     fn every_run_of_the_simulated_part_passes() {
         let settings = Settings { seeds: 1, quick: true, jobs: NonZero::<usize>::MIN };
         let turn = Setting::ALL.map(|it| Played { setting: it, halves: vec![20.0; SIZES.len()] });
-        let made = |it: real::Wanted| {
+        let made = |it: real::RunRequest| {
             vec![Made::simulated(&parse(&it.text), 1, &AtomicBool::new(false)).expect("it can be set up")]
         };
         let real = Real { cores: 2, made: real::runs().into_iter().map(made).collect() };

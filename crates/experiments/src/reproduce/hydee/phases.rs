@@ -83,7 +83,7 @@ impl Observer for Phases {
         }
     }
 
-    fn goes_on(&mut self, _: Moment<'_>) -> bool {
+    fn continues(&mut self, _: Moment<'_>) -> bool {
         !self.is_over
     }
 }

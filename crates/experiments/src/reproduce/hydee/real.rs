@@ -18,7 +18,7 @@ pub(super) const CLUSTER: usize = 4;
 
 /// A run to be made.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct RunRequest {
     /// A name for people and for a directory.
     pub name: String,
     /// The federation as in a file.
@@ -35,9 +35,9 @@ pub struct Real {
 }
 
 /// Returns all runs to be made, each as often as the others.
-pub fn runs() -> Vec<Wanted> {
-    let predicted = Predicted::ALL.map(|it| Wanted { name: it.name(), text: it.text() });
-    let failing = Failing::ALL.map(|it| Wanted { name: it.name(), text: it.text() });
+pub fn runs() -> Vec<RunRequest> {
+    let predicted = Predicted::ALL.map(|it| RunRequest { name: it.name(), text: it.text() });
+    let failing = Failing::ALL.map(|it| RunRequest { name: it.name(), text: it.text() });
     predicted.into_iter().chain(failing).collect()
 }
 

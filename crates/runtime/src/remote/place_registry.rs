@@ -12,7 +12,7 @@ use crate::shaper::Abilities;
 
 /// The place of a process: an agent. A change of place begins a new life.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct AgentPlace {
     /// Identifier that distinguishes the place from its predecessors.
     pub uid: String,
     /// Address of the agent.
@@ -49,13 +49,13 @@ pub struct Stale {
     pub known: u64,
 }
 
-/// The state of the desk.
+/// The state of the registry.
 #[derive(Clone, Debug, Default)]
-pub struct Board {
+pub struct RegistryState {
     /// Generation of the places.
     pub generation: u64,
     /// The current place of each process.
-    pub places: BTreeMap<ProcessId, Place>,
+    pub places: BTreeMap<ProcessId, AgentPlace>,
     /// Processes whose agents are ready.
     pub hosted: BTreeSet<ProcessId>,
     /// Requests to the provider that have not been carried out yet.
@@ -68,37 +68,37 @@ pub struct Board {
     asked: u64,
 }
 
-/// The desk of a single run.
+/// The registry of a single run.
 #[derive(Clone, Debug)]
-pub struct Desk {
-    board: Arc<Mutex<Board>>,
+pub struct PlaceRegistry {
+    registry_state: Arc<Mutex<RegistryState>>,
     changed: watch::Sender<()>,
 }
 
-impl Default for Desk {
+impl Default for PlaceRegistry {
     fn default() -> Self {
-        Desk { board: Arc::default(), changed: watch::channel(()).0 }
+        PlaceRegistry { registry_state: Arc::default(), changed: watch::channel(()).0 }
     }
 }
 
-impl Desk {
+impl PlaceRegistry {
     /// Replaces the places. Repeating the newest generation has no effect.
     ///
     /// # Errors
     ///
     /// Returns [`Stale`] if a newer generation is known.
-    pub fn assign(&self, generation: u64, places: BTreeMap<ProcessId, Place>) -> Result<(), Stale> {
-        let mut board = self.lock();
-        if generation < board.generation {
-            return Err(Stale { known: board.generation });
+    pub fn assign(&self, generation: u64, places: BTreeMap<ProcessId, AgentPlace>) -> Result<(), Stale> {
+        let mut registry_state = self.lock();
+        if generation < registry_state.generation {
+            return Err(Stale { known: registry_state.generation });
         }
-        if generation > board.generation {
-            board.generation = generation;
+        if generation > registry_state.generation {
+            registry_state.generation = generation;
             let is_there =
                 |request: &Request| places.get(&request.process).is_some_and(|it| it.uid == request.uid);
-            board.requests.retain(is_there);
-            board.places = places;
-            drop(board);
+            registry_state.requests.retain(is_there);
+            registry_state.places = places;
+            drop(registry_state);
             self.changed.send_replace(());
         }
         Ok(())
@@ -106,14 +106,14 @@ impl Desk {
 
     /// Marks a request as carried out. Returns whether it existed.
     pub fn done(&self, request: u64) -> bool {
-        let mut board = self.lock();
-        let before = board.requests.len();
-        board.requests.retain(|it| it.id != request);
-        board.requests.len() < before
+        let mut registry_state = self.lock();
+        let before = registry_state.requests.len();
+        registry_state.requests.retain(|it| it.id != request);
+        registry_state.requests.len() < before
     }
 
     /// Returns the current state.
-    pub fn board(&self) -> Board {
+    pub fn state(&self) -> RegistryState {
         self.lock().clone()
     }
 
@@ -127,47 +127,47 @@ impl Desk {
 
     /// Records whether the agent of `process` is ready, and what prevents a connection.
     pub(super) fn note(&self, process: ProcessId, ready: bool, trouble: Option<String>) {
-        let board = &mut *self.lock();
+        let registry_state = &mut *self.lock();
         if ready {
-            board.hosted.insert(process);
+            registry_state.hosted.insert(process);
             // The agent has answered, and has ended whatever it had to end.
-            board.requests.retain(|it| it.process != process);
+            registry_state.requests.retain(|it| it.process != process);
         } else {
-            board.hosted.remove(&process);
+            registry_state.hosted.remove(&process);
         }
         match trouble {
-            Some(trouble) => drop(board.troubles.insert(process, trouble)),
-            None => drop(board.troubles.remove(&process)),
+            Some(trouble) => drop(registry_state.troubles.insert(process, trouble)),
+            None => drop(registry_state.troubles.remove(&process)),
         }
     }
 
     /// Records the kernel's features at the place of a process; `None` if no program there may configure it.
     pub(super) fn found(&self, process: ProcessId, abilities: Option<Abilities>) {
-        let board = &mut *self.lock();
+        let registry_state = &mut *self.lock();
         match abilities {
-            Some(abilities) => drop(board.abilities.insert(process, abilities)),
-            None => drop(board.abilities.remove(&process)),
+            Some(abilities) => drop(registry_state.abilities.insert(process, abilities)),
+            None => drop(registry_state.abilities.remove(&process)),
         }
     }
 
     /// Adds a request, unless it already exists.
     pub(super) fn ask(&self, wanted: Wanted, process: ProcessId, uid: String) {
-        let board = &mut *self.lock();
-        match board.requests.iter_mut().find(|it| it.process == process && it.uid == uid) {
+        let registry_state = &mut *self.lock();
+        match registry_state.requests.iter_mut().find(|it| it.process == process && it.uid == uid) {
             Some(known) if wanted == Wanted::Removal || known.wanted == wanted => {}
             known => {
-                board.asked += 1;
-                let request = Request { id: board.asked, wanted, process, uid };
+                registry_state.asked += 1;
+                let request = Request { id: registry_state.asked, wanted, process, uid };
                 match known {
                     Some(known) => *known = request,
-                    None => board.requests.push(request),
+                    None => registry_state.requests.push(request),
                 }
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, RegistryState> {
+        self.registry_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -175,41 +175,41 @@ impl Desk {
 mod tests {
     use super::*;
 
-    fn places(uid: &str) -> BTreeMap<ProcessId, Place> {
+    fn places(uid: &str) -> BTreeMap<ProcessId, AgentPlace> {
         let address = SocketAddr::from(([127, 0, 0, 1], 7));
-        BTreeMap::from([(ProcessId(0), Place { uid: uid.into(), address })])
+        BTreeMap::from([(ProcessId(0), AgentPlace { uid: uid.into(), address })])
     }
 
     #[test]
     fn older_generations_are_refused() {
-        let desk = Desk::default();
-        desk.assign(3, places("a")).unwrap();
-        desk.assign(3, places("b")).unwrap();
-        assert_eq!(desk.board().places, places("a"), "the same generation changes nothing");
-        assert_eq!(desk.assign(2, places("b")), Err(Stale { known: 3 }));
-        desk.assign(4, places("b")).unwrap();
-        assert_eq!(desk.board().places, places("b"));
+        let place_registry = PlaceRegistry::default();
+        place_registry.assign(3, places("a")).unwrap();
+        place_registry.assign(3, places("b")).unwrap();
+        assert_eq!(place_registry.state().places, places("a"), "the same generation changes nothing");
+        assert_eq!(place_registry.assign(2, places("b")), Err(Stale { known: 3 }));
+        place_registry.assign(4, places("b")).unwrap();
+        assert_eq!(place_registry.state().places, places("b"));
     }
 
     #[test]
     fn a_request_remains_until_it_is_done_or_its_place_is_removed() {
-        let desk = Desk::default();
-        desk.assign(1, places("a")).unwrap();
-        let ask = |wanted| desk.ask(wanted, ProcessId(0), "a".into());
+        let place_registry = PlaceRegistry::default();
+        place_registry.assign(1, places("a")).unwrap();
+        let ask = |wanted| place_registry.ask(wanted, ProcessId(0), "a".into());
         ask(Wanted::Removal);
         ask(Wanted::Removal);
-        let ids = || desk.board().requests.iter().map(|it| (it.id, it.wanted)).collect::<Vec<_>>();
+        let ids = || place_registry.state().requests.iter().map(|it| (it.id, it.wanted)).collect::<Vec<_>>();
         assert_eq!(ids(), [(1, Wanted::Removal)], "asked once");
         ask(Wanted::RemovalWithStorage);
         ask(Wanted::Removal);
         assert_eq!(ids(), [(2, Wanted::RemovalWithStorage)], "the greater wish stands");
-        assert!(!desk.done(1));
-        assert!(desk.done(2));
+        assert!(!place_registry.done(1));
+        assert!(place_registry.done(2));
         ask(Wanted::Removal);
-        desk.assign(2, places("b")).unwrap();
+        place_registry.assign(2, places("b")).unwrap();
         assert_eq!(ids(), []);
         ask(Wanted::Removal);
-        desk.note(ProcessId(0), true, None);
+        place_registry.note(ProcessId(0), true, None);
         assert_eq!(ids(), [], "an agent that answers has ended what it was to end");
     }
 }

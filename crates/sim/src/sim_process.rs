@@ -27,14 +27,14 @@ pub(crate) enum Due {
     /// The oldest action of the process's storage is complete.
     Stored,
     Computed(JobNo),
-    /// The next membership has arrived ([`Seat::coming`]).
+    /// The next membership has arrived ([`SimProcess::coming`]).
     Membership,
 }
 
 /// The simulator's entry for a process. Fields are laid out as written: those that every packet touches come first
 /// and share cache lines.
 #[repr(C)]
-pub(crate) struct Seat<P: Process> {
+pub(crate) struct SimProcess<P: Process> {
     /// Number of the newest life.
     pub(crate) life: Life,
     /// Whether that life was launched and has not ended.
@@ -51,7 +51,7 @@ pub(crate) struct Seat<P: Process> {
     /// Number of facts stated in this life.
     pub(crate) facts: u64,
     /// Empty before the start of a life and after its end.
-    pub(crate) process: Place<P>,
+    pub(crate) process: ProcessSlot<P>,
     /// The membership as this process knows it; `None` before the first.
     pub(crate) view: Option<Arc<Membership>>,
     /// The newest membership on its way. A newer one replaces it if it has not arrived yet.
@@ -66,25 +66,25 @@ pub(crate) struct Seat<P: Process> {
 /// Storage for a process, possibly empty. An [`Option`] would encode emptiness in some rarely used field of the
 /// process, far away in memory. This encodes it next to what every packet touches.
 #[repr(u8)]
-pub(crate) enum Place<P> {
+pub(crate) enum ProcessSlot<P> {
     Free,
     Taken(P),
 }
 
-impl<P> Place<P> {
+impl<P> ProcessSlot<P> {
     #[inline]
     pub(crate) fn as_ref(&self) -> Option<&P> {
         match self {
-            Place::Free => None,
-            Place::Taken(process) => Some(process),
+            ProcessSlot::Free => None,
+            ProcessSlot::Taken(process) => Some(process),
         }
     }
 
     #[inline]
     pub(crate) fn as_mut(&mut self) -> Option<&mut P> {
         match self {
-            Place::Free => None,
-            Place::Taken(process) => Some(process),
+            ProcessSlot::Free => None,
+            ProcessSlot::Taken(process) => Some(process),
         }
     }
 }
@@ -99,10 +99,10 @@ pub(crate) struct Backlog<P: Process> {
     pub(crate) early: VecDeque<Flight<P>>,
 }
 
-impl<P: Process> Seat<P> {
-    pub(crate) fn new() -> Seat<P> {
-        Seat {
-            process: Place::Free,
+impl<P: Process> SimProcess<P> {
+    pub(crate) fn new() -> SimProcess<P> {
+        SimProcess {
+            process: ProcessSlot::Free,
             life: Life(0),
             alive: false,
             boot: Boot::Fresh,
@@ -121,19 +121,19 @@ impl<P: Process> Seat<P> {
 
     /// Returns whether the process takes no input at present. A life that has not started takes only its first
     /// membership.
-    pub(crate) fn stands(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.halted || self.paused
     }
 
     /// Begins the next life, without a value yet.
     pub(crate) fn launch(&mut self, life: Life, boot: Boot) {
         assert!(!self.alive && life > self.life, "a new life follows the end of the old one");
-        *self = Seat { life, alive: true, boot, reported: self.reported, ..Seat::new() };
+        *self = SimProcess { life, alive: true, boot, reported: self.reported, ..SimProcess::new() };
     }
 
     /// Ends this life and discards everything that belongs to it.
     pub(crate) fn end(&mut self) {
-        *self = Seat { life: self.life, reported: self.reported, ..Seat::new() };
+        *self = SimProcess { life: self.life, reported: self.reported, ..SimProcess::new() };
     }
 
     pub(crate) fn backlog(&mut self) -> &mut Backlog<P> {

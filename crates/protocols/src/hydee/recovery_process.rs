@@ -12,10 +12,10 @@ use faultline_core::{
 use super::config::{Config, Defect};
 use super::message::{Control, Orphan, Phase};
 use super::view::View;
-use super::{Desk, Hydee};
+use super::{Hydee, ProtocolHost};
 
 #[derive(Clone, Debug)]
-pub(super) struct Director {
+pub(super) struct RecoveryProcess {
     config: Arc<Config>,
     view: View,
     /// The newest round that was begun.
@@ -40,14 +40,14 @@ struct Round {
     is_broken: bool,
 }
 
-impl Director {
-    pub(super) fn start(birth: Birth<Config>, host: &mut Desk) -> Director {
+impl RecoveryProcess {
+    pub(super) fn start(birth: Birth<Config>, host: &mut ProtocolHost) -> RecoveryProcess {
         let Birth { boot, membership, config, record, life, .. } = birth;
         let view = View::new(&config, membership);
         // A record that does not decode counts as lost: more clusters than necessary are then treated as failed.
         let recorded = record.and_then(|bytes| postcard::from_bytes(&bytes).ok());
         let nothing = view.incarnations().iter().map(|_| Incarnation(0)).collect();
-        let mut this = Director {
+        let mut this = RecoveryProcess {
             config,
             view,
             begun: 0,
@@ -69,7 +69,7 @@ impl Director {
         self.config.defects.has(defect)
     }
 
-    pub(super) fn handle(&mut self, input: Input<Hydee>, _: Time, host: &mut Desk) {
+    pub(super) fn handle(&mut self, input: Input<Hydee>, _: Time, host: &mut ProtocolHost) {
         match input {
             Input::Membership(membership) => self.membership_changed(membership, host),
             Input::Control { from, message } => self.told(from, message, host),
@@ -77,14 +77,14 @@ impl Director {
         }
     }
 
-    fn membership_changed(&mut self, membership: Arc<Membership>, host: &mut Desk) {
+    fn membership_changed(&mut self, membership: Arc<Membership>, host: &mut ProtocolHost) {
         self.view = View::new(&self.config, membership);
         self.maybe_begin(host);
     }
 
     /// Begins a round if a process has failed since the last one and all ranks live. A failed rank could not receive
     /// the announcement, and the round would have to wait for it in any case.
-    fn maybe_begin(&mut self, host: &mut Desk) {
+    fn maybe_begin(&mut self, host: &mut ProtocolHost) {
         let all_up = self.view.ranks().all(|rank| self.view.is_up(rank));
         let epoch = self.view.epoch;
         if epoch <= self.begun || !all_up {
@@ -115,7 +115,7 @@ impl Director {
         }
     }
 
-    fn told(&mut self, from: ProcessId, message: Control, host: &mut Desk) {
+    fn told(&mut self, from: ProcessId, message: Control, host: &mut ProtocolHost) {
         let Some(round) = &mut self.round else {
             return;
         };
@@ -134,7 +134,7 @@ impl Director {
 
     /// Handles the re-send of an orphan. It is no longer outstanding, provided that the re-execution matches the
     /// execution (R14).
-    fn replayed(&mut self, orphan: Orphan, host: &mut Desk) {
+    fn replayed(&mut self, orphan: Orphan, host: &mut ProtocolHost) {
         let counts_processes = self.has(Defect::CountsProcesses);
         let round = self.round.as_mut().expect("it was asked for");
         let Some(recorded) = round.orphans.remove(&orphan.id) else {
@@ -154,7 +154,7 @@ impl Director {
 
     /// Announces up to which phase messages may be sent, once all ranks have reported and whenever the level changes
     /// (R11). If all messages may be sent, the round is closed (R12).
-    fn announce(&mut self, host: &mut Desk) {
+    fn announce(&mut self, host: &mut ProtocolHost) {
         let waits = !self.has(Defect::NoBarrier);
         let waits_for_zero = self.has(Defect::NoInitialLevel);
         let round = self.round.as_mut().expect("a round is on");

@@ -6,7 +6,7 @@ use faultline_core::fault::Change;
 
 /// Changes that the supervisor has not received yet.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes(Arc<Mutex<Asked>>);
+pub struct ChangeQueue(Arc<Mutex<Asked>>);
 
 #[derive(Debug, Default)]
 struct Asked {
@@ -14,9 +14,9 @@ struct Asked {
     note: Option<String>,
 }
 
-impl Wishes {
+impl ChangeQueue {
     /// Requests changes, in addition to earlier ones. If a restarted program resumes the run, it finds the `note` of
-    /// the last changes that the run knows about ([`super::Past::note`]).
+    /// the last changes that the run knows about ([`super::JournalContents::note`]).
     pub fn ask(&self, changes: impl IntoIterator<Item = Change>, note: Option<String>) {
         let asked = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         asked.changes.extend(changes);

@@ -10,28 +10,28 @@ use faultline_trace::inputs::{InputsWriter, Recorder};
 use faultline_trace::{Bundle, BundleError};
 
 /// Records the inputs of a simulation's processes in its bundle.
-pub(crate) struct Tapes {
+pub(crate) struct InputRecorder {
     bundle: Bundle,
     writers: BTreeMap<(ProcessId, Life), InputsWriter<File>>,
     /// The first error. Nothing is recorded after it.
     error: Option<BundleError>,
 }
 
-impl Tapes {
-    pub(crate) fn new(bundle: Bundle) -> Tapes {
-        Tapes { bundle, writers: BTreeMap::new(), error: None }
+impl InputRecorder {
+    pub(crate) fn new(bundle: Bundle) -> InputRecorder {
+        InputRecorder { bundle, writers: BTreeMap::new(), error: None }
     }
 
     /// Writes the remaining buffers. Fails if anything could not be written.
     pub(crate) fn finish(mut self) -> Result<(), BundleError> {
         let lives: Vec<_> = self.writers.keys().copied().collect();
         for (process, life) in lives {
-            self.tape(process, life, InputsWriter::flush);
+            self.with_writer(process, life, InputsWriter::flush);
         }
         self.error.map_or(Ok(()), Err)
     }
 
-    fn tape(
+    fn with_writer(
         &mut self,
         process: ProcessId,
         life: Life,
@@ -47,20 +47,20 @@ impl Tapes {
     }
 }
 
-impl<P: Process> Recorder<P> for Tapes {
+impl<P: Process> Recorder<P> for InputRecorder {
     fn born(&mut self, at: Time, birth: &Birth<P::Config>) {
         match self.bundle.inputs_writer(birth.me, birth.life) {
             Ok(writer) => drop(self.writers.insert((birth.me, birth.life), writer)),
             Err(error) => drop(self.error.get_or_insert(error)),
         }
-        self.tape(birth.me, birth.life, |it| it.birth::<P>(at, birth));
+        self.with_writer(birth.me, birth.life, |it| it.birth::<P>(at, birth));
     }
 
     fn given(&mut self, process: ProcessId, life: Life, at: Time, event: &In<P>) {
-        self.tape(process, life, |it| it.event::<P>(at, event));
+        self.with_writer(process, life, |it| it.event::<P>(at, event));
     }
 
     fn did(&mut self, process: ProcessId, life: Life, at: Time, actions: &[ActionOf<P>]) {
-        self.tape(process, life, |it| it.actions::<P>(at, actions));
+        self.with_writer(process, life, |it| it.actions::<P>(at, actions));
     }
 }

@@ -39,32 +39,32 @@ impl From<Exit> for ExitCode {
 
 /// Why a command could not do what was requested.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct CommandError {
     /// The exit status.
     pub exit: Exit,
     /// The message to print.
     pub report: Report,
 }
 
-impl Trouble {
+impl CommandError {
     /// Creates an error about unusable input.
-    pub fn input(report: impl Into<Report>) -> Trouble {
-        Trouble { exit: Exit::BadInput, report: report.into() }
+    pub fn input(report: impl Into<Report>) -> CommandError {
+        CommandError { exit: Exit::BadInput, report: report.into() }
     }
 
     /// Creates an error about an unusable path.
-    pub fn path(what: &str, path: &Path, why: impl Display, help: &str) -> Trouble {
-        Trouble::input(miette!(help = help, "cannot {what} {}: {why}", path.display()))
+    pub fn path(what: &str, path: &Path, why: impl Display, help: &str) -> CommandError {
+        CommandError::input(miette!(help = help, "cannot {what} {}: {why}", path.display()))
     }
 
     /// Creates an error about the machine, after which nothing is known about the run.
-    pub fn machine(error: impl Display) -> Trouble {
-        Trouble { exit: Exit::Unknown, report: miette!("{error}") }
+    pub fn machine(error: impl Display) -> CommandError {
+        CommandError { exit: Exit::Unknown, report: miette!("{error}") }
     }
 
     /// Creates an error about the machine, with a remedy.
-    pub fn machine_with(error: impl Display, help: impl Display) -> Trouble {
-        Trouble { exit: Exit::Unknown, report: miette!(help = help.to_string(), "{error}") }
+    pub fn machine_with(error: impl Display, help: impl Display) -> CommandError {
+        CommandError { exit: Exit::Unknown, report: miette!(help = help.to_string(), "{error}") }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::statistics::Collected;
 
 /// Checkpoints and logs of all clusters, for protocols that log messages between clusters.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct StoreCounter {
     cluster_of: Vec<ClusterId>,
     nodes: Vec<Node>,
     pub(crate) clusters: Vec<Cluster>,
@@ -70,16 +70,16 @@ impl Cluster {
     }
 }
 
-impl Ledger {
-    /// Creates an empty ledger. `cluster_of` has an entry for each process.
-    pub(crate) fn new(cluster_of: Vec<ClusterId>, clusters: usize) -> Ledger {
+impl StoreCounter {
+    /// Creates an empty counter. `cluster_of` has an entry for each process.
+    pub(crate) fn new(cluster_of: Vec<ClusterId>, clusters: usize) -> StoreCounter {
         let mut all = vec![Cluster::default(); clusters];
         for (process, cluster) in (0..).map(ProcessId).zip(&cluster_of) {
             if let Some(cluster) = all.get_mut(cluster.index()) {
                 cluster.speaker.get_or_insert(process);
             }
         }
-        Ledger {
+        StoreCounter {
             nodes: vec![Node::default(); cluster_of.len()],
             clusters: all,
             cluster_of,
@@ -173,12 +173,12 @@ mod tests {
     use super::*;
     use faultline_core::{Attempt, Cause, FactNo, Incarnation, Life, Sn, Witness};
 
-    struct Story(Ledger);
+    struct Story(StoreCounter);
 
     impl Story {
         /// Two clusters of two.
         fn new() -> Story {
-            Story(Ledger::new([0, 0, 1, 1].map(ClusterId).to_vec(), 2))
+            Story(StoreCounter::new([0, 0, 1, 1].map(ClusterId).to_vec(), 2))
         }
 
         fn fact(&mut self, process: u32, fact: Fact) {

@@ -13,7 +13,7 @@ use faultline_report::Cast;
 use faultline_report::explain::never_due;
 use faultline_report::narrate::{self, Narrator};
 use faultline_runtime::Observer;
-use faultline_runtime::remote::{Desk, Wanted};
+use faultline_runtime::remote::{PlaceRegistry, Wanted};
 use faultline_runtime::shaper::Abilities;
 use faultline_shaper::Kernel;
 use faultline_supervisor as supervisor;
@@ -22,42 +22,42 @@ use faultline_trace::manifest::{ClusterEntry, EffectEntry, LinkEntry};
 
 /// The state of a run, for any thread.
 #[derive(Clone)]
-pub(crate) struct Ledger {
+pub(crate) struct RunState {
     names: Names,
     processes: u32,
-    desk: Desk,
-    book: Arc<Mutex<Book>>,
+    place_registry: PlaceRegistry,
+    data: Arc<Mutex<RunData>>,
 }
 
 /// Keeps events separate from the rest, since they may be many and should not be copied unnecessarily.
 #[derive(Default)]
-struct Book {
+struct RunData {
     status: Status,
     events: Vec<Event>,
 }
 
-impl Ledger {
+impl RunState {
     /// Creates the state of a run that has not begun, under the supervisor of this name.
-    pub(crate) fn new(supervisor: String, names: Names, desk: Desk) -> Ledger {
+    pub(crate) fn new(supervisor: String, names: Names, place_registry: PlaceRegistry) -> RunState {
         let processes = names.processes().len() as u32;
-        let ledger = Ledger { names, processes, desk, book: Arc::default() };
-        ledger.lock().status.supervisor = supervisor;
-        ledger
+        let run_state = RunState { names, processes, place_registry, data: Arc::default() };
+        run_state.lock().status.supervisor = supervisor;
+        run_state
     }
 
     /// Returns the current status, with the events after this number.
     pub(crate) fn status(&self, after: u64) -> Status {
-        let board = self.desk.board();
-        let book = self.lock();
-        let skipped = book.events.len().min(after as usize);
-        let mut shown = Status { events: book.events[skipped..].to_vec(), ..book.status.clone() };
-        drop(book);
-        shown.generation = board.generation;
-        shown.shaping = shaping(&board.abilities);
+        let registry_state = self.place_registry.state();
+        let data = self.lock();
+        let skipped = data.events.len().min(after as usize);
+        let mut shown = Status { events: data.events[skipped..].to_vec(), ..data.status.clone() };
+        drop(data);
+        shown.generation = registry_state.generation;
+        shown.shaping = shaping(&registry_state.abilities);
         if !is_over(shown.phase) {
-            let missing = (0..self.processes).map(ProcessId).filter(|it| !board.hosted.contains(it));
+            let missing = (0..self.processes).map(ProcessId).filter(|it| !registry_state.hosted.contains(it));
             shown.missing = missing.map(|it| self.names.process(it)).collect();
-            shown.requests = board.requests.iter().map(|it| self.request(it)).collect();
+            shown.requests = registry_state.requests.iter().map(|it| self.request(it)).collect();
             if shown.phase == Phase::Gathering && shown.missing.is_empty() {
                 shown.phase = Phase::Measuring;
             }
@@ -76,7 +76,7 @@ impl Ledger {
     }
 
     /// Records that the run resumes, which a predecessor of this program had begun.
-    pub(crate) fn goes_on(&self) {
+    pub(crate) fn resumed(&self) {
         self.lock().status.phase = Phase::Running;
     }
 
@@ -87,11 +87,11 @@ impl Ledger {
 
     /// Records the judgement.
     pub(crate) fn judged(&self, verdict: Verdict, reasons: Vec<String>, manifest: &Manifest) {
-        let book = &mut *self.lock();
+        let data = &mut *self.lock();
         if let Some(text) = never_due(manifest) {
-            book.note(None, narrate::Event { reason: "FaultsNeverDue", warning: true, text });
+            data.note(None, narrate::Event { reason: "FaultsNeverDue", warning: true, text });
         }
-        let status = &mut book.status;
+        let status = &mut data.status;
         status.phase = Phase::Completed;
         status.verdict = Some(verdict);
         status.elapsed_seconds.get_or_insert(manifest.duration.as_secs_f64());
@@ -102,15 +102,15 @@ impl Ledger {
         };
         status.reasons = reasons;
         let warning = verdict != Verdict::Pass;
-        book.note(None, narrate::Event { reason: "Judged", warning, text });
+        data.note(None, narrate::Event { reason: "Judged", warning, text });
     }
 
     /// Records that there will be no verdict.
     pub(crate) fn failed(&self, reason: String) {
-        let book = &mut *self.lock();
-        book.status.phase = Phase::Failed;
-        book.note(None, narrate::Event { reason: "Failed", warning: true, text: reason.clone() });
-        book.status.reasons = vec![reason];
+        let data = &mut *self.lock();
+        data.status.phase = Phase::Failed;
+        data.note(None, narrate::Event { reason: "Failed", warning: true, text: reason.clone() });
+        data.status.reasons = vec![reason];
     }
 
     /// Returns whether the record is complete.
@@ -119,7 +119,7 @@ impl Ledger {
     }
 
     /// Creates an observer that keeps the state up to date during the run.
-    pub(crate) fn keep(&self, manifest: &Manifest) -> Keeper {
+    pub(crate) fn keep(&self, manifest: &Manifest) -> RunRecorder {
         let cluster =
             |it: &ClusterEntry| Cluster { name: it.name.clone(), processes: it.nodes, ..Cluster::default() };
         let status = &mut self.lock().status;
@@ -127,7 +127,7 @@ impl Ledger {
         status.links = manifest.links.iter().map(|link| self.link(link)).collect();
         status.faults.planned = manifest.plan.len() as u32;
         let narrator = Narrator::new(Cast::new(manifest));
-        Keeper { ledger: self.clone(), narrator, begun: None, finished: BTreeSet::new() }
+        RunRecorder { run_state: self.clone(), narrator, begun: None, finished: BTreeSet::new() }
     }
 
     fn link(&self, link: &LinkEntry) -> Link {
@@ -153,12 +153,12 @@ impl Ledger {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, RunData> {
+        self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
+impl RunData {
     fn note(&mut self, at_seconds: Option<f64>, event: narrate::Event) {
         let narrate::Event { reason, warning, text } = event;
         let number = self.events.len() as u64 + 1;
@@ -167,18 +167,18 @@ impl Book {
 }
 
 /// Records what a run reports.
-pub(crate) struct Keeper {
-    ledger: Ledger,
+pub(crate) struct RunRecorder {
+    run_state: RunState,
     narrator: Narrator,
     begun: Option<Time>,
     /// Ranks that have finished and have not rolled back since.
     finished: BTreeSet<ProcessId>,
 }
 
-impl Keeper {
+impl RunRecorder {
     /// Returns the state that is being written.
-    pub(crate) fn ledger(&self) -> &Ledger {
-        &self.ledger
+    pub(crate) fn run_state(&self) -> &RunState {
+        &self.run_state
     }
 
     fn seconds(&self, at: Time) -> Option<f64> {
@@ -186,14 +186,14 @@ impl Keeper {
     }
 }
 
-impl Keeper {
+impl RunRecorder {
     /// Marks a link with new requested properties as not measured.
     fn changed(&self, change: &Change) {
         if let Change::Link { from, to, properties } = *change {
             let entry =
                 LinkEntry { from, to, requested: properties, measured: None, observed: None, since: None };
-            let asked = self.ledger.link(&entry);
-            let links = &mut self.ledger.lock().status.links;
+            let asked = self.run_state.link(&entry);
+            let links = &mut self.run_state.lock().status.links;
             links.iter_mut().filter(|it| (&it.from, &it.to) == (&asked.from, &asked.to)).for_each(|it| {
                 *it = asked.clone();
             });
@@ -201,7 +201,7 @@ impl Keeper {
     }
 }
 
-impl Observer for Keeper {
+impl Observer for RunRecorder {
     fn stated(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
         match fact {
             Fact::Begun => self.begun = Some(at),
@@ -211,13 +211,13 @@ impl Observer for Keeper {
             _ => {}
         }
         if let Some(event) = self.narrator.stated(process, fact) {
-            self.ledger.note(self.seconds(at), event);
+            self.run_state.note(self.seconds(at), event);
         }
     }
 
     fn status(&mut self, now: Time, seen: &supervisor::Status) {
         let elapsed = self.seconds(now);
-        let status = &mut self.ledger.lock().status;
+        let status = &mut self.run_state.lock().status;
         if seen.begun.is_some() {
             status.phase = if seen.paused { Phase::Paused } else { Phase::Running };
         }
@@ -254,23 +254,23 @@ impl Observer for Keeper {
 
     fn measured(&mut self, links: &[LinkEntry]) {
         let event = self.narrator.measured(links);
-        let book = &mut *self.ledger.lock();
-        book.status.links = links.iter().map(|link| self.ledger.link(link)).collect();
-        book.note(None, event);
+        let data = &mut *self.run_state.lock();
+        data.status.links = links.iter().map(|link| self.run_state.link(link)).collect();
+        data.note(None, event);
     }
 
     fn resumed(&mut self, at: Time) {
         let text = "the supervisor was restarted: all processes roll back to what they have saved, and the run \
             resumes";
         let event = narrate::Event { reason: "SupervisorRestarted", warning: true, text: text.to_owned() };
-        self.ledger.note(self.seconds(at), event);
+        self.run_state.note(self.seconds(at), event);
     }
 
     fn took_effect(&mut self, effect: &EffectEntry) {
         let Some(last) = effect.on.iter().filter_map(|it| it.at).max() else { return };
         let (at, fault) = (self.seconds(last), effect.no.0);
-        let book = &mut *self.ledger.lock();
-        let faults = &mut book.status.faults;
+        let data = &mut *self.run_state.lock();
+        let faults = &mut data.status.faults;
         let micros = |it: Option<Span>| it.map(|it| it.0 / 1000);
         faults.worst_skew_micros = faults.worst_skew_micros.max(micros(effect.skew()));
         faults.worst_latency_micros = faults.worst_latency_micros.max(micros(effect.latency()));
@@ -282,7 +282,7 @@ impl Observer for Keeper {
             }
             None => format!("fault {fault} took effect{latency}"),
         };
-        book.note(at, narrate::Event { reason: "FaultTookEffect", warning: false, text });
+        data.note(at, narrate::Event { reason: "FaultTookEffect", warning: false, text });
     }
 }
 
