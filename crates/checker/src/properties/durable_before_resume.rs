@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use faultline_core::{Claim, ProcessId, Promise, Time};
 
-use crate::history::{CheckpointName, History, Part, RestoredBy, Rollback, StoredCopy};
+use crate::history::{CheckpointName, History, Part, Point, RestoredBy, Rollback, StoredCopy};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
@@ -40,11 +40,14 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding
 }
 
+/// By process: where it claims to have started to recover, and when.
+type Beginnings = BTreeMap<ProcessId, Vec<(Point, Time)>>;
+
 /// Returns when each process claims to have started to recover, ascending.
-fn beginnings(history: &History<'_>) -> BTreeMap<ProcessId, Vec<Time>> {
-    let mut beginnings: BTreeMap<ProcessId, Vec<Time>> = BTreeMap::new();
+fn beginnings(history: &History<'_>) -> Beginnings {
+    let mut beginnings = Beginnings::new();
     for claimed in history.claims.iter().filter(|it| matches!(it.claim, Claim::RecoveryStarted { .. })) {
-        beginnings.entry(history.process_of(claimed.at)).or_default().push(claimed.time);
+        beginnings.entry(history.process_of(claimed.at)).or_default().push((claimed.at, claimed.time));
     }
     beginnings
 }
@@ -59,15 +62,12 @@ struct Recovery<'a> {
 }
 
 impl<'a> Recovery<'a> {
-    fn of(
-        history: &'a History<'a>,
-        rollback: &'a Rollback,
-        beginnings: &BTreeMap<ProcessId, Vec<Time>>,
-    ) -> Option<Recovery<'a>> {
+    fn of(history: &'a History<'a>, rollback: &'a Rollback, beginnings: &Beginnings) -> Option<Recovery<'a>> {
         let first = rollback.restores().min_by_key(|it| it.time)?;
         let began = |restored: &RestoredBy| {
             let own = beginnings.get(&history.process_of(restored.at))?;
-            own[..own.partition_point(|it| *it <= restored.time)].last().copied()
+            // By place: the next recovery may begin at the very time of the restore.
+            own[..own.partition_point(|(at, _)| *at < restored.at)].last().map(|(_, began)| *began)
         };
         let began = rollback.restores().map(|it| began(it).unwrap_or(Time::ZERO)).min()?;
         Some(Recovery { history, first, began })
@@ -181,6 +181,16 @@ mod tests {
         run.kill(1, true);
         run.wait(Span(1));
         run.restore(0, 1, Some((0, 1)));
+        assert_eq!(text(&run), None);
+    }
+
+    #[test]
+    fn a_recovery_that_begins_at_the_time_of_a_restore_is_the_next_one() {
+        let mut run = run(&[Promise::DurableRestore], false);
+        run.kill(1, true);
+        run.wait(Span(1));
+        run.restore(0, 1, Some((0, 1)));
+        run.claim(0, Claim::RecoveryStarted { lives: 3, round: 0 });
         assert_eq!(text(&run), None);
     }
 
