@@ -360,7 +360,7 @@ fn faults_wait_for_what_is_stated_about_partitions() {
     let waits = |fact: &str| {
         format!("{PLANNED}  faults: [{{ when: {{ fact: {fact} }}, crash: {{ cluster: paris }} }}]\n")
     };
-    for fact in ["ran", "rerun", "delivered", "coordinated", "recoveryJoined", "drained"] {
+    for fact in ["ran", "rerun", "delivered", "checkpointMessage", "recoveryJoined", "drained"] {
         assert!(parse("federation.yaml", waits(fact).as_bytes()).is_ok(), "{fact}");
     }
     assert_eq!(

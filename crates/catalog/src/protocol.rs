@@ -149,7 +149,7 @@ pub(crate) fn cck(
         interval: checkpointing.every.unwrap_or(NEVER),
         coordination: match options.coordination.unwrap_or_default() {
             resource::Coordination::Neighbours => cck::Coordination::Neighbours,
-            resource::Coordination::Everybody => cck::Coordination::Global,
+            resource::Coordination::Global => cck::Coordination::Global,
         },
         replicas: checkpointing.replicas as u16,
         servers: options.servers.unwrap_or(checkpointing.replicas) as u16,

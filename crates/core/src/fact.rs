@@ -310,7 +310,7 @@ pub enum Fact {
         cost_us: u32,
     },
     /// The protocol sent a message that coordinates a checkpoint of partitions.
-    Coordinated {
+    CheckpointMessage {
         /// The checkpoint.
         position: Position,
         /// The partition that sends it, or the process that runs none.
@@ -405,7 +405,7 @@ pub enum FactKind {
     Ran,
     Planned,
     Rerun,
-    Coordinated,
+    CheckpointMessage,
     Lent,
     Shipped,
     Taken,
@@ -467,7 +467,7 @@ impl Fact {
             Fact::Ran { .. } => FactKind::Ran,
             Fact::Planned(_) => FactKind::Planned,
             Fact::Rerun { .. } => FactKind::Rerun,
-            Fact::Coordinated { .. } => FactKind::Coordinated,
+            Fact::CheckpointMessage { .. } => FactKind::CheckpointMessage,
             Fact::Theft { step, .. } => step.kind(),
             Fact::Absorbed(_) => FactKind::Absorbed,
             Fact::Claim(_) => unreachable!("dealt with"),
@@ -526,7 +526,7 @@ impl FactKind {
         FactKind::Ran,
         FactKind::Planned,
         FactKind::Rerun,
-        FactKind::Coordinated,
+        FactKind::CheckpointMessage,
         FactKind::Lent,
         FactKind::Shipped,
         FactKind::Taken,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use faultline_core::{
-    Cause, Claim, Fact, Life, MessageId, Position, ProcessId, StorageFate, TaskId, TheftStep, Time,
+    Cause, Claim, ClusterId, Fact, Life, MessageId, Position, ProcessId, StorageFate, TaskId, TheftStep, Time,
 };
 use faultline_trace::Trace;
 
@@ -120,7 +120,7 @@ impl Writer<'_> {
             }
             Fact::Finished(_) => self.line(at, me, "finishes".to_owned()),
             // The execution follows at once, and the messages of a checkpoint are told by what they lead to.
-            Fact::Planned(_) | Fact::Coordinated { .. } => {}
+            Fact::Planned(_) | Fact::CheckpointMessage { .. } => {}
             Fact::Rerun { task, by, .. } => {
                 let (task, by) = (self.task(*task), self.cast.process(*by));
                 self.line(at, me, format!("re-executes {task}, whose values {by} lost"));
@@ -186,7 +186,10 @@ impl Writer<'_> {
 
     fn claim(&mut self, at: Time, process: ProcessId, life: Life, claim: &Claim) {
         let group = self.cast.group_of(process);
-        let name = self.cast.group(group);
+        let name = match group {
+            ClusterId::OUTSIDE => self.cast.process(process),
+            group => self.cast.group(group),
+        };
         match claim {
             Claim::CheckpointRequested { position, forced, attempt } => {
                 let why = if *forced { ", forced by a message" } else { "" };

@@ -87,7 +87,7 @@ fn each_protocol_for_tasks_does_what_its_transcript_says() {
 
 #[test]
 fn each_protocol_for_tasks_that_are_assigned_in_advance_does_what_its_transcript_says() {
-    for name in ["cck", "cck-everybody"] {
+    for name in ["cck", "cck-global"] {
         golden("planned", name, PLANNED);
     }
 }

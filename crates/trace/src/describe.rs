@@ -91,7 +91,7 @@ impl Display for Predicate<'_> {
                     epoch.0
                 )
             }
-            Fact::Coordinated { position, from, to } => {
+            Fact::CheckpointMessage { position, from, to } => {
                 write!(f, "sent a message of checkpoint {position} from {from} to {to}")
             }
             Fact::Theft { theft, task, step } => {

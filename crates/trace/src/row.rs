@@ -187,7 +187,7 @@ impl Row {
                 }
             }
             Fact::Rerun { epoch, .. } => self.incarnation = Some(*epoch),
-            Fact::Coordinated { position, .. } => {
+            Fact::CheckpointMessage { position, .. } => {
                 self.checkpoint_incarnation = Some(position.incarnation);
                 self.checkpoint_sn = Some(position.sn);
             }

@@ -141,7 +141,7 @@ known! {
 const EVERY_MESSAGE: &str = "every-message";
 
 /// CCK with checkpoints that all processes coordinate: a baseline that comparisons list under its own name.
-const CCK_EVERYBODY: &str = "cck-everybody";
+const CCK_GLOBAL: &str = "cck-global";
 
 impl Protocol {
     /// Returns the family of applications that the protocol protects; `None` for the protocol that protects nothing,
@@ -171,13 +171,13 @@ impl Protocol {
     }
 
     /// Returns the names that can be compared for applications of this family: all protocols that can protect them, with
-    /// `none` last, and `every-message` for messages or `cck-everybody` for tasks.
+    /// `none` last, and `every-message` for messages or `cck-global` for tasks.
     pub fn compared(family: Family) -> Vec<&'static str> {
         let protects = |it: &Known| (it.with_defaults)().family().is_none_or(|own| own == family);
         let mut names: Vec<_> = KNOWN.iter().filter(|it| protects(it)).map(|it| it.name).collect();
         let also = match family {
             Family::Messages => EVERY_MESSAGE,
-            Family::Tasks => CCK_EVERYBODY,
+            Family::Tasks => CCK_GLOBAL,
         };
         names.insert(names.len() - 1, also);
         names
@@ -209,9 +209,9 @@ impl Protocol {
             let Options::Hc3i(own) = self.or_instead("hc3i")?.options() else { return None };
             return Some(Protocol::Hc3i(Hc3i { forcing: Some(Forcing::EveryMessage), ..own }));
         }
-        if name == CCK_EVERYBODY {
+        if name == CCK_GLOBAL {
             let Options::Cck(own) = self.or_instead("cck")?.options() else { return None };
-            return Some(Protocol::Cck(Cck { coordination: Some(Coordination::Everybody), ..own }));
+            return Some(Protocol::Cck(Cck { coordination: Some(Coordination::Global), ..own }));
         }
         if name == self.name() { Some(self.clone()) } else { Protocol::named(name, self.stated()) }
     }

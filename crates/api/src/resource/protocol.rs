@@ -230,7 +230,7 @@ pub enum Coordination {
     #[default]
     Neighbours,
     /// With all processes, as in the short paper. A baseline that sends far more messages.
-    Everybody,
+    Global,
 }
 
 /// Options of Satin, of which there are none.

@@ -181,7 +181,9 @@ pub struct Schedule {
     /// The process of each piece of the data, by numbers from 0 in the order of the clusters. Blocks of `jacobi` are
     /// numbered row by row. Default: as many neighbouring pieces to each process as come out even.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1_048_576))]
+    #[schemars(length(max = 1_048_576), extend("items" = {
+        "description": "Number of a process.", "type": "integer", "format": "uint32", "minimum": 0
+    }))]
     pub pieces: Option<Vec<u32>>,
     /// Path of a partition file as METIS writes it, relative to the federation's file: line i holds the process of piece
     /// i. `faultline` reads the file and records its content with the run. A federation that is applied to Kubernetes

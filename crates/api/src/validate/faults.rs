@@ -42,8 +42,13 @@ const PROTECTED_FACTS_OF_TASKS: [FactKind; 9] = [
 ];
 
 /// Facts that processes report only where tasks are assigned in advance.
-const ONLY_OF_PLANS: [FactKind; 5] =
-    [FactKind::Planned, FactKind::Rerun, FactKind::Coordinated, FactKind::RecoveryJoined, FactKind::Drained];
+const ONLY_OF_PLANS: [FactKind; 5] = [
+    FactKind::Planned,
+    FactKind::Rerun,
+    FactKind::CheckpointMessage,
+    FactKind::RecoveryJoined,
+    FactKind::Drained,
+];
 
 /// Facts that processes report without a protocol where tasks are assigned in advance.
 const UNPROTECTED_FACTS_OF_PLANS: [FactKind; 6] = [
@@ -58,7 +63,7 @@ const UNPROTECTED_FACTS_OF_PLANS: [FactKind; 6] = [
 /// Further facts that processes report under a protocol where tasks are assigned in advance.
 const PROTECTED_FACTS_OF_PLANS: [FactKind; 15] = [
     FactKind::Rerun,
-    FactKind::Coordinated,
+    FactKind::CheckpointMessage,
     FactKind::Absorbed,
     FactKind::Saved,
     FactKind::Durable,

@@ -254,7 +254,7 @@ impl<'a> Builder<'a> {
                 cursor.segment.is_active = true;
                 self.last_movement = self.last_movement.max(time);
             }
-            Fact::Coordinated { position, from, to } => {
+            Fact::CheckpointMessage { position, from, to } => {
                 self.planned.coordinated.entry(*position).or_default().push((*from, *to, at));
             }
             Fact::Ran { task, .. } if self.planned.tasks.contains_key(task) => {

@@ -58,7 +58,7 @@ mod tests {
         run.delivered(id);
         let position = run.checkpoint(0, 1);
         for _ in 0..messages {
-            run.0.state(0, Fact::Coordinated { position, from: id.from, to: id.to });
+            run.0.state(0, Fact::CheckpointMessage { position, from: id.from, to: id.to });
         }
         run.commit(0, position);
         let finding = check_alone(check, &run.0);

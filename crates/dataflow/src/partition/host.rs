@@ -42,7 +42,11 @@ impl<P: PartitionProtocol, G: Program> PartitionHost<P> for ProtocolHost<'_, P, 
 
     fn tell(&mut self, from: ProcessId, to: ProcessId, message: P::Control) {
         if let Some(position) = P::checkpoint_of(&message) {
-            self.inner.fact(FactKind::Coordinated, || Fact::Coordinated { position, from, to }, self.out);
+            self.inner.fact(
+                FactKind::CheckpointMessage,
+                || Fact::CheckpointMessage { position, from, to },
+                self.out,
+            );
         }
         let address = self.inner.address(to);
         if address == self.inner.me {

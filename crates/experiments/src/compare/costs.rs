@@ -182,7 +182,7 @@ impl<'a> CostCounter<'a> {
         let Record { process, at, ref fact, .. } = *record;
         self.last = at;
         self.recoveries.note(process, at, fact);
-        if let Fact::Coordinated { position, .. } = fact {
+        if let Fact::CheckpointMessage { position, .. } = fact {
             self.coordinated.insert(*position);
             self.costs.tasks.get_or_insert_default().coordination += 1;
         }

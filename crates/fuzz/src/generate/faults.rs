@@ -94,8 +94,8 @@ const MOMENTS_OF_PLANS: &[FactKind] = &[
     FactKind::Transmitted,
     FactKind::Delivered,
     FactKind::CheckpointRequested,
-    FactKind::Coordinated,
-    FactKind::Coordinated,
+    FactKind::CheckpointMessage,
+    FactKind::CheckpointMessage,
     FactKind::Saved,
     FactKind::Saved,
     FactKind::Durable,
@@ -211,7 +211,7 @@ impl<'a> Faults<'a> {
                 | FactKind::Forcing
                 | FactKind::Ran
                 | FactKind::Transmitted
-                | FactKind::Coordinated
+                | FactKind::CheckpointMessage
                 | FactKind::Drained
         );
         let occurrence = Some(chance.between(1, if often { 60 } else { 8 }) as u32);

@@ -40,7 +40,7 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
         asked = asked.with_options(Options::Tic(faultline_api::resource::Tic { cp0, ..tic }));
     }
     if let Options::Cck(cck) = asked.options() {
-        let coordination = chance.percent(20).then_some(Coordination::Everybody);
+        let coordination = chance.percent(20).then_some(Coordination::Global);
         asked = asked.with_options(Options::Cck(faultline_api::resource::Cck { coordination, ..cck }));
     }
     let detect_after = chance.span(MIN_DETECT_AFTER, Span::from_millis(200));
