@@ -106,7 +106,7 @@ function applyFilters() {
   redraw();
 }
 
-// How many messages are drawn or counted, for everybody, and for those who cannot see them.
+// How many messages are drawn or counted, for all readers, including those who cannot see them.
 function tell() {
   let some = 0;
   messages.forEach((m, i) => { if (passes[i] && shown[layerOf(m)] && (!past || past.has(i))) some++; });

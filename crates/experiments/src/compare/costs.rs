@@ -66,7 +66,7 @@ pub struct TaskCosts {
     pub coordinated: u64,
 }
 
-/// From a failure until everybody has gone on, with all that fails meanwhile, and the rollbacks that follow from it.
+/// From a failure until all processes have resumed, with all that fails meanwhile, and the rollbacks that follow from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outage {

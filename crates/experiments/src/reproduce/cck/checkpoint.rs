@@ -16,12 +16,12 @@ pub(super) fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
     let grids: &[[u32; 2]] =
         if lab.is_quick() { &[[3, 4], [6, 8]] } else { &[[3, 4], [6, 8], [9, 10], [12, 13], [15, 16]] };
     let (mut rows, mut is_exact, mut last) = (Vec::new(), true, [0; 2]);
-    let mut series = ["neighbours", "everybody"].map(|it| Series { name: it.into(), points: Vec::new() });
+    let mut series = ["neighbours", "global"].map(|it| Series { name: it.into(), points: Vec::new() });
     for &grid in grids {
         let n = u64::from(grid[0] * grid[1]);
         let expected = [2 * n + 3 * channels(grid), n * (n + 2)];
         let mut row = vec![Cell::Word(format!("{} x {}", grid[0], grid[1])), (channels(grid) as f64).into()];
-        for (index, coordination) in ["neighbours", "everybody"].into_iter().enumerate() {
+        for (index, coordination) in ["neighbours", "global"].into_iter().enumerate() {
             let options = format!("replicas: 1, coordination: {coordination}");
             let planned = Planned { options, tau: Some(0.5), iterations: 30, ..Planned::new("jacobi", grid) };
             let runs = watch(lab, &format!("messages of {n} processes, {coordination}"), &planned)?;
@@ -65,7 +65,7 @@ pub(super) fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
         tables: vec![Table {
             name: "messages",
             caption: "Messages of one checkpoint, counted and computed".into(),
-            columns: vec!["grid", "channels", "neighbours", "2N + 3E", "everybody", "N(N + 2)"],
+            columns: vec!["grid", "channels", "neighbours", "2N + 3E", "global", "N(N + 2)"],
             rows,
         }],
     }])
@@ -91,7 +91,7 @@ pub(super) fn one_server(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrup
                 blocks,
                 iterations: 6,
                 task_ms: 1_000.0 / f64::from(2 * blocks[0] * blocks[1]),
-                options: "replicas: 1, replicateTo: sharedStorage, coordination: everybody".into(),
+                options: "replicas: 1, replicateTo: sharedStorage, coordination: global".into(),
                 tau: Some(2.0),
                 bandwidth: WIRE,
                 ..Planned::new("cloth", rectangle(count))

@@ -140,7 +140,7 @@ impl<'a> Watch<'a> {
                     it.stored += 1;
                 }
             }
-            Fact::Coordinated { position, .. } => {
+            Fact::CheckpointMessage { position, .. } => {
                 let first = Checkpoint { requested: *at, last: *at, messages: 0, stored: 0 };
                 let it = self.checkpoints.entry(*position).or_insert(first);
                 it.last = *at;
