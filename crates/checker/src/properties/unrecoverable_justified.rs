@@ -70,6 +70,7 @@ impl<'a> GivingUp<'a> {
             }
             // A part that was never durable matters only if its owner has lost what it wrote.
             is_explained |= !copies.is_empty()
+                || gone.contains(&name.owner)
                 || history.supervision.may_have_lost(name.owner, Default::default(), self.before);
         }
         let Some(group) = history.group_of(history.process_of(self.claimed.at)) else { return };
