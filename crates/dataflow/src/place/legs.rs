@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use faultline_core::process::Packet;
-use faultline_core::{Action, MessageId, Out, Payload, ProcessId, Theft, TheftStep, Time, To};
+use faultline_core::{Action, Life, MessageId, Out, Payload, ProcessId, Role, Theft, TheftStep, Time, To};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -51,12 +51,24 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             PlaceMessage::Leg(theft, Leg::Receipt) if !self.held => self.forget(theft, out),
             PlaceMessage::Leg(..) => {}
             PlaceMessage::Nothing(theft) => self.thief.turned_away(theft, now),
-            PlaceMessage::Over(digest) if self.is_rank => self.end(digest, Effects::default(), out),
+            PlaceMessage::Over(digest) if self.is_rank => {
+                // The process that announced the end may have failed before all others learned of it.
+                if self.over.is_none() && self.has_seen_a_failure() {
+                    self.broadcast(&PlaceMessage::Over(digest), out);
+                }
+                self.end(digest, Effects::default(), out);
+            }
             PlaceMessage::Over(_) => {}
             PlaceMessage::Hint(hint) => self.note_hint(hint, false, out),
             PlaceMessage::Protocol(message) => return Some(Input::Control { from, message }),
         }
         None
+    }
+
+    /// Returns whether a process has failed, as far as this one knows.
+    fn has_seen_a_failure(&self) -> bool {
+        let mut ranks = self.membership.with_role(Role::RANK).map(|it| self.membership.member(it));
+        ranks.any(|it| it.gone || it.life > Life(1) || it.life == Life(1) && !it.up)
     }
 
     fn asked(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {

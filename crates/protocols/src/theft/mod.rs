@@ -354,6 +354,13 @@ impl TaskRecovery {
                 self.ask_about(theft, host);
             }
         }
+        // The process that answers for them may have announced this before: what was returned then went astray.
+        for (theft, is_done) in host.debts() {
+            let is_new = gone.contains(&theft.victim) && !before.member(theft.victim).gone;
+            if is_new && is_done && self.is_running {
+                self.return_again(theft, host);
+            }
+        }
         gone.into_iter().for_each(|it| self.filled(it, host));
         self.search_again(&new, host);
         if self.is_running {
