@@ -49,6 +49,7 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
         Run("faultline reproduce hc3i --quick --with-processes --out with-processes"),
     ),
     ("README.md", "faultline reproduce hydee", Run("faultline reproduce hydee --quick")),
+    ("README.md", "faultline reproduce cck", Run("faultline reproduce cck --quick --seeds 1")),
     ("README.md", "faultline reproduce tic", Run("faultline reproduce tic --quick --seeds 1")),
     ("docs/tic-sel.md", "faultline reproduce tic", Run("faultline reproduce tic --quick --seeds 1")),
     ("README.md", "faultline reproduce hydee-table1", Run("faultline reproduce hydee-table1")),
