@@ -772,7 +772,7 @@ impl FuzzArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  faultline explore --protocol hc3i --clusters 2 --nodes 2 --messages 3 --crashes 1
+  faultline explore --protocol hc3i --nodes 2 --messages 3 --crashes 1
   faultline explore --protocol hydee --clusters 2 --nodes 1 --overtakings 2
   faultline explore --file my.yaml --program '0>2,2>0' --timers 2
 

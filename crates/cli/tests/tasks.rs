@@ -103,10 +103,11 @@ fn without_protection_the_loss_of_a_cluster_ends_the_run_on_both_backends() {
 fn a_program_whose_every_copy_is_lost_is_unrecoverable_and_justified() {
     let place = TestDirectory::new();
     let lost = "{ at: 600ms, loseCluster: { cluster: lyon, storage: lost } }";
-    let (json, code) = run(&place, "simulate", &program("tic: { tau: 300ms }", lost));
+    let text = program("tic: { tau: 300ms }", lost).replace("lille, nodes: 1", "lille, nodes: 2");
+    let (json, code) = run(&place, "simulate", &text);
     assert_eq!((json["run"]["outcome"].as_str(), code), (Some("unrecoverable"), Some(3)), "{json:#}");
     assert!(instances(&json, "unrecoverableJustified") > 0, "{json:#}");
-    place.faultline(["explain", "run"]).assert().stdout(contains("unrecoverable"));
+    place.faultline(["explain", "run"]).assert().stdout(contains("No checkpoint of lyon-0 can be restored."));
 }
 
 #[test]

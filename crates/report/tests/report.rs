@@ -206,7 +206,7 @@ fn the_page_is_self_contained_and_complete() {
     let data = page.split("id=\"data\">").nth(1).and_then(|it| it.split("</script>").next()).unwrap();
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
     assert_eq!(data["lanes"][0], "paris-0");
-    assert_eq!(data["messages"][0].as_array().unwrap().len(), 8);
+    assert_eq!(data["messages"][0].as_array().unwrap().len(), 9);
 }
 
 #[test]

@@ -143,7 +143,7 @@ mod tests {
     fn benchmarks_have_names() {
         let named = |name| BENCHES.iter().filter(|it| is_named(it, name)).map(|it| it.1).collect::<Vec<_>>();
         assert_eq!(named("peers"), ["peers"]);
-        assert_eq!(named("simulator"), ["throughput", "peers", "growth", "memory"]);
+        assert_eq!(named("simulator"), ["throughput", "peers", "growth", "memory", "tasks"]);
         assert_eq!(named("speed"), [""; 0]);
     }
 

@@ -203,6 +203,8 @@ mod tests {
         again.iter().for_each(|it| run.rerun(0, *it, 1, 5));
         if is_over {
             run.checkpoint(5, 2);
+        } else {
+            run.0.context.outcome = Some(Outcome::Deadline);
         }
         check_alone(check, &run.0).violations.into_iter().map(|it| it.text).collect()
     }

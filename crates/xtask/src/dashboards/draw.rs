@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn values_have_three_digits_and_a_unit() {
         for (value, unit, text) in [
-            (0.8765, "percentunit", "87.7 %"),
+            (0.8768, "percentunit", "87.7 %"),
             (0.000_25, "s", "250 µs"),
             (0.0123, "s", "12.3 ms"),
             (0.0, "s", "0 s"),
