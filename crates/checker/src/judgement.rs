@@ -66,7 +66,7 @@ pub enum Property {
     Contained,
     /// A recovery re-executed exactly the tasks that were strictly required.
     StrictlyRequired,
-    /// No partition re-executed a task that nobody needed.
+    /// No partition re-executed a task that no partition needed.
     DemandedOnly,
     /// Every message whose send was undone, and whose receiver has it, was sent again and then kept from the network.
     OrphansReplayed,
@@ -161,7 +161,7 @@ impl Property {
             Property::RollbackCaused => "every rollback had a cause",
             Property::Contained => "only failed clusters rolled back",
             Property::StrictlyRequired => "recoveries re-executed what was strictly required",
-            Property::DemandedOnly => "nothing was re-executed for nobody",
+            Property::DemandedOnly => "every re-executed task was needed",
             Property::OrphansReplayed => "orphan messages were re-sent",
             Property::OrphansFirst => "no message overtook an orphan message",
             Property::PhasesAgree => "the phases of orphan messages follow from what was consumed",

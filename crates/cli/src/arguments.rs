@@ -797,7 +797,7 @@ pub(crate) struct ExploreArguments {
     /// Send these messages instead: pairs of ranks, such as `0>2,2>0`
     #[arg(long, value_name = "PAIRS", conflicts_with_all = ["messages", "all_programs"])]
     pub(crate) program: Option<Program>,
-    /// Explore all programs of so many messages, one after the other
+    /// Explore all programs with this number of messages, one after the other
     #[arg(long)]
     pub(crate) all_programs: bool,
     /// Let up to N processes fail in a run

@@ -390,7 +390,7 @@ impl Narrator<'_> {
         )
     }
 
-    /// Another process goes on with the work of one that never returns.
+    /// Another process continues the work of one that never returns.
     fn taken_over(&self, it: &TakenOver) -> String {
         let (at, by, of) = (self.time(it.at), self.cast.process(it.by), self.cast.process(it.of));
         match it.from {

@@ -131,11 +131,11 @@ fn a_run_without_memory_is_unknown_and_keeps_what_it_recorded() {
 
     let dir = tempfile::tempdir().unwrap();
     let bundle = Bundle::create(dir.path().join("run")).unwrap();
-    let mut nobody = ();
+    let mut observer = ();
     // At every look, the program uses 300 MiB more.
     static USED: AtomicU64 = AtomicU64::new(0);
     let bound = MemoryBound { bytes: 1 << 30, used: || USED.fetch_add(300 << 20, Ordering::Relaxed) };
-    let mut simulator = Simulator::new(&mut nobody).within(bound);
+    let mut simulator = Simulator::new(&mut observer).within(bound);
     let run = session.record(&bundle, &mut simulator).unwrap().judge();
     assert_eq!(simulator.stats().events, 4000, "it was looked at four times");
     let Some(Outcome::OutOfMemory(used)) = &run.manifest.outcome else {

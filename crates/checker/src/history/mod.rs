@@ -195,7 +195,7 @@ pub struct History<'a> {
     pub planned: Option<Planned>,
     /// Who saved an image that its owner did not save itself.
     saved_by: BTreeMap<ImageName, ProcessId>,
-    /// Nothing was under way when the run ended, so that what was not delivered by then is lost.
+    /// Nothing was in transit when the run ended, so that what was not delivered by then is lost.
     pub is_settled: bool,
     /// Consistency rules that the facts violate, as sentences without a full stop. Empty until they are
     /// examined.

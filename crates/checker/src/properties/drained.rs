@@ -15,7 +15,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     for (position, _) in valid(history) {
         for message in history.messages.iter() {
             let (from, to) = (message.id.from, message.id.to);
-            // A part that nobody stated is judged elsewhere.
+            // A part that no process stated is judged elsewhere.
             let (Some(sender), Some(receiver)) =
                 (cut_of(history, from, position), cut_of(history, to, position))
             else {

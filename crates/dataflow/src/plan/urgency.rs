@@ -46,7 +46,7 @@ impl Plan {
     }
 }
 
-/// In how many steps a value is sent that this task has a share in; `later` is the same of a task so many steps ahead.
+/// Returns in how many steps a value is sent that this task contributes to. `later` returns the same for a later task.
 fn least(task: &Planned, later: impl Fn(u32, u32) -> u16) -> u16 {
     if task.outputs.iter().any(|it| !it.sends.is_empty()) {
         return 0;

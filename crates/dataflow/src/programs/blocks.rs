@@ -21,7 +21,7 @@ impl Blocks {
         self.rows * self.columns
     }
 
-    /// The block that is so many rows and columns further, if it exists.
+    /// Returns the block at this distance in rows and columns, if it exists.
     pub(super) fn beside(self, block: u32, (down, right): (i32, i32)) -> Option<u32> {
         let row = (block / self.columns).checked_add_signed(down).filter(|it| *it < self.rows)?;
         let column = (block % self.columns).checked_add_signed(right).filter(|it| *it < self.columns)?;

@@ -119,7 +119,7 @@ impl<'a> Faults<'a> {
         Faults { moments: MOMENTS_OF_PLANS, ..self }
     }
 
-    /// For programs of tasks. So many of those that are killed never return, in percent.
+    /// Draws the faults of a program of tasks. This percentage of the killed processes never returns.
     pub(super) fn of_tasks(
         chance: &mut Chance,
         clusters: &'a [Cluster],

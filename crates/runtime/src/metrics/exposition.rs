@@ -158,7 +158,7 @@ mod tests {
         assert!(text.contains("faultline_steps_wanted{cluster=\"c0\"} 9"), "{text}");
         assert!(text.contains("faultline_log_messages{cluster=\"c0\"} 0"), "{text}");
         assert!(text.contains("faultline_run_phase{phase=\"Judging\"} 1"), "{text}");
-        assert_eq!(delays(&text), 0, "a link that nobody uses is neither fast nor slow: {text}");
+        assert_eq!(delays(&text), 0, "an unused link is neither fast nor slow: {text}");
         assert!(
             text.lines().any(|it| it.starts_with("faultline_link_packets_total{") && it.ends_with(" 3")),
             "{text}"

@@ -25,7 +25,7 @@ struct Part {
 /// What was seen of the recoveries of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Values in memory are executed again for nobody.
+    /// Tasks whose values are in memory are not re-executed.
     from_memory: bool,
     /// By recovery and partition.
     parts: BTreeMap<(Incarnation, ProcessId), Part>,

@@ -71,7 +71,7 @@ pub(super) fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
     }])
 }
 
-/// A rectangle of so many processes, as square as possible.
+/// Returns the rectangle with this number of processes that is closest to a square.
 fn rectangle(processes: u32) -> [u32; 2] {
     let is_side = |it: &u32| processes.is_multiple_of(*it) && it * it <= processes;
     let rows = (1..=processes).rev().find(is_side).unwrap_or(1);

@@ -12,7 +12,7 @@ use crate::reproduce::{Interrupted, Lab};
 /// From one checkpoint to the next, in iterations.
 const PERIOD: u32 = 10;
 
-/// Settings of a run in which one process fails so many tenths of an iteration after a checkpoint.
+/// Returns a run in which one process fails `after` seconds after the first checkpoint.
 pub(super) fn with_failure(planned: &Planned, failed: ProcessId, tau: f64, after: f64) -> Planned {
     let at = ((tau + after) * 1e3).round();
     let faults = format!("{{ at: {at}ms, crash: {{ cluster: orsay, node: {} }} }}", failed.0);
@@ -202,7 +202,7 @@ fn neighbours(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
         }],
         tables: vec![Table {
             name: "neighbours",
-            caption: "Tasks of a process that has not failed, in the mean".into(),
+            caption: "Tasks of a process that has not failed, on average".into(),
             columns: vec!["order", "iterations", "executed again", "after a global rollback"],
             rows,
         }],
