@@ -88,13 +88,6 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ),
     (
         "docs/explore.md",
-        "faultline explore --protocol hc3i",
-        Run(
-            "faultline explore --protocol hc3i --clusters 2 --nodes 2 --messages 3 --crashes 1 --states 30000",
-        ),
-    ),
-    (
-        "docs/explore.md",
         "faultline explore --protocol hydee",
         Run("faultline explore --protocol hydee --clusters 2 --nodes 1 --overtakings 0"),
     ),

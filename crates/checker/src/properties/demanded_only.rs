@@ -36,7 +36,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         if !is_sent && !read.contains(&(rerun.epoch, rerun.task)) {
             finding.violated([history.source(rerun.at)], || {
                 let who = history.context.process(history.process_of(rerun.at));
-                format!("{who} re-executed task {} in recovery {}, which no partition needed", rerun.task, rerun.epoch.0)
+                format!(
+                    "{who} re-executed task {} in recovery {}, which no partition needed",
+                    rerun.task, rerun.epoch.0
+                )
             });
         }
     }
