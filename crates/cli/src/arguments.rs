@@ -777,7 +777,7 @@ Examples:
   faultline explore --file my.yaml --program '0>2,2>0' --timers 2
 
 Known defects require a build with the feature `defects`:
-  cargo run --release --features defects -- explore --nodes 1 --defect resend-greater")]
+  faultline explore --nodes 1 --defect resend-greater")]
 pub(crate) struct ExploreArguments {
     /// Explore this protocol. With `--defect`, the default is the defect's protocol, otherwise `hc3i`
     #[arg(long, value_name = "P", conflicts_with = "file")]
