@@ -3,8 +3,8 @@
 use std::process::Stdio;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use thiserror::Error;
 use tokio::process::Command;
@@ -31,6 +31,14 @@ impl Machine {
             Ok(_) => Ok(machine),
             Err(error) => Err(Skipped(format!("{name} is no container of Docker's here: {error}")).into()),
         }
+    }
+
+    /// Returns a Kubernetes node of the control plane. Fails with [`Skipped`] if it is not a container on this machine.
+    pub async fn of_control_plane(client: &Client) -> Result<Machine, Failure> {
+        let labelled = ListParams::default().labels("node-role.kubernetes.io/control-plane");
+        let nodes = Api::<Node>::all(client.clone()).list(&labelled).await?;
+        let node = nodes.iter().next().ok_or("there is no node of the control plane")?;
+        Machine::find(client, &node.name_any()).await
     }
 
     /// Runs a shell command on the machine. Returns its output.

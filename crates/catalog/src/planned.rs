@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use faultline_api::Federation;
-use faultline_api::flow::{flow, unread};
+use faultline_api::flow::unread;
 use faultline_api::resource::{Cluster, Order, Protocol as Asked};
 use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::plan::in_blocks;
@@ -12,7 +12,7 @@ use faultline_dataflow::{Partition, PartitionConfig, Plan};
 use faultline_protocols::cck::Cck;
 use faultline_protocols::none::NoProtocol;
 
-use crate::tasks::of_each_rank;
+use crate::tasks::{of_each_rank, program};
 use crate::{Defect, Setup, SetupError, Visitor, protocol};
 
 pub(crate) fn with_valid_plan<V: Visitor>(
@@ -45,8 +45,7 @@ where
     P: PartitionProtocol<Config: Send + Sync> + 'static,
 {
     let spec = &federation.spec;
-    let program = flow(&spec.application).ok_or(SetupError::Messages)?;
-    let program = program.map_err(|problem| SetupError::Federation(vec![problem]))?;
+    let program = program(spec)?;
     let ranks = spec.clusters.iter().map(|it| it.nodes).sum();
     let schedule = spec.schedule();
     if let Some(problem) = unread(&schedule) {

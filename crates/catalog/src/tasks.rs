@@ -53,8 +53,7 @@ where
 {
     fn of_tasks(federation: &Federation, seed: u64, config: P::Config) -> Result<Self, SetupError> {
         let spec = &federation.spec;
-        let program = flow(&spec.application).ok_or(SetupError::Messages)?;
-        let program = program.map_err(|problem| SetupError::Federation(vec![problem]))?;
+        let program = program(spec)?;
         let extra = P::extra_processes(&config);
         let stealing = spec.stealing();
         let place = PlaceConfig {
@@ -69,6 +68,12 @@ where
         };
         Ok(Setup::new(federation, seed, &extra, place))
     }
+}
+
+/// Returns the program of tasks that a federation runs.
+pub(crate) fn program(spec: &FederationSpec) -> Result<Flow, SetupError> {
+    let program = flow(&spec.application).ok_or(SetupError::Messages)?;
+    program.map_err(|problem| SetupError::Federation(vec![problem]))
 }
 
 /// Returns a property of each rank's cluster, by rank.

@@ -155,7 +155,7 @@ impl<'a> Ticker<'a> {
         Ticker { progress, overtakings, begun: Instant::now(), interrupted }
     }
 
-    /// Returns whether to go on.
+    /// Returns whether to continue.
     fn tick(&mut self, extent: &Extent) -> bool {
         if let Some(progress) = &mut self.progress {
             progress.show(|| {

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-use crate::fact::FactKind;
+use crate::fact::{Claim, FactKind};
 use crate::id::{ClusterId, FaultNo, ProcessId};
 use crate::image::ImageName;
 use crate::message::MessageId;
@@ -238,6 +238,35 @@ pub enum Outcome {
     },
     /// The program that carried out the run had no more memory to use.
     OutOfMemory(Arc<MemoryUse>),
+}
+
+impl Outcome {
+    /// The names of all outcomes.
+    pub const NAMES: [&str; 6] =
+        ["completed", "deadline", "interrupted", "unrecoverable", "notRepeated", "outOfMemory"];
+
+    /// Returns how a claim ends its run; `None` if the run continues.
+    pub fn of_claim(claim: &Claim) -> Option<Outcome> {
+        match claim {
+            Claim::Unrecoverable { cluster, missing } => {
+                Some(Outcome::Unrecoverable { cluster: *cluster, missing: missing.clone() })
+            }
+            Claim::NotRepeated { id, .. } => Some(Outcome::NotRepeated { id: *id }),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of the outcome in summaries, one of [`Outcome::NAMES`].
+    pub fn name(&self) -> &'static str {
+        match self {
+            Outcome::Completed => "completed",
+            Outcome::Deadline => "deadline",
+            Outcome::Interrupted => "interrupted",
+            Outcome::Unrecoverable { .. } => "unrecoverable",
+            Outcome::NotRepeated { .. } => "notRepeated",
+            Outcome::OutOfMemory(_) => "outOfMemory",
+        }
+    }
 }
 
 /// What took the memory of a program when it ended a run.

@@ -45,14 +45,7 @@ pub fn simulate(
     let manifest = recording.manifest;
     Ok(Statistics {
         seed,
-        outcome: match manifest.outcome {
-            Some(Outcome::Completed) => "completed",
-            Some(Outcome::Deadline) => "deadline",
-            Some(Outcome::Interrupted) | None => "interrupted",
-            Some(Outcome::Unrecoverable { .. }) => "unrecoverable",
-            Some(Outcome::NotRepeated { .. }) => "notRepeated",
-            Some(Outcome::OutOfMemory(_)) => "outOfMemory",
-        },
+        outcome: manifest.outcome.as_ref().unwrap_or(&Outcome::Interrupted).name(),
         verdict: recording.judgement.verdict,
         instances: recording.judgement.findings.iter().map(|it| it.instances).sum(),
         reasons: recording.judgement.reasons,

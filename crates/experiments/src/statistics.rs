@@ -1,6 +1,7 @@
 //! The numbers of a simulated run: by cluster, pair of clusters, collection and kind of message.
 
 use faultline_checker::{Finding, Verdict};
+use faultline_core::fault::Outcome;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -139,11 +140,9 @@ pub type Word = &'static str;
 
 /// Reads how a run ended, which is one of a few words.
 fn outcome<'de, D: Deserializer<'de>>(source: D) -> Result<&'static str, D::Error> {
-    const OUTCOMES: [&str; 6] =
-        ["completed", "deadline", "interrupted", "unrecoverable", "notRepeated", "outOfMemory"];
     let word = String::deserialize(source)?;
-    let known = OUTCOMES.into_iter().find(|it| *it == word);
-    known.ok_or_else(|| D::Error::unknown_variant(&word, &OUTCOMES))
+    let known = Outcome::NAMES.into_iter().find(|it| *it == word);
+    known.ok_or_else(|| D::Error::unknown_variant(&word, &Outcome::NAMES))
 }
 
 impl Statistics {

@@ -66,7 +66,7 @@ pub enum Ending {
 
 /// Explores a federation: its clusters and its protocol with its options, under `program`. `federation` must be valid; its
 /// application, links and faults play no part. `progress` is told how far the search has come after each step of depth, and
-/// returns whether to go on.
+/// returns whether to continue.
 ///
 /// # Errors
 ///

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use faultline_core::application::Job as _;
 use faultline_core::fault::Outcome;
 use faultline_core::{
-    Action, Birth, Boot, Claim, Event, Fact, FactKinds, Image, ImageName, JobNo, Life, Membership, Node,
-    NodeConfig, Packet, Process, ProcessId, Protocol, Speaks, StorageFate, Time, To,
+    Action, Birth, Boot, Event, Fact, FactKinds, Image, ImageName, JobNo, Life, Membership, Node, NodeConfig,
+    Packet, Process, ProcessId, Protocol, Speaks, StorageFate, Time, To,
 };
 
 use crate::key::{Key, key_of, key_of_all};
@@ -190,7 +190,9 @@ impl<P: Protocol> Effects<P> {
             };
             let request = match action {
                 Action::Fact(fact) => {
-                    ends = ends.or(ending(&fact));
+                    if let Fact::Claim(claim) = &fact {
+                        ends = ends.or_else(|| Outcome::of_claim(claim));
+                    }
                     facts.push(fact);
                     continue;
                 }
@@ -322,17 +324,5 @@ fn boot(life: Life, replaced: bool) -> Boot {
         (Life(1), _) => Boot::Fresh,
         (_, true) => Boot::Replaced,
         (_, false) => Boot::Restarted,
-    }
-}
-
-/// How a claim ends the run, by the rules of the supervisor.
-fn ending(fact: &Fact) -> Option<Outcome> {
-    let Fact::Claim(claim) = fact else { return None };
-    match &**claim {
-        Claim::Unrecoverable { cluster, missing } => {
-            Some(Outcome::Unrecoverable { cluster: *cluster, missing: missing.clone() })
-        }
-        Claim::NotRepeated { id, .. } => Some(Outcome::NotRepeated { id: *id }),
-        _ => None,
     }
 }

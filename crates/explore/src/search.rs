@@ -80,7 +80,7 @@ pub(crate) struct Search<'a, P: Protocol> {
     pub(crate) effects: Effects<P>,
     /// Judges the run that these choices lead to.
     pub(crate) judge: &'a mut dyn FnMut(&mut Effects<P>, &[Choice]) -> Run,
-    /// Told after each level; returns whether to go on.
+    /// Told after each level; returns whether to continue.
     pub(crate) progress: &'a mut dyn FnMut(&Extent) -> bool,
 }
 

@@ -78,8 +78,8 @@ mod tests {
 
     fn shares(protocol: &'static str, outcome: &'static str, found: u64, runs: u64) -> Shares {
         let mut shares = Coverage::default().shares();
-        let outcomes = BTreeMap::from([("completed", runs - found), (outcome, found)]);
-        shares.outcomes.insert(protocol, outcomes);
+        let outcomes = BTreeMap::from([("completed".into(), runs - found), (outcome.into(), found)]);
+        shares.outcomes.insert(protocol.into(), outcomes);
         shares
     }
 

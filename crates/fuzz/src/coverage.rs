@@ -4,6 +4,7 @@
 //! Computed from facts, and therefore in the same way for every protocol with the same claims. A simulation
 //! has one clock, so that the facts of a run can be put into one order here.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_checker::{Judgement, Property, Verdict};
@@ -36,6 +37,9 @@ impl State {
         [State::Starting, State::Working, State::Checkpointing, State::Down, State::Recovering];
 }
 
+/// A word of the search: a constant, or read from what an interrupted search kept.
+pub type Word = Cow<'static, str>;
+
 /// What remains of a trial without its trace.
 #[derive(Clone, Debug)]
 pub struct Observed {
@@ -60,7 +64,6 @@ pub struct Observed {
 
 /// What many trials reached. Can be kept, so that an interrupted search continues with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Kept")]
 pub struct Coverage {
     runs: u64,
     repeated: u64,
@@ -68,49 +71,11 @@ pub struct Coverage {
     salted: u64,
     cascading: u64,
     failed_in_recovery: u64,
-    verdicts: BTreeMap<Verdict, BTreeMap<&'static str, u64>>,
-    protocols: BTreeMap<&'static str, u64>,
-    outcomes: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
+    verdicts: BTreeMap<Verdict, BTreeMap<Word, u64>>,
+    protocols: BTreeMap<Word, u64>,
+    outcomes: BTreeMap<Word, BTreeMap<Word, u64>>,
     stated: BTreeMap<FactKind, (u64, u64)>,
-    hits: BTreeMap<&'static str, BTreeMap<State, u64>>,
-}
-
-/// [`Coverage`] as it is read.
-#[derive(Deserialize)]
-struct Kept {
-    runs: u64,
-    repeated: u64,
-    events: Vec<u64>,
-    salted: u64,
-    cascading: u64,
-    failed_in_recovery: u64,
-    verdicts: BTreeMap<Verdict, BTreeMap<String, u64>>,
-    protocols: BTreeMap<String, u64>,
-    outcomes: BTreeMap<String, BTreeMap<String, u64>>,
-    stated: BTreeMap<FactKind, (u64, u64)>,
-    hits: BTreeMap<String, BTreeMap<State, u64>>,
-}
-
-impl From<Kept> for Coverage {
-    fn from(kept: Kept) -> Coverage {
-        // A few dozen words, once in a program.
-        fn words<V>(map: BTreeMap<String, V>) -> BTreeMap<&'static str, V> {
-            map.into_iter().map(|(word, value)| (&*word.leak(), value)).collect()
-        }
-        Coverage {
-            runs: kept.runs,
-            repeated: kept.repeated,
-            events: kept.events,
-            salted: kept.salted,
-            cascading: kept.cascading,
-            failed_in_recovery: kept.failed_in_recovery,
-            verdicts: kept.verdicts.into_iter().map(|(verdict, map)| (verdict, words(map))).collect(),
-            protocols: words(kept.protocols),
-            outcomes: words(kept.outcomes).into_iter().map(|(word, map)| (word, words(map))).collect(),
-            stated: kept.stated,
-            hits: words(kept.hits),
-        }
-    }
+    hits: BTreeMap<Word, BTreeMap<State, u64>>,
 }
 
 /// [`Coverage`] in figures. Shares are in percent of the runs.
@@ -130,15 +95,15 @@ pub struct Shares {
     /// Runs in which a process failed while another one recovered.
     pub failed_in_recovery: f64,
     /// Runs by verdict and by outcome.
-    pub verdicts: BTreeMap<Verdict, BTreeMap<&'static str, u64>>,
+    pub verdicts: BTreeMap<Verdict, BTreeMap<Word, u64>>,
     /// Runs by protocol.
-    pub protocols: BTreeMap<&'static str, u64>,
+    pub protocols: BTreeMap<Word, u64>,
     /// Runs by protocol and by outcome.
-    pub outcomes: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
+    pub outcomes: BTreeMap<Word, BTreeMap<Word, u64>>,
     /// Facts of processes by kind: the number of runs with such facts, and their total number.
     pub stated: BTreeMap<FactKind, (u64, u64)>,
     /// Effective faults, by kind and by the state of the cluster that they struck.
-    pub hits: BTreeMap<&'static str, BTreeMap<State, u64>>,
+    pub hits: BTreeMap<Word, BTreeMap<State, u64>>,
 }
 
 impl Observed {
@@ -189,15 +154,16 @@ impl Coverage {
         self.salted += u64::from(trial.salted);
         self.cascading += u64::from(trial.cascading);
         self.failed_in_recovery += u64::from(trial.failed_in_recovery);
-        *self.verdicts.entry(trial.verdict).or_default().entry(trial.outcome).or_default() += 1;
-        *self.protocols.entry(trial.protocol).or_default() += 1;
-        *self.outcomes.entry(trial.protocol).or_default().entry(trial.outcome).or_default() += 1;
+        *self.verdicts.entry(trial.verdict).or_default().entry(trial.outcome.into()).or_default() += 1;
+        *self.protocols.entry(trial.protocol.into()).or_default() += 1;
+        *self.outcomes.entry(trial.protocol.into()).or_default().entry(trial.outcome.into()).or_default() +=
+            1;
         for (&kind, &count) in &trial.stated {
             let (runs, times) = self.stated.entry(kind).or_default();
             (*runs, *times) = (*runs + 1, *times + count);
         }
         for &(fault, state) in &trial.hits {
-            *self.hits.entry(fault).or_default().entry(state).or_default() += 1;
+            *self.hits.entry(fault.into()).or_default().entry(state).or_default() += 1;
         }
     }
 

@@ -29,7 +29,7 @@ mod shrink;
 mod trial;
 
 pub use contract::{Difference, Differs, difference};
-pub use coverage::{Coverage, Observed, Shares, State};
+pub use coverage::{Coverage, Observed, Shares, State, Word};
 pub use kit::{Candidate, Tried};
 pub use scenario::{Protocol, Scenario, UnknownProtocol};
 pub use shrink::{Shrunk, Steps, shrink};

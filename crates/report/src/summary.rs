@@ -394,15 +394,7 @@ fn idle_timer(id: ClusterId, manifest: &Manifest, cast: &Cast, history: &History
 }
 
 fn outcome(outcome: Option<&Outcome>) -> &'static str {
-    match outcome {
-        Some(Outcome::Completed) => "completed",
-        Some(Outcome::Deadline) => "deadline",
-        Some(Outcome::Interrupted) => "interrupted",
-        Some(Outcome::Unrecoverable { .. }) => "unrecoverable",
-        Some(Outcome::NotRepeated { .. }) => "notRepeated",
-        Some(Outcome::OutOfMemory(_)) => "outOfMemory",
-        None => "cutShort",
-    }
+    outcome.map_or("cutShort", Outcome::name)
 }
 
 fn cluster(id: ClusterId, cast: &Cast, history: &History, trace: &Trace) -> ClusterSummary {

@@ -418,12 +418,12 @@ impl Supervisor {
                         *newest = (*newest).max(*position);
                     }
                 }
-                Claim::Unrecoverable { cluster, missing } => {
-                    self.end(Outcome::Unrecoverable { cluster: *cluster, missing: missing.clone() }, out);
-                }
-                Claim::NotRepeated { id, .. } => self.end(Outcome::NotRepeated { id: *id }, out),
                 Claim::Released { cluster } => self.wants_to_leave(*cluster),
-                _ => {}
+                claim => {
+                    if let Some(outcome) = Outcome::of_claim(claim) {
+                        self.end(outcome, out);
+                    }
+                }
             },
             _ => {}
         }

@@ -5,18 +5,12 @@ use std::time::Duration;
 
 use faultline_api::resource::Phase;
 use faultline_e2e::{Failure, Machine, QUICK_START, Room};
-use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
-use kube::{Api, ResourceExt};
 use tokio::time::sleep;
 
 const FROZEN: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    let of_control = ListParams::default().labels("node-role.kubernetes.io/control-plane");
-    let nodes = Api::<Node>::all(room.client.clone()).list(&of_control).await?;
-    let node = nodes.iter().next().ok_or("there is no node of the control plane")?;
-    let machine = Machine::find(&room.client, &node.name_any()).await?;
+    let machine = Machine::of_control_plane(&room.client).await?;
     room.apply(|_| {}).await?;
     room.reach(QUICK_START, Phase::Running).await?;
     machine.run("pkill -STOP -x kube-apiserver").await?;

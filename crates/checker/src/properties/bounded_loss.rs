@@ -30,7 +30,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         return finding;
     }
     if history.planned.is_some() {
-        return finding; // no process of a group decides when it takes a checkpoint
+        return finding; // only the coordinator, outside all groups, decides when partitions take a checkpoint
     }
     if logs_events {
         return super::lost_events::check(history, finding);

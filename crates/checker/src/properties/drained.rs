@@ -2,7 +2,7 @@
 //! had sent in its part, the receiver has in its own. Values are part of no channel's state, so that a value which is in
 //! neither part would be lost by a rollback to the checkpoint.
 
-use super::valid_checkpoints::{cut_of, valid};
+use super::valid_checkpoints::{Across, for_each_message};
 use crate::history::History;
 use crate::judgement::{Finding, Property};
 
@@ -12,25 +12,18 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         return finding;
     }
     let context = history.context;
-    for (position, _) in valid(history) {
-        for message in history.messages.iter() {
-            let (from, to) = (message.id.from, message.id.to);
-            // A part that no process stated is judged elsewhere.
-            let (Some(sender), Some(receiver)) =
-                (cut_of(history, from, position), cut_of(history, to, position))
-            else {
-                continue;
-            };
-            let Some(&sent) = message.sent.iter().find(|it| history.contains(sender, **it)) else { continue };
-            finding.instances += 1;
-            if !message.delivered.iter().any(|it| history.contains(receiver, *it)) {
-                finding.violated([history.source(sent)], || {
-                    let (text, receiver) = (context.message(message.id), context.process(to));
-                    format!("checkpoint {position} contains the send of {text}, but {receiver} had not received it")
-                });
-            }
+    for_each_message(history, |Across { position, message, sender, receiver }| {
+        let Some(&sent) = message.sent.iter().find(|it| history.contains(sender, **it)) else { return };
+        finding.instances += 1;
+        if !message.delivered.iter().any(|it| history.contains(receiver, *it)) {
+            finding.violated([history.source(sent)], || {
+                let (text, receiver) = (context.message(message.id), context.process(message.id.to));
+                format!(
+                    "checkpoint {position} contains the send of {text}, but {receiver} had not received it"
+                )
+            });
         }
-    }
+    });
     finding
 }
 

@@ -2,7 +2,7 @@
 //! answer to the question): what a part contains as received, the sender had sent before its own part. A value that the
 //! sender sent before a rollback, and will send again, is no exception to that.
 
-use super::valid_checkpoints::{cut_of, valid};
+use super::valid_checkpoints::{Across, for_each_message};
 use crate::history::History;
 use crate::judgement::{Finding, Property};
 
@@ -12,25 +12,17 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         return finding;
     }
     let context = history.context;
-    for (position, _) in valid(history) {
-        for message in history.messages.iter() {
-            let (from, to) = (message.id.from, message.id.to);
-            let (Some(sender), Some(receiver)) =
-                (cut_of(history, from, position), cut_of(history, to, position))
-            else {
-                continue;
-            };
-            let received = message.delivered.iter().find(|it| history.contains(receiver, **it));
-            let Some(&received) = received else { continue };
-            finding.instances += 1;
-            if !message.sent.iter().any(|sent| *sent < sender) {
-                finding.violated([history.source(received)], || {
-                    let (text, sender) = (context.message(message.id), context.process(from));
-                    format!("checkpoint {position} contains {text}, which {sender} sent after its part")
-                });
-            }
+    for_each_message(history, |Across { position, message, sender, receiver }| {
+        let received = message.delivered.iter().find(|it| history.contains(receiver, **it));
+        let Some(&received) = received else { return };
+        finding.instances += 1;
+        if !message.sent.iter().any(|sent| *sent < sender) {
+            finding.violated([history.source(received)], || {
+                let (text, sender) = (context.message(message.id), context.process(message.id.from));
+                format!("checkpoint {position} contains {text}, which {sender} sent after its part")
+            });
         }
-    }
+    });
     finding
 }
 

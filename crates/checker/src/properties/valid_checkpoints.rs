@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use faultline_core::{Attempt, Position, ProcessId, Time};
 
-use crate::history::{CheckpointName, History, Part, Point};
+use crate::history::{CheckpointName, History, Message, Part, Point};
 use crate::judgement::{Finding, Property};
 
 pub(super) fn check(history: &History<'_>) -> Finding {
@@ -57,6 +57,29 @@ pub(super) fn valid(history: &History<'_>) -> BTreeMap<Position, (Time, Point)> 
         }
     }
     valid
+}
+
+/// A message, and the states that a valid checkpoint holds of its sender and its receiver.
+pub(super) struct Across<'h> {
+    pub(super) position: Position,
+    pub(super) message: &'h Message,
+    pub(super) sender: Point,
+    pub(super) receiver: Point,
+}
+
+/// Calls `judge` for each valid checkpoint and each message whose partitions both have a part in it. A part that no
+/// process stated is judged by [`check`].
+pub(super) fn for_each_message<'h>(history: &'h History<'_>, mut judge: impl FnMut(Across<'h>)) {
+    for position in valid(history).into_keys() {
+        let cuts: Vec<Option<Point>> =
+            (0..history.processes.len() as u32).map(|it| cut_of(history, ProcessId(it), position)).collect();
+        let cut = |process: ProcessId| cuts.get(process.index()).copied().flatten();
+        for message in history.messages.iter() {
+            if let (Some(sender), Some(receiver)) = (cut(message.id.from), cut(message.id.to)) {
+                judge(Across { position, message, sender, receiver });
+            }
+        }
+    }
 }
 
 /// A partition's part of a checkpoint.

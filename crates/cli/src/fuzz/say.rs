@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use faultline_catalog::Defect;
-use faultline_fuzz::{Coverage, Shares, State, Trial};
+use faultline_fuzz::{Coverage, Shares, State, Trial, Word};
 
 use super::Report;
 use super::finding::{Finding, Shown};
@@ -78,7 +78,7 @@ pub(super) fn report(report: &Report<'_>, quiet: bool) -> String {
 
 fn coverage(shares: &Shares) -> String {
     let percent = |share: f64| format!("{share:.1} %");
-    let counts = |map: &BTreeMap<&str, u64>| {
+    let counts = |map: &BTreeMap<Word, u64>| {
         map.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
     };
     let verdicts = shares.verdicts.iter().map(|(verdict, by_outcome)| {
@@ -107,7 +107,7 @@ fn coverage(shares: &Shares) -> String {
     hits.set_header(["faults by state of cluster"].into_iter().chain(states));
     for (fault, by_state) in &shares.hits {
         let counts = State::ALL.iter().map(|it| by_state.get(it).copied().unwrap_or(0).to_string());
-        hits.add_row(std::iter::once((*fault).to_owned()).chain(counts));
+        hits.add_row(std::iter::once(fault.to_string()).chain(counts));
     }
     right(&mut hits);
     write!(text, "\n{}\n", lines(&hits)).expect("a string takes everything");

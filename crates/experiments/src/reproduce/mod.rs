@@ -32,6 +32,7 @@ use std::num::NonZero;
 use faultline_api::Federation;
 use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
+use faultline_session::Observer;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -171,10 +172,7 @@ impl Lab<'_, '_> {
     /// Runs one setting with every seed. Every run should pass.
     fn run(&mut self, what: &str, federation: &Federation) -> Result<Vec<Statistics>, Interrupted> {
         let runs = self.run_whatever(what, federation)?;
-        for run in runs.iter().filter(|it| it.verdict != Verdict::Pass) {
-            let reasons = run.reasons.join("; ");
-            self.judged.wrong.push(format!("{what}, seed {}: {reasons}", run.seed));
-        }
+        runs.iter().for_each(|run| self.judged.expect_pass(what, run));
         Ok(runs)
     }
 
@@ -191,18 +189,30 @@ impl Lab<'_, '_> {
     /// Runs one setting with every seed, and computes the costs. Every run should pass.
     fn costs(&mut self, what: &str, federation: &Federation) -> Result<Vec<Costs>, Interrupted> {
         let interrupted = self.store.interrupted();
-        let runs = self.results("costs", what, federation, |seed| {
-            let mut books = CostCounter::new(interrupted);
-            let run = simulate(federation, seed, &mut books)?;
-            Ok((run, books.close()))
+        self.observed("costs", what, federation, || CostCounter::new(interrupted), CostCounter::close)
+    }
+
+    /// Runs one setting with every seed, each run with an observer, and returns what `close` makes of the observers.
+    /// Every run should pass.
+    fn observed<O: Observer, R: Serialize + DeserializeOwned + Send>(
+        &mut self,
+        form: &str,
+        what: &str,
+        federation: &Federation,
+        begin: impl Fn() -> O + Sync,
+        close: impl Fn(O) -> R + Sync,
+    ) -> Result<Vec<R>, Interrupted> {
+        let runs = self.results(form, what, federation, |seed| {
+            let mut observer = begin();
+            let run = simulate(federation, seed, &mut observer)?;
+            Ok((run, close(observer)))
         })?;
-        for (run, _) in &runs {
-            self.judged.add(run);
-            if run.verdict != Verdict::Pass {
-                self.judged.wrong.push(format!("{what}, seed {}: {}", run.seed, run.reasons.join("; ")));
-            }
-        }
-        Ok(runs.into_iter().map(|(_, costs)| costs).collect())
+        let close = |(run, result): (Statistics, R)| {
+            self.judged.add(&run);
+            self.judged.expect_pass(what, &run);
+            result
+        };
+        Ok(runs.into_iter().map(close).collect())
     }
 
     /// The results of one setting with every seed.
@@ -226,5 +236,12 @@ impl Judged {
         self.hours += run.duration_seconds / 3600.0;
         self.events += run.events;
         self.instances += run.instances;
+    }
+
+    /// Notes a run that did not pass.
+    fn expect_pass(&mut self, what: &str, run: &Statistics) {
+        if run.verdict != Verdict::Pass {
+            self.wrong.push(format!("{what}, seed {}: {}", run.seed, run.reasons.join("; ")));
+        }
     }
 }

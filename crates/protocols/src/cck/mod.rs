@@ -3,8 +3,8 @@
 //!
 //! A checkpoint drains the channels of each partition by a question to those that ever send to it, so that it takes
 //! 2N + 3E messages with N partitions and E channels. After a failure only the failed partitions restore the last valid
-//! checkpoint. The others go on, and execute again, beside that, the tasks whose values were lost with a failed process, back to
-//! what the checkpoint holds.
+//! checkpoint. The others continue. Beside that, they re-execute the tasks whose values were lost with a failed process, back
+//! to what the checkpoint contains.
 //!
 //! | module | holds |
 //! | --- | --- |

@@ -507,13 +507,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         let promises = Promises::of::<P>(&self.config.protocol);
         let mut manifest = Manifest { duration: Span(self.steps), ..Manifest::bare(promises, &sizes) };
         let given_up = self.log.iter().find_map(|entry| match entry {
-            Entry::Fact { fact: Fact::Claim(claim), .. } => match &**claim {
-                Claim::Unrecoverable { cluster, missing } => {
-                    Some(Outcome::Unrecoverable { cluster: *cluster, missing: missing.clone() })
-                }
-                Claim::NotRepeated { id, .. } => Some(Outcome::NotRepeated { id: *id }),
-                _ => None,
-            },
+            Entry::Fact { fact: Fact::Claim(claim), .. } => Outcome::of_claim(claim),
             _ => None,
         });
         manifest.outcome = Some(given_up.unwrap_or(Outcome::Completed));

@@ -17,13 +17,11 @@ mod required;
 use std::fmt::Write;
 
 use faultline_api::Federation;
-use faultline_checker::Verdict;
 
 use super::hydee::parse;
 use super::{Experiment, Interrupted, Lab, Paper, Reproduction, Settings, all};
 use crate::kept::Store;
 use crate::measures::Spread;
-use crate::simulate::simulate;
 use observed::{Watch, Watched};
 
 /// The papers.
@@ -152,19 +150,8 @@ spec:
 
 /// Runs one setting with every seed, and watches each run. Every run should pass.
 fn watch(lab: &mut Lab<'_, '_>, what: &str, planned: &Planned) -> Result<Vec<Watched>, Interrupted> {
-    let (interrupted, federation) = (lab.store.interrupted(), planned.federation());
-    let runs = lab.results("watched", what, &federation, |seed| {
-        let mut watch = Watch::new(interrupted);
-        let run = simulate(&federation, seed, &mut watch)?;
-        Ok((run, watch.close()))
-    })?;
-    for (run, _) in &runs {
-        lab.judged.add(run);
-        if run.verdict != Verdict::Pass {
-            lab.judged.wrong.push(format!("{what}, seed {}: {}", run.seed, run.reasons.join("; ")));
-        }
-    }
-    Ok(runs.into_iter().map(|(_, watched)| watched).collect())
+    let interrupted = lab.store.interrupted();
+    lab.observed("watched", what, &planned.federation(), || Watch::new(interrupted), Watch::close)
 }
 
 /// How long complete checkpoints took, in milliseconds.
