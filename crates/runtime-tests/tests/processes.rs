@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use faultline_core::Fact;
+use faultline_conformance::Script;
+use faultline_core::{Fact, Life, ProcessId};
+use faultline_runtime::NodeOptions;
 use faultline_trace::Bundle;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -97,6 +99,28 @@ fn no_node_survives_a_killed_supervisor_not_even_a_stopped_one() {
     run.supervisor.kill().unwrap();
     run.supervisor.wait().unwrap();
     wait_until("every node is gone", || run.nodes().is_empty());
+}
+
+#[test]
+fn a_node_whose_parent_has_already_ended_does_not_begin() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("script");
+    fs::write(&script, postcard::to_stdvec(&Script::default()).unwrap()).unwrap();
+    let options = NodeOptions {
+        run_dir: dir.path().to_owned(),
+        supervisor: (Ipv4Addr::LOCALHOST, 9).into(),
+        // Not this process, which starts the node.
+        parent: std::process::id() + 1,
+        process: ProcessId(0),
+        life: Life(1),
+        port: 0,
+        own_network: false,
+        shaper: None,
+    };
+    let mut node = Command::new(env!("CARGO_BIN_EXE_probe-node"));
+    let node = node.arg(&script).arg("any").args(options.to_args()).output().unwrap();
+    assert!(String::from_utf8_lossy(&node.stderr).contains("Orphan"), "{node:?}");
+    assert!(!node.status.success());
 }
 
 #[test]

@@ -403,6 +403,7 @@ impl Agent {
         let options = NodeOptions {
             run_dir: post.run_dir.clone(),
             supervisor,
+            parent: std::process::id(),
             process: post.process,
             life,
             port: self.options.node_port,

@@ -113,6 +113,7 @@ impl PlaceBackend for Children {
         let options = NodeOptions {
             run_dir: self.run_dir.clone(),
             supervisor: self.place_context.control,
+            parent: std::process::id(),
             process,
             life,
             port: 0,

@@ -43,6 +43,8 @@ pub struct NodeOptions {
     pub run_dir: PathBuf,
     /// Address of the supervisor.
     pub supervisor: SocketAddr,
+    /// Identity in the operating system of the process that starts the node, with which the node ends.
+    pub parent: u32,
     /// Identity of the process.
     pub process: ProcessId,
     /// Number of the life.
@@ -73,6 +75,9 @@ pub enum NodeError {
     /// The operating system did not tie the node's life to that of its parent.
     #[error("cannot request to end with the parent: {0}")]
     Parent(nix::Error),
+    /// The process that started the node ended before the node began.
+    #[error("the process that started this one has ended")]
+    Orphan,
     /// The network namespace could not be created.
     #[error("{0}")]
     Namespace(NamespaceError),
@@ -122,8 +127,8 @@ impl NodeOptions {
     /// Fails if an option is unknown, missing or invalid.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<NodeOptions, NodeOptionsError> {
         use NodeOptionsError::Value;
-        let (mut run_dir, mut supervisor, mut process, mut life, mut port, mut own_network) =
-            (None, None, None, None, None, None);
+        let (mut run_dir, mut supervisor, mut parent, mut process, mut life, mut port, mut own_network) =
+            (None, None, None, None, None, None, None);
         let mut shaper = None;
         let mut args = args.into_iter();
         while let Some(option) = args.next() {
@@ -132,6 +137,7 @@ impl NodeOptions {
             match option.to_str() {
                 Some("--run-dir") => run_dir = value.map(PathBuf::from),
                 Some("--supervisor") => supervisor = text.and_then(|it| it.parse().ok()),
+                Some("--parent") => parent = text.and_then(|it| it.parse().ok()),
                 Some("--process") => process = text.and_then(|it| it.parse().ok()).map(ProcessId),
                 Some("--life") => life = text.and_then(|it| it.parse().ok()).map(Life),
                 Some("--port") => port = text.and_then(|it| it.parse().ok()),
@@ -143,6 +149,7 @@ impl NodeOptions {
         Ok(NodeOptions {
             run_dir: run_dir.ok_or(Value("--run-dir"))?,
             supervisor: supervisor.ok_or(Value("--supervisor"))?,
+            parent: parent.ok_or(Value("--parent"))?,
             process: process.ok_or(Value("--process"))?,
             life: life.ok_or(Value("--life"))?,
             port: port.ok_or(Value("--port"))?,
@@ -153,9 +160,10 @@ impl NodeOptions {
 
     /// Returns the arguments of the command that starts this node.
     pub fn to_args(&self) -> Vec<OsString> {
-        let pairs: [(&str, OsString); 6] = [
+        let pairs: [(&str, OsString); 7] = [
             ("--run-dir", self.run_dir.clone().into()),
             ("--supervisor", self.supervisor.to_string().into()),
+            ("--parent", self.parent.to_string().into()),
             ("--process", self.process.0.to_string().into()),
             ("--life", self.life.0.to_string().into()),
             ("--port", self.port.to_string().into()),
@@ -175,6 +183,10 @@ impl NodeOptions {
 pub fn run<P: Process + 'static>(options: NodeOptions, config: Arc<P::Config>) -> Result<(), NodeError> {
     // The connection to the supervisor ends with it, but a stopped process would not notice.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(NodeError::Parent)?;
+    // The parent may have ended before that.
+    if std::os::unix::process::parent_id() != options.parent {
+        return Err(NodeError::Orphan);
+    }
     if options.own_network {
         // Must precede the creation of other threads, which would stay in the hub.
         namespace::leave_hub(options.process, options.life).map_err(NodeError::Namespace)?;
