@@ -13,6 +13,9 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
+/// The number of the signal that interrupts.
+const SIGINT: u32 = 2;
+
 /// Starts the command without waiting for it.
 fn begun(place: &TestDirectory, arguments: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_faultline"));
@@ -23,14 +26,26 @@ fn begun(place: &TestDirectory, arguments: &[&str]) -> Child {
 /// Interrupts the command once its journal has `lines` lines, and waits for its end.
 fn interrupted(place: &TestDirectory, arguments: &[&str], journal: &str, lines: usize) -> Output {
     let child = begun(place, arguments);
-    let begun = Instant::now();
     let written = || fs::read_to_string(place.path(journal)).map_or(0, |it| it.lines().count());
-    while written() < lines {
-        assert!(begun.elapsed() < Duration::from_secs(120), "{journal} has {} lines", written());
-        thread::sleep(Duration::from_millis(2));
-    }
+    wait_until(&format!("{journal} has {lines} lines"), || written() >= lines);
     signal(&child, "INT");
     child.wait_with_output().unwrap()
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Returns whether the process handles an interrupt itself, by the mask that Linux shows.
+fn handles_interrupts(child: &Child) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    // The lowest bit stands for signal 1.
+    u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << (SIGINT - 1)) != 0
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -75,7 +90,7 @@ fn a_search_continues_with_the_next_schedule() {
     };
     let arguments = fuzz("1000000", &[]);
     let child = begun(&place, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    thread::sleep(Duration::from_millis(700));
+    wait_until("the search handles interrupts", || handles_interrupts(&child));
     signal(&child, "INT");
     let cut = child.wait_with_output().unwrap();
     assert_eq!(cut.status.code(), Some(3), "{}", text(&cut.stderr));
