@@ -14,6 +14,7 @@ pub(crate) fn config(spec: &FederationSpec) -> Option<Config> {
             step_cost: it.step_time(),
             feedback_every: it.feedback_every(),
             state_bytes: it.state(),
+            virtual_state: false,
         }),
         Application::Synthetic(it) => Config::Synthetic(synthetic::Config {
             traffic: traffic(spec, &it.traffic),

@@ -1,5 +1,7 @@
 //! Processes of a federation, whatever their protocol and program.
 
+use std::sync::Arc;
+
 use faultline_core::{
     Application, Digest, Membership, Node, NodeConfig, Process, ProcessId, Promises, Protocol, Role,
 };
@@ -19,6 +21,12 @@ pub trait Hosted: Process<Config: Send + Sync> + 'static {
         membership: &Membership,
         seed: &dyn Fn(ProcessId) -> u64,
     ) -> Option<Vec<(ProcessId, Digest)>>;
+
+    /// Returns parameters with which a process does the same in virtual time, but keeps no content that only occupies
+    /// space; `None` if there are no such parameters.
+    fn for_virtual_time(_config: &Self::Config) -> Option<Self::Config> {
+        None
+    }
 }
 
 impl<P, A> Hosted for Node<P, A>
@@ -36,6 +44,11 @@ where
         seed: &dyn Fn(ProcessId) -> u64,
     ) -> Option<Vec<(ProcessId, Digest)>> {
         A::reference(&config.application, membership, seed)
+    }
+
+    fn for_virtual_time(config: &NodeConfig<P, A>) -> Option<NodeConfig<P, A>> {
+        let application = Arc::new(A::for_virtual_time(&config.application)?);
+        Some(NodeConfig { protocol: config.protocol.clone(), application, defects: config.defects })
     }
 }
 

@@ -205,6 +205,11 @@ impl<N: Hosted> Setup<N> {
         N::reference(&self.process, &self.membership, &|process| process_seed(self.seed, process))
     }
 
+    /// Returns the configuration of every process in virtual time, where content that only occupies space is not kept.
+    pub fn process_in_virtual_time(&self) -> Arc<N::Config> {
+        N::for_virtual_time(&self.process).map_or_else(|| Arc::clone(&self.process), Arc::new)
+    }
+
     /// Creates a setup. `extra` lists the processes that the protocol needs besides the ranks.
     fn new(federation: &Federation, seed: u64, extra: &[Role], process: N::Config) -> Setup<N> {
         let spec = &federation.spec;

@@ -4,17 +4,17 @@ use std::num::NonZero;
 
 use faultline_api::quantity::Bandwidth;
 use faultline_api::resource::{Effort as AskedEffort, InFlight as Asked, Simulator, Storage, StorageKind};
-use faultline_core::{Process, Span};
+use faultline_core::Span;
 use faultline_sim::{Chance, Config, Control, Effort, Handling, InFlight, Links, StorageCosts};
 
-use crate::Setup;
+use crate::{Hosted, Setup};
 
-impl<N: Process> Setup<N> {
+impl<N: Hosted> Setup<N> {
     /// Returns everything that determines a simulation of this federation.
     pub fn simulation(&self) -> Config<N::Config> {
         let clusters = self.membership.clusters.len();
         let links = Links::new(clusters, |from, to| self.links[&(from, to)]);
-        let (process, membership) = (self.process.clone(), self.membership.clone());
+        let (process, membership) = (self.process_in_virtual_time(), self.membership.clone());
         let config = Config::new(process, membership, links, self.supervisor.clone(), self.seed);
         Config {
             storage: costs(&self.storage, &self.simulator),

@@ -13,6 +13,7 @@ use faultline_report::Cast;
 use faultline_report::explain::count;
 use faultline_trace::describe::describe;
 use faultline_trace::inputs::{InputEntry, InputEntryOf, InputsFile, RecordedAction};
+use faultline_trace::manifest::Backend;
 use faultline_trace::{Bundle, BundleError, Cut, Manifest, Trace};
 use miette::miette;
 
@@ -116,13 +117,17 @@ impl Visitor for ReplayVisitor<'_> {
             _ => None,
         });
         let killed: BTreeSet<(ProcessId, Life)> = ends.collect();
+        let process_config = match self.manifest.backend {
+            Backend::Simulate => setup.process_in_virtual_time(),
+            _ => setup.process,
+        };
         let mut all = Vec::new();
         for &process in &self.nodes {
             for (life, facts) in self.trace.lives(process) {
                 let replayed = match self.bundle.read_inputs::<N>(process, life)? {
                     Some(file) => {
                         let was_killed = killed.contains(&(process, life));
-                        replay_life(file, setup.process.clone(), facts, was_killed, &cast)
+                        replay_life(file, process_config.clone(), facts, was_killed, &cast)
                     }
                     None => ReplayedLife {
                         node: cast.process(process),

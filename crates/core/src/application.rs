@@ -114,6 +114,11 @@ pub trait Application: Clone + Debug + Sized {
     ) -> Option<Vec<(ProcessId, Digest)>> {
         None
     }
+    /// Returns parameters for virtual time, where nothing is written or sent: with them, ranks do the same and have the
+    /// same results, but keep no content that only occupies space. `None` if there are no such parameters.
+    fn for_virtual_time(_config: &Self::Config) -> Option<Self::Config> {
+        None
+    }
     /// Returns whether this rank has left the program: from this state on, it neither sends nor receives messages.
     /// Only ranks of a cluster that leaves ever return `true`, and each of them eventually does.
     fn has_left(&self) -> bool {

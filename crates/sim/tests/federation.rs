@@ -24,6 +24,7 @@ fn heat() -> heat::Config {
         step_cost: Span::from_millis(20),
         feedback_every: 25,
         state_bytes: 1000,
+        virtual_state: true,
     }
 }
 

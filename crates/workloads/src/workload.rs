@@ -125,6 +125,15 @@ impl Application for Workload {
         })
     }
 
+    fn for_virtual_time(config: &Config) -> Option<Config> {
+        match config {
+            Config::Heat(config) => {
+                Some(Config::Heat(heat::Config { virtual_state: true, ..config.clone() }))
+            }
+            _ => None,
+        }
+    }
+
     /// Restores a snapshot.
     ///
     /// # Panics

@@ -19,6 +19,7 @@ fn small() -> heat::Config {
         step_cost: Span::from_millis(1),
         feedback_every: 3,
         state_bytes: 40_000,
+        virtual_state: false,
     }
 }
 
@@ -45,10 +46,11 @@ proptest! {
         steps in 1_u32..9,
         feedback_every in 0_u32..4,
         state_bytes in prop_oneof![Just(0_u64), 1..100_u64, Just(70_000)],
+        virtual_state: bool,
         clusters in prop::collection::vec(1_usize..4, 1..4),
         schedule: u64,
     ) {
-        let config = heat::Config { rows, columns, steps, feedback_every, state_bytes, ..small() };
+        let config = heat::Config { rows, columns, steps, feedback_every, state_bytes, virtual_state, ..small() };
         let network = run(&config, &clusters, schedule, None);
         prop_assert_eq!(network.results(), Some(expected(&config, &clusters)));
         // Every message is sent because it is needed, so each was consumed in the end.
@@ -160,6 +162,35 @@ fn a_snapshot_shares_what_did_not_change() {
     let shared: u64 = same.map(|(chunk, _)| chunk.len()).sum();
     let boundaries = 2 * (4 + 8 * u64::from(config.columns));
     assert_eq!(shared, (1 << 20) - (16 << 10) + boundaries, "all but one piece of the block, and the grid");
+}
+
+/// With more pieces than steps, so that some keep their initial content.
+#[test]
+fn virtual_state_is_as_long_and_leads_to_the_same_result() {
+    let real = heat::Config { state_bytes: 20 * (16 << 10) + 8, ..small() };
+    let virtual_state = heat::Config { virtual_state: true, ..real.clone() };
+    let after = |config: &heat::Config, restored: bool| {
+        let mut rank =
+            Workload::new(&Arc::new(Config::Heat(config.clone())), ProcessId(0), &membership(&[1]), 0);
+        let mut lengths = Vec::new();
+        for _ in 0..config.steps {
+            let snapshot = rank.snapshot().expect("always");
+            lengths.push(snapshot.iter().map(Chunk::len).sum::<u64>());
+            if restored {
+                compute(&mut rank);
+                rank.restore(Some(&snapshot), Incarnation(1));
+            }
+            compute(&mut rank);
+        }
+        (lengths, rank.result().expect("the rank has finished"))
+    };
+    let expected = after(&real, false);
+    assert_eq!(after(&virtual_state, false), expected);
+    assert_eq!(after(&virtual_state, true), expected);
+    let rank = |config| Workload::new(&Arc::new(Config::Heat(config)), ProcessId(0), &membership(&[1]), 0);
+    let block = |rank: Workload| rank.snapshot().expect("always").last().cloned();
+    assert_eq!(block(rank(virtual_state)), Some(Chunk::Virtual(20 * (16 << 10) + 8)));
+    assert_eq!(block(rank(real)).map(|it| it.len()), Some(8));
 }
 
 #[test]

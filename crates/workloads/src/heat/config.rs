@@ -21,6 +21,9 @@ pub struct Config {
     pub feedback_every: u32,
     /// Size of a rank's incompressible state besides its grid, in bytes; rounded up to a multiple of 8.
     pub state_bytes: u64,
+    /// Whether the part of this state that has its initial content is only a length in snapshots, and not in memory.
+    /// For virtual time: the results are the same.
+    pub virtual_state: bool,
 }
 
 impl Default for Config {
@@ -34,6 +37,7 @@ impl Default for Config {
             step_cost: Span::from_millis(20),
             feedback_every: 120,
             state_bytes: 1 << 20,
+            virtual_state: false,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! never disappears from it.
 
 use alloc::vec::Vec;
-use faultline_core::Digest;
+use faultline_core::{Chunk, Digest};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -16,23 +16,95 @@ use crate::mix::{digest, mix};
 /// Length of a piece of the block, in bytes: the unit that one step rewrites, and that snapshots share.
 const PIECE: u64 = 16 << 10;
 
-/// Returns the initial block of the rank at `position` in the federation.
-pub(super) fn initial_block(position: u64, bytes: u64) -> Vec<Bytes> {
-    let mut rng = ChaCha8Rng::seed_from_u64(0);
-    rng.set_stream(position);
-    let words = bytes.div_ceil(8);
-    (0..words.div_ceil(PIECE / 8))
-        .map(|piece| {
-            let mut bytes = alloc::vec![0; ((words * 8) - piece * PIECE).min(PIECE) as usize];
-            rng.fill_bytes(&mut bytes);
-            Bytes::from(bytes)
-        })
-        .collect()
+/// The block of one rank.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    /// Position of the rank in the federation.
+    position: u64,
+    /// Length in 64-bit words.
+    words: u64,
+    /// Each piece; `None` for one that has its initial content, which is not in memory.
+    pieces: Vec<Option<Bytes>>,
 }
 
-/// Returns which of `pieces` pieces step `step` rewrites.
-pub(super) fn piece_of(step: u32, pieces: usize) -> Option<usize> {
-    (step as usize).checked_rem(pieces)
+impl Block {
+    /// Returns the initial block of at least `bytes` bytes of the rank at `position`. None of it is in memory.
+    pub(super) fn initial(position: u64, bytes: u64) -> Block {
+        let words = bytes.div_ceil(8);
+        Block { position, words, pieces: alloc::vec![None; words.div_ceil(PIECE / 8) as usize] }
+    }
+
+    /// Returns the same block with all of its content in memory.
+    pub(super) fn in_memory(mut self) -> Block {
+        for at in 0..self.pieces.len() {
+            self.pieces[at] = Some(self.piece(at));
+        }
+        self
+    }
+
+    /// Returns which piece step `step` rewrites, if there are any.
+    pub(super) fn rewritten_by(&self, step: u32) -> Option<usize> {
+        (step as usize).checked_rem(self.pieces.len())
+    }
+
+    /// Returns the content of a piece.
+    pub(super) fn piece(&self, at: usize) -> Bytes {
+        self.pieces[at].clone().unwrap_or_else(|| self.initial_piece(at))
+    }
+
+    /// Replaces a piece.
+    pub(super) fn set(&mut self, at: usize, piece: Bytes) {
+        self.pieces[at] = Some(piece);
+    }
+
+    /// Returns the block for a snapshot. Pieces that are not in memory are virtual.
+    pub(super) fn chunks(&self) -> impl Iterator<Item = Chunk> {
+        self.pieces.chunk_by(|one, next| one.is_none() && next.is_none()).scan(0, |first, run| {
+            let length = (*first..*first + run.len()).map(|at| self.length_of(at)).sum();
+            *first += run.len();
+            Some(run[0].as_ref().map_or(Chunk::Virtual(length), Bytes::to_chunk))
+        })
+    }
+
+    /// Replaces the block by a saved one. Virtual pieces have their initial content.
+    pub(super) fn load(&mut self, chunks: &[Chunk]) {
+        let mut at = 0;
+        for chunk in chunks {
+            if let Chunk::Bytes(_) = chunk {
+                self.pieces[at] = Some(Bytes::from_chunk(chunk));
+                at += 1;
+                continue;
+            }
+            let mut rest = chunk.len();
+            while rest > 0 {
+                rest = rest.checked_sub(self.length_of(at)).expect("a virtual chunk has whole pieces");
+                self.pieces[at] = None;
+                at += 1;
+            }
+        }
+        assert_eq!(at, self.pieces.len(), "a snapshot holds the block");
+    }
+
+    fn length_of(&self, at: usize) -> u64 {
+        (self.words * 8 - at as u64 * PIECE).min(PIECE)
+    }
+
+    fn initial_piece(&self, at: usize) -> Bytes {
+        let mut rng = ChaCha8Rng::seed_from_u64(0);
+        rng.set_stream(self.position);
+        // In words of the generator, which have 32 bits.
+        rng.set_word_pos(at as u128 * u128::from(PIECE / 4));
+        let mut bytes = alloc::vec![0; self.length_of(at) as usize];
+        rng.fill_bytes(&mut bytes);
+        Bytes::from(bytes)
+    }
+
+    /// Returns the pieces that differ from the initial ones, with their index.
+    fn rewritten(&self) -> impl Iterator<Item = (usize, &Bytes)> {
+        let indexed = self.pieces.iter().enumerate();
+        let in_memory = indexed.filter_map(|(at, piece)| Some((at, piece.as_ref()?)));
+        in_memory.filter(|&(at, piece)| **piece != *self.initial_piece(at))
+    }
 }
 
 /// Returns the history after a step with these temperatures.
@@ -54,8 +126,12 @@ pub(super) fn rewrite(piece: &[u8], history: u64) -> Bytes {
 }
 
 /// Returns the result of a rank. `received` counts every message that ever arrived, so that an additional one changes
-/// the result.
-pub(super) fn result(received: u64, history: u64, grid: &[u8], block: &[Bytes]) -> Digest {
+/// the result. The result includes each piece of the block that differs from the initial one, so that it does not
+/// depend on whether the others are in memory.
+pub(super) fn result(received: u64, history: u64, grid: &[u8], block: &Block) -> Digest {
     let (received, history) = (received.to_le_bytes(), history.to_le_bytes());
-    digest([&received[..], &history[..], grid].into_iter().chain(block.iter().map(|piece| &**piece)))
+    let rewritten: Vec<([u8; 8], &Bytes)> =
+        block.rewritten().map(|(at, piece)| ((at as u64).to_le_bytes(), piece)).collect();
+    let pieces = rewritten.iter().flat_map(|(at, piece)| [&at[..], &***piece]);
+    digest([&received[..], &history[..], grid].into_iter().chain(pieces))
 }

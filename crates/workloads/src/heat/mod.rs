@@ -28,7 +28,8 @@
 //! sequentially.
 //!
 //! State consists of bytes behind `Arc`s. A snapshot therefore copies nothing, even during a step, and snapshots
-//! share the pieces that did not change.
+//! share the pieces that did not change. In virtual time, where nothing is written, a piece of the block exists only
+//! once a step has rewritten it ([`Config::virtual_state`]); the results are the same.
 
 mod bytes;
 mod config;
@@ -48,6 +49,7 @@ use serde::{Deserialize, Serialize};
 use bytes::Bytes;
 pub use config::Config;
 use edge::{Edge, Every, Neighbour};
+use memory::Block;
 pub use reference::reference;
 use row::Row;
 pub use step::{Step, Stepped};
@@ -66,7 +68,7 @@ pub(crate) struct Rank {
     above: Edge,
     grid: Bytes,
     below: Edge,
-    block: Vec<Bytes>,
+    block: Block,
 }
 
 /// The part of a snapshot other than shared bytes. Followed by the rows above, the grid, the rows below, and the
@@ -100,6 +102,7 @@ impl Rank {
             Some(_) => field::to_bytes(row(first + rows)),
             None => field::to_bytes(wall(field::COLD_WALL)),
         };
+        let block = Block::initial(position, config.state_bytes);
         Rank {
             position,
             done: 0,
@@ -108,7 +111,7 @@ impl Rank {
             above: Edge::new(above, Row::new(0, &above_row)),
             grid: field::to_bytes((first..first + rows).flat_map(row)).into(),
             below: Edge::new(below, Row::new(0, &below_row)),
-            block: memory::initial_block(position, config.state_bytes),
+            block: if config.virtual_state { block } else { block.in_memory() },
             config,
         }
     }
@@ -133,13 +136,13 @@ impl Rank {
             grid: self.grid.clone(),
             below: self.below.boundary(self.done)?.clone(),
             history: self.history,
-            piece: memory::piece_of(self.done, self.block.len()).map(|piece| self.block[piece].clone()),
+            piece: self.block.rewritten_by(self.done).map(|at| self.block.piece(at)),
         })
     }
 
     pub(crate) fn computed(&mut self, stepped: Stepped, out: &mut Outbox) {
-        if let (Some(at), Some(piece)) = (memory::piece_of(self.done, self.block.len()), stepped.piece) {
-            self.block[at] = piece;
+        if let (Some(at), Some(piece)) = (self.block.rewritten_by(self.done), stepped.piece) {
+            self.block.set(at, piece);
         }
         for (from, number) in [self.above.used(self.done), self.below.used(self.done)].into_iter().flatten() {
             out.consume(from, number);
@@ -171,8 +174,7 @@ impl Rank {
         let head =
             Head { done: self.done, received: self.received, history: self.history, rows_above, rows_below };
         let head = postcard::to_allocvec(&head).expect("five numbers can be encoded");
-        let block = self.block.iter().map(Bytes::to_chunk);
-        [Bytes::from(head).to_chunk()].into_iter().chain(rows).chain(block).collect()
+        [Bytes::from(head).to_chunk()].into_iter().chain(rows).chain(self.block.chunks()).collect()
     }
 
     pub(crate) fn restore(&mut self, chunks: Option<&[Chunk]>) {
@@ -193,7 +195,7 @@ impl Rank {
         self.above.load(above);
         self.grid = Bytes::from_chunk(grid);
         self.below.load(below);
-        self.block = block.iter().map(Bytes::from_chunk).collect();
+        self.block.load(block);
     }
 
     pub(crate) fn result(&self) -> Option<Digest> {

@@ -5,6 +5,7 @@
 use alloc::vec::Vec;
 use faultline_core::Digest;
 
+use super::memory::Block;
 use super::{Config, field, memory};
 
 /// Returns the digest of every rank's result, cluster by cluster. Clusters have `clusters[i]` ranks.
@@ -27,8 +28,7 @@ pub fn reference(config: &Config, clusters: &[usize]) -> Vec<Digest> {
     // The same row, as the cluster above knows it.
     let mut fed_back: Vec<Vec<f64>> = seams.iter().map(|&row| grid[row].clone()).collect();
     let mut history = alloc::vec![0; ranks];
-    let mut blocks: Vec<_> =
-        (0..ranks).map(|rank| memory::initial_block(rank as u64, config.state_bytes)).collect();
+    let mut blocks: Vec<_> = (0..ranks).map(|rank| Block::initial(rank as u64, config.state_bytes)).collect();
     let hot = alloc::vec![field::HOT_WALL; columns];
     let cold = alloc::vec![field::COLD_WALL; columns];
 
@@ -57,8 +57,9 @@ pub fn reference(config: &Config, clusters: &[usize]) -> Vec<Digest> {
         grid = next;
         for rank in 0..ranks {
             history[rank] = memory::remember(history[rank], &grid[rank * rows..(rank + 1) * rows].concat());
-            if let Some(piece) = memory::piece_of(step, blocks[rank].len()) {
-                blocks[rank][piece] = memory::rewrite(&blocks[rank][piece], history[rank]);
+            if let Some(at) = blocks[rank].rewritten_by(step) {
+                let piece = memory::rewrite(&blocks[rank].piece(at), history[rank]);
+                blocks[rank].set(at, piece);
             }
         }
     }
