@@ -6,6 +6,7 @@ extern crate alloc;
 pub mod cck;
 pub mod hc3i;
 pub mod hydee;
+mod machines;
 pub mod none;
 pub mod placement;
 pub mod satin;

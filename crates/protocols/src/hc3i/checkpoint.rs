@@ -20,6 +20,7 @@ use super::log::Log;
 use super::message::{Control, Head, Kept, Saved};
 use super::received::Received;
 use super::{Hc3i, Image, Phase, ProtocolHost, merge_vectors, placement};
+use crate::machines::{Replication, Requires};
 
 /// A member's part of the checkpoint in progress.
 #[derive(Clone, Debug)]
@@ -38,12 +39,8 @@ pub(super) struct Part {
     late: Vec<(MessageId, Payload)>,
     /// Number of messages from the cluster that arrived meanwhile and were sent after their senders' cuts.
     of_next: u64,
-    image: Option<Arc<Image>>,
-    /// Whether the part is durable in this process's own storage.
-    durable: bool,
-    /// Holders that have not confirmed their replicas yet.
-    awaited: Vec<ProcessId>,
-    drained: bool,
+    /// The part as it is being made durable, once nothing is in transit to it any more.
+    written: Option<Replication<Hc3i>>,
 }
 
 /// Everything that a part contains besides late messages, as of a single instant.
@@ -201,10 +198,7 @@ impl Hc3i {
             expected: None,
             late: Vec::new(),
             of_next: 0,
-            image: None,
-            durable: false,
-            awaited: Vec::new(),
-            drained: false,
+            written: None,
         }));
         host.request_snapshot();
     }
@@ -344,12 +338,12 @@ impl Hc3i {
     /// Member: writes its part, here and at its holders, once nothing is in transit to it.
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
         let drains = !self.has(Defect::NoDrain);
-        let early = self.has(Defect::CommitBeforeCopies);
+        let is_safe = !self.has(Defect::CommitBeforeCopies);
         let counts_next = self.has(Defect::NextColourCounted);
         let Phase::Checkpointing(part) = &mut self.phase else {
             return;
         };
-        let (Some(cut), Some(expected), None) = (&part.saved, part.expected, &part.image) else {
+        let (Some(cut), Some(expected), None) = (&part.saved, part.expected, &part.written) else {
             return;
         };
         let of_next = if counts_next { 0 } else { part.of_next };
@@ -364,24 +358,17 @@ impl Hc3i {
             saved: Arc::new(saved),
             snapshot: cut.snapshot.clone(),
         });
-        part.image = Some(image.clone());
         let holders = placement::holders(&self.config, &self.membership, self.me);
-        if !early {
-            part.awaited.clone_from(&holders);
-        }
-        self.copies.write(image.clone(), host);
-        for holder in holders {
-            host.send_image(holder, image.clone());
-        }
+        let requires = Requires { own: is_safe, replicas: is_safe };
+        let writes = &mut self.copies.writes;
+        part.written = Some(Replication::begin(image, &holders, requires, writes, host));
         self.maybe_drained(now, host);
     }
 
     /// Member: a write to its own storage is durable.
     pub(super) fn own_part_durable(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
-        if let Phase::Checkpointing(part) = &mut self.phase
-            && part.name(self.me) == name
-        {
-            part.durable = true;
+        if let Some(written) = self.part_written() {
+            written.durable(name);
             self.maybe_drained(now, host);
         }
     }
@@ -394,39 +381,36 @@ impl Hc3i {
         now: Time,
         host: &mut ProtocolHost,
     ) {
-        if let Phase::Checkpointing(part) = &mut self.phase
-            && part.name(self.me) == name
-        {
-            part.awaited.retain(|&holder| holder != from);
+        if let Some(written) = self.part_written() {
+            written.confirmed(from, name);
             self.maybe_drained(now, host);
         }
     }
 
     /// Member: a holder began a new life. Its replica of the part being written may not have arrived, or may be lost.
     pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut ProtocolHost) {
-        let early = self.has(Defect::CommitBeforeCopies);
-        if let Phase::Checkpointing(part) = &mut self.phase
-            && let Some(image) = part.image.clone()
-        {
-            if !part.drained && !part.awaited.contains(&holder) && !early {
-                part.awaited.push(holder);
-            }
-            host.send_image(holder, image);
+        if let Some(written) = self.part_written() {
+            written.repeat(holder, host);
+        }
+    }
+
+    /// Returns the part of the checkpoint in progress that this process is making durable.
+    fn part_written(&mut self) -> Option<&mut Replication<Hc3i>> {
+        match &mut self.phase {
+            Phase::Checkpointing(part) => part.written.as_mut(),
+            _ => None,
         }
     }
 
     fn maybe_drained(&mut self, now: Time, host: &mut ProtocolHost) {
-        let early = self.has(Defect::CommitBeforeCopies);
-        let Phase::Checkpointing(part) = &mut self.phase else {
-            return;
-        };
-        if part.drained || part.image.is_none() || !(part.durable || early) || !part.awaited.is_empty() {
-            return;
+        if let Phase::Checkpointing(part) = &mut self.phase
+            && let Some(written) = &mut part.written
+            && written.completes()
+        {
+            let (position, attempt) = (part.position, part.attempt);
+            let head = written.image().head.clone();
+            self.tell_leader(Control::Drained { position, attempt, head }, now, host);
         }
-        part.drained = true;
-        let (position, attempt) = (part.position, part.attempt);
-        let head = part.saved.as_ref().expect("a written part has been saved").head.clone();
-        self.tell_leader(Control::Drained { position, attempt, head }, now, host);
     }
 
     /// Coordinator: commits once every part is durable.

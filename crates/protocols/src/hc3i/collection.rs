@@ -17,9 +17,9 @@ use alloc::vec::Vec;
 use faultline_core::{Attempt, Claim, ClusterId, Position, Presence, ProcessId, Time, To, Vectors};
 
 use super::config::{CollectBy, Defect};
-use super::history::Checkpoint;
 use super::message::{Collection, Control, Inventory, Kept};
 use super::{Coordination, Hc3i, Phase, ProtocolHost, placement};
+use crate::machines::Checkpoint;
 
 /// The lists that a coordinator has received for a collection.
 #[derive(Clone, Debug, Default)]

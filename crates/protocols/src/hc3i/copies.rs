@@ -2,16 +2,17 @@
 //!
 //! A holder answers in every phase, since a recovering cluster may depend on another recovering cluster.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Boot, Claim, ClusterId, ImageName, Membership, ProcessId, Time, To};
+use faultline_core::{Boot, ClusterId, ImageName, Membership, ProcessId, Role, Time, To};
 
 use super::config::{Config, Defect};
-use super::history::{Checkpoint, ClusterHistory, History};
+use super::history::{ClusterHistory, History};
 use super::message::{Control, Epoch, Head, Report};
 use super::{Hc3i, Image, Phase, ProtocolHost, Waiter, placement};
+use crate::machines::{Checkpoint, Reads, Refill, Writes};
 
 /// A process's view of its own storage.
 #[derive(Clone, Debug)]
@@ -19,19 +20,13 @@ pub(super) struct Copies {
     /// Histories of the clusters whose parts are kept here. Kept separate from this process's own tables, where they
     /// would mask the alerts that follow (rule 15).
     notes: History,
-    /// Images being written.
-    writing: BTreeMap<ImageName, Arc<Image>>,
-    /// Images whose write failed and will be repeated.
-    failed: BTreeSet<ImageName>,
-    retry_at: Option<Time>,
+    pub(super) writes: Writes<Hc3i>,
     /// Purposes of the listings in progress, in order.
     lists: VecDeque<ListFor>,
     /// Reports postponed until failed writes have been repeated.
     postponed: Vec<ListFor>,
-    /// Purposes of the reads in progress.
-    reads: BTreeMap<ImageName, Vec<ReadFor>>,
-    /// Content that a replaced storage still lacks.
-    lacks: Option<Lacks>,
+    reads: Reads<ReadFor>,
+    refill: Refill,
 }
 
 #[derive(Clone, Debug)]
@@ -60,36 +55,18 @@ enum ReadFor {
     Copy(ProcessId),
 }
 
-#[derive(Clone, Debug)]
-struct Lacks {
-    /// Whether the process still lacks its own parts.
-    own: bool,
-    /// Owners that have not reported yet what should be stored for them.
-    silent: BTreeSet<ProcessId>,
-    /// Images that were offered and requested.
-    wanted: BTreeSet<ImageName>,
-}
-
 impl Copies {
     pub(super) fn new(config: &Config, membership: &Membership, me: ProcessId, boot: Boot) -> Copies {
-        let is_rank = membership.member(me).role == faultline_core::Role::RANK;
-        let lacks = (boot == Boot::Replaced).then(|| Lacks {
-            own: is_rank,
-            silent: placement::owners(config, membership, me)
-                .into_iter()
-                .filter(|&owner| membership.is_present(owner))
-                .collect(),
-            wanted: BTreeSet::new(),
-        });
+        let is_rank = membership.member(me).role == Role::RANK;
+        let mut owners = placement::owners(config, membership, me);
+        owners.retain(|&owner| membership.is_present(owner));
         Copies {
             notes: History::default(),
-            writing: BTreeMap::new(),
-            failed: BTreeSet::new(),
-            retry_at: None,
+            writes: Writes::default(),
             lists: VecDeque::new(),
             postponed: Vec::new(),
-            reads: BTreeMap::new(),
-            lacks,
+            reads: Reads::default(),
+            refill: Refill::new(boot, is_rank, owners),
         }
     }
 
@@ -101,42 +78,9 @@ impl Copies {
         self.notes = notes;
     }
 
-    #[inline]
-    pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.retry_at
-    }
-
     /// Records what was collected: a cluster that has lost everything must learn it from its holders.
     pub(super) fn note_all_collected(&mut self, checkpoints: &Arc<Vec<Checkpoint>>) {
         self.notes.collect_all(checkpoints);
-    }
-
-    /// Writes an image, repeatedly until it is durable.
-    pub(super) fn write(&mut self, image: Arc<Image>, host: &mut ProtocolHost) {
-        self.writing.insert(image.name, image.clone());
-        host.persist(image);
-    }
-
-    pub(super) fn write_failed(&mut self, name: ImageName, retry_at: Time) {
-        if self.writing.contains_key(&name) {
-            self.failed.insert(name);
-            self.retry_at = self.retry_at.or(Some(retry_at));
-        }
-    }
-
-    pub(super) fn retry_writes(&mut self, now: Time, host: &mut ProtocolHost) {
-        if self.retry_at.is_some_and(|at| at <= now) {
-            self.retry_at = None;
-            for name in core::mem::take(&mut self.failed) {
-                host.persist(self.writing[&name].clone());
-            }
-        }
-    }
-
-    /// Stops writing parts for which `void` returns `true`.
-    pub(super) fn forget_writes(&mut self, void: impl Fn(&ImageName) -> bool) {
-        self.writing.retain(|name, _| !void(name));
-        self.failed.retain(|name| !void(name));
     }
 
     /// Lists the storage again for reports that waited for writes.
@@ -149,7 +93,7 @@ impl Copies {
 
     /// Lists the storage for a recovery round, after all earlier writes (rule 13).
     pub(super) fn list_for_report(&mut self, epoch: Epoch, host: &mut ProtocolHost) {
-        let unfinished = self.writing.keys().copied().collect();
+        let unfinished = self.writes.names().copied().collect();
         self.lists.push_back(ListFor::Report { epoch, unfinished });
         host.list();
     }
@@ -178,46 +122,38 @@ impl Copies {
 
     /// Removes all data of owners for which `is_of_left` returns `true`, and stops waiting for such data.
     pub(super) fn purge(&mut self, is_of_left: impl Fn(ProcessId) -> bool, host: &mut ProtocolHost) {
-        self.forget_writes(|name| is_of_left(name.owner));
-        if let Some(lacks) = &mut self.lacks {
-            lacks.silent.retain(|&owner| !is_of_left(owner));
-            lacks.wanted.retain(|name| !is_of_left(name.owner));
-            self.report_when_complete(false, host);
-        }
+        self.writes.forget(|name| is_of_left(name.owner));
+        self.refill.forget(is_of_left);
+        self.refill.report(host);
         self.lists.push_back(ListFor::Purge);
         host.list();
     }
 
     /// Reads a part in order to send it.
     pub(super) fn read_for(&mut self, whom: ProcessId, name: ImageName, host: &mut ProtocolHost) {
-        self.reads.entry(name).or_default().push(ReadFor::Copy(whom));
-        host.read(name);
+        self.reads.request(name, ReadFor::Copy(whom), host);
     }
 
     /// Reads the part to be restored.
     pub(super) fn read_target(&mut self, epoch: Epoch, name: ImageName, host: &mut ProtocolHost) {
-        self.reads.entry(name).or_default().push(ReadFor::Target(epoch));
-        host.read(name);
+        self.reads.request(name, ReadFor::Target(epoch), host);
     }
 
-    /// Reports that a replaced storage is complete again, once it is. `own` says whether this process has its own
-    /// parts.
-    pub(super) fn report_when_complete(&mut self, own: bool, host: &mut ProtocolHost) {
-        let Some(lacks) = &mut self.lacks else {
-            return;
-        };
-        lacks.own &= !own;
-        if !lacks.own && lacks.silent.is_empty() && lacks.wanted.is_empty() {
-            self.lacks = None;
-            host.held();
-            host.claim(Claim::Protected);
-        }
+    /// Handles the return of this process's own parts.
+    pub(super) fn has_own(&mut self, host: &mut ProtocolHost) {
+        self.refill.has_own();
+        self.refill.report(host);
     }
 
-    fn no_longer_lacks(&mut self, name: ImageName, host: &mut ProtocolHost) {
-        if self.lacks.as_mut().is_some_and(|lacks| lacks.wanted.remove(&name)) {
-            self.report_when_complete(false, host);
-        }
+    /// Reports that a lost storage is complete again, if nothing was to be stored in it.
+    pub(super) fn report_if_complete(&mut self, host: &mut ProtocolHost) {
+        self.refill.report(host);
+    }
+
+    /// Handles the end of the wait for an image: it is here, or is available nowhere.
+    fn settled(&mut self, name: ImageName, host: &mut ProtocolHost) {
+        self.refill.settled(name);
+        self.refill.report(host);
     }
 
     /// Compares an owner's list with the storage: requests what is missing, and removes what was undone or collected.
@@ -238,9 +174,7 @@ impl Copies {
         for &(name, _) in images.iter().filter(|(name, _)| is_void(name)) {
             host.delete(name);
         }
-        if let Some(lacks) = &mut self.lacks {
-            lacks.wanted.extend(missing.iter().copied());
-        }
+        self.refill.wants(missing.iter().copied());
         if !missing.is_empty() {
             host.control(To::One(owner), Control::Want { names: missing.into() });
         }
@@ -248,23 +182,22 @@ impl Copies {
 
     /// Handles the completion of an owner's offer: it has been compared, and the history of its cluster is durable.
     pub(super) fn heard(&mut self, owner: ProcessId, host: &mut ProtocolHost) {
-        if self.lacks.as_mut().is_some_and(|lacks| lacks.silent.remove(&owner)) {
-            self.report_when_complete(false, host);
-        }
+        self.refill.heard(owner);
+        self.refill.report(host);
     }
 }
 
 impl Hc3i {
     /// Handles an image that is durable in this storage.
     pub(super) fn persisted(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
-        self.copies.forget_writes(|it| *it == name);
+        self.copies.writes.finished(name);
         self.copies.list_postponed(host);
         if name.owner == self.me {
             self.own_part_durable(name, now, host);
             self.missing_part_durable(name, now, host);
         } else {
             host.control(To::One(name.owner), Control::Stored(name));
-            self.copies.no_longer_lacks(name, host);
+            self.copies.settled(name, host);
         }
     }
 
@@ -276,7 +209,7 @@ impl Hc3i {
             if self.has(Defect::StoredOnArrival) && image.name.owner != self.me {
                 host.control(To::One(image.name.owner), Control::Stored(image.name));
             }
-            self.copies.write(image, host);
+            self.copies.writes.write(image, host);
         }
     }
 
@@ -291,7 +224,7 @@ impl Hc3i {
             // The image is lost or damaged. A listing must no longer name it.
             host.delete(name);
         }
-        for purpose in self.copies.reads.remove(&name).unwrap_or_default() {
+        for purpose in self.copies.reads.finished(name) {
             match (purpose, &image) {
                 (ReadFor::Copy(whom), Some(image)) => host.send_image(whom, image.clone()),
                 (ReadFor::Copy(whom), None) => self.tell(whom, Control::Refused(name), now, host),
@@ -341,7 +274,7 @@ impl Hc3i {
             ListFor::Inquiry { cluster, .. } => *cluster,
             ListFor::Offer { .. } | ListFor::Purge => return false,
         };
-        self.copies.writing.keys().any(|name| self.cluster_of(name.owner) == asking)
+        self.copies.writes.names().any(|name| self.cluster_of(name.owner) == asking)
     }
 
     fn parts_of(
@@ -433,7 +366,7 @@ impl Hc3i {
         if name.owner == self.me {
             self.fetch_failed(name, now, host);
         } else {
-            self.copies.no_longer_lacks(name, host);
+            self.copies.settled(name, host);
         }
     }
 }

@@ -5,17 +5,10 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use faultline_core::{Attempt, ClusterId, Incarnation, Position, Sn};
+use faultline_core::{ClusterId, Incarnation, Position, Sn};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A checkpoint of a cluster. The default, with SN 0, means none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Checkpoint {
-    /// Position of the checkpoint.
-    pub position: Position,
-    /// The attempt at the checkpoint.
-    pub attempt: Attempt,
-}
+use crate::machines::Checkpoint;
 
 /// Everything known about the rollbacks and collections of one cluster. Always sent as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -226,6 +219,8 @@ fn undid_checkpoint(rollbacks: &[(Incarnation, Sn)], position: Position) -> bool
 
 #[cfg(test)]
 mod tests {
+    use faultline_core::Attempt;
+
     use super::*;
 
     const F: ClusterId = ClusterId(2);

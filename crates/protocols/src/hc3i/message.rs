@@ -9,9 +9,10 @@ use faultline_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::history::{Checkpoint, ClusterHistory, History};
+use super::history::{ClusterHistory, History};
 use super::log::Log;
 use super::received::Received;
+use crate::machines::Checkpoint;
 
 /// The stamp of an application message (section 3.2: "the current cluster's sequence number is piggy-backed"; the
 /// incarnation comes from finding 4). A re-sent message keeps its stamp.
@@ -81,12 +82,7 @@ impl Kept {
 
     /// Returns the name of `owner`'s part.
     pub fn part(&self, owner: ProcessId) -> ImageName {
-        ImageName {
-            owner,
-            incarnation: self.position.incarnation,
-            sn: self.position.sn,
-            attempt: self.attempt,
-        }
+        self.checkpoint().part(owner)
     }
 }
 

@@ -51,12 +51,13 @@ use faultline_core::{
     Role, Sn, Speaks, Time, To, Vectors,
 };
 
+pub use crate::machines::Checkpoint;
 pub use crate::placement::ReplicateTo;
 pub use config::{
     CollectBy, Config, Coordinating, Cut, DEFECTS_OF_COLOURS, DEFECTS_OF_LEADERS, Defect, Defects, Forcing,
     Piggyback, Scope,
 };
-pub use history::{Checkpoint, ClusterHistory, History};
+pub use history::{ClusterHistory, History};
 pub use message::{Control, Epoch, Saved, Stamp};
 pub use placement::holders;
 
@@ -285,7 +286,7 @@ impl Protocol for Hc3i {
             coordination.collect_at = every.map(|every| now + every);
         }
         if boot == Boot::Replaced {
-            this.copies.report_when_complete(false, host);
+            this.copies.report_if_complete(host);
         }
         this.purge_left(host);
         this.watch_members(now, host);
@@ -304,7 +305,7 @@ impl Protocol for Hc3i {
             Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, now, host),
             Input::Persisted(name) => self.persisted(name, now, host),
             Input::PersistFailed(_) if self.has(Defect::FailedWritesForgotten) => {}
-            Input::PersistFailed(name) => self.copies.write_failed(name, now + self.config.retry_every),
+            Input::PersistFailed(name) => self.copies.writes.refused(name, now + self.config.retry_every),
             Input::Read { name, image } => self.image_read(name, image, now, host),
             Input::Listed(images) => self.listed(images, now, host),
             Input::Recorded { version } => self.recorded(version, now, host),
@@ -316,7 +317,7 @@ impl Protocol for Hc3i {
     #[inline]
     fn next_deadline(&self) -> Option<Time> {
         // Called after every event, and usually there is no deadline: skip the rest early.
-        let others = earlier(self.alerts.next_deadline(), self.copies.next_deadline());
+        let others = earlier(self.alerts.next_deadline(), self.copies.writes.next_deadline());
         let Some(coordination) = self.coordination.as_deref() else {
             return others;
         };
@@ -432,7 +433,7 @@ impl Hc3i {
             self.begin_checkpoint(false, now, host);
         }
         self.retry_alerts(now, host);
-        self.copies.retry_writes(now, host);
+        self.copies.writes.retry(now, host);
         self.maybe_collect(now, host);
     }
 

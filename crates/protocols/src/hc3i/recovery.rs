@@ -353,7 +353,7 @@ impl Hc3i {
                 self.offer(holder, host);
             }
         }
-        self.copies.report_when_complete(true, host);
+        self.copies.has_own(host);
         self.continue_interrupted(recovery.interrupted);
         self.replay(now, host);
         if self.coordinates() && self.position.sn.0 == 0 {
@@ -390,7 +390,7 @@ impl Hc3i {
         }
         self.sort_out(&recovery.here, host);
         let (me, incarnation) = (self.me, target.incarnation);
-        self.copies.forget_writes(|name| name.owner == me && name.incarnation < incarnation);
+        self.copies.writes.forget(|name| name.owner == me && name.incarnation < incarnation);
         self.copies.list_postponed(host);
         host.claim(Claim::RolledBack {
             to: self.position,

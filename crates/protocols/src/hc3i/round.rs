@@ -5,7 +5,7 @@
 //! lack them -> Ready from all -> Resume. Every message carries the epoch of the round and is void in any other epoch. A failure, a vanished part
 //! or a new life of a holder begins another round.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -14,9 +14,9 @@ use faultline_core::{
 };
 
 use super::config::Defect;
-use super::history::Checkpoint;
 use super::message::{Control, Epoch, Head, Kept, Report, Target};
 use super::{Hc3i, Phase, ProtocolHost, merge_vectors, placement};
+use crate::machines::{self, Checkpoint, Survey};
 
 /// The coordinator's state during a round.
 #[derive(Clone, Debug)]
@@ -28,8 +28,7 @@ pub(super) struct Round {
     target: Option<Arc<Target>>,
 }
 
-/// The available parts of one attempt at a checkpoint: by owner, the vectors and the processes that have the part.
-type Parts = BTreeMap<ProcessId, (Arc<Head>, Vec<ProcessId>)>;
+type Parts = machines::Parts<Arc<Head>>;
 
 impl Hc3i {
     /// Coordinator: a member has delivered a message that a rollback elsewhere undid.
@@ -126,21 +125,22 @@ impl Hc3i {
         let round = self.coordination().round.as_mut().expect("a round is on");
         let (epoch, cause) = (round.epoch, round.cause);
         let reports = core::mem::take(&mut round.reports);
-        for (_, report) in &reports {
+        let mut survey = Survey::default();
+        for (at, report) in &reports {
             self.history.merge(&report.history);
-            for (_, head) in &report.parts {
+            for (name, head) in &report.parts {
                 self.history.extend(self.cluster, &head.past);
+                survey.add(*at, *name, head.clone());
             }
         }
-        let checkpoints = gather_parts(&reports);
         let holders: Vec<(ProcessId, Vec<ProcessId>)> = self
             .members
             .iter()
             .map(|&owner| (owner, placement::holders(&self.config, &self.membership, owner)))
             .collect();
         let mut kept: Vec<Kept> = Vec::new();
-        for (&(position, attempt), parts) in &checkpoints {
-            if parts.len() == self.members.len() && self.may_restore(position) {
+        for (Checkpoint { position, attempt }, parts) in survey.complete(&self.members) {
+            if self.may_restore(position) {
                 let vectors = Arc::new(self.vectors_of(position, parts));
                 if self.undone_in(&vectors).is_none() {
                     let covered =
@@ -153,13 +153,13 @@ impl Hc3i {
             kept.pop();
         }
         if kept.is_empty() && (self.has_started() || self.has(Defect::NoStartGate)) {
-            let missing = self.missing_parts(&checkpoints);
+            let missing = self.missing_parts(&survey);
             host.claim(Claim::Unrecoverable { cluster: self.cluster, missing });
             return;
         }
         // Parts can outlive the tables, and failures are counted outside the nodes. Even if everything is lost, no
         // incarnation is used twice.
-        let of_parts = checkpoints.keys().map(|(position, _)| position.incarnation).max().unwrap_or_default();
+        let of_parts = survey.all().map(|(it, _)| it.position.incarnation).max().unwrap_or_default();
         let deaths = match self.has(Defect::DeathsNotCounted) {
             true => 0,
             false => (epoch.lives - self.members.len() as u64) as u32,
@@ -169,10 +169,10 @@ impl Hc3i {
         let checkpoint = kept.last().cloned();
         let sn = checkpoint.as_ref().map(|kept| kept.position.sn).unwrap_or_default();
         self.history.rolled_back(self.cluster, incarnation, sn);
-        let sources = self.sources(&kept, &checkpoints);
+        let sources = kept.iter().flat_map(|kept| survey.sources(kept.checkpoint())).collect();
         let uncovered = match &checkpoint {
             Some(kept) if !defects.has(Defect::ReadyBeforeCopies) => {
-                uncovered(kept, &checkpoints[&(kept.position, kept.attempt)], &holders)
+                uncovered(kept, survey.parts(kept.checkpoint()), &holders)
             }
             _ => Vec::new(),
         };
@@ -218,45 +218,23 @@ impl Hc3i {
         Vectors { ddv: ddv.into(), ..vectors }
     }
 
-    /// Returns, for each owner that lacks a part to be kept, the first process that has it.
-    fn sources(
-        &self,
-        kept: &[Kept],
-        checkpoints: &BTreeMap<(Position, Attempt), Parts>,
-    ) -> Vec<(ImageName, ProcessId)> {
-        let mut sources = Vec::new();
-        for kept in kept {
-            for (&owner, (_, at)) in &checkpoints[&(kept.position, kept.attempt)] {
-                if !at.contains(&owner) {
-                    sources.push((kept.part(owner), at[0]));
-                }
-            }
-        }
-        sources
-    }
-
     /// Returns the missing parts that make the cluster unrecoverable, and the processes that were asked for each.
-    fn missing_parts(
-        &self,
-        checkpoints: &BTreeMap<(Position, Attempt), Parts>,
-    ) -> Arc<[(ImageName, Vec<ProcessId>)]> {
+    fn missing_parts(&self, survey: &Survey<Arc<Head>>) -> Arc<[(ImageName, Vec<ProcessId>)]> {
         // Name the fewest parts that would have had to survive: of the checkpoints that lack the fewest parts, the
         // oldest. The newest of all may never have been committed: if there is another, none of its parts was needed.
         let lacks = |parts: &Parts, owner: &ProcessId| !parts.contains_key(owner);
-        let restorable = |position: &Position| self.may_restore(*position);
-        let newest = checkpoints.keys().map(|(position, _)| *position).filter(restorable).max();
-        let nearest = checkpoints
-            .iter()
-            .filter(|((position, _), parts)| restorable(position) && parts.len() < self.members.len())
-            .min_by_key(|((position, _), parts)| {
-                (Some(*position) == newest, self.members.len() - parts.len())
-            });
+        let restorable = |it: &(Checkpoint, &Parts)| self.may_restore(it.0.position);
+        let newest = survey.all().filter(restorable).map(|(it, _)| it.position).max();
+        let nearest = survey
+            .all()
+            .filter(restorable)
+            .filter(|(_, parts)| parts.len() < self.members.len())
+            .min_by_key(|(it, parts)| (Some(it.position) == newest, self.members.len() - parts.len()));
         // If no checkpoint has any part left, the oldest uncollected one was needed.
         let first = Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) };
         let oldest = self.history.collected(self.cluster).max(first);
         let nothing = Parts::new();
-        let ((position, attempt), parts) =
-            nearest.map_or(((oldest.position, oldest.attempt), &nothing), |(&key, parts)| (key, parts));
+        let (checkpoint, parts) = nearest.unwrap_or((oldest, &nothing));
         let asked = |owner: ProcessId| {
             let holders = placement::holders(&self.config, &self.membership, owner);
             core::iter::once(owner).chain(holders).collect()
@@ -264,12 +242,7 @@ impl Hc3i {
         self.members
             .iter()
             .filter(|owner| lacks(parts, owner))
-            .map(|&owner| {
-                (
-                    ImageName { owner, incarnation: position.incarnation, sn: position.sn, attempt },
-                    asked(owner),
-                )
-            })
+            .map(|&owner| (checkpoint.part(owner), asked(owner)))
             .collect()
     }
 
@@ -322,16 +295,4 @@ fn uncovered(
         without
     };
     holders.iter().flat_map(lacking).collect()
-}
-
-/// Groups everything that was reported by checkpoint and attempt, ascending.
-fn gather_parts(reports: &[(ProcessId, Arc<Report>)]) -> BTreeMap<(Position, Attempt), Parts> {
-    let mut checkpoints: BTreeMap<(Position, Attempt), Parts> = BTreeMap::new();
-    for (at, report) in reports {
-        for (name, head) in &report.parts {
-            let parts = checkpoints.entry((name.position(), name.attempt)).or_default();
-            parts.entry(name.owner).or_insert_with(|| (head.clone(), Vec::new())).1.push(*at);
-        }
-    }
-    checkpoints
 }

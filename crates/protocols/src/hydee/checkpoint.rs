@@ -15,8 +15,9 @@ use faultline_core::{
 
 use super::config::Defect;
 use super::delivery::Arrival;
-use super::message::{Checkpoint, Control, Covered, Head, Late, Saved, Stamp};
-use super::{Image, ProtocolHost, Rank, RankState};
+use super::message::{Control, Covered, Head, Late, Saved, Stamp};
+use super::{Hydee, Image, ProtocolHost, Rank, RankState};
+use crate::machines::{Checkpoint, Replication, Requires};
 
 /// A member's part of the checkpoint in progress.
 #[derive(Clone, Debug)]
@@ -29,12 +30,8 @@ pub(super) struct Part {
     expected: Option<Arc<[(ProcessId, u32)]>>,
     /// Messages from the cluster that arrived after the request.
     late: Vec<Late>,
-    image: Option<Arc<Image>>,
-    /// Whether the part is durable in this process's own storage.
-    durable: bool,
-    /// Holders that have not confirmed their replicas yet.
-    awaited: Vec<ProcessId>,
-    drained: bool,
+    /// The part as it is being made durable, once nothing is in transit to it any more.
+    written: Option<Replication<Hydee>>,
 }
 
 impl Part {
@@ -104,10 +101,7 @@ impl Rank {
             cut: None,
             expected: None,
             late: Vec::new(),
-            image: None,
-            durable: false,
-            awaited: Vec::new(),
-            drained: false,
+            written: None,
         }));
         host.request_snapshot();
         self.replay_waiting(host);
@@ -185,7 +179,10 @@ impl Rank {
 
     /// Member: writes its part, here and at its holders, once nothing is in transit to it.
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
-        let early = self.has(Defect::CommitsBeforeCopies);
+        let requires = Requires {
+            own: !self.has(Defect::CommitsBeforeDurable),
+            replicas: !self.has(Defect::CommitsBeforeCopies),
+        };
         let drops_late = self.has(Defect::NoDrain);
         let is_drained = |part: &Part| {
             let Some(expected) = &part.expected else { return false };
@@ -198,10 +195,9 @@ impl Rank {
         let RankState::Checkpointing(part) = &self.state else {
             return;
         };
-        if part.image.is_some() || part.cut.is_none() || !is_drained(part) {
+        if part.written.is_some() || part.cut.is_none() || !is_drained(part) {
             return;
         }
-        let holders = self.holders.clone();
         let RankState::Checkpointing(part) = &mut self.state else {
             return;
         };
@@ -215,23 +211,15 @@ impl Rank {
             saved: Arc::new(Saved { late, ..saved }),
             snapshot,
         });
-        part.image = Some(image.clone());
-        if !early {
-            part.awaited.clone_from(&holders);
-        }
-        self.store.write(image.clone(), host);
-        for holder in holders {
-            host.send_image(holder, image.clone());
-        }
+        let writes = &mut self.store.writes;
+        part.written = Some(Replication::begin(image, &self.holders, requires, writes, host));
         self.maybe_drained(now, host);
     }
 
     /// Member: a write to its own storage is durable.
     pub(super) fn own_part_durable(&mut self, name: ImageName, now: Time, host: &mut ProtocolHost) {
-        if let RankState::Checkpointing(part) = &mut self.state
-            && part.checkpoint.part(self.me) == name
-        {
-            part.durable = true;
+        if let Some(written) = self.part_written() {
+            written.durable(name);
             self.maybe_drained(now, host);
         }
     }
@@ -244,46 +232,42 @@ impl Rank {
         now: Time,
         host: &mut ProtocolHost,
     ) {
-        if let RankState::Checkpointing(part) = &mut self.state
-            && part.checkpoint.part(self.me) == name
-        {
-            part.awaited.retain(|&holder| holder != from);
+        if let Some(written) = self.part_written() {
+            written.confirmed(from, name);
             self.maybe_drained(now, host);
         }
     }
 
     /// Member: a holder began a new life. Its replica of the part being written may not have arrived, or may be lost.
     pub(super) fn repeat_copy(&mut self, holder: ProcessId, host: &mut ProtocolHost) {
-        let early = self.has(Defect::CommitsBeforeCopies);
-        if let RankState::Checkpointing(part) = &mut self.state
-            && let Some(image) = part.image.clone()
-        {
-            if !part.drained && !part.awaited.contains(&holder) && !early {
-                part.awaited.push(holder);
-            }
-            host.send_image(holder, image);
+        if let Some(written) = self.part_written() {
+            written.repeat(holder, host);
         }
     }
 
     /// Member: sends its part again to the holders that have not confirmed it.
-    pub(super) fn repeat_copies(&self, host: &mut ProtocolHost) {
-        if let RankState::Checkpointing(part) = &self.state
-            && let Some(image) = &part.image
-        {
-            part.awaited.iter().for_each(|&holder| host.send_image(holder, image.clone()));
+    pub(super) fn repeat_copies(&mut self, host: &mut ProtocolHost) {
+        if let Some(written) = self.part_written() {
+            written.repeat_to_awaited(host);
+        }
+    }
+
+    /// Returns the part of the checkpoint in progress that this process is making durable.
+    fn part_written(&mut self) -> Option<&mut Replication<Hydee>> {
+        match &mut self.state {
+            RankState::Checkpointing(part) => part.written.as_mut(),
+            _ => None,
         }
     }
 
     fn maybe_drained(&mut self, now: Time, host: &mut ProtocolHost) {
-        let early = self.has(Defect::CommitsBeforeDurable);
-        let RankState::Checkpointing(part) = &mut self.state else {
+        let Some(written) = self.part_written() else {
             return;
         };
-        if part.drained || part.image.is_none() || !(part.durable || early) || !part.awaited.is_empty() {
+        if !written.completes() {
             return;
         }
-        part.drained = true;
-        let checkpoint = part.checkpoint;
+        let checkpoint = written.image().name.into();
         if self.has(Defect::CollectsBeforeCommit) {
             self.tell_settled(host);
         }

@@ -12,6 +12,7 @@ use faultline_core::{
 use serde::{Deserialize, Serialize};
 
 use super::channel::Channel;
+use crate::machines::Checkpoint;
 
 /// The phase of a message (section III-B): greater than the phases of all messages between clusters on which it
 /// depends.
@@ -97,29 +98,6 @@ pub struct Late {
     pub phase: Phase,
     /// Content of the message.
     pub payload: Payload,
-}
-
-/// One attempt at a checkpoint of a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Checkpoint {
-    /// Position of the checkpoint in the cluster's history.
-    pub position: Position,
-    /// The attempt at the checkpoint.
-    pub attempt: Attempt,
-}
-
-impl Checkpoint {
-    /// Returns the name of `owner`'s part.
-    pub fn part(self, owner: ProcessId) -> ImageName {
-        let Position { incarnation, sn } = self.position;
-        ImageName { owner, incarnation, sn, attempt: self.attempt }
-    }
-}
-
-impl From<ImageName> for Checkpoint {
-    fn from(name: ImageName) -> Checkpoint {
-        Checkpoint { position: name.position(), attempt: name.attempt }
-    }
 }
 
 /// One attempt of a cluster to agree on what to restore. Ordered by failures of its members, then by attempts.

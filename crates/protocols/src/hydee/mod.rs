@@ -47,11 +47,12 @@ use faultline_core::{
     Protocol, Role, Scope, Speaks, Time, To,
 };
 
+pub use crate::machines::Checkpoint;
 pub use channel::{Channel, Content, LogSize, Logged};
 pub use config::{Config, DEFECTS_OF_DETERMINANTS, DEFECTS_OF_PAIRS, Defect, Defects, Recovery};
 pub use message::{
-    AppAction, Checkpoint, Control, Covered, Determinant, Head, Late, Orphan, Recalled, RestoreNo, Saved,
-    SegmentNo, Stamp,
+    AppAction, Control, Covered, Determinant, Head, Late, Orphan, Recalled, RestoreNo, Saved, SegmentNo,
+    Stamp,
 };
 
 use crate::placement::{Placement, ReplicateTo};
@@ -334,7 +335,7 @@ impl Rank {
                 if self.lead.as_ref().is_some_and(|it| it.checkpoint_at.is_some_and(|at| at <= now)) {
                     self.begin_checkpoint(now, host);
                 }
-                self.store.retry(now, host);
+                self.store.writes.retry(now, host);
             }
         }
     }
@@ -342,7 +343,7 @@ impl Rank {
     fn next_deadline(&self) -> Option<Time> {
         let is_running = matches!(self.state, RankState::Running);
         let checkpoint = self.lead.as_ref().and_then(|it| it.checkpoint_at).filter(|_| is_running);
-        match (checkpoint, self.store.next_deadline()) {
+        match (checkpoint, self.store.writes.next_deadline()) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         }

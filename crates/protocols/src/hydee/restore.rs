@@ -14,10 +14,11 @@ use faultline_core::{Attempt, Cause, Claim, ImageName, Position, ProcessId, Sn, 
 use super::channel::LogSize;
 use super::config::Defect;
 use super::delivery::WireState;
-use super::message::{Checkpoint, Control, RestoreNo, Saved, SegmentNo};
+use super::message::{Control, RestoreNo, Saved, SegmentNo};
 use super::spill::Spill;
 use super::view::View;
 use super::{Image, ProtocolHost, Rank, RankState};
+use crate::machines::{Checkpoint, Survey};
 
 /// The member's side of an attempt.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +36,7 @@ pub(super) struct Restoring {
 pub(super) struct PartSurvey {
     restore: RestoreNo,
     awaited: BTreeSet<ProcessId>,
-    /// Processes that have each part, by checkpoint and owner.
-    stock: BTreeMap<Checkpoint, BTreeMap<ProcessId, Vec<ProcessId>>>,
+    parts: Survey<()>,
     target: Option<Option<Checkpoint>>,
 }
 
@@ -115,7 +115,7 @@ impl Rank {
         let asked = if self.has(Defect::HoldersNotAsked) { 0 } else { usize::MAX };
         let awaited = self.members.iter().chain(outside.iter().take(asked)).copied().collect();
         let Some(lead) = self.lead() else { return };
-        lead.part_survey = Some(PartSurvey { restore, awaited, stock: BTreeMap::new(), target: None });
+        lead.part_survey = Some(PartSurvey { restore, awaited, parts: Survey::default(), target: None });
         let membership = self.view.membership.version;
         self.broadcast(Control::Gather { restore, membership }, host);
         let cluster = self.cluster;
@@ -161,8 +161,7 @@ impl Rank {
             return;
         }
         for &part in parts.iter() {
-            let owners = part_survey.stock.entry(part.into()).or_default();
-            owners.entry(part.owner).or_default().push(from);
+            part_survey.parts.add(from, part, ());
         }
         if part_survey.awaited.is_empty() {
             self.choose(restore, now, host);
@@ -176,25 +175,16 @@ impl Rank {
         let Some(part_survey) = self.part_survey(restore) else {
             return;
         };
-        let stock = core::mem::take(&mut part_survey.stock);
-        let is_whole =
-            |(_, owners): &(&Checkpoint, &BTreeMap<ProcessId, Vec<ProcessId>>)| owners.len() == members.len();
-        let newest = match takes_oldest {
-            true => stock.iter().find(is_whole),
-            false => stock.iter().rev().find(is_whole),
-        };
-        if newest.is_none() && has_started {
-            self.give_up(&stock, host);
+        let parts = core::mem::take(&mut part_survey.parts);
+        let mut complete = parts.complete(&members).map(|(checkpoint, _)| checkpoint);
+        let target = if takes_oldest { complete.next() } else { complete.next_back() };
+        if target.is_none() && has_started {
+            self.give_up(&parts, host);
             return;
         }
-        let target = newest.map(|(&checkpoint, _)| checkpoint);
         part_survey.target = Some(target);
         part_survey.awaited = members.iter().copied().collect();
-        let lacking = newest.iter().flat_map(|(checkpoint, owners)| {
-            let lacking = owners.iter().filter(|(owner, at)| !at.contains(owner));
-            lacking.map(|(&owner, at)| (checkpoint.part(owner), at[0]))
-        });
-        let sources: Arc<[_]> = lacking.collect();
+        let sources: Arc<[_]> = target.into_iter().flat_map(|it| parts.sources(it)).collect();
         self.broadcast(Control::Restore { restore, target, sources: sources.clone() }, host);
         self.restore(restore, target, &sources, now, host);
     }
@@ -202,19 +192,15 @@ impl Rank {
     /// Coordinator: reports, for each member with a missing part, the newest checkpoint that lacks it, and the
     /// processes that were asked. A checkpoint that was never complete may be newer than one that became incomplete
     /// by a loss; both are reported.
-    fn give_up(
-        &self,
-        stock: &BTreeMap<Checkpoint, BTreeMap<ProcessId, Vec<ProcessId>>>,
-        host: &mut ProtocolHost,
-    ) {
+    fn give_up(&self, parts: &Survey<()>, host: &mut ProtocolHost) {
         let asked = |owner: ProcessId| {
             let holders = self.config.copies().holders(&self.view.membership, owner);
             core::iter::once(owner).chain(holders).collect()
         };
         let first = Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) };
         let newest_without = |owner: &ProcessId| {
-            let mut lacking = stock.iter().rev().filter(|(_, owners)| !owners.contains_key(owner));
-            lacking.next().map(|(&checkpoint, _)| checkpoint).or(stock.is_empty().then_some(first))
+            let mut lacking = parts.all().rev().filter(|(_, owners)| !owners.contains_key(owner));
+            lacking.next().map(|(checkpoint, _)| checkpoint).or(parts.is_empty().then_some(first))
         };
         let missing = self
             .members

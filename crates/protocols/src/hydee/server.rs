@@ -43,7 +43,7 @@ impl Server {
                 early.into_iter().flat_map(|(from, message)| self.told(from, message, host)).collect()
             }
             Input::Timeout => {
-                self.store.retry(now, host);
+                self.store.writes.retry(now, host);
                 Answers::new()
             }
             Input::Sent { .. }
@@ -82,6 +82,6 @@ impl Server {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.store.next_deadline()
+        self.store.writes.next_deadline()
     }
 }

@@ -15,7 +15,8 @@ use super::channel::{Channel, Content};
 use super::config::Defect;
 use super::delivery::Gate;
 use super::message::{Control, Head, Saved, SegmentNo};
-use super::{Image, ProtocolHost, Rank, RankState};
+use super::{Hydee, Image, ProtocolHost, Rank, RankState};
+use crate::machines::{Replication, Requires};
 
 /// The part of the log that is being moved to stable storage or read back.
 #[derive(Clone, Debug, Default)]
@@ -34,10 +35,7 @@ pub(super) struct Spill {
 #[derive(Clone, Debug)]
 struct Writing {
     segment: SegmentNo,
-    image: Arc<Image>,
-    is_durable: bool,
-    /// Holders that have not confirmed their replicas yet.
-    awaited: Vec<ProcessId>,
+    written: Replication<Hydee>,
 }
 
 /// A segment that is being read.
@@ -108,12 +106,9 @@ impl Rank {
                 application: Arc::from([Chunk::Virtual(bytes)]),
             },
         });
-        self.store.write(image.clone(), host);
-        for &holder in &self.holders {
-            host.send_image(holder, image.clone());
-        }
-        let awaited = self.holders.clone();
-        self.spill.writing = Some(Writing { segment, image, is_durable: false, awaited });
+        let writes = &mut self.store.writes;
+        let written = Replication::begin(image, &self.holders, Requires::ALL, writes, host);
+        self.spill.writing = Some(Writing { segment, written });
         if self.has(Defect::SpilledBeforeDurable) {
             self.finish_segment(host);
         }
@@ -121,10 +116,10 @@ impl Rank {
 
     /// Handles a durable write to the own storage.
     pub(super) fn own_segment_durable(&mut self, name: ImageName, host: &mut ProtocolHost) {
-        if let Some(writing) = &mut self.spill.writing
-            && writing.image.name == name
+        if let Some(Writing { written, .. }) = &mut self.spill.writing
+            && written.is(name)
         {
-            writing.is_durable = true;
+            written.durable(name);
             self.maybe_spilled(host);
         } else if !name.is_part() {
             // The image had been lost here, so a holder's request for it may have been refused.
@@ -135,16 +130,14 @@ impl Rank {
 
     /// Handles a holder's confirmation of its replica.
     pub(super) fn segment_stored(&mut self, from: ProcessId, name: ImageName, host: &mut ProtocolHost) {
-        if let Some(writing) = &mut self.spill.writing
-            && writing.image.name == name
-        {
-            writing.awaited.retain(|&holder| holder != from);
+        if let Some(Writing { written, .. }) = &mut self.spill.writing {
+            written.confirmed(from, name);
             self.maybe_spilled(host);
         }
     }
 
     fn maybe_spilled(&mut self, host: &mut ProtocolHost) {
-        if self.spill.writing.as_ref().is_some_and(|it| it.is_durable && it.awaited.is_empty()) {
+        if self.spill.writing.as_mut().is_some_and(|it| it.written.completes()) {
             self.finish_segment(host);
             self.maybe_spill(host);
         }
@@ -152,11 +145,11 @@ impl Rank {
 
     /// Frees the memory of the segment's messages, except those removed from the log in the meantime.
     fn finish_segment(&mut self, host: &mut ProtocolHost) {
-        let Some(Writing { segment, image, .. }) = self.spill.writing.take() else {
+        let Some(Writing { segment, written }) = self.spill.writing.take() else {
             return;
         };
         let (mut messages, mut spilled) = (0, 0);
-        for (peer, channel) in &image.saved.channels {
+        for (peer, channel) in &written.image().saved.channels {
             for number in channel.log.keys() {
                 let entry = self.channels.get_mut(peer).and_then(|it| it.log.get_mut(number));
                 let Some(entry) = entry.filter(|it| it.content.segment().is_none()) else { continue };
@@ -174,10 +167,7 @@ impl Rank {
     /// which no checkpoint refers yet, and it may not have received a request.
     pub(super) fn repeat_segments(&mut self, holder: ProcessId, host: &mut ProtocolHost) {
         if let Some(writing) = &mut self.spill.writing {
-            if !writing.awaited.contains(&holder) {
-                writing.awaited.push(holder);
-            }
-            host.send_image(holder, writing.image.clone());
+            writing.written.repeat(holder, host);
         }
         for segment in self.segments() {
             host.control(To::One(holder), Control::Secure(segment.image(self.me)));

@@ -8,16 +8,17 @@
 //! storage, so that a storage with the part also has the segments. The segments are removed together with the part
 //! that needs them (R15).
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Boot, Claim, ClusterId, ImageName, Incarnation, ProcessId, Role, Time, To};
+use faultline_core::{Boot, ClusterId, ImageName, Incarnation, ProcessId, Role, Time, To};
 
 use super::config::{Config, Defect, Defects};
-use super::message::{Checkpoint, Control, Head, RestoreNo, SegmentNo};
+use super::message::{Control, Head, RestoreNo, SegmentNo};
 use super::view::View;
-use super::{Image, ProtocolHost};
+use super::{Hydee, Image, ProtocolHost};
+use crate::machines::{Checkpoint, Reads, Refill, Writes};
 
 /// Messages that result from operations on the storage. The receiver may be this process itself.
 pub(super) type Answers = Vec<(ProcessId, Control)>;
@@ -30,30 +31,18 @@ pub(super) struct Store {
     here: BTreeMap<ImageName, Arc<Head>>,
     /// Parts to be written once their segments are here, and the processes to ask for the segments.
     pending: BTreeMap<ImageName, (Arc<Image>, ProcessId)>,
-    /// Images being written, or to be written again.
-    writing: BTreeMap<ImageName, Arc<Image>>,
-    failed: BTreeSet<ImageName>,
-    retry_at: Option<Time>,
+    pub(super) writes: Writes<Hydee>,
     /// Inquiries that wait for writes.
     inquiries: Vec<(ProcessId, RestoreNo, ClusterId)>,
     /// Owners' [`Control::Hold`] messages that arrived before the listing.
     holds: Vec<(ProcessId, Incarnation, Option<ImageName>)>,
     secures: Vec<(ProcessId, ImageName)>,
-    /// Processes for which reads in progress are.
-    reads: BTreeMap<ImageName, BTreeSet<ProcessId>>,
+    reads: Reads<ProcessId>,
     /// Images requested from their owners. Once such an image is here, older ones are removed if the incarnation of
     /// the owner's cluster is given.
     wanted: BTreeMap<ImageName, Option<Incarnation>>,
-    /// Content that a replaced storage still lacks.
-    lacks: Option<Lacks>,
+    refill: Refill,
     defects: Defects,
-}
-
-#[derive(Clone, Debug)]
-struct Lacks {
-    own: bool,
-    /// Owners that have not reported yet what should be held for them.
-    silent: BTreeSet<ProcessId>,
 }
 
 impl Store {
@@ -66,30 +55,22 @@ impl Store {
         host: &mut ProtocolHost,
     ) -> Store {
         host.list();
-        let lacks = (boot == Boot::Replaced).then(|| Lacks {
-            own: view.membership.member(me).role == Role::RANK,
-            silent: config.copies().owners(&view.membership, me).into_iter().collect(),
-        });
+        let is_rank = view.membership.member(me).role == Role::RANK;
+        let owners = config.copies().owners(&view.membership, me);
         Store {
             me,
             is_listed: false,
             here: BTreeMap::new(),
             pending: BTreeMap::new(),
-            writing: BTreeMap::new(),
-            failed: BTreeSet::new(),
-            retry_at: None,
+            writes: Writes::default(),
             inquiries: Vec::new(),
             holds: Vec::new(),
             secures: Vec::new(),
-            reads: BTreeMap::new(),
+            reads: Reads::default(),
             wanted: BTreeMap::new(),
-            lacks,
+            refill: Refill::new(boot, is_rank, owners),
             defects: config.defects,
         }
-    }
-
-    pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.retry_at
     }
 
     pub(super) fn listed(
@@ -112,20 +93,14 @@ impl Store {
         self.answer(view)
     }
 
-    /// Writes an image, repeatedly until it is durable or no longer needed.
-    pub(super) fn write(&mut self, image: Arc<Image>, host: &mut ProtocolHost) {
-        self.writing.insert(image.name, image.clone());
-        host.persist(image);
-    }
-
     /// Writes a part received from `from` once its segments are here.
     pub(super) fn write_whole(&mut self, from: ProcessId, image: Arc<Image>, host: &mut ProtocolHost) {
         let lacking: Vec<ImageName> = self.lacking(&image).collect();
         if lacking.is_empty() || self.defects.has(Defect::SegmentsOutsideCheckpoint) {
-            self.write(image, host);
+            self.writes.write(image, host);
             return;
         }
-        for name in lacking.into_iter().filter(|name| !self.writing.contains_key(name)) {
+        for name in lacking.into_iter().filter(|&name| !self.writes.contains(name)) {
             host.control(To::One(from), Control::Fetch(name));
         }
         self.pending.insert(image.name, (image, from));
@@ -139,8 +114,8 @@ impl Store {
 
     /// Writes a segment of this process's own log that came back from a holder.
     pub(super) fn write_segment(&mut self, image: Arc<Image>, host: &mut ProtocolHost) {
-        if !self.here.contains_key(&image.name) && !self.writing.contains_key(&image.name) {
-            self.write(image, host);
+        if !self.here.contains_key(&image.name) && !self.writes.contains(image.name) {
+            self.writes.write(image, host);
         }
     }
 
@@ -152,15 +127,14 @@ impl Store {
         let whole: Vec<ImageName> = self.pending.iter().filter_map(is_whole).collect();
         for name in whole {
             if let Some((image, _)) = self.pending.remove(&name) {
-                self.write(image, host);
+                self.writes.write(image, host);
             }
         }
     }
 
     /// Handles a durable image. The caller determines its owner.
     pub(super) fn persisted(&mut self, name: ImageName, view: &View, host: &mut ProtocolHost) -> Answers {
-        let head = self.writing.remove(&name).map(|image| image.head.clone());
-        self.failed.remove(&name);
+        let head = self.writes.finished(name).map(|image| image.head.clone());
         self.here.insert(name, head.unwrap_or_default());
         if !name.is_part() {
             self.write_pending(host);
@@ -177,21 +151,11 @@ impl Store {
     }
 
     pub(super) fn write_failed(&mut self, name: ImageName, retry_at: Time, view: &View) -> Answers {
-        if self.writing.contains_key(&name) && !self.defects.has(Defect::FailedWritesForgotten) {
-            self.failed.insert(name);
-            self.retry_at = self.retry_at.or(Some(retry_at));
+        if !self.defects.has(Defect::FailedWritesForgotten) {
+            self.writes.refused(name, retry_at);
         }
         self.give_up_for_inquiries(view);
         self.answer(view)
-    }
-
-    pub(super) fn retry(&mut self, now: Time, host: &mut ProtocolHost) {
-        if self.retry_at.is_some_and(|at| at <= now) {
-            self.retry_at = None;
-            for name in core::mem::take(&mut self.failed) {
-                host.persist(self.writing[&name].clone());
-            }
-        }
     }
 
     /// Handles a recovering cluster's inquiry about its parts.
@@ -213,14 +177,9 @@ impl Store {
     /// Stops repeating failed writes whose cluster asks what is durable.
     fn give_up_for_inquiries(&mut self, view: &View) {
         let inquiries = &self.inquiries;
-        let writing = &mut self.writing;
-        self.failed.retain(|name| {
+        self.writes.forget_refused(|name| {
             let cluster = view.cluster_of(name.owner);
-            let is_asked_for = inquiries.iter().any(|&(.., asking)| asking == cluster);
-            if is_asked_for {
-                writing.remove(name);
-            }
-            !is_asked_for
+            inquiries.iter().any(|&(.., asking)| asking == cluster)
         });
     }
 
@@ -229,7 +188,7 @@ impl Store {
             return Vec::new();
         }
         let is_writing =
-            |cluster: ClusterId| self.writing.keys().any(|name| view.cluster_of(name.owner) == cluster);
+            |cluster: ClusterId| self.writes.names().any(|name| view.cluster_of(name.owner) == cluster);
         let early = self.defects.has(Defect::InquiryAnsweredEarly);
         let due = |&(.., cluster): &(ProcessId, RestoreNo, ClusterId)| early || !is_writing(cluster);
         let (due, rest): (Vec<_>, Vec<_>) = self.inquiries.iter().copied().partition(due);
@@ -244,11 +203,7 @@ impl Store {
 
     /// Reads an image for a process. If that is this process, the image is not sent.
     pub(super) fn read_for(&mut self, whom: ProcessId, name: ImageName, host: &mut ProtocolHost) {
-        let readers = self.reads.entry(name).or_default();
-        if readers.is_empty() {
-            host.read(name);
-        }
-        readers.insert(whom);
+        self.reads.request(name, whom, host);
     }
 
     /// Handles a completed read. Returns whether this process wanted the image itself, and the messages to others.
@@ -264,10 +219,12 @@ impl Store {
             host.delete(name);
             self.forget_parts_with(name, host);
         }
-        let mut readers = self.reads.remove(&name).unwrap_or_default();
-        let own = readers.remove(&self.me);
+        let mut readers = self.reads.finished(name);
+        readers.sort_unstable();
+        readers.dedup();
+        let own = readers.contains(&self.me);
         let mut answers = Vec::new();
-        for whom in readers {
+        for whom in readers.into_iter().filter(|&it| it != self.me) {
             match image {
                 Some(image) => host.send_image(whom, image.clone()),
                 None => answers.push((whom, Control::Refused(name))),
@@ -316,7 +273,7 @@ impl Store {
 
     /// Returns whether the image is being written or will be.
     fn is_coming(&self, name: ImageName) -> bool {
-        self.writing.contains_key(&name) || self.pending.contains_key(&name)
+        self.writes.contains(name) || self.pending.contains_key(&name)
     }
 
     /// Handles an owner's announcement of the part that should be held for it, under this incarnation of its cluster:
@@ -332,9 +289,7 @@ impl Store {
             self.holds.push((owner, incarnation, name));
             return;
         }
-        if let Some(lacks) = &mut self.lacks {
-            lacks.silent.remove(&owner);
-        }
+        self.refill.heard(owner);
         match name {
             Some(name) if !self.here.contains_key(&name) => {
                 self.wanted.insert(name, Some(incarnation));
@@ -398,8 +353,7 @@ impl Store {
             !older
         });
         self.pending.retain(|it, _| !is_older(it));
-        let failed = &mut self.failed;
-        self.writing.retain(|it, _| !(is_older(it) && failed.remove(it)));
+        self.writes.forget_refused(is_older);
     }
 
     /// Handles an owner's answer that it does not have an image that this process should hold.
@@ -427,17 +381,13 @@ impl Store {
 
     /// Records that this process has its own part again, or needs none.
     pub(super) fn has_own(&mut self, host: &mut ProtocolHost) {
-        if let Some(lacks) = &mut self.lacks {
-            lacks.own = false;
-        }
+        self.refill.has_own();
         self.report_when_complete(host);
     }
 
     fn report_when_complete(&mut self, host: &mut ProtocolHost) {
-        let is_complete = |lacks: &mut Lacks| !lacks.own && lacks.silent.is_empty();
-        if self.is_listed && self.wanted.is_empty() && self.lacks.take_if(is_complete).is_some() {
-            host.held();
-            host.claim(Claim::Protected);
+        if self.is_listed && self.wanted.is_empty() {
+            self.refill.report(host);
         }
     }
 }

@@ -1,0 +1,58 @@
+//! Sub-machines that protocols share. Each does one job of a protocol that takes checkpoints, and knows nothing about
+//! the protocol around it.
+//!
+//! | file | does |
+//! | --- | --- |
+//! | `writes` | writes images to this process's storage until they are durable |
+//! | `reads` | reads each image once for all that ask for it |
+//! | `replication` | makes an image durable here and at its holders: the owner's side of a replica |
+//! | `refill` | reports when a storage that was lost holds again what it should |
+//! | `survey` | which parts of which checkpoints are left, and which checkpoints are complete |
+//!
+//! A sub-machine is a value in the protocol's state. The protocol passes it the inputs that concern it, and a
+//! [`Machine`](faultline_core::Machine) on which it acts; it returns what has become true. It neither sends nor
+//! handles messages: their formats belong to the protocols.
+
+mod reads;
+mod refill;
+mod replication;
+mod survey;
+#[cfg(test)]
+mod testing;
+mod writes;
+
+use faultline_core::{Attempt, Image, ImageName, Position, ProcessId, Speaks};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use reads::Reads;
+pub(crate) use refill::Refill;
+pub(crate) use replication::{Replication, Requires};
+pub(crate) use survey::{Parts, Survey};
+pub(crate) use writes::Writes;
+
+/// An image of a process under `S`.
+pub(crate) type ImageOf<S> = Image<<S as Speaks>::Head, <S as Speaks>::Saved>;
+
+/// One attempt at a checkpoint of a group of processes. Parts of different attempts never make up a checkpoint. The
+/// default, with SN 0, means none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Position of the checkpoint in the group's history.
+    pub position: Position,
+    /// The attempt at the checkpoint.
+    pub attempt: Attempt,
+}
+
+impl Checkpoint {
+    /// Returns the name of `owner`'s part.
+    pub const fn part(self, owner: ProcessId) -> ImageName {
+        let Position { incarnation, sn } = self.position;
+        ImageName { owner, incarnation, sn, attempt: self.attempt }
+    }
+}
+
+impl From<ImageName> for Checkpoint {
+    fn from(name: ImageName) -> Checkpoint {
+        Checkpoint { position: name.position(), attempt: name.attempt }
+    }
+}

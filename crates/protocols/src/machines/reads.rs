@@ -1,0 +1,54 @@
+//! Reads from this process's storage.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use faultline_core::{ImageName, Machine, Speaks};
+
+/// The reads in progress, and for whom they are. An image is read once for all who ask for it before the storage
+/// answers; each of them gets the answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Reads<W> {
+    readers: BTreeMap<ImageName, Vec<W>>,
+}
+
+impl<W> Default for Reads<W> {
+    fn default() -> Self {
+        Reads { readers: BTreeMap::new() }
+    }
+}
+
+impl<W> Reads<W> {
+    /// Reads an image for `whom`.
+    pub(crate) fn request<S: Speaks>(&mut self, name: ImageName, whom: W, host: &mut dyn Machine<S>) {
+        let readers = self.readers.entry(name).or_default();
+        if readers.is_empty() {
+            host.read(name);
+        }
+        readers.push(whom);
+    }
+
+    /// Handles the storage's answer. Returns for whom the image was read, in the order in which they asked.
+    pub(crate) fn finished(&mut self, name: ImageName) -> Vec<W> {
+        self.readers.remove(&name).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Act, Recorder, name};
+    use super::*;
+
+    #[test]
+    fn one_read_answers_all_who_ask_meanwhile() {
+        let (mut reads, mut host) = (Reads::default(), Recorder::default());
+        reads.request(name(1, 1), 'a', &mut host);
+        reads.request(name(1, 2), 'b', &mut host);
+        reads.request(name(1, 1), 'c', &mut host);
+        assert_eq!(host.take(), [Act::Read(name(1, 1)), Act::Read(name(1, 2))]);
+        assert_eq!(reads.finished(name(1, 1)), ['a', 'c']);
+        assert_eq!(reads.finished(name(1, 1)), []);
+        reads.request(name(1, 1), 'd', &mut host);
+        assert_eq!(host.take(), [Act::Read(name(1, 1))], "an earlier answer may be outdated");
+    }
+}

@@ -1,0 +1,127 @@
+//! Refilling a storage that was lost.
+
+use alloc::collections::BTreeSet;
+
+use faultline_core::{Boot, Claim, ImageName, Machine, ProcessId, Speaks};
+
+/// What this process's storage still lacks after it was lost. It is complete once it holds the process's own images
+/// again, every owner whose images it should hold has said which those are, and all of these have arrived. The
+/// process then reports it, once: until then, a further loss must be counted as a loss of this storage's content.
+#[derive(Clone, Debug)]
+pub(crate) struct Refill {
+    /// `None` if nothing was lost, or the storage is complete again.
+    lacks: Option<Lacks>,
+}
+
+#[derive(Clone, Debug)]
+struct Lacks {
+    /// Whether the process still lacks its own images.
+    own: bool,
+    /// Owners that have not yet said what should be stored for them.
+    silent: BTreeSet<ProcessId>,
+    /// Images that owners have named and that are not here.
+    wanted: BTreeSet<ImageName>,
+}
+
+impl Refill {
+    /// Begins a life. `owns` says whether the process has images of its own, and `owners` whose images it should hold.
+    pub(crate) fn new(boot: Boot, owns: bool, owners: impl IntoIterator<Item = ProcessId>) -> Refill {
+        let lacks = (boot == Boot::Replaced).then(|| Lacks {
+            own: owns,
+            silent: owners.into_iter().collect(),
+            wanted: BTreeSet::new(),
+        });
+        Refill { lacks }
+    }
+
+    /// The process has its own images again, or needs none.
+    pub(crate) fn has_own(&mut self) {
+        if let Some(lacks) = &mut self.lacks {
+            lacks.own = false;
+        }
+    }
+
+    /// An owner has said what should be stored for it.
+    pub(crate) fn heard(&mut self, owner: ProcessId) {
+        if let Some(lacks) = &mut self.lacks {
+            lacks.silent.remove(&owner);
+        }
+    }
+
+    /// These images should be here, and are not.
+    pub(crate) fn wants(&mut self, names: impl IntoIterator<Item = ImageName>) {
+        if let Some(lacks) = &mut self.lacks {
+            lacks.wanted.extend(names);
+        }
+    }
+
+    /// The image is here, or its owner does not have it any more.
+    pub(crate) fn settled(&mut self, name: ImageName) {
+        if let Some(lacks) = &mut self.lacks {
+            lacks.wanted.remove(&name);
+        }
+    }
+
+    /// Stops waiting for owners for which `is_gone` returns `true`.
+    pub(crate) fn forget(&mut self, is_gone: impl Fn(ProcessId) -> bool) {
+        if let Some(lacks) = &mut self.lacks {
+            lacks.silent.retain(|&owner| !is_gone(owner));
+            lacks.wanted.retain(|name| !is_gone(name.owner));
+        }
+    }
+
+    /// Reports that the storage is complete again, if it has just become so.
+    pub(crate) fn report<S: Speaks>(&mut self, host: &mut dyn Machine<S>) {
+        let is_complete = |it: &mut Lacks| !it.own && it.silent.is_empty() && it.wanted.is_empty();
+        if self.lacks.take_if(is_complete).is_some() {
+            host.held();
+            host.claim(Claim::Protected);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Act, Recorder, name};
+    use super::*;
+
+    #[test]
+    fn a_storage_that_was_not_lost_lacks_nothing() {
+        for boot in [Boot::Fresh, Boot::Restarted] {
+            let mut host = Recorder::default();
+            Refill::new(boot, true, [ProcessId(2)]).report(&mut host);
+            assert_eq!(host.take(), []);
+        }
+    }
+
+    #[test]
+    fn a_lost_storage_is_complete_once_everything_is_here() {
+        let mut host = Recorder::default();
+        let mut refill = Refill::new(Boot::Replaced, true, [ProcessId(2), ProcessId(3)]);
+        refill.heard(ProcessId(2));
+        refill.wants([name(2, 1), name(2, 2)]);
+        refill.has_own();
+        refill.settled(name(2, 1));
+        refill.heard(ProcessId(3));
+        refill.report(&mut host);
+        assert_eq!(host.take(), [], "an image is missing");
+        refill.settled(name(2, 2));
+        refill.report(&mut host);
+        refill.report(&mut host);
+        assert_eq!(host.take(), [Act::Held, Act::Protected], "once");
+    }
+
+    #[test]
+    fn nothing_is_expected_of_an_owner_that_is_gone() {
+        let mut host = Recorder::default();
+        let mut refill = Refill::new(Boot::Replaced, false, [ProcessId(2), ProcessId(3)]);
+        refill.heard(ProcessId(2));
+        refill.wants([name(2, 1)]);
+        refill.forget(|owner| owner == ProcessId(2));
+        refill.report(&mut host);
+        assert_eq!(host.take(), []);
+        refill.forget(|owner| owner == ProcessId(3));
+        refill.report(&mut host);
+        assert_eq!(host.take(), [Act::Held, Act::Protected]);
+    }
+}
