@@ -17,6 +17,7 @@ use super::config::Defect;
 use super::delivery::Arrival;
 use super::message::{Control, Covered, Head, Late, Saved, Stamp};
 use super::{Hydee, Image, ProtocolHost, Rank, RankState};
+use crate::machines::group::Group;
 use crate::machines::{Checkpoint, Replication, Requires};
 
 /// A member's part of the checkpoint in progress.
@@ -68,11 +69,11 @@ pub(super) struct Gathering {
 impl Rank {
     /// Coordinator: begins a checkpoint unless something prevents it.
     pub(super) fn begin_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
-        if !matches!(self.state, RankState::Running) || !self.all_members_up() {
+        if !matches!(self.state, RankState::Running) || !self.group.all_members_up() {
             return;
         }
         let position = Position { sn: self.position.sn.next(), ..self.position };
-        let awaited = self.members.iter().copied().collect();
+        let awaited = self.group.members.iter().copied().collect();
         let Some(lead) = self.lead() else { return };
         lead.attempts += 1;
         lead.checkpoint_at = None;
@@ -85,7 +86,7 @@ impl Rank {
             awaits_start: false,
         });
         host.claim(Claim::CheckpointRequested { position, attempt: checkpoint.attempt, forced: false });
-        self.broadcast(Control::Prepare(checkpoint), host);
+        self.group.broadcast(Control::Prepare(checkpoint), host);
         self.prepare(checkpoint, now, host);
     }
 
@@ -116,7 +117,7 @@ impl Rank {
             late: Vec::new(),
         };
         let head = Arc::new(self.head_of_log());
-        let members = self.members.clone();
+        let members = self.group.members.clone();
         let sent = |&it: &ProcessId| Some((it, self.channels.get(&it)?.sent));
         let sent = members.iter().filter_map(sent).collect();
         let RankState::Checkpointing(part) = &mut self.state else {
@@ -124,7 +125,7 @@ impl Rank {
         };
         part.cut = Some((snapshot, saved, head));
         let checkpoint = part.checkpoint;
-        self.tell(self.coordinator(), Control::Frozen { checkpoint, sent }, now, host);
+        self.tell(self.group.coordinator(), Control::Frozen { checkpoint, sent }, now, host);
     }
 
     /// Coordinator: counts what is in transit inside the cluster.
@@ -136,7 +137,7 @@ impl Rank {
         now: Time,
         host: &mut ProtocolHost,
     ) {
-        let members = self.members.clone();
+        let members = self.group.members.clone();
         let Some(gathering) = self.gathering(checkpoint).filter(|it| !it.is_expected) else {
             return;
         };
@@ -206,13 +207,14 @@ impl Rank {
         };
         let late = if drops_late { Vec::new() } else { part.late.clone() };
         let image = Arc::new(Image {
-            name: part.checkpoint.part(self.me),
+            name: part.checkpoint.part(self.group.me),
             head,
             saved: Arc::new(Saved { late, ..saved }),
             snapshot,
         });
-        let writes = &mut self.store.writes;
-        part.written = Some(Replication::begin(image, &self.holders, requires, writes, host));
+        let Group { store, holders, .. } = &mut self.group;
+        let written = Replication::begin(image, holders, requires, &mut store.writes, host);
+        part.written = Some(written);
         self.maybe_drained(now, host);
     }
 
@@ -271,7 +273,7 @@ impl Rank {
         if self.has(Defect::CollectsBeforeCommit) {
             self.tell_settled(host);
         }
-        self.tell(self.coordinator(), Control::Drained(checkpoint), now, host);
+        self.tell(self.group.coordinator(), Control::Drained(checkpoint), now, host);
     }
 
     /// Coordinator: commits once every part is durable.
@@ -289,7 +291,7 @@ impl Rank {
             return;
         }
         gathering.awaits_start = true;
-        if self.has_started() {
+        if self.group.has_started() {
             self.commit_gathered(now, host);
         } else {
             host.started();
@@ -298,7 +300,7 @@ impl Rank {
 
     /// Coordinator: the membership changed, possibly because the cluster's start is now on record.
     pub(super) fn start_recorded(&mut self, now: Time, host: &mut ProtocolHost) {
-        let has_started = self.has_started();
+        let has_started = self.group.has_started();
         if self.lead().and_then(|it| it.gathering.as_ref()).is_some_and(|it| it.awaits_start && has_started) {
             self.commit_gathered(now, host);
         }
@@ -308,7 +310,7 @@ impl Rank {
         let Some(gathering) = self.lead().and_then(|it| it.gathering.take()) else {
             return;
         };
-        self.broadcast(Control::Commit(gathering.checkpoint), host);
+        self.group.broadcast(Control::Commit(gathering.checkpoint), host);
         self.commit(gathering.checkpoint, now, host);
     }
 
@@ -326,18 +328,17 @@ impl Rank {
         };
         let Checkpoint { position, attempt } = checkpoint;
         self.position = position;
-        self.kept = Some(checkpoint);
         if let Some((_, saved, _)) = &part.cut {
             let delivered = saved.channels.values().map(|it| u64::from(it.received)).sum();
-            self.order_is_saved(delivered, checkpoint.part(self.me), host);
+            self.order_is_saved(delivered, checkpoint.part(self.group.me), host);
         }
         let vectors = Arc::new(Vectors::default());
         let frozen = now.since(part.since);
         host.claim(Claim::Committed { position, attempt, forced: false, frozen, vectors });
         let log = core::mem::take(&mut self.collected);
         host.claim(Claim::Collected { round: position.sn.0, below: position.sn, kept: 1, log });
-        self.store.remove_older(self.me, position.incarnation, Some(checkpoint.part(self.me)), host);
-        self.tell_holders(host);
+        self.group.keep(Some(checkpoint), host);
+        self.group.tell_holders(host);
         if !self.has(Defect::LateNotReceived) {
             self.receive_late(part.late);
         }
@@ -357,18 +358,6 @@ impl Rank {
         }
     }
 
-    /// Tells every holder which part it should hold.
-    pub(super) fn tell_holders(&self, host: &mut ProtocolHost) {
-        for &holder in &self.holders {
-            self.tell_holder(holder, host);
-        }
-    }
-
-    pub(super) fn tell_holder(&self, holder: ProcessId, host: &mut ProtocolHost) {
-        let name = self.kept.map(|it| it.part(self.me));
-        host.control(To::One(holder), Control::Hold { incarnation: self.position.incarnation, name });
-    }
-
     /// Tells every peer in another cluster which part of its channels the checkpoint contains (R8).
     fn tell_settled(&mut self, host: &mut ProtocolHost) {
         let RankState::Checkpointing(part) = &self.state else {
@@ -377,7 +366,7 @@ impl Rank {
         let Some((_, saved, _)) = &part.cut else {
             return;
         };
-        let is_outside = |peer: &ProcessId| self.view.cluster_of(*peer) != self.cluster;
+        let is_outside = |peer: &ProcessId| self.group.view.group_of(*peer) != self.group.number;
         let committed: BTreeMap<ProcessId, Covered> = saved
             .channels
             .iter()
@@ -391,7 +380,7 @@ impl Rank {
             .collect();
         let from = self.position.incarnation;
         for (&peer, &covered) in &committed {
-            let to = self.view.incarnation(self.view.cluster_of(peer));
+            let to = self.group.view.incarnation(self.group.view.group_of(peer));
             host.control(To::One(peer), Control::Settled { from, to, covered });
         }
         self.committed = committed;
@@ -406,7 +395,9 @@ impl Rank {
         covered: Covered,
     ) {
         // From an older life; the next round reports the state of the channels.
-        if theirs < self.view.incarnation(self.view.cluster_of(peer)) || ours < self.position.incarnation {
+        if theirs < self.group.view.incarnation(self.group.view.group_of(peer))
+            || ours < self.position.incarnation
+        {
             return;
         }
         self.settle(peer, covered);
@@ -422,7 +413,8 @@ impl Rank {
 
     /// Coordinator: restarts the delay until the next checkpoint.
     pub(super) fn restart_timer(&mut self, now: Time) {
-        let every = self.config.checkpoint_every[self.view.membership.cluster_of(self.me).index()];
+        let every =
+            self.config.checkpoint_every[self.group.view.membership.cluster_of(self.group.me).index()];
         if let Some(lead) = self.lead() {
             lead.checkpoint_at = every.map(|every| now + every);
         }

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use faultline_core::{Scope, Span};
 
+use crate::machines::group::Rules;
 use crate::placement::Placement;
 
 /// Parameters of HydEE, equal for all processes.
@@ -36,6 +37,24 @@ impl Config {
             replicas => replicas,
         };
         Placement { replicas, to }
+    }
+
+    /// Returns the rules of stored checkpoints that are obeyed.
+    pub(super) fn rules(&self) -> Rules {
+        let obeys = |defect| !self.defects.has(defect);
+        Rules {
+            companions_first: obeys(Defect::SegmentsOutsideCheckpoint),
+            keeps_companions: obeys(Defect::SegmentsCollected),
+            confirms_durable: obeys(Defect::StoredOnArrival),
+            repeats_writes: obeys(Defect::FailedWritesForgotten),
+            removes_older: obeys(Defect::OlderPartsKept),
+            answers_after_writes: obeys(Defect::InquiryAnsweredEarly),
+            asks_holders: obeys(Defect::HoldersNotAsked),
+            restores_newest: obeys(Defect::OldestRestored),
+            copies_first: obeys(Defect::ReadyBeforeCopies),
+            resumes_complete: obeys(Defect::ResumesWithoutMembers),
+            ignores_older: obeys(Defect::OlderRestoresCount),
+        }
     }
 }
 

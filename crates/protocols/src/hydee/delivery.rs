@@ -70,7 +70,7 @@ enum Fate {
 impl Rank {
     /// Handles an action of the application.
     pub(super) fn done(&mut self, app_action: AppAction, host: &mut ProtocolHost) {
-        if matches!(self.state, RankState::Restoring(_)) {
+        if matches!(self.state, RankState::Restoring) {
             return; // The state that acted is about to be replaced.
         }
         self.order.sent += u64::from(matches!(app_action, AppAction::Sent(..)));
@@ -121,11 +121,11 @@ impl Rank {
 
     /// Sends or logs a message of the application, or makes it wait for its phase (R3).
     fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
-        let cluster = self.view.cluster_of(id.to);
+        let cluster = self.group.view.group_of(id.to);
         let phase = self.phase;
         let channel = self.channels.entry(id.to).or_default();
         channel.sent = id.number + 1;
-        if cluster == self.cluster {
+        if cluster == self.group.number {
             host.transmit(id, self.stamp(cluster, phase), payload);
             return;
         }
@@ -157,7 +157,7 @@ impl Rank {
                 host.transmit(id, self.stamp(cluster, *phase), payload.clone());
             }
             let orphan = Orphan { id, phase };
-            self.tell_recovery_process(Control::Replayed { epoch: self.view.epoch, orphan }, host);
+            self.tell_recovery_process(Control::Replayed { epoch: self.group.view.epoch, orphan }, host);
         } else {
             self.pump(id.to, host);
         }
@@ -165,7 +165,7 @@ impl Rank {
     }
 
     fn stamp(&self, to: ClusterId, phase: Phase) -> Stamp {
-        Stamp { position: self.position, to: self.view.incarnation(to), phase }
+        Stamp { position: self.position, to: self.group.view.incarnation(to), phase }
     }
 
     /// Hands a channel's logged messages to the network, in order, as far as their phases permit (R4).
@@ -178,7 +178,7 @@ impl Rank {
         if waits && wire.undecided.is_some() {
             return;
         }
-        let cluster = self.view.cluster_of(to);
+        let cluster = self.group.view.group_of(to);
         let mut next = wire.next;
         let mut lacking = None;
         for (&number, entry) in channel.log.range(wire.next..) {
@@ -196,7 +196,7 @@ impl Rank {
                     }
                 },
             };
-            let id = MessageId { from: self.me, to, incarnation: Incarnation(0), number };
+            let id = MessageId { from: self.group.me, to, incarnation: Incarnation(0), number };
             if number < wire.fresh {
                 host.claim(Claim::Resent { id });
             }
@@ -222,7 +222,7 @@ impl Rank {
             Fate::Stale(_) | Fate::Duplicate => {}
             Fate::Waits
                 if self.has(Defect::ArrivalsDroppedWhileRestoring)
-                    && matches!(self.state, RankState::Restoring(_)) => {}
+                    && matches!(self.state, RankState::Restoring) => {}
             Fate::Waits => self.waiting.push_back(arrival),
             Fate::Late => {
                 if let RankState::Checkpointing(part) = &mut self.state {
@@ -236,9 +236,10 @@ impl Rank {
 
     fn fate_of(&self, arrival: &Arrival) -> Fate {
         let Arrival { id, stamp: Stamp { position, to, .. }, .. } = arrival;
-        let cluster = self.view.cluster_of(id.from);
-        let is_inside = cluster == self.cluster;
-        let (theirs, ours) = (self.view.incarnation(cluster), self.view.incarnation(self.cluster));
+        let cluster = self.group.view.group_of(id.from);
+        let is_inside = cluster == self.group.number;
+        let (theirs, ours) =
+            (self.group.view.incarnation(cluster), self.group.view.incarnation(self.group.number));
         if (position.incarnation < theirs || *to < ours) && !self.has(Defect::NoLifeCheck) {
             return Fate::Stale(theirs);
         }
@@ -247,7 +248,7 @@ impl Rank {
             return Fate::Waits;
         }
         match &self.state {
-            RankState::Restoring(_) => Fate::Waits,
+            RankState::Restoring => Fate::Waits,
             RankState::Checkpointing(_) if is_inside => Fate::Late,
             RankState::Checkpointing(_) => Fate::Waits,
             RankState::Running if !self.app_actions.is_empty() => Fate::Waits,
@@ -268,7 +269,7 @@ impl Rank {
     fn receive(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
         let Arrival { id, stamp: Stamp { phase, .. }, payload } = arrival;
         self.note_delivery(id, &self.decide_delivery(id), host);
-        let is_inside = self.view.cluster_of(id.from) == self.cluster;
+        let is_inside = self.group.view.group_of(id.from) == self.group.number;
         let low = self.has(Defect::PhaseOneTooLow);
         let channel = self.channels.entry(id.from).or_default();
         channel.received = channel.received.max(id.number + 1);
@@ -285,7 +286,7 @@ impl Rank {
         }
         let present = channel.covered();
         if !is_inside && self.has(Defect::CollectsAtPresent) {
-            let to = self.view.incarnation(self.view.cluster_of(id.from));
+            let to = self.group.view.incarnation(self.group.view.group_of(id.from));
             let settled = Control::Settled { from: self.position.incarnation, to, covered: present };
             host.control(To::One(id.from), settled);
         }

@@ -9,15 +9,14 @@
 //! messages are in their senders' logs, and the channels resume pair by pair.
 
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Claim, ImageName, MessageId, ProcessId, Time, To};
+use faultline_core::{ImageName, MessageId, Time, To};
 
 use super::config::{Defect, Recovery};
 use super::message::{Control, Determinant, Recalled};
-use super::view::View;
 use super::{ProtocolHost, Rank, RankState};
+use crate::machines::group::View;
 
 /// A process's knowledge of the order of its deliveries. Deliveries are numbered from 0, over all channels.
 #[derive(Clone, Debug, Default)]
@@ -184,16 +183,16 @@ impl Rank {
 
     /// Reports to the event logger at the start of a life: it may have lost its storage before (M6).
     pub(super) fn greet_logger(&mut self, host: &mut ProtocolHost) {
-        let is_up = self.logger.is_some_and(|it| self.view.is_up(it));
-        if is_up && !matches!(self.state, RankState::Restoring(_)) && !self.has(Defect::NotToldAgain) {
+        let is_up = self.logger.is_some_and(|it| self.group.view.is_up(it));
+        if is_up && !matches!(self.state, RankState::Restoring) && !self.has(Defect::NotToldAgain) {
             self.speak_to_logger(host);
         }
     }
 
     /// Reports to a new life of the event logger, which may have lost what the previous one knew (M6).
     pub(super) fn watch_logger(&mut self, old: &View, host: &mut ProtocolHost) {
-        let is_new = self.logger.is_some_and(|it| self.view.began_new_life(it, old));
-        if is_new && !matches!(self.state, RankState::Restoring(_)) && !self.has(Defect::NotToldAgain) {
+        let is_new = self.logger.is_some_and(|it| self.group.view.began_new_life(it, old));
+        if is_new && !matches!(self.state, RankState::Restoring) && !self.has(Defect::NotToldAgain) {
             self.speak_to_logger(host);
         }
     }
@@ -210,7 +209,7 @@ impl Rank {
 
     /// Handles the event logger's answer: the deliveries to repeat, or that they are lost.
     pub(super) fn recalled(&mut self, recalled: Recalled, now: Time, host: &mut ProtocolHost) {
-        if !self.order.is_asking || matches!(self.state, RankState::Restoring(_)) {
+        if !self.order.is_asking || matches!(self.state, RankState::Restoring) {
             return;
         }
         let logger = self.logger.expect("it has just answered");
@@ -227,22 +226,18 @@ impl Rank {
             Recalled::Order { .. } => {}
             Recalled::Lost => {
                 let log = ImageName { owner: logger, ..self.position_as_part() };
-                self.give_up_for([(log, Vec::from([logger]))].into(), host);
+                self.group.unrecoverable(&[(log, Vec::from([logger]))], host);
             }
             Recalled::Forgotten { by } => {
-                let holders = self.config.copies().holders(&self.view.membership, self.me);
-                let asked = core::iter::once(self.me).chain(holders).collect();
-                self.give_up_for([(by.unwrap_or_else(|| self.position_as_part()), asked)].into(), host);
+                let holders = self.group.holders.iter().copied();
+                let asked = core::iter::once(self.group.me).chain(holders).collect();
+                self.group.unrecoverable(&[(by.unwrap_or_else(|| self.position_as_part()), asked)], host);
             }
         }
     }
 
     fn position_as_part(&self) -> ImageName {
-        let kept = self.kept.expect("who asks has restored something");
-        kept.part(self.me)
-    }
-
-    fn give_up_for(&self, missing: Arc<[(ImageName, Vec<ProcessId>)]>, host: &mut ProtocolHost) {
-        host.claim(Claim::Unrecoverable { cluster: self.cluster, missing });
+        let kept = self.group.kept.expect("who asks has restored something");
+        kept.part(self.group.me)
     }
 }

@@ -12,7 +12,7 @@ use faultline_core::{
 use serde::{Deserialize, Serialize};
 
 use super::channel::Channel;
-use crate::machines::Checkpoint;
+use crate::machines::{Checkpoint, group};
 
 /// The phase of a message (section III-B): greater than the phases of all messages between clusters on which it
 /// depends.
@@ -100,15 +100,6 @@ pub struct Late {
     pub payload: Payload,
 }
 
-/// One attempt of a cluster to agree on what to restore. Ordered by failures of its members, then by attempts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct RestoreNo {
-    /// The incarnation that the cluster is about to begin.
-    pub incarnation: Incarnation,
-    /// Number of the attempt. A new one begins if a holder fails or a part is unavailable.
-    pub attempt: u32,
-}
-
 /// The part of a channel that a committed checkpoint contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Covered {
@@ -159,6 +150,12 @@ pub enum Recalled {
     },
 }
 
+impl From<group::Message> for Control {
+    fn from(message: group::Message) -> Control {
+        Control::Group(message)
+    }
+}
+
 /// Messages between processes under HydEE.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Control {
@@ -195,61 +192,8 @@ pub enum Control {
         covered: Covered,
     },
 
-    // Restoring a cluster.
-    /// Coordinator to members: freeze, and report what you have, once you know the lives involved.
-    Gather {
-        /// The attempt to restore.
-        restore: RestoreNo,
-        /// The membership that the message assumes.
-        membership: MembershipVersion,
-    },
-    /// Coordinator to holders: report what you hold for this cluster.
-    Inquire {
-        /// The attempt to restore.
-        restore: RestoreNo,
-        /// The recovering cluster.
-        cluster: ClusterId,
-    },
-    /// Answers [`Control::Gather`] and [`Control::Inquire`]: the cluster's parts that are durable at the sender.
-    Stock {
-        /// The attempt to restore.
-        restore: RestoreNo,
-        /// Names of the parts.
-        parts: Arc<[ImageName]>,
-    },
-    /// Coordinator: prepare this target; `None` is the initial state.
-    Restore {
-        /// The attempt to restore.
-        restore: RestoreNo,
-        /// The checkpoint to restore.
-        target: Option<Checkpoint>,
-        /// Where to fetch the parts that their owners lack.
-        sources: Arc<[(ImageName, ProcessId)]>,
-    },
-    /// Member: its part is durable in its own storage.
-    Ready(RestoreNo),
-    /// Member: its part is unavailable.
-    Vanished(RestoreNo),
-    /// Coordinator: resume.
-    Resume(RestoreNo),
-
-    // Copies.
-    /// Holder: this replica is durable.
-    Stored(ImageName),
-    /// Requests this image.
-    Fetch(ImageName),
-    /// The sender does not have this image.
-    Refused(ImageName),
-    /// Owner to holder: the part that the receiver should hold for it. Nothing older is needed.
-    Hold {
-        /// Incarnation of the owner's cluster.
-        incarnation: Incarnation,
-        /// Name of the part; `None` if there is none yet.
-        name: Option<ImageName>,
-    },
-    /// Owner to holder: this part is about to be restored; confirm once you hold it. Older parts must stay until
-    /// every part is equally safe, since the cluster may have to roll back to them.
-    Secure(ImageName),
+    /// Checkpoints of a cluster that are kept and restored.
+    Group(group::Message),
 
     // Recovery pair by pair (S3).
     /// Process to process, if the cluster of either has failed: the state of the shared channels.

@@ -11,15 +11,13 @@
 //! | --- | --- |
 //! | `delivery` | sending, receiving, phases (section III-A, Algorithm 1; R3 to R6) |
 //! | `checkpoint` | taking a checkpoint of a cluster, and garbage collection after it (R7, R8) |
-//! | `restore` | how a failed cluster agrees on what to restore, and restores it |
+//! | `restore` | installing what a failed cluster has agreed to restore ([`group`]) |
 //! | `recovery` | a rank's side of a recovery round (Algorithms 2 and 3; R9, R10, R13) |
 //! | `pairs` | SPBC, instead of `recovery_process` and `recovery`: each pair of processes recovers by itself |
 //! | `determinants`, `logger` | pessimistic logging, on top of `pairs`: an event logger stores delivery orders |
 //! | `recovery_process` | the recovery process (Algorithm 4; R1, R11, R12, R14) |
 //! | `spill` | moving the log to stable storage above a limit (section V, future work; R15) |
-//! | `store`, `server` | parts of checkpoints and their replicas; a process that only keeps replicas |
 //! | `channel` | the state of a channel: counts, log, receipts (R2) |
-//! | `view` | what follows from the membership: incarnations and rounds (R1) |
 
 mod channel;
 mod checkpoint;
@@ -32,10 +30,7 @@ mod pairs;
 mod recovery;
 mod recovery_process;
 mod restore;
-mod server;
 mod spill;
-mod store;
-mod view;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -43,18 +38,19 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, ClusterId, Footprint, Gauges, Host, Input, Membership, Position, ProcessId, Promise, Promises,
-    Protocol, Role, Scope, Speaks, Time, To,
+    Birth, Footprint, Gauges, Host, ImageName, Input, Membership, Position, ProcessId, Promise, Promises,
+    Protocol, Role, Speaks, Time, To,
 };
 
 pub use crate::machines::Checkpoint;
+pub use crate::machines::group::{Message as GroupMessage, RestoreNo};
 pub use channel::{Channel, Content, LogSize, Logged};
 pub use config::{Config, DEFECTS_OF_DETERMINANTS, DEFECTS_OF_PAIRS, Defect, Defects, Recovery};
 pub use message::{
-    AppAction, Control, Covered, Determinant, Head, Late, Orphan, Recalled, RestoreNo, Saved, SegmentNo,
-    Stamp,
+    AppAction, Control, Covered, Determinant, Head, Late, Orphan, Recalled, Saved, SegmentNo, Stamp,
 };
 
+use crate::machines::group::{self, Group, Grouped, View};
 use crate::placement::{Placement, ReplicateTo};
 use checkpoint::{Gathering, Part};
 use delivery::{Arrival, Gate, WireState};
@@ -63,11 +59,7 @@ use logger::Logger;
 use message::Phase;
 use recovery::Round;
 use recovery_process::RecoveryProcess;
-use restore::{PartSurvey, Restoring};
-use server::Server;
 use spill::Spill;
-use store::{Answers, Store};
-use view::View;
 
 /// The host, as this protocol sees it.
 type ProtocolHost<'a> = dyn Host<Hydee> + 'a;
@@ -82,23 +74,19 @@ enum Process {
     Rank(Box<Rank>),
     Recovery(Box<RecoveryProcess>),
     Logger(Box<Logger>),
-    Server(Box<Server>),
+    Server(Box<group::Server<Hydee>>),
 }
 
 /// A process that runs the application.
 #[derive(Clone, Debug)]
 struct Rank {
-    me: ProcessId,
     config: Arc<Config>,
-    view: View,
-    cluster: ClusterId,
-    members: Arc<[ProcessId]>,
+    /// The cluster, the checkpoints that it keeps, and its recovery.
+    group: Group<Hydee>,
     /// The recovery process; `None` if pairs of processes recover by themselves.
     recovery_process: Option<ProcessId>,
     /// The event logger; `None` unless the order of deliveries is logged.
     logger: Option<ProcessId>,
-    /// Holders of this process's parts.
-    holders: Vec<ProcessId>,
     state: RankState,
 
     /// Position of the cluster.
@@ -127,11 +115,8 @@ struct Rank {
     /// Messages from processes that know of a failure that this process does not know yet, or that are ahead of it.
     early: Vec<(ProcessId, Control)>,
 
-    /// The checkpoint that a failure would restore.
-    kept: Option<Checkpoint>,
-    /// The part of each channel that `kept` contains.
+    /// The part of each channel that the checkpoint contains that a failure would restore.
     committed: BTreeMap<ProcessId, Covered>,
-    store: Store,
     lead: Option<Box<Lead>>,
 }
 
@@ -142,7 +127,7 @@ enum RankState {
     /// A checkpoint is being taken.
     Checkpointing(Box<Part>),
     /// The cluster has failed, and is agreeing on what to restore.
-    Restoring(Box<Restoring>),
+    Restoring,
 }
 
 /// State that only the coordinator of a cluster has, its lowest-numbered process.
@@ -152,7 +137,6 @@ struct Lead {
     attempts: u32,
     gathering: Option<Gathering>,
     checkpoint_at: Option<Time>,
-    part_survey: Option<PartSurvey>,
 }
 
 impl Speaks for Hydee {
@@ -208,7 +192,11 @@ impl Protocol for Hydee {
         Hydee(match birth.membership.member(birth.me).role {
             Role::RECOVERY_PROCESS => Process::Recovery(Box::new(RecoveryProcess::start(birth, host))),
             Role::EVENT_LOGGER => Process::Logger(Box::new(Logger::start(birth, host))),
-            Role::STORAGE_SERVER => Process::Server(Box::new(Server::start(birth, host))),
+            Role::STORAGE_SERVER => {
+                let retry_every = birth.config.retry_every;
+                let server = group::Server::new(membership(&birth), retry_every, host);
+                Process::Server(Box::new(server))
+            }
             _ => Process::Rank(Box::new(Rank::start(birth, now, host))),
         })
     }
@@ -218,7 +206,7 @@ impl Protocol for Hydee {
             Process::Rank(rank) => rank.handle(input, now, host),
             Process::Recovery(recovery_process) => recovery_process.handle(input, now, host),
             Process::Logger(logger) => logger.handle(input, host),
-            Process::Server(server) => server.handle(input, now, host),
+            Process::Server(server) => serve(server, input, now, host),
         }
     }
 
@@ -236,7 +224,7 @@ impl Protocol for Hydee {
                 log_messages: rank.log.messages,
                 log_bytes: rank.log.bytes,
                 log_bytes_spilled: rank.log.spilled,
-                checkpoints: u32::from(rank.kept.is_some()),
+                checkpoints: u32::from(rank.group.kept.is_some()),
                 ..Gauges::default()
             },
             Process::Recovery(_) | Process::Logger(_) | Process::Server(_) => Gauges::default(),
@@ -246,18 +234,13 @@ impl Protocol for Hydee {
 
 impl Rank {
     fn start(birth: Birth<Config>, now: Time, host: &mut ProtocolHost) -> Rank {
-        let Birth { me, boot, membership, config, .. } = birth;
-        let view = View::new(&config, membership);
-        let cluster = view.cluster_of(me);
-        let members = view.members_of(cluster);
-        let recovery_process = view.membership.with_role(Role::RECOVERY_PROCESS).next();
-        let logger = view.membership.with_role(Role::EVENT_LOGGER).next();
+        let group = Group::new(membership(&birth), host);
+        let config = birth.config;
+        let recovery_process = group.view.membership.with_role(Role::RECOVERY_PROCESS).next();
+        let logger = group.view.membership.with_role(Role::EVENT_LOGGER).next();
         let mut this = Rank {
-            me,
-            cluster,
             recovery_process,
             logger,
-            holders: config.copies().holders(&view.membership, me),
             state: RankState::Running,
             position: Position::default(),
             phase: 1,
@@ -267,18 +250,15 @@ impl Rank {
             spill: Spill::default(),
             collected: 0,
             wires: BTreeMap::new(),
-            gate: if view.epoch > 0 && recovery_process.is_some() { Gate::Closed } else { Gate::Open },
+            gate: if group.view.epoch > 0 && recovery_process.is_some() { Gate::Closed } else { Gate::Open },
             round: Round::default(),
             order: DeliveryOrder::default(),
             waiting: VecDeque::new(),
             early: Vec::new(),
-            kept: None,
             committed: BTreeMap::new(),
-            store: Store::new(&config, &view, me, boot, host),
-            lead: (members.first() == Some(&me)).then(Box::default),
+            lead: group.coordinates().then(Box::default),
+            group,
             config,
-            view,
-            members,
         };
         this.watch_members(now, host);
         this.meet_peers(host);
@@ -301,33 +281,33 @@ impl Rank {
             Input::Rested => self.caught_up(now, host),
             Input::Left => {}
             Input::Persisted(name) => {
-                let answers = self.store.persisted(name, &self.view, host);
-                self.say(answers, now, host);
-                if name.owner == self.me {
+                self.group.persisted(name, host);
+                if name.owner == self.group.me {
                     self.own_part_durable(name, now, host);
-                    self.own_part_fetched(name, now, host);
+                    self.group.own_part_durable(name, host);
                     self.own_segment_durable(name, host);
                 }
+                self.maybe_resumed(now, host);
             }
             Input::PersistFailed(name) => {
-                let answers = self.store.write_failed(name, now + self.config.retry_every, &self.view);
-                self.say(answers, now, host);
+                self.group.write_failed(name, now + self.config.retry_every, host);
+                self.maybe_resumed(now, host);
             }
             Input::Read { name, image } => {
-                let (own, answers) = self.store.read(name, image.as_ref(), host);
-                self.say(answers, now, host);
+                let own = self.group.read(name, image.as_ref(), host);
                 // A part that turns out to be lost while it is read for a holder may also be the part to be restored.
                 if let Some(segment) = SegmentNo::of(name) {
-                    if name.owner == self.me && (own || image.is_none()) {
+                    if name.owner == self.group.me && (own || image.is_none()) {
                         self.own_segment_read(segment, image, host);
                     }
                 } else if own || image.is_none() {
-                    self.own_part_read(name, image, now, host);
+                    self.group.own_part_read(name, image, host);
                 }
+                self.maybe_resumed(now, host);
             }
             Input::Listed(images) => {
-                let answers = self.store.listed(images, &self.view, host);
-                self.say(answers, now, host);
+                self.group.listed(images, host);
+                self.maybe_resumed(now, host);
             }
             Input::Recorded { .. } => {}
             Input::Membership(membership) => self.membership_changed(membership, now, host),
@@ -335,7 +315,7 @@ impl Rank {
                 if self.lead.as_ref().is_some_and(|it| it.checkpoint_at.is_some_and(|at| at <= now)) {
                     self.begin_checkpoint(now, host);
                 }
-                self.store.writes.retry(now, host);
+                self.group.store.writes.retry(now, host);
             }
         }
     }
@@ -343,7 +323,7 @@ impl Rank {
     fn next_deadline(&self) -> Option<Time> {
         let is_running = matches!(self.state, RankState::Running);
         let checkpoint = self.lead.as_ref().and_then(|it| it.checkpoint_at).filter(|_| is_running);
-        match (checkpoint, self.store.writes.next_deadline()) {
+        match (checkpoint, self.group.store.writes.next_deadline()) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         }
@@ -365,31 +345,20 @@ impl Rank {
             Control::Drained(checkpoint) => self.drained(from, checkpoint, now, host),
             Control::Commit(checkpoint) => self.commit(checkpoint, now, host),
             Control::Settled { from: theirs, to, covered } => self.settled(from, theirs, to, covered),
-            Control::Gather { restore, .. } => self.gather(from, restore, now, host),
-            Control::Inquire { restore, cluster } => {
-                let answers = self.store.inquired(from, restore, cluster, &self.view);
-                self.say(answers, now, host);
+            Control::Group(message) => {
+                match &message {
+                    &GroupMessage::Stored(name) => {
+                        self.copy_stored(from, name, now, host);
+                        self.segment_stored(from, name, host);
+                    }
+                    &GroupMessage::Refused(name) if name.owner == self.group.me => {
+                        self.own_segment_refused(from, name, host);
+                    }
+                    _ => {}
+                }
+                self.group.handle(from, message, host);
+                self.maybe_resumed(now, host);
             }
-            Control::Stock { restore, parts } => self.stock_told(from, restore, parts, now, host),
-            Control::Restore { restore, target, sources } => {
-                self.restore(restore, target, &sources, now, host);
-            }
-            Control::Ready(restore) => self.ready(from, restore, now, host),
-            Control::Vanished(restore) => self.vanished(restore, now, host),
-            Control::Resume(restore) => self.resume(restore, now, host),
-            Control::Stored(name) => {
-                self.copy_stored(from, name, now, host);
-                self.segment_stored(from, name, host);
-                self.restored_copy_stored(from, name, now, host);
-            }
-            Control::Fetch(name) => self.store.read_for(from, name, host),
-            Control::Refused(name) if name.owner == self.me => {
-                self.own_segment_refused(from, name, host);
-                self.fetch_refused(name, now, host);
-            }
-            Control::Refused(name) => self.store.refused(name, host),
-            Control::Hold { incarnation, name } => self.store.hold(from, incarnation, name, host),
-            Control::Secure(name) => self.store.secure(from, name, host),
             Control::Meet { from: theirs, to, present, committed } => {
                 self.met(from, theirs, to, (present, committed), host);
             }
@@ -427,25 +396,25 @@ impl Rank {
                 *to > self.position.incarnation
             }
             Control::Meet { from: theirs, to, .. } => {
-                *theirs > self.view.incarnation(self.view.cluster_of(from)) || *to > self.position.incarnation
+                *theirs > self.group.view.incarnation(self.group.view.group_of(from))
+                    || *to > self.position.incarnation
             }
-            Control::Gather { membership, .. } | Control::Begin { membership, .. } => {
-                *membership > self.view.membership.version
-            }
-            Control::Inquire { restore, cluster } => restore.incarnation > self.view.incarnation(*cluster),
-            Control::Sync { epoch, .. } | Control::Level { epoch, .. } => *epoch > self.view.epoch,
+            Control::Group(message) => self.group.is_early(message),
+            Control::Begin { membership, .. } => *membership > self.group.view.membership.version,
+            Control::Sync { epoch, .. } | Control::Level { epoch, .. } => *epoch > self.group.view.epoch,
             _ => false,
         }
     }
 
     fn membership_changed(&mut self, membership: Arc<Membership>, now: Time, host: &mut ProtocolHost) {
-        let old = core::mem::replace(&mut self.view, View::new(&self.config, membership));
-        if self.view.epoch > old.epoch && !self.recovers_in_pairs() {
+        let view = view(&self.config, membership);
+        let old = core::mem::replace(&mut self.group.view, view);
+        if self.group.view.epoch > old.epoch && !self.recovers_in_pairs() {
             self.await_round();
         }
         self.watch_members(now, host);
         self.meet_peers(host);
-        self.watch_holders(&old, now, host);
+        self.watch_holders(&old, host);
         self.watch_logger(&old, host);
         self.replay(now, host);
         self.maybe_write(now, host);
@@ -459,10 +428,6 @@ impl Rank {
         self.replay_waiting(host);
     }
 
-    fn coordinator(&self) -> ProcessId {
-        self.members[0]
-    }
-
     fn lead(&mut self) -> Option<&mut Lead> {
         self.lead.as_deref_mut()
     }
@@ -473,37 +438,48 @@ impl Rank {
         }
     }
 
-    fn all_members_up(&self) -> bool {
-        self.members.iter().all(|&member| self.view.is_up(member))
-    }
-
-    /// Returns whether the supervisor knows that this cluster may have acted.
-    fn has_started(&self) -> bool {
-        self.view.membership.member(self.coordinator()).started
-    }
-
-    fn broadcast(&self, message: Control, host: &mut ProtocolHost) {
-        match self.config.scope {
-            Scope::Process => {}
-            Scope::Cluster => host.control(To::Cluster(self.cluster), message),
-            Scope::Federation => {
-                unreachable!("a federation that rolls back as one has no other cluster to re-send to it")
-            }
-        }
-    }
-
     /// Sends a message to any process, which may be this one.
     fn tell(&mut self, whom: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
-        if whom == self.me {
+        if whom == self.group.me {
             self.told(whom, message, now, host);
         } else {
             host.control(To::One(whom), message);
         }
     }
+}
 
-    fn say(&mut self, answers: Answers, now: Time, host: &mut ProtocolHost) {
-        for (whom, message) in answers {
-            self.tell(whom, message, now, host);
-        }
+/// Returns how this protocol reads a membership. The failures of the recovery process number rounds, too (R1).
+fn view(config: &Config, membership: Arc<Membership>) -> View {
+    let counted = (!config.defects.has(Defect::ReplacedWithoutRound)).then_some(Role::RECOVERY_PROCESS);
+    View::new(config.scope, counted, membership)
+}
+
+fn membership(birth: &Birth<Config>) -> group::Membership {
+    let Birth { me, boot, membership, config, .. } = birth;
+    group::Membership {
+        me: *me,
+        boot: *boot,
+        view: view(config, membership.clone()),
+        placement: config.copies(),
+        rules: config.rules(),
+    }
+}
+
+/// Handles an input of a storage server.
+fn serve(server: &mut group::Server<Hydee>, input: Input<Hydee>, now: Time, host: &mut ProtocolHost) {
+    match input {
+        Input::Control { from, message: Control::Group(message) } => server.told(from, message, host),
+        other => server.handle(other, now, host),
+    }
+}
+
+impl Grouped for Hydee {
+    /// The segments of the log that the part refers to (R15).
+    fn companions(owner: ProcessId, head: &Head) -> Vec<ImageName> {
+        head.segments.iter().map(|it| it.image(owner)).collect()
+    }
+
+    fn is_covered(image: ImageName, by: &Head) -> bool {
+        SegmentNo::of(image).is_some_and(|it| it.number < by.next)
     }
 }

@@ -26,13 +26,13 @@ impl Rank {
 
     /// Closes the channels to and from failed clusters, and reports their state to the peers that live (S3).
     pub(super) fn meet_peers(&mut self, host: &mut ProtocolHost) {
-        if !self.recovers_in_pairs() || matches!(self.state, RankState::Restoring(_)) {
+        if !self.recovers_in_pairs() || matches!(self.state, RankState::Restoring) {
             return;
         }
         let own = self.position.incarnation;
-        let is_outside = |peer: &ProcessId| self.view.cluster_of(*peer) != self.cluster;
-        for peer in self.view.ranks().filter(is_outside) {
-            let pair = Pair { own, theirs: self.view.incarnation(self.view.cluster_of(peer)) };
+        let is_outside = |peer: &ProcessId| self.group.view.group_of(*peer) != self.group.number;
+        for peer in self.group.view.ranks().filter(is_outside) {
+            let pair = Pair { own, theirs: self.group.view.incarnation(self.group.view.group_of(peer)) };
             let present = self.channels.get(&peer).map_or_else(Covered::default, |it| it.covered());
             let wire = self.wires.entry(peer).or_default();
             if wire.pair != pair {
@@ -40,7 +40,7 @@ impl Rank {
                 wire.undecided.get_or_insert(present.sent);
             }
             // A peer that is down is told in its next life.
-            if wire.undecided.is_some() && !wire.is_told && self.view.is_up(peer) {
+            if wire.undecided.is_some() && !wire.is_told && self.group.view.is_up(peer) {
                 wire.is_told = true;
                 let committed = self.committed.get(&peer).copied().unwrap_or_default();
                 let Pair { own, theirs } = pair;
@@ -58,7 +58,7 @@ impl Rank {
         (present, committed): (Covered, Covered),
         host: &mut ProtocolHost,
     ) {
-        let theirs = self.view.incarnation(self.view.cluster_of(peer));
+        let theirs = self.group.view.incarnation(self.group.view.group_of(peer));
         if (from < theirs || to < self.position.incarnation) && !self.has(Defect::OlderMeetingAccepted) {
             return;
         }
@@ -74,7 +74,7 @@ impl Rank {
         wire.fresh = undecided;
         let next = wire.next;
         for number in undecided..next.min(sent) {
-            host.suppress(MessageId { from: self.me, to: peer, incarnation: Incarnation(0), number });
+            host.suppress(MessageId { from: self.group.me, to: peer, incarnation: Incarnation(0), number });
         }
         self.pump(peer, host);
     }

@@ -40,7 +40,7 @@ impl Rank {
 
     /// Handles the announcement of a round by the recovery process.
     pub(super) fn round_begins(&mut self, epoch: u64, failed: Arc<[ClusterId]>, host: &mut ProtocolHost) {
-        if epoch == self.view.epoch {
+        if epoch == self.group.view.epoch {
             self.round.failed = Some(failed);
             self.synchronise(host);
         }
@@ -48,25 +48,26 @@ impl Rank {
 
     /// Exchanges the state of the channels, once the round has begun and this process is ready.
     pub(super) fn synchronise(&mut self, host: &mut ProtocolHost) {
-        if matches!(self.state, RankState::Restoring(_)) || self.round.is_synchronising {
+        if matches!(self.state, RankState::Restoring) || self.round.is_synchronising {
             return;
         }
         let Some(failed) = self.round.failed.clone() else {
             return;
         };
         self.round.is_synchronising = true;
-        let epoch = self.view.epoch;
-        let have_we = failed.contains(&self.cluster);
+        let epoch = self.group.view.epoch;
+        let have_we = failed.contains(&self.group.number);
         let peers: Vec<ProcessId> = self
+            .group
             .view
             .ranks()
             .filter(|&peer| {
-                let theirs = self.view.cluster_of(peer);
-                theirs != self.cluster && (have_we || failed.contains(&theirs))
+                let theirs = self.group.view.group_of(peer);
+                theirs != self.group.number && (have_we || failed.contains(&theirs))
             })
             .collect();
         for &peer in &peers {
-            let has_failed = failed.contains(&self.view.cluster_of(peer));
+            let has_failed = failed.contains(&self.group.view.group_of(peer));
             if have_we && has_failed && self.has(Defect::FailedDoNotAnswer) {
                 continue;
             }
@@ -90,7 +91,7 @@ impl Rank {
         committed: Covered,
         host: &mut ProtocolHost,
     ) {
-        if epoch < self.view.epoch && !self.has(Defect::OlderSyncAccepted) {
+        if epoch < self.group.view.epoch && !self.has(Defect::OlderSyncAccepted) {
             return;
         }
         if !self.round.is_synchronising {
@@ -109,11 +110,11 @@ impl Rank {
         let first_orphan =
             present.sent.max(settled.sent) + u32::from(self.config.defects.has(Defect::FirstOrphanMissed));
         let orphan = |(&number, &phase): (&u32, &Phase)| Orphan {
-            id: MessageId { from: peer, to: self.me, incarnation: Incarnation(0), number },
+            id: MessageId { from: peer, to: self.group.me, incarnation: Incarnation(0), number },
             phase,
         };
         self.round.orphans.extend(channel.receipts.range(first_orphan..).map(orphan));
-        let theirs = self.view.cluster_of(peer);
+        let theirs = self.group.view.group_of(peer);
         let has_failed = self.round.failed.as_ref().is_some_and(|failed| failed.contains(&theirs));
         if self.has(Defect::RestoredLogNotSent) && !has_failed {
             self.wires.entry(peer).or_default().next = self.channels[&peer].sent.max(present.received);
@@ -129,7 +130,7 @@ impl Rank {
             for &Orphan { id, phase } in orphans.iter() {
                 host.claim(Claim::Orphaned { id, phase });
             }
-            self.tell_recovery_process(Control::Report { epoch: self.view.epoch, orphans }, host);
+            self.tell_recovery_process(Control::Report { epoch: self.group.view.epoch, orphans }, host);
         }
     }
 
@@ -141,11 +142,11 @@ impl Rank {
         now: Time,
         host: &mut ProtocolHost,
     ) {
-        if epoch < self.view.epoch && !self.has(Defect::OlderLevelObeyed) {
+        if epoch < self.group.view.epoch && !self.has(Defect::OlderLevelObeyed) {
             return;
         }
         self.gate = level.map_or(Gate::Open, Gate::UpTo);
-        if matches!(self.state, RankState::Restoring(_)) {
+        if matches!(self.state, RankState::Restoring) {
             return;
         }
         self.pump_all(host);

@@ -11,8 +11,8 @@ use faultline_core::{
 
 use super::config::{Config, Defect};
 use super::message::{Control, Orphan, Phase};
-use super::view::View;
-use super::{Hydee, ProtocolHost};
+use super::{Hydee, ProtocolHost, view};
+use crate::machines::group::View;
 
 #[derive(Clone, Debug)]
 pub(super) struct RecoveryProcess {
@@ -43,7 +43,7 @@ struct Round {
 impl RecoveryProcess {
     pub(super) fn start(birth: Birth<Config>, host: &mut ProtocolHost) -> RecoveryProcess {
         let Birth { boot, membership, config, record, life, .. } = birth;
-        let view = View::new(&config, membership);
+        let view = view(&config, membership);
         // A record that does not decode counts as lost: more clusters than necessary are then treated as failed.
         let recorded = record.and_then(|bytes| postcard::from_bytes(&bytes).ok());
         let nothing = view.incarnations().iter().map(|_| Incarnation(0)).collect();
@@ -78,7 +78,7 @@ impl RecoveryProcess {
     }
 
     fn membership_changed(&mut self, membership: Arc<Membership>, host: &mut ProtocolHost) {
-        self.view = View::new(&self.config, membership);
+        self.view = view(&self.config, membership);
         self.maybe_begin(host);
     }
 

@@ -14,8 +14,8 @@ use faultline_core::{Chunk, Claim, ImageName, Payload, ProcessId, Snapshot, To, 
 use super::channel::{Channel, Content};
 use super::config::Defect;
 use super::delivery::Gate;
-use super::message::{Control, Head, Saved, SegmentNo};
-use super::{Hydee, Image, ProtocolHost, Rank, RankState};
+use super::message::{Head, Saved, SegmentNo};
+use super::{GroupMessage, Hydee, Image, ProtocolHost, Rank, RankState};
 use crate::machines::{Replication, Requires};
 
 /// The part of the log that is being moved to stable storage or read back.
@@ -77,7 +77,7 @@ impl Rank {
             };
             self.spill.order.retain(is_logged);
         }
-        let is_restoring = matches!(self.state, RankState::Restoring(_));
+        let is_restoring = matches!(self.state, RankState::Restoring);
         if self.log.in_memory() <= limit || self.spill.writing.is_some() || is_restoring {
             return;
         }
@@ -97,7 +97,7 @@ impl Rank {
         self.spill.begun += 1;
         let segment = SegmentNo { incarnation: self.position.incarnation, number: self.spill.begun };
         let image = Arc::new(Image {
-            name: segment.image(self.me),
+            name: segment.image(self.group.me),
             head: Arc::default(),
             saved: Arc::new(Saved { phase: 0, channels, app_actions: VecDeque::new(), late: Vec::new() }),
             snapshot: Snapshot {
@@ -106,8 +106,8 @@ impl Rank {
                 application: Arc::from([Chunk::Virtual(bytes)]),
             },
         });
-        let writes = &mut self.store.writes;
-        let written = Replication::begin(image, &self.holders, Requires::ALL, writes, host);
+        let writes = &mut self.group.store.writes;
+        let written = Replication::begin(image, &self.group.holders, Requires::ALL, writes, host);
         self.spill.writing = Some(Writing { segment, written });
         if self.has(Defect::SpilledBeforeDurable) {
             self.finish_segment(host);
@@ -123,7 +123,7 @@ impl Rank {
             self.maybe_spilled(host);
         } else if !name.is_part() {
             // The image had been lost here, so a holder's request for it may have been refused.
-            self.tell_holders(host);
+            self.group.tell_holders(host);
             self.repeat_copies(host);
         }
     }
@@ -170,11 +170,11 @@ impl Rank {
             writing.written.repeat(holder, host);
         }
         for segment in self.segments() {
-            host.control(To::One(holder), Control::Secure(segment.image(self.me)));
+            host.control(To::One(holder), GroupMessage::Secure(segment.image(self.group.me)).into());
         }
         for (segment, wanted) in &self.spill.wanted {
             if wanted.asked.last() == Some(&holder) {
-                host.control(To::One(holder), Control::Fetch(segment.image(self.me)));
+                host.control(To::One(holder), GroupMessage::Fetch(segment.image(self.group.me)).into());
             }
         }
     }
@@ -198,7 +198,7 @@ impl Rank {
     /// Requests the segment that contains the next message for `peer`.
     pub(super) fn want_segment(&mut self, segment: SegmentNo, peer: ProcessId, host: &mut ProtocolHost) {
         if !self.spill.wanted.contains_key(&segment) {
-            self.store.read_for(self.me, segment.image(self.me), host);
+            self.group.store.read_for(self.group.me, segment.image(self.group.me), host);
         }
         self.spill.wanted.entry(segment).or_default().peers.insert(peer);
     }
@@ -224,7 +224,7 @@ impl Rank {
         image: Arc<Image>,
         host: &mut ProtocolHost,
     ) {
-        self.store.write_segment(image.clone(), host);
+        self.group.store.write_companion(image.clone(), host);
         self.segment_here(segment, image, host);
     }
 
@@ -238,19 +238,17 @@ impl Rank {
     }
 
     fn ask_for_segment(&mut self, segment: SegmentNo, host: &mut ProtocolHost) {
-        let name = segment.image(self.me);
+        let name = segment.image(self.group.me);
         let wanted = self.spill.wanted.entry(segment).or_default();
-        match self.holders.iter().find(|holder| !wanted.asked.contains(holder)) {
+        match self.group.holders.iter().find(|holder| !wanted.asked.contains(holder)) {
             Some(&holder) => {
                 wanted.asked.push(holder);
-                host.control(To::One(holder), Control::Fetch(name));
+                host.control(To::One(holder), GroupMessage::Fetch(name).into());
             }
             None => {
-                let asked = core::iter::once(self.me).chain(self.holders.iter().copied()).collect();
-                host.claim(Claim::Unrecoverable {
-                    cluster: self.cluster,
-                    missing: Arc::from([(name, asked)]),
-                });
+                let asked =
+                    core::iter::once(self.group.me).chain(self.group.holders.iter().copied()).collect();
+                self.group.unrecoverable(&[(name, asked)], host);
             }
         }
     }

@@ -8,11 +8,13 @@
 //! | `replication` | makes an image durable here and at its holders: the owner's side of a replica |
 //! | `refill` | reports when a storage that was lost holds again what it should |
 //! | `survey` | which parts of which checkpoints are left, and which checkpoints are complete |
+//! | `group` | keeps the checkpoints of a group of processes, and restores the newest complete one |
 //!
 //! A sub-machine is a value in the protocol's state. The protocol passes it the inputs that concern it, and a
-//! [`Machine`](faultline_core::Machine) on which it acts; it returns what has become true. It neither sends nor
-//! handles messages: their formats belong to the protocols.
+//! [`Machine`](faultline_core::Machine) on which it acts; it returns what has become true. Only `group` sends messages
+//! of its own, inside those of the protocol.
 
+pub(crate) mod group;
 mod reads;
 mod refill;
 mod replication;

@@ -2,7 +2,7 @@
 
 use faultline_core::Claim;
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_protocols::hydee::{Control, Defects, Hydee};
+use faultline_protocols::hydee::{Control, Defects, GroupMessage, Hydee};
 
 use crate::harness::{Federation, p};
 use crate::{EVERY, config};
@@ -38,8 +38,10 @@ fn a_part_that_is_lost_while_a_copy_is_made_of_it_is_fetched_again() {
     let mut federation = Federation::<Hydee>::new(&[1, 1, 1], config(3, 2, Defects::default()));
     let first = federation.hold(|flight| flight.image_of() == Some(p(2)) && flight.to == p(0));
     federation.settle();
-    let secure =
-        federation.hold(|flight| flight.to == p(0) && matches!(flight.control(), Some(Control::Secure(_))));
+    let secure = federation.hold(|flight| {
+        let is_secure = |it: &Control| matches!(it, Control::Group(GroupMessage::Secure(_)));
+        flight.to == p(0) && flight.control().is_some_and(is_secure)
+    });
     federation.corrupt(p(2));
     federation.crash(p(2), Kept);
     federation.settle();

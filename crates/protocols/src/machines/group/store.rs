@@ -1,62 +1,62 @@
 //! A process's storage: its own part, and the replicas that it keeps for others.
 //!
 //! The content is known from a single listing at the start of the life, and from every answer afterwards. A
-//! recovering cluster's inquiry waits until all writes in progress for that cluster have completed or failed, so that
-//! the answer stays true. Replicas from before the cluster's failure that arrive later are refused.
+//! recovering group's inquiry waits until all writes in progress for that group have completed or failed, so that
+//! the answer stays true. Replicas from before the group's failure that arrive later are refused.
 //!
-//! A part of a checkpoint may refer to segments of its owner's log. It is written once they are durable in the same
-//! storage, so that a storage with the part also has the segments. The segments are removed together with the part
-//! that needs them (R15).
+//! A part of a checkpoint may need other images ([`Grouped::companions`]). It is written once they are durable in the
+//! same storage, so that a storage with the part also has its companions, and they are removed together with it.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Boot, ClusterId, ImageName, Incarnation, ProcessId, Role, Time, To};
+use faultline_core::{Boot, ClusterId, ImageName, Incarnation, Machine, ProcessId, Role, Time, To};
 
-use super::config::{Config, Defect, Defects};
-use super::message::{Control, Head, RestoreNo, SegmentNo};
+use super::message::{Message, RestoreNo};
 use super::view::View;
-use super::{Hydee, Image, ProtocolHost};
-use crate::machines::{Checkpoint, Reads, Refill, Writes};
+use super::{Grouped, Rules};
+use crate::machines::{Checkpoint, ImageOf, Reads, Refill, Writes};
+use crate::placement::Placement;
 
 /// Messages that result from operations on the storage. The receiver may be this process itself.
-pub(super) type Answers = Vec<(ProcessId, Control)>;
+pub(crate) type Answers = Vec<(ProcessId, Message)>;
 
 #[derive(Clone, Debug)]
-pub(super) struct Store {
+pub(crate) struct Store<P: Grouped> {
     me: ProcessId,
     /// Whether the initial listing has arrived.
     is_listed: bool,
-    here: BTreeMap<ImageName, Arc<Head>>,
-    /// Parts to be written once their segments are here, and the processes to ask for the segments.
-    pending: BTreeMap<ImageName, (Arc<Image>, ProcessId)>,
-    pub(super) writes: Writes<Hydee>,
+    here: BTreeMap<ImageName, Arc<P::Head>>,
+    /// Parts to be written once their companions are here, and the processes to ask for those.
+    pending: BTreeMap<ImageName, (Arc<ImageOf<P>>, ProcessId)>,
+    pub(crate) writes: Writes<P>,
     /// Inquiries that wait for writes.
     inquiries: Vec<(ProcessId, RestoreNo, ClusterId)>,
-    /// Owners' [`Control::Hold`] messages that arrived before the listing.
+    /// Owners' [`Message::Hold`] messages that arrived before the listing.
     holds: Vec<(ProcessId, Incarnation, Option<ImageName>)>,
     secures: Vec<(ProcessId, ImageName)>,
     reads: Reads<ProcessId>,
     /// Images requested from their owners. Once such an image is here, older ones are removed if the incarnation of
-    /// the owner's cluster is given.
+    /// the owner's group is given.
     wanted: BTreeMap<ImageName, Option<Incarnation>>,
     refill: Refill,
-    defects: Defects,
+    rules: Rules,
 }
 
-impl Store {
+impl<P: Grouped> Store<P> {
     /// Creates the view of a storage, and requests its listing.
     pub(super) fn new(
-        config: &Config,
+        placement: Placement,
+        rules: Rules,
         view: &View,
         me: ProcessId,
         boot: Boot,
-        host: &mut ProtocolHost,
-    ) -> Store {
+        host: &mut dyn Machine<P>,
+    ) -> Store<P> {
         host.list();
         let is_rank = view.membership.member(me).role == Role::RANK;
-        let owners = config.copies().owners(&view.membership, me);
+        let owners = placement.owners(&view.membership, me);
         Store {
             me,
             is_listed: false,
@@ -69,19 +69,19 @@ impl Store {
             reads: Reads::default(),
             wanted: BTreeMap::new(),
             refill: Refill::new(boot, is_rank, owners),
-            defects: config.defects,
+            rules,
         }
     }
 
-    pub(super) fn listed(
+    pub(crate) fn listed(
         &mut self,
-        images: Vec<(ImageName, Arc<Head>)>,
+        images: Vec<(ImageName, Arc<P::Head>)>,
         view: &View,
-        host: &mut ProtocolHost,
+        host: &mut dyn Machine<P>,
     ) -> Answers {
         self.is_listed = true;
         self.here.extend(images);
-        // A part may have arrived before its segments were known to be here.
+        // A part may have arrived before its companions were known to be here.
         self.write_pending(host);
         for (owner, incarnation, name) in core::mem::take(&mut self.holds) {
             self.hold(owner, incarnation, name, host);
@@ -93,35 +93,35 @@ impl Store {
         self.answer(view)
     }
 
-    /// Writes a part received from `from` once its segments are here.
-    pub(super) fn write_whole(&mut self, from: ProcessId, image: Arc<Image>, host: &mut ProtocolHost) {
+    /// Writes a part received from `from` once its companions are here.
+    pub(crate) fn write_whole(&mut self, from: ProcessId, image: Arc<ImageOf<P>>, host: &mut dyn Machine<P>) {
         let lacking: Vec<ImageName> = self.lacking(&image).collect();
-        if lacking.is_empty() || self.defects.has(Defect::SegmentsOutsideCheckpoint) {
+        if lacking.is_empty() || !self.rules.companions_first {
             self.writes.write(image, host);
             return;
         }
         for name in lacking.into_iter().filter(|&name| !self.writes.contains(name)) {
-            host.control(To::One(from), Control::Fetch(name));
+            host.control(To::One(from), Message::Fetch(name).into());
         }
         self.pending.insert(image.name, (image, from));
     }
 
-    /// Iterates over the segments of a part that are not durable here.
-    fn lacking<'a>(&'a self, part: &'a Image) -> impl Iterator<Item = ImageName> + 'a {
-        let names = part.head.segments.iter().map(|it| it.image(part.name.owner));
+    /// Iterates over the companions of a part that are not durable here.
+    fn lacking(&self, part: &ImageOf<P>) -> impl Iterator<Item = ImageName> + '_ {
+        let names = P::companions(part.name.owner, &part.head).into_iter();
         names.filter(|it| !self.here.contains_key(it))
     }
 
-    /// Writes a segment of this process's own log that came back from a holder.
-    pub(super) fn write_segment(&mut self, image: Arc<Image>, host: &mut ProtocolHost) {
+    /// Writes a companion of this process's own part that came back from a holder.
+    pub(crate) fn write_companion(&mut self, image: Arc<ImageOf<P>>, host: &mut dyn Machine<P>) {
         if !self.here.contains_key(&image.name) && !self.writes.contains(image.name) {
             self.writes.write(image, host);
         }
     }
 
-    /// Writes the parts whose segments are all here now.
-    fn write_pending(&mut self, host: &mut ProtocolHost) {
-        let is_whole = |(name, (image, _)): (&ImageName, &(Arc<Image>, ProcessId))| {
+    /// Writes the parts whose companions are all here now.
+    fn write_pending(&mut self, host: &mut dyn Machine<P>) {
+        let is_whole = |(name, (image, _)): (&ImageName, &(Arc<ImageOf<P>>, ProcessId))| {
             self.lacking(image).next().is_none().then_some(*name)
         };
         let whole: Vec<ImageName> = self.pending.iter().filter_map(is_whole).collect();
@@ -133,7 +133,7 @@ impl Store {
     }
 
     /// Handles a durable image. The caller determines its owner.
-    pub(super) fn persisted(&mut self, name: ImageName, view: &View, host: &mut ProtocolHost) -> Answers {
+    pub(crate) fn persisted(&mut self, name: ImageName, view: &View, host: &mut dyn Machine<P>) -> Answers {
         let head = self.writes.finished(name).map(|image| image.head.clone());
         self.here.insert(name, head.unwrap_or_default());
         if !name.is_part() {
@@ -141,7 +141,7 @@ impl Store {
         }
         let mut answers = self.answer(view);
         if name.owner != self.me {
-            answers.push((name.owner, Control::Stored(name)));
+            answers.push((name.owner, Message::Stored(name)));
         }
         if let Some(Some(incarnation)) = self.wanted.remove(&name) {
             self.remove_older(name.owner, incarnation, Some(name), host);
@@ -150,36 +150,36 @@ impl Store {
         answers
     }
 
-    pub(super) fn write_failed(&mut self, name: ImageName, retry_at: Time, view: &View) -> Answers {
-        if !self.defects.has(Defect::FailedWritesForgotten) {
+    pub(crate) fn write_failed(&mut self, name: ImageName, retry_at: Time, view: &View) -> Answers {
+        if self.rules.repeats_writes {
             self.writes.refused(name, retry_at);
         }
         self.give_up_for_inquiries(view);
         self.answer(view)
     }
 
-    /// Handles a recovering cluster's inquiry about its parts.
-    pub(super) fn inquired(
+    /// Handles a recovering group's inquiry about its parts.
+    pub(crate) fn inquired(
         &mut self,
         from: ProcessId,
         restore: RestoreNo,
-        cluster: ClusterId,
+        group: ClusterId,
         view: &View,
     ) -> Answers {
-        self.inquiries.push((from, restore, cluster));
+        self.inquiries.push((from, restore, group));
         // The processes that were asked for missing segments may not answer any more. What should be held will be
         // announced again.
-        self.pending.retain(|name, _| view.cluster_of(name.owner) != cluster);
+        self.pending.retain(|name, _| view.group_of(name.owner) != group);
         self.give_up_for_inquiries(view);
         self.answer(view)
     }
 
-    /// Stops repeating failed writes whose cluster asks what is durable.
+    /// Stops repeating failed writes whose group asks what is durable.
     fn give_up_for_inquiries(&mut self, view: &View) {
         let inquiries = &self.inquiries;
         self.writes.forget_refused(|name| {
-            let cluster = view.cluster_of(name.owner);
-            inquiries.iter().any(|&(.., asking)| asking == cluster)
+            let group = view.group_of(name.owner);
+            inquiries.iter().any(|&(.., asking)| asking == group)
         });
     }
 
@@ -188,30 +188,30 @@ impl Store {
             return Vec::new();
         }
         let is_writing =
-            |cluster: ClusterId| self.writes.names().any(|name| view.cluster_of(name.owner) == cluster);
-        let early = self.defects.has(Defect::InquiryAnsweredEarly);
-        let due = |&(.., cluster): &(ProcessId, RestoreNo, ClusterId)| early || !is_writing(cluster);
+            |group: ClusterId| self.writes.names().any(|name| view.group_of(name.owner) == group);
+        let early = !self.rules.answers_after_writes;
+        let due = |&(.., group): &(ProcessId, RestoreNo, ClusterId)| early || !is_writing(group);
         let (due, rest): (Vec<_>, Vec<_>) = self.inquiries.iter().copied().partition(due);
         self.inquiries = rest;
-        let answer = |(from, restore, cluster): (ProcessId, RestoreNo, ClusterId)| {
-            let is_asked_for = |name: &&ImageName| name.is_part() && view.cluster_of(name.owner) == cluster;
+        let answer = |(from, restore, group): (ProcessId, RestoreNo, ClusterId)| {
+            let is_asked_for = |name: &&ImageName| name.is_part() && view.group_of(name.owner) == group;
             let parts = self.here.keys().filter(is_asked_for).copied();
-            (from, Control::Stock { restore, parts: parts.collect() })
+            (from, Message::Stock { restore, parts: parts.collect() })
         };
         due.into_iter().map(answer).collect()
     }
 
     /// Reads an image for a process. If that is this process, the image is not sent.
-    pub(super) fn read_for(&mut self, whom: ProcessId, name: ImageName, host: &mut ProtocolHost) {
+    pub(crate) fn read_for(&mut self, whom: ProcessId, name: ImageName, host: &mut dyn Machine<P>) {
         self.reads.request(name, whom, host);
     }
 
     /// Handles a completed read. Returns whether this process wanted the image itself, and the messages to others.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         name: ImageName,
-        image: Option<&Arc<Image>>,
-        host: &mut ProtocolHost,
+        image: Option<&Arc<ImageOf<P>>>,
+        host: &mut dyn Machine<P>,
     ) -> (bool, Answers) {
         if image.is_none() {
             // The image is lost or damaged, and must not be relied on.
@@ -227,19 +227,19 @@ impl Store {
         for whom in readers.into_iter().filter(|&it| it != self.me) {
             match image {
                 Some(image) => host.send_image(whom, image.clone()),
-                None => answers.push((whom, Control::Refused(name))),
+                None => answers.push((whom, Message::Refused(name))),
             }
         }
         (own, answers)
     }
 
-    /// Removes the parts here that need a lost segment.
-    fn forget_parts_with(&mut self, segment: ImageName, host: &mut ProtocolHost) {
-        let Some(number) = SegmentNo::of(segment) else {
+    /// Removes the parts here that need a lost companion.
+    fn forget_parts_with(&mut self, lost: ImageName, host: &mut dyn Machine<P>) {
+        if lost.is_part() {
             return;
-        };
+        }
         self.here.retain(|part, head| {
-            let is_lost = part.owner == segment.owner && head.segments.contains(&number);
+            let is_lost = part.owner == lost.owner && P::companions(part.owner, head).contains(&lost);
             if is_lost {
                 host.delete(*part);
             }
@@ -248,24 +248,24 @@ impl Store {
     }
 
     /// Handles the arrival of a replica for this holder.
-    pub(super) fn copy_arrived(
+    pub(crate) fn copy_arrived(
         &mut self,
         from: ProcessId,
-        image: Arc<Image>,
+        image: Arc<ImageOf<P>>,
         view: &View,
-        host: &mut ProtocolHost,
+        host: &mut dyn Machine<P>,
     ) -> Answers {
         let name = image.name;
-        let is_present = name.incarnation >= view.incarnation(view.cluster_of(name.owner));
+        let is_present = name.incarnation >= view.incarnation(view.group_of(name.owner));
         if self.here.contains_key(&name) {
-            return Vec::from([(name.owner, Control::Stored(name))]);
+            return Vec::from([(name.owner, Message::Stored(name))]);
         }
-        let belongs = |(part, _): &(Arc<Image>, ProcessId)| self.lacking(part).any(|it| it == name);
+        let belongs = |(part, _): &(Arc<ImageOf<P>>, ProcessId)| self.lacking(part).any(|it| it == name);
         let is_wanted = self.wanted.contains_key(&name) || self.pending.values().any(belongs);
         if (is_present || is_wanted) && !self.is_coming(name) {
             self.write_whole(from, image, host);
-            if self.defects.has(Defect::StoredOnArrival) {
-                return Vec::from([(name.owner, Control::Stored(name))]);
+            if !self.rules.confirms_durable {
+                return Vec::from([(name.owner, Message::Stored(name))]);
             }
         }
         Vec::new()
@@ -276,14 +276,14 @@ impl Store {
         self.writes.contains(name) || self.pending.contains_key(&name)
     }
 
-    /// Handles an owner's announcement of the part that should be held for it, under this incarnation of its cluster:
+    /// Handles an owner's announcement of the part that should be held for it, under this incarnation of its group:
     /// requests the part if it is not here, and removes older ones.
-    pub(super) fn hold(
+    pub(crate) fn hold(
         &mut self,
         owner: ProcessId,
         incarnation: Incarnation,
         name: Option<ImageName>,
-        host: &mut ProtocolHost,
+        host: &mut dyn Machine<P>,
     ) {
         if !self.is_listed {
             self.holds.push((owner, incarnation, name));
@@ -294,7 +294,7 @@ impl Store {
             Some(name) if !self.here.contains_key(&name) => {
                 self.wanted.insert(name, Some(incarnation));
                 if !self.is_coming(name) {
-                    host.control(To::One(owner), Control::Fetch(name));
+                    host.control(To::One(owner), Message::Fetch(name).into());
                 }
             }
             _ => self.remove_older(owner, incarnation, name, host),
@@ -304,45 +304,47 @@ impl Store {
 
     /// Handles an owner's request for a part that is about to be restored. It must be as safe as a committed one, and
     /// the owner waits for the confirmation. Nothing older is removed yet: as long as another part is less safe, its
-    /// loss makes the cluster roll back to an older checkpoint.
-    pub(super) fn secure(&mut self, owner: ProcessId, name: ImageName, host: &mut ProtocolHost) {
+    /// loss makes the group roll back to an older checkpoint.
+    pub(crate) fn secure(&mut self, owner: ProcessId, name: ImageName, host: &mut dyn Machine<P>) {
         if !self.is_listed {
             self.secures.push((owner, name));
         } else if self.here.contains_key(&name) {
-            host.control(To::One(owner), Control::Stored(name));
+            host.control(To::One(owner), Message::Stored(name).into());
         } else {
             self.wanted.entry(name).or_insert(None);
             if !self.is_coming(name) {
-                host.control(To::One(owner), Control::Fetch(name));
+                host.control(To::One(owner), Message::Fetch(name).into());
             }
         }
     }
 
-    /// Removes what `owner`'s cluster can no longer restore once it can restore `name` under `incarnation`.
-    pub(super) fn remove_older(
+    /// Removes what `owner`'s group can no longer restore once it can restore `name` under `incarnation`.
+    pub(crate) fn remove_older(
         &mut self,
         owner: ProcessId,
         incarnation: Incarnation,
         name: Option<ImageName>,
-        host: &mut ProtocolHost,
+        host: &mut dyn Machine<P>,
     ) {
         let head = name.and_then(|name| self.here.get(&name)).cloned().unwrap_or_default();
-        let keeps = !self.defects.has(Defect::SegmentsCollected);
-        let is_older = |it: &ImageName| match SegmentNo::of(*it) {
+        let companions = match self.rules.keeps_companions {
+            true => P::companions(owner, &head),
+            false => Vec::new(),
+        };
+        let is_older = |it: &ImageName| match it.is_part() {
             _ if it.owner != owner || Some(*it) == name => false,
-            None => {
+            true => {
                 it.incarnation < incarnation
                     || name.is_some_and(|name| Checkpoint::from(*it) < Checkpoint::from(name))
             }
-            Some(segment) => {
+            false => {
                 let was_seen = name.is_some_and(|name| name.incarnation == incarnation)
-                    && segment.incarnation == incarnation
-                    && segment.number < head.next;
-                (segment.incarnation < incarnation || was_seen)
-                    && !(keeps && head.segments.contains(&segment))
+                    && it.incarnation == incarnation
+                    && P::is_covered(*it, &head);
+                (it.incarnation < incarnation || was_seen) && !companions.contains(it)
             }
         };
-        if self.defects.has(Defect::OlderPartsKept) {
+        if !self.rules.removes_older {
             return;
         }
         self.here.retain(|it, _| {
@@ -357,9 +359,9 @@ impl Store {
     }
 
     /// Handles an owner's answer that it does not have an image that this process should hold.
-    pub(super) fn refused(&mut self, name: ImageName, host: &mut ProtocolHost) {
+    pub(crate) fn refused(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         self.wanted.remove(&name);
-        let lacks_it = |image: &Image| self.lacking(image).any(|it| it == name);
+        let lacks_it = |image: &ImageOf<P>| self.lacking(image).any(|it| it == name);
         let hopeless = self.pending.iter().filter(|(_, (image, _))| lacks_it(image)).map(|(&part, _)| part);
         for part in Vec::from_iter(hopeless) {
             self.pending.remove(&part);
@@ -370,7 +372,7 @@ impl Store {
 
     /// Returns whether this part of the process's own waits for that unavailable segment. If so, the part is
     /// abandoned.
-    pub(super) fn gives_up(&mut self, part: ImageName, name: ImageName) -> bool {
+    pub(crate) fn gives_up(&mut self, part: ImageName, name: ImageName) -> bool {
         let waits =
             self.pending.get(&part).is_some_and(|(image, _)| self.lacking(image).any(|it| it == name));
         if waits {
@@ -380,12 +382,12 @@ impl Store {
     }
 
     /// Records that this process has its own part again, or needs none.
-    pub(super) fn has_own(&mut self, host: &mut ProtocolHost) {
+    pub(crate) fn has_own(&mut self, host: &mut dyn Machine<P>) {
         self.refill.has_own();
         self.report_when_complete(host);
     }
 
-    fn report_when_complete(&mut self, host: &mut ProtocolHost) {
+    fn report_when_complete(&mut self, host: &mut dyn Machine<P>) {
         if self.is_listed && self.wanted.is_empty() {
             self.refill.report(host);
         }

@@ -1,0 +1,77 @@
+//! Messages between the processes of a group, and between them and the holders of their parts.
+
+use alloc::sync::Arc;
+
+use faultline_core::{ClusterId, ImageName, Incarnation, MembershipVersion, ProcessId};
+use serde::{Deserialize, Serialize};
+
+use crate::machines::Checkpoint;
+
+/// One attempt of a group to agree on what to restore. Ordered by failures of its members, then by attempts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RestoreNo {
+    /// The incarnation that the group is about to begin.
+    pub incarnation: Incarnation,
+    /// Number of the attempt. A new one begins if a holder fails or a part is unavailable.
+    pub attempt: u32,
+}
+
+/// A message of the sub-machine that keeps a group's checkpoints and restores them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Message {
+    // Restoring a group.
+    /// Coordinator to members: freeze, and report what you have, once you know the lives involved.
+    Gather {
+        /// The attempt to restore.
+        restore: RestoreNo,
+        /// The membership that the message assumes. A message to a life that its sender does not know is lost.
+        membership: MembershipVersion,
+    },
+    /// Coordinator to holders: report what you hold for this group.
+    Inquire {
+        /// The attempt to restore.
+        restore: RestoreNo,
+        /// The recovering group.
+        group: ClusterId,
+    },
+    /// Answers [`Message::Gather`] and [`Message::Inquire`]: the group's parts that are durable at the sender.
+    Stock {
+        /// The attempt to restore.
+        restore: RestoreNo,
+        /// Names of the parts.
+        parts: Arc<[ImageName]>,
+    },
+    /// Coordinator: prepare this target; `None` is the initial state.
+    Restore {
+        /// The attempt to restore.
+        restore: RestoreNo,
+        /// The checkpoint to restore.
+        target: Option<Checkpoint>,
+        /// Where to fetch the parts that their owners lack.
+        sources: Arc<[(ImageName, ProcessId)]>,
+    },
+    /// Member: its part is durable in its own storage and at its holders.
+    Ready(RestoreNo),
+    /// Member: its part is unavailable.
+    Vanished(RestoreNo),
+    /// Coordinator: resume.
+    Resume(RestoreNo),
+
+    // Replicas.
+    /// Holder: this replica is durable.
+    Stored(ImageName),
+    /// Requests this image.
+    Fetch(ImageName),
+    /// The sender does not have this image.
+    Refused(ImageName),
+    /// Owner to holder: the part that the receiver should hold for it. Nothing older is needed.
+    Hold {
+        /// Incarnation of the owner's group.
+        incarnation: Incarnation,
+        /// Name of the part; `None` if there is none yet.
+        name: Option<ImageName>,
+    },
+    /// Owner to holder: this part is about to be restored; confirm once you hold it. Older parts must stay until
+    /// every part is equally safe, since the group may have to roll back to them.
+    Secure(ImageName),
+}

@@ -1,0 +1,80 @@
+//! A group of processes that rolls back together, to its newest complete checkpoint, whenever one of its members
+//! fails.
+//!
+//! The protocol decides when and how a checkpoint is taken, and writes its own part of it
+//! ([`Replication`](super::Replication)). The sub-machine does the rest: it keeps the parts of this process and the
+//! replicas for others, removes what is no longer needed, and after a failure agrees with the other members on what
+//! to restore, fetches it, and says when to resume.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `view` | what follows from the membership: incarnations |
+//! | `store` | this process's storage: its parts, and the replicas that it keeps for others |
+//! | `restore` | agreeing on what to restore, and restoring it |
+//! | `server` | a process that only keeps replicas |
+//! | `message` | the messages of all these |
+//!
+//! What a protocol can rely on:
+//!
+//! * After [`Group::must_freeze`] has returned `true`, it discards the checkpoint in progress, holds its application,
+//!   and calls [`Group::freeze`]. The group then resumes exactly once, for the last failure that is known.
+//! * [`Group::take_resumed`] returns the target in every member, once every member has its part, every holder has its
+//!   replica of it, and no member has failed since. It is the newest checkpoint of which every part was left, whether
+//!   it had been committed or not, or the initial state if the group had not acted.
+//! * A group that has lost every complete checkpoint is declared unrecoverable, with the parts that are missing.
+
+mod message;
+mod restore;
+mod server;
+mod store;
+mod view;
+
+use alloc::vec::Vec;
+
+use faultline_core::{ImageName, ProcessId, Speaks};
+
+pub use message::{Message, RestoreNo};
+pub(crate) use restore::{Group, Membership, Resumed};
+pub(crate) use server::Server;
+pub(crate) use view::View;
+
+/// A protocol whose groups roll back together after a failure.
+pub(crate) trait Grouped: Speaks<Control: From<Message>, Head: Default> {
+    /// Returns the images that a storage with this part of a checkpoint must have, too. They are not parts.
+    fn companions(_owner: ProcessId, _head: &Self::Head) -> Vec<ImageName> {
+        Vec::new()
+    }
+
+    /// Returns whether an image that is no part, and of the same incarnation, was written before this part: if it is
+    /// not one of the part's companions, no process needs it any more.
+    fn is_covered(_image: ImageName, _by: &Self::Head) -> bool {
+        false
+    }
+}
+
+/// The rules of the sub-machine, for tests that leave one out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// A part is written only where its companions are durable.
+    pub(crate) companions_first: bool,
+    /// Companions of the part that is kept are kept.
+    pub(crate) keeps_companions: bool,
+    /// A replica is confirmed only once it is durable.
+    pub(crate) confirms_durable: bool,
+    /// A write that the storage refused is repeated.
+    pub(crate) repeats_writes: bool,
+    /// Parts older than the one to keep are removed.
+    pub(crate) removes_older: bool,
+    /// A recovering group is told what is durable only once no write for it is in progress.
+    pub(crate) answers_after_writes: bool,
+    /// A recovery waits for the holders outside the group.
+    pub(crate) asks_holders: bool,
+    /// The newest complete checkpoint is restored, not the oldest.
+    pub(crate) restores_newest: bool,
+    /// A group resumes only once the holders have confirmed their replicas of what it restores.
+    pub(crate) copies_first: bool,
+    /// A group resumes only while all its members are up.
+    pub(crate) resumes_complete: bool,
+    /// What belongs to an older attempt at a restore is ignored.
+    pub(crate) ignores_older: bool,
+}

@@ -1,0 +1,559 @@
+//! How a failed group agrees on what to restore, and restores it: the newest checkpoint with all parts available,
+//! whether committed or in doubt. No other group takes part, except as a holder of replicas.
+//!
+//! Coordinator: Gather to members, Inquire to holders -> Stock from all -> Restore -> Ready from all -> Resume. A
+//! failure, a new life of a holder or a vanished part begins another attempt.
+
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Attempt, Boot, Claim, ClusterId, ImageName, Incarnation, Machine, Position, ProcessId, Scope, To,
+};
+
+use super::message::{Message, RestoreNo};
+use super::store::{Answers, Store};
+use super::view::View;
+use super::{Grouped, Rules};
+use crate::machines::{Checkpoint, ImageOf, Survey};
+use crate::placement::Placement;
+
+/// A member of a group, and the group's storage and recovery as this member sees them.
+#[derive(Clone, Debug)]
+pub(crate) struct Group<P: Grouped> {
+    pub(crate) me: ProcessId,
+    pub(crate) view: View,
+    /// The group's number.
+    pub(crate) number: ClusterId,
+    pub(crate) members: Arc<[ProcessId]>,
+    /// Holders of this process's parts.
+    pub(crate) holders: Vec<ProcessId>,
+    /// Incarnation of the state that this process is in.
+    pub(crate) incarnation: Incarnation,
+    /// The checkpoint that a failure would restore, as far as this process knows.
+    pub(crate) kept: Option<Checkpoint>,
+    pub(crate) store: Store<P>,
+    placement: Placement,
+    rules: Rules,
+    /// The member's side of a recovery; `None` while the group runs.
+    attempt: Option<MemberAttempt<P>>,
+    /// The coordinator's side of a recovery.
+    round: Option<Round>,
+    resumed: Option<Resumed<P>>,
+}
+
+/// What the constructor of a [`Group`] needs to know about the process and the federation.
+pub(crate) struct Membership {
+    pub(crate) me: ProcessId,
+    pub(crate) boot: Boot,
+    pub(crate) view: View,
+    pub(crate) placement: Placement,
+    pub(crate) rules: Rules,
+}
+
+/// The end of a recovery, as every member learns it.
+#[derive(Clone, Debug)]
+pub(crate) struct Resumed<P: Grouped> {
+    /// The new incarnation.
+    pub(crate) incarnation: Incarnation,
+    /// The restored checkpoint; `None` is the initial state.
+    pub(crate) target: Option<Checkpoint>,
+    /// This process's part of it.
+    pub(crate) image: Option<Arc<ImageOf<P>>>,
+}
+
+/// The member's side of an attempt.
+#[derive(Clone, Debug)]
+struct MemberAttempt<P: Grouped> {
+    restore: RestoreNo,
+    target: Option<Option<Checkpoint>>,
+    image: Option<Arc<ImageOf<P>>>,
+    /// Holders that have not confirmed their replicas yet.
+    awaited: Vec<ProcessId>,
+    is_ready: bool,
+}
+
+impl<P: Grouped> MemberAttempt<P> {
+    fn new(restore: RestoreNo) -> Self {
+        MemberAttempt { restore, target: None, image: None, awaited: Vec::new(), is_ready: false }
+    }
+}
+
+/// The coordinator's side of an attempt.
+#[derive(Clone, Debug)]
+struct Round {
+    restore: RestoreNo,
+    awaited: BTreeSet<ProcessId>,
+    parts: Survey<()>,
+    target: Option<Option<Checkpoint>>,
+}
+
+impl<P: Grouped> Group<P> {
+    /// Begins a life of a member.
+    pub(crate) fn new(membership: Membership, host: &mut dyn Machine<P>) -> Group<P> {
+        let Membership { me, boot, view, placement, rules } = membership;
+        let number = view.group_of(me);
+        Group {
+            me,
+            number,
+            members: view.members_of(number),
+            holders: placement.holders(&view.membership, me),
+            incarnation: Incarnation(0),
+            kept: None,
+            store: Store::new(placement, rules, &view, me, boot, host),
+            view,
+            placement,
+            rules,
+            attempt: None,
+            round: None,
+            resumed: None,
+        }
+    }
+
+    /// Returns the process that coordinates the group: its lowest-numbered one.
+    pub(crate) fn coordinator(&self) -> ProcessId {
+        self.members[0]
+    }
+
+    pub(crate) fn coordinates(&self) -> bool {
+        self.coordinator() == self.me
+    }
+
+    pub(crate) fn all_members_up(&self) -> bool {
+        self.members.iter().all(|&member| self.view.is_up(member))
+    }
+
+    /// Returns whether the supervisor knows that this group may have acted.
+    pub(crate) fn has_started(&self) -> bool {
+        self.view.membership.member(self.coordinator()).started
+    }
+
+    /// Returns whether the group is recovering.
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.attempt.is_some()
+    }
+
+    /// Sends a message to all other members.
+    pub(crate) fn broadcast(&self, message: P::Control, host: &mut dyn Machine<P>) {
+        match self.view.scope() {
+            Scope::Process => {}
+            Scope::Cluster => host.control(To::Cluster(self.number), message),
+            Scope::Federation => {
+                for cluster in (0..self.view.membership.clusters.len()).map(|it| ClusterId(it as u16)) {
+                    host.control(To::Cluster(cluster), message.clone());
+                }
+            }
+        }
+    }
+
+    /// Sends a message of this sub-machine to any process, which may be this one.
+    fn tell(&mut self, whom: ProcessId, message: Message, host: &mut dyn Machine<P>) {
+        if whom == self.me {
+            self.handle(whom, message, host);
+        } else {
+            host.control(To::One(whom), message.into());
+        }
+    }
+
+    fn say(&mut self, answers: Answers, host: &mut dyn Machine<P>) {
+        for (whom, message) in answers {
+            self.tell(whom, message, host);
+        }
+    }
+
+    /// Returns whether the sender of a message knows of a failure that this process does not know yet. The message
+    /// is to be handled after the next change of the membership.
+    pub(crate) fn is_early(&self, message: &Message) -> bool {
+        match message {
+            Message::Gather { membership, .. } => *membership > self.view.membership.version,
+            Message::Inquire { restore, group } => restore.incarnation > self.view.incarnation(*group),
+            _ => false,
+        }
+    }
+
+    /// Handles a message that is not early.
+    pub(crate) fn handle(&mut self, from: ProcessId, message: Message, host: &mut dyn Machine<P>) {
+        match message {
+            Message::Gather { restore, .. } => self.gather(from, restore, host),
+            Message::Inquire { restore, group } => {
+                let answers = self.store.inquired(from, restore, group, &self.view);
+                self.say(answers, host);
+            }
+            Message::Stock { restore, parts } => self.stock_told(from, restore, &parts, host),
+            Message::Restore { restore, target, sources } => self.restore(restore, target, &sources, host),
+            Message::Ready(restore) => self.ready(from, restore, host),
+            Message::Vanished(restore) => self.vanished(restore, host),
+            Message::Resume(restore) => self.resume(restore),
+            Message::Stored(name) => self.copy_stored(from, name, host),
+            Message::Fetch(name) => self.store.read_for(from, name, host),
+            Message::Refused(name) if name.owner == self.me => self.fetch_refused(name, host),
+            Message::Refused(name) => self.store.refused(name, host),
+            Message::Hold { incarnation, name } => self.store.hold(from, incarnation, name, host),
+            Message::Secure(name) => self.store.secure(from, name, host),
+        }
+    }
+
+    /// Returns whether a member has failed since the state that this process is in.
+    pub(crate) fn must_freeze(&self) -> bool {
+        self.view.incarnation(self.number) > self.incarnation
+    }
+
+    /// Begins to wait for an agreement on what to restore.
+    pub(crate) fn freeze(&mut self) {
+        self.attempt.get_or_insert(MemberAttempt::new(RestoreNo::default()));
+    }
+
+    /// Coordinator: begins a recovery, or ends it, if the membership permits.
+    pub(crate) fn watch_members(&mut self, host: &mut dyn Machine<P>) {
+        if !self.is_recovering() || !self.coordinates() || !self.all_members_up() {
+            return;
+        }
+        let incarnation = self.view.incarnation(self.number);
+        match &self.round {
+            Some(round) if round.restore.incarnation >= incarnation => self.maybe_resume(host),
+            _ => self.begin(RestoreNo { incarnation, attempt: 1 }, host),
+        }
+    }
+
+    /// Coordinator: begins another attempt if a holder outside the group begins a new life, since its answer may be
+    /// lost.
+    pub(crate) fn watch_outside_holders(&mut self, old: &View, host: &mut dyn Machine<P>) {
+        let is_reborn = |holder: &ProcessId| self.view.began_new_life(*holder, old);
+        if let Some(restore) = self.round.as_ref().map(|it| it.restore)
+            && self.outside_holders().iter().any(is_reborn)
+        {
+            self.begin(RestoreNo { attempt: restore.attempt + 1, ..restore }, host);
+        }
+    }
+
+    /// Returns the holders of the group's parts that are not members.
+    fn outside_holders(&self) -> BTreeSet<ProcessId> {
+        let holders = self.members.iter().flat_map(|&it| self.placement.holders(&self.view.membership, it));
+        holders.filter(|&holder| self.view.group_of(holder) != self.number).collect()
+    }
+
+    fn begin(&mut self, restore: RestoreNo, host: &mut dyn Machine<P>) {
+        let outside = self.outside_holders();
+        let asked = if self.rules.asks_holders { usize::MAX } else { 0 };
+        let awaited = self.members.iter().chain(outside.iter().take(asked)).copied().collect();
+        self.round = Some(Round { restore, awaited, parts: Survey::default(), target: None });
+        let membership = self.view.membership.version;
+        self.broadcast(Message::Gather { restore, membership }.into(), host);
+        let group = self.number;
+        for holder in outside {
+            host.control(To::One(holder), Message::Inquire { restore, group }.into());
+        }
+        self.gather(self.me, restore, host);
+    }
+
+    /// Member: reports what it has, once all writes in progress have completed.
+    fn gather(&mut self, from: ProcessId, restore: RestoreNo, host: &mut dyn Machine<P>) {
+        let Some(attempt) = &mut self.attempt else { return };
+        if restore.incarnation < self.view.incarnation(self.number) || restore <= attempt.restore {
+            return;
+        }
+        *attempt = MemberAttempt::new(restore);
+        let lives = u64::from(restore.incarnation.0) + self.members.len() as u64;
+        host.claim(Claim::RecoveryStarted { lives, round: restore.attempt - 1 });
+        let answers = self.store.inquired(from, restore, self.number, &self.view);
+        self.say(answers, host);
+    }
+
+    fn round(&mut self, restore: RestoreNo) -> Option<&mut Round> {
+        let ignores_older = self.rules.ignores_older;
+        self.round.as_mut().filter(|it| it.restore == restore || !ignores_older)
+    }
+
+    /// Coordinator: collects a report, and chooses once all have arrived.
+    fn stock_told(
+        &mut self,
+        from: ProcessId,
+        restore: RestoreNo,
+        parts: &[ImageName],
+        host: &mut dyn Machine<P>,
+    ) {
+        let Some(round) = self.round(restore).filter(|it| it.target.is_none()) else { return };
+        if !round.awaited.remove(&from) {
+            return;
+        }
+        for &part in parts {
+            round.parts.add(from, part, ());
+        }
+        if round.awaited.is_empty() {
+            self.choose(restore, host);
+        }
+    }
+
+    fn choose(&mut self, restore: RestoreNo, host: &mut dyn Machine<P>) {
+        let members = self.members.clone();
+        let has_started = self.has_started();
+        let newest = self.rules.restores_newest;
+        let Some(round) = self.round(restore) else { return };
+        let parts = core::mem::take(&mut round.parts);
+        let mut complete = parts.complete(&members).map(|(checkpoint, _)| checkpoint);
+        let target = if newest { complete.next_back() } else { complete.next() };
+        if target.is_none() && has_started {
+            self.give_up(&parts, host);
+            return;
+        }
+        round.target = Some(target);
+        round.awaited = members.iter().copied().collect();
+        let sources: Arc<[_]> = target.into_iter().flat_map(|it| parts.sources(it)).collect();
+        self.broadcast(Message::Restore { restore, target, sources: sources.clone() }.into(), host);
+        self.restore(restore, target, &sources, host);
+    }
+
+    /// Coordinator: reports, for each member with a missing part, the newest checkpoint that lacks it, and the
+    /// processes that were asked. A checkpoint that was never complete may be newer than one that became incomplete
+    /// by a loss; both are reported.
+    fn give_up(&self, parts: &Survey<()>, host: &mut dyn Machine<P>) {
+        let asked = |owner: ProcessId| {
+            let holders = self.placement.holders(&self.view.membership, owner);
+            core::iter::once(owner).chain(holders).collect()
+        };
+        let first = Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) };
+        let newest_without = |owner: &ProcessId| {
+            let mut lacking = parts.all().rev().filter(|(_, owners)| !owners.contains_key(owner));
+            lacking.next().map(|(checkpoint, _)| checkpoint).or(parts.is_empty().then_some(first))
+        };
+        let missing = self
+            .members
+            .iter()
+            .filter_map(|owner| Some((newest_without(owner)?.part(*owner), asked(*owner))))
+            .collect();
+        host.claim(Claim::Unrecoverable { cluster: self.number, missing });
+    }
+
+    /// Member: prepares its part of the target.
+    fn restore(
+        &mut self,
+        restore: RestoreNo,
+        target: Option<Checkpoint>,
+        sources: &[(ImageName, ProcessId)],
+        host: &mut dyn Machine<P>,
+    ) {
+        let Some(attempt) = self.attempt.as_mut().filter(|it| it.restore == restore) else { return };
+        attempt.target = Some(target);
+        if self.rules.copies_first {
+            attempt.awaited.clone_from(&self.holders);
+        }
+        let Some(checkpoint) = target else {
+            self.say_ready(host);
+            return;
+        };
+        let name = checkpoint.part(self.me);
+        match sources.iter().find(|&&(part, _)| part == name) {
+            Some(&(_, source)) => self.tell(source, Message::Fetch(name), host),
+            None => self.store.read_for(self.me, name, host),
+        }
+    }
+
+    /// Returns the part to be restored.
+    fn awaited_part(&self) -> Option<ImageName> {
+        Some(self.attempt.as_ref()?.target??.part(self.me))
+    }
+
+    /// Handles an image from the network that is no companion of this process's own parts: a lost part of this
+    /// process, or another process's replica.
+    pub(crate) fn image_arrived(
+        &mut self,
+        from: ProcessId,
+        image: Arc<ImageOf<P>>,
+        host: &mut dyn Machine<P>,
+    ) {
+        if image.name.owner != self.me {
+            let answers = self.store.copy_arrived(from, image, &self.view, host);
+            self.say(answers, host);
+        } else if self.awaited_part() == Some(image.name)
+            && let Some(attempt) = &mut self.attempt
+            && attempt.image.is_none()
+        {
+            attempt.image = Some(image.clone());
+            self.store.write_whole(from, image, host);
+        }
+    }
+
+    /// Handles an image that is durable here.
+    pub(crate) fn persisted(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
+        let answers = self.store.persisted(name, &self.view, host);
+        self.say(answers, host);
+    }
+
+    /// Handles a write that the storage refused. It is repeated at `retry_at`.
+    pub(crate) fn write_failed(
+        &mut self,
+        name: ImageName,
+        retry_at: faultline_core::Time,
+        host: &mut dyn Machine<P>,
+    ) {
+        let answers = self.store.write_failed(name, retry_at, &self.view);
+        self.say(answers, host);
+    }
+
+    /// Handles the listing of the storage.
+    pub(crate) fn listed(&mut self, images: Vec<(ImageName, Arc<P::Head>)>, host: &mut dyn Machine<P>) {
+        let answers = self.store.listed(images, &self.view, host);
+        self.say(answers, host);
+    }
+
+    /// Handles a completed read. Returns whether this process wanted the image itself.
+    pub(crate) fn read(
+        &mut self,
+        name: ImageName,
+        image: Option<&Arc<ImageOf<P>>>,
+        host: &mut dyn Machine<P>,
+    ) -> bool {
+        let (own, answers) = self.store.read(name, image, host);
+        self.say(answers, host);
+        own
+    }
+
+    /// Member: its own part is in its storage again, if it had been lost.
+    pub(crate) fn own_part_durable(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
+        if self.awaited_part() == Some(name) {
+            self.ask_holders(name, host);
+        }
+    }
+
+    /// Member: its own part is available. Asks the holders to confirm their replicas: a checkpoint in doubt may lack
+    /// some, but a restored one must not, since other groups remove what it makes obsolete.
+    fn ask_holders(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
+        for &holder in &self.holders {
+            host.control(To::One(holder), Message::Secure(name).into());
+        }
+        self.say_ready(host);
+    }
+
+    /// Member: a holder confirms its replica of the part to be restored.
+    fn copy_stored(&mut self, from: ProcessId, name: ImageName, host: &mut dyn Machine<P>) {
+        if self.awaited_part() == Some(name)
+            && let Some(attempt) = &mut self.attempt
+        {
+            attempt.awaited.retain(|&holder| holder != from);
+            self.say_ready(host);
+        }
+    }
+
+    /// Member: its own part was read, for itself or for a holder, or turned out to be lost.
+    pub(crate) fn own_part_read(
+        &mut self,
+        name: ImageName,
+        image: Option<Arc<ImageOf<P>>>,
+        host: &mut dyn Machine<P>,
+    ) {
+        if self.awaited_part() != Some(name) {
+            return;
+        }
+        if image.is_none() {
+            self.fetch_refused(name, host);
+        } else if let Some(attempt) = &mut self.attempt {
+            attempt.image = image;
+            self.ask_holders(name, host);
+        }
+    }
+
+    /// Member: the part is not where it was expected.
+    fn fetch_refused(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
+        let Some(part) = self.awaited_part() else { return };
+        if (part == name || self.store.gives_up(part, name))
+            && let Some(attempt) = &self.attempt
+        {
+            let restore = attempt.restore;
+            self.tell(self.coordinator(), Message::Vanished(restore), host);
+        }
+    }
+
+    fn say_ready(&mut self, host: &mut dyn Machine<P>) {
+        let Some(attempt) = &mut self.attempt else { return };
+        let is_safe = attempt.image.is_some() && attempt.awaited.is_empty();
+        if (attempt.target == Some(None) || is_safe) && !core::mem::replace(&mut attempt.is_ready, true) {
+            let restore = attempt.restore;
+            self.tell(self.coordinator(), Message::Ready(restore), host);
+        }
+    }
+
+    /// Coordinator: begins another attempt, since a part to be restored has vanished.
+    fn vanished(&mut self, restore: RestoreNo, host: &mut dyn Machine<P>) {
+        if self.round(restore).is_some() {
+            self.begin(RestoreNo { attempt: restore.attempt + 1, ..restore }, host);
+        }
+    }
+
+    fn ready(&mut self, from: ProcessId, restore: RestoreNo, host: &mut dyn Machine<P>) {
+        if let Some(round) = self.round(restore).filter(|it| it.target.is_some()) {
+            round.awaited.remove(&from);
+            self.maybe_resume(host);
+        }
+    }
+
+    /// Coordinator: once all are ready and no member has failed since, the group resumes. If the restored state
+    /// lets the application act for the first time, this must be on record first.
+    fn maybe_resume(&mut self, host: &mut dyn Machine<P>) {
+        let Some(round) = &self.round else { return };
+        let (restore, Some(target), true) = (round.restore, round.target, round.awaited.is_empty()) else {
+            return;
+        };
+        let are_up = self.all_members_up() || !self.rules.resumes_complete;
+        if !are_up || restore.incarnation < self.view.incarnation(self.number) {
+            return; // Another attempt begins once they are.
+        }
+        if target.is_some() && !self.has_started() {
+            host.started();
+            return;
+        }
+        self.round = None;
+        self.broadcast(Message::Resume(restore).into(), host);
+        self.resume(restore);
+    }
+
+    /// Member: the group resumes. What is restored is up to the protocol ([`Group::take_resumed`]).
+    fn resume(&mut self, restore: RestoreNo) {
+        let is_current = |it: &mut MemberAttempt<P>| {
+            it.restore == restore && it.is_ready && restore.incarnation == self.view.incarnation(self.number)
+        };
+        if let Some(attempt) = self.attempt.take_if(is_current) {
+            assert!(self.resumed.is_none(), "a group resumes once for a failure");
+            let target = attempt.target.flatten();
+            let image = attempt.image;
+            assert_eq!(
+                image.as_ref().map(|it| it.name),
+                target.map(|it| it.part(self.me)),
+                "a member that is ready has its part of the target, and no other"
+            );
+            self.incarnation = restore.incarnation;
+            self.kept = target;
+            self.resumed = Some(Resumed { incarnation: restore.incarnation, target, image });
+        }
+    }
+
+    /// Returns the end of a recovery, once. Call after each of the above.
+    pub(crate) fn take_resumed(&mut self) -> Option<Resumed<P>> {
+        self.resumed.take()
+    }
+
+    /// Keeps this checkpoint, which is committed or restored, and removes what is older, here and at the holders.
+    pub(crate) fn keep(&mut self, checkpoint: Option<Checkpoint>, host: &mut dyn Machine<P>) {
+        self.kept = checkpoint;
+        let own = checkpoint.map(|it| it.part(self.me));
+        self.store.remove_older(self.me, self.incarnation, own, host);
+    }
+
+    /// Tells every holder which part it should hold.
+    pub(crate) fn tell_holders(&self, host: &mut dyn Machine<P>) {
+        for &holder in &self.holders {
+            self.tell_holder(holder, host);
+        }
+    }
+
+    pub(crate) fn tell_holder(&self, holder: ProcessId, host: &mut dyn Machine<P>) {
+        let name = self.kept.map(|it| it.part(self.me));
+        let incarnation = self.incarnation;
+        host.control(To::One(holder), Message::Hold { incarnation, name }.into());
+    }
+
+    /// Reports that a part is lost that no other process can supply.
+    pub(crate) fn unrecoverable(&self, missing: &[(ImageName, Vec<ProcessId>)], host: &mut dyn Machine<P>) {
+        host.claim(Claim::Unrecoverable { cluster: self.number, missing: missing.into() });
+    }
+}

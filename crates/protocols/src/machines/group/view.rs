@@ -1,0 +1,77 @@
+//! The membership as a protocol reads it whose numbers follow from failures.
+//!
+//! The supervisor numbers lives durably and in the same order for all processes. A process that knows a membership
+//! therefore knows how often each group has failed, which is the group's incarnation, and how many failures there
+//! were in all. No agreement is needed, and no number is used twice.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faultline_core::{ClusterId, Incarnation, Member, Membership, ProcessId, Role, Scope};
+
+/// A membership, with the numbers derived from it.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) membership: Arc<Membership>,
+    scope: Scope,
+    /// Failures of its members, by group.
+    incarnations: Vec<Incarnation>,
+    /// Number of failures of ranks and of processes of the counted role.
+    pub(crate) epoch: u64,
+}
+
+impl View {
+    /// Reads a membership. `counted` is a role outside the groups whose failures count in the epoch.
+    pub(crate) fn new(scope: Scope, counted: Option<Role>, membership: Arc<Membership>) -> View {
+        let mut incarnations = vec![Incarnation(0); scope.groups(&membership)];
+        for rank in membership.with_role(Role::RANK) {
+            incarnations[scope.group_of(&membership, rank).index()].0 += deaths(membership.member(rank));
+        }
+        let of_ranks: u64 = incarnations.iter().map(|it| u64::from(it.0)).sum();
+        let others = counted.into_iter().flat_map(|role| membership.with_role(role));
+        let of_others: u64 = others.map(|it| u64::from(deaths(membership.member(it)))).sum();
+        View { membership, scope, incarnations, epoch: of_ranks + of_others }
+    }
+
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// Returns how often `group` has failed.
+    pub(crate) fn incarnation(&self, group: ClusterId) -> Incarnation {
+        self.incarnations[group.index()]
+    }
+
+    /// Returns the failures of all groups, indexed by group.
+    pub(crate) fn incarnations(&self) -> &[Incarnation] {
+        &self.incarnations
+    }
+
+    pub(crate) fn group_of(&self, process: ProcessId) -> ClusterId {
+        self.scope.group_of(&self.membership, process)
+    }
+
+    pub(crate) fn members_of(&self, group: ClusterId) -> Arc<[ProcessId]> {
+        self.scope.members(&self.membership, group)
+    }
+
+    pub(crate) fn is_up(&self, process: ProcessId) -> bool {
+        self.membership.member(process).up
+    }
+
+    pub(crate) fn ranks(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        self.membership.with_role(Role::RANK)
+    }
+
+    /// Returns whether `process` runs in a different life than under `old`.
+    pub(crate) fn began_new_life(&self, process: ProcessId, old: &View) -> bool {
+        let (new, old) = (self.membership.member(process), old.membership.member(process));
+        new.up && !(old.up && old.life == new.life)
+    }
+}
+
+/// Returns how often a process has failed, as far as is known. A life that is down has ended.
+fn deaths(member: &Member) -> u32 {
+    (member.life.0 + u32::from(!member.up)).saturating_sub(1)
+}
