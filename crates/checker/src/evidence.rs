@@ -9,15 +9,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::fault::{Change, FaultState, Outcome};
 use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId, Span, Time, Trigger};
 
-use crate::context::Context;
-use crate::history::History;
+use faultline_history::Context;
+use faultline_history::History;
 
 /// How late an action may be: in virtual time, and by real processes on a busy machine.
 const LATE: (Span, Span) = (Span::from_secs(1), Span::from_secs(30));
 
+/// Adds the contradictions between the facts to a history. A record that was read from disk needs this; what was kept in
+/// memory is complete by construction.
+#[must_use]
+pub fn examined(mut history: History<'_>) -> History<'_> {
+    history.contradictions = contradictions(&history);
+    history
+}
+
 /// Returns the rules that a recorded run violates, as sentences without a full stop. None of them speaks
 /// against a protocol: facts are missing, or were changed.
-pub(crate) fn contradictions(history: &History<'_>) -> Vec<String> {
+fn contradictions(history: &History<'_>) -> Vec<String> {
     if history.trace.supervisor().is_empty() {
         return vec!["the supervisor's facts are missing".to_owned()];
     }

@@ -1,9 +1,11 @@
 //! The checker's output: one finding per property, and the verdict that follows from them.
 
-use faultline_core::{FactNo, Life, ProcessId, Promise};
+use faultline_core::Promise;
 use serde::{Deserialize, Serialize};
 
-use crate::context::Context;
+use faultline_history::{Context, Source};
+
+use crate::finding::Wrong;
 
 /// The properties by which a run is judged, declared in the order in which reports show them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -128,6 +130,11 @@ impl Property {
         }
     }
 
+    /// Returns whether the property is judged: because every protocol owes it, or because this protocol promises it.
+    pub fn is_judged(self, context: &Context) -> bool {
+        self.promise().is_none_or(|it| context.promises.include(it))
+    }
+
     /// Returns the property as a sentence.
     pub fn statement(self) -> &'static str {
         match self {
@@ -180,25 +187,26 @@ impl Property {
     }
 }
 
-/// A fact cited as evidence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Source {
-    /// The process that stated it.
-    pub process: ProcessId,
-    /// The life in which it was stated.
-    pub life: Life,
-    /// Its position in that life's stream.
-    pub number: FactNo,
-}
-
 /// One violation of a property.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Violation {
     /// What happened, as a sentence that names the processes and messages involved.
     pub text: String,
     /// The facts that show it.
     pub evidence: Vec<Source>,
+    /// What happened, as a value; `None` if the judgement was read from JSON, which contains the sentence alone.
+    #[serde(skip)]
+    pub what: Option<Wrong>,
 }
+
+/// The sentence and the evidence determine a violation, whether or not it was read.
+impl PartialEq for Violation {
+    fn eq(&self, other: &Violation) -> bool {
+        (&self.text, &self.evidence) == (&other.text, &other.evidence)
+    }
+}
+
+impl Eq for Violation {}
 
 /// The finding for one property.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,43 +227,6 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The number of violations kept with their sentences.
-    const KEPT: usize = 20;
-
-    pub(crate) fn new(property: Property) -> Finding {
-        Finding {
-            property,
-            instances: 0,
-            violations: Vec::new(),
-            more_violations: 0,
-            unknown: None,
-            remarks: Vec::new(),
-        }
-    }
-
-    /// Records a violation. `text` is called only if the violation is kept.
-    pub(crate) fn violated<const N: usize>(&mut self, evidence: [Source; N], text: impl FnOnce() -> String) {
-        if self.violations.len() < Self::KEPT {
-            self.violations.push(Violation { text: text(), evidence: evidence.to_vec() });
-        } else {
-            self.more_violations += 1;
-        }
-    }
-
-    /// Records that something could not be judged. The first reason is kept.
-    pub(crate) fn unjudged(&mut self, reason: impl FnOnce() -> String) {
-        self.unknown.get_or_insert_with(reason);
-    }
-
-    /// Turns violations of a property that the protocol does not promise into remarks.
-    pub(crate) fn promised(self, context: &Context) -> Finding {
-        if context.is_judged(self.property) {
-            return self;
-        }
-        let text = |it: Violation| format!("not promised: {}", it.text);
-        Finding { remarks: self.violations.into_iter().map(text).collect(), ..Finding::new(self.property) }
-    }
-
     /// Returns the number of violations.
     pub fn violation_count(&self) -> u64 {
         self.violations.len() as u64 + self.more_violations

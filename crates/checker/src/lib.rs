@@ -1,27 +1,23 @@
 //! Judges a recorded run: did the protocol behave correctly?
 //!
-//! The checker reads only facts, and the context that no fact states ([`Context`]). From the composite's
-//! facts it rebuilds what every process had sent and delivered at every cut ([`history`]). Each property
-//! under [`properties`] then reports what it judged and what it found. Clocks do not order facts of different
+//! The checker reads only the [`History`] of a run: its facts, and the context that no fact states ([`Context`]). Each
+//! property under [`properties`] reports what it judged and what it found. Clocks do not order facts of different
 //! processes, so the checker does not compare their times: facts are related by streams, restores, message
 //! identities and incarnations. What a protocol reports about itself ([`faultline_core::Claim`]) is judged,
 //! or names what is to be judged; it is never evidence.
 
-pub mod account;
-mod context;
 mod evidence;
-pub mod history;
+pub mod finding;
 mod judgement;
-pub mod lost;
 pub mod properties;
-pub mod recoveries;
 #[cfg(test)]
 mod testing;
+mod wording;
 
-pub use account::{Account, account};
-pub use context::Context;
-pub use history::History;
-pub use judgement::{Finding, Judgement, Property, Source, Verdict, Violation};
+pub use evidence::examined;
+pub use faultline_history::{Context, History, Source};
+pub use finding::{Open, Remark, Wrong};
+pub use judgement::{Finding, Judgement, Property, Verdict, Violation};
 
 use faultline_trace::Trace;
 
@@ -32,7 +28,7 @@ pub fn judge(trace: &Trace, context: &Context) -> Judgement {
 
 /// Judges a run from its history.
 pub fn judge_history(history: &History<'_>) -> Judgement {
-    let findings = properties::ALL.iter().map(|check| check(history)).collect();
+    let findings = properties::ALL.iter().map(|check| check(history).told(history.context)).collect();
     Judgement::new(findings, history.is_flawed())
 }
 

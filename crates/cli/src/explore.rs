@@ -12,7 +12,7 @@ use faultline_explore::{
     names,
 };
 use faultline_report::transcript::{text, transcript};
-use faultline_report::{Cast, History};
+use faultline_report::{Cast, Timeline};
 use faultline_session::Unjudged;
 use faultline_trace::{Bundle, BundleError};
 use miette::miette;
@@ -255,7 +255,7 @@ impl Finding {
         arguments: &ExploreArguments,
     ) -> Result<Finding, CommandError> {
         let cast = Cast::new(&found.manifest);
-        let history = History::new(&found.trace, &cast);
+        let history = Timeline::new(&found.trace, &found.manifest);
         let transcript = text(&transcript(&found.trace, &history, &cast));
         let dir = place(arguments, &found.manifest.name);
         let unwritable = |error: BundleError| {

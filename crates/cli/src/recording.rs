@@ -11,7 +11,7 @@ use faultline_core::fault::Outcome;
 use faultline_core::{Life, ProcessId};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::explain;
-use faultline_report::{Cast, History, page, text};
+use faultline_report::{Cast, Timeline, page, text};
 use faultline_session::Unjudged;
 use faultline_trace::{Manifest, Trace, export};
 
@@ -31,7 +31,7 @@ pub(crate) fn tell(arguments: &ExplainArguments) -> Result<Exit, CommandError> {
     let recording = Recording::read(&arguments.dir)?;
     recording.warn();
     let cast = Cast::new(&recording.run.manifest);
-    let history = History::new(&recording.run.trace, &cast);
+    let history = Timeline::new(&recording.run.trace, &recording.run.manifest);
     let chapters = explain(&history, &recording.run.manifest, &cast);
     let text: String = chapters.iter().map(|it| format!("{}\n", it.text)).collect();
     output::print(&output::filled(&text))?;
@@ -45,7 +45,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> 
     let to = arguments.to.clone().unwrap_or_else(|| arguments.dir.join("report.html"));
     let picture = to.with_file_name("diagram.svg");
     let cast = Cast::new(&recording.run.manifest);
-    let history = History::new(&recording.run.trace, &cast);
+    let history = Timeline::new(&recording.run.trace, &recording.run.manifest);
     let diagram = Diagram::new(&history, &cast, Limits::default());
     write(&to, &page::render(recording.recorded()))?;
     write(&picture, &svg::render(&diagram, svg::Options::default()))?;

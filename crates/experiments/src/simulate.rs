@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
 use faultline_catalog::SetupError;
-use faultline_checker::{Account, History};
 use faultline_core::fault::Outcome;
 use faultline_core::{Cause, ClusterId, Span, Time};
+use faultline_history::{Account, GroupId, History};
 use faultline_session::{Moment, Observer, Session, Simulator};
 use faultline_sim::in_order;
 use faultline_trace::{Manifest, Record};
@@ -30,20 +30,30 @@ pub fn simulate(
     seed: u64,
     observer: &mut dyn Observer,
 ) -> Result<Statistics, SetupError> {
+    simulate_and(federation, seed, observer, |_| ()).map(|(statistics, ())| statistics)
+}
+
+/// Does the same as [`simulate`], and passes the history of the run to `read`.
+pub(crate) fn simulate_and<T>(
+    federation: &Federation,
+    seed: u64,
+    observer: &mut dyn Observer,
+    read: impl FnOnce(&History<'_>) -> T,
+) -> Result<(Statistics, T), SetupError> {
     let mut bookkeeper = StoreObserver { store_counter: StoreCounter::default(), observer };
     let mut simulator = Simulator::new(&mut bookkeeper);
     let unjudged = Session::new(federation).seed(seed).simulate(&mut simulator)?;
     let stats = simulator.stats().clone();
     let StoreObserver { store_counter, .. } = bookkeeper;
     let begun = unjudged.trace.begun().unwrap_or(Time::ZERO);
-    let (recording, (facts, clusters, messages)) = unjudged.judge_and(|history| {
+    let (recording, (facts, clusters, messages, read)) = unjudged.judge_and(|history| {
         let account = Account::of(history);
         let place = places(history);
         let clusters = tell_clusters(history, &account, &place, &store_counter, begun);
-        (account.facts, clusters, by_cluster(&account.messages, &place))
+        (account.facts, clusters, by_cluster(&account.messages, &place), read(history))
     });
     let manifest = recording.manifest;
-    Ok(Statistics {
+    let statistics = Statistics {
         seed,
         outcome: manifest.outcome.as_ref().unwrap_or(&Outcome::Interrupted).name(),
         verdict: recording.judgement.verdict,
@@ -57,7 +67,8 @@ pub fn simulate(
         messages,
         collections: collections(&store_counter, begun),
         traffic: traffic(&stats),
-    })
+    };
+    Ok((statistics, read))
 }
 
 /// Simulates a federation once for each seed, as [`simulate`] does, on `jobs` threads. `each` is called with
@@ -158,7 +169,7 @@ fn tell_clusters(
     let context = history.context;
     let seconds = |at: Time| at.since(begun).as_secs_f64();
     let because = |cause: Option<Cause>| match cause {
-        Some(Cause::Alert { from, .. }) => context.group(from.index()),
+        Some(Cause::Alert { from, .. }) => context.group(GroupId::claimed(from)),
         Some(Cause::Failure) | None => "failure".to_owned(),
     };
     let tell = |(index, kept): (usize, &crate::store_counter::Cluster)| {

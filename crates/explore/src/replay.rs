@@ -83,7 +83,7 @@ impl Replay {
         manifest.expected = manifest::expected(setup);
         // Faults are choices, of which no plan knows.
         manifest.plan = Vec::new();
-        let must_end = Context::from_manifest(&manifest).is_judged(Property::Progress);
+        let must_end = Property::Progress.is_judged(&Context::from_manifest(&manifest));
         Replay { membership: setup.membership.clone(), bounds, manifest, must_end }
     }
 

@@ -1,6 +1,7 @@
 //! The processes and clusters of a run with their display names. Contains no facts.
 
 use faultline_core::{ClusterId, ImageName, MessageId, Position, ProcessId, Role, Scope};
+use faultline_history::GroupId;
 use faultline_trace::Manifest;
 
 /// The clusters of a run with their processes and names.
@@ -48,43 +49,42 @@ impl Cast {
         self.processes.get(process.index()).map_or(ClusterId::OUTSIDE, |&(_, cluster)| cluster)
     }
 
-    /// Returns the groups that roll back together: in reports, these are the clusters or the ranks. Protocols
-    /// number them like clusters.
-    pub fn groups(&self) -> impl Iterator<Item = ClusterId> + use<> {
-        (0..self.ranks.unwrap_or(self.clusters.len())).map(|index| ClusterId(index as u16))
+    /// Returns the groups that roll back together: in reports, these are the clusters or the ranks.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
+        (0..self.ranks.unwrap_or(self.clusters.len())).map(|index| GroupId(index as u16))
     }
 
     /// Returns the processes of a group, ascending; none if it does not belong to this run.
-    pub fn members(&self, group: ClusterId) -> Vec<ProcessId> {
+    pub fn members(&self, group: GroupId) -> Vec<ProcessId> {
         match self.ranks {
-            Some(ranks) if group.index() < ranks => vec![ProcessId(group.0.into())],
+            Some(ranks) if usize::from(group.0) < ranks => vec![ProcessId(group.0.into())],
             Some(_) => Vec::new(),
-            None => self.processes(group).to_vec(),
+            None => self.processes(ClusterId(group.0)).to_vec(),
         }
     }
 
-    /// Returns the group of a process; [`ClusterId::OUTSIDE`] if it has none.
-    pub fn group_of(&self, process: ProcessId) -> ClusterId {
+    /// Returns the group of a process; [`GroupId::OUTSIDE`] if it has none.
+    pub fn group_of(&self, process: ProcessId) -> GroupId {
         match self.ranks {
-            Some(ranks) if process.index() < ranks => ClusterId(process.0 as u16),
-            Some(_) => ClusterId::OUTSIDE,
-            None => self.cluster_of(process),
+            Some(ranks) if process.index() < ranks => GroupId(process.0 as u16),
+            Some(_) => GroupId::OUTSIDE,
+            None => GroupId(self.cluster_of(process).0),
         }
     }
 
     /// Returns the cluster that contains a group.
-    pub fn cluster_of_group(&self, group: ClusterId) -> ClusterId {
+    pub fn cluster_of_group(&self, group: GroupId) -> ClusterId {
         match self.ranks {
             Some(_) => self.cluster_of(ProcessId(group.0.into())),
-            None => group,
+            None => ClusterId(group.0),
         }
     }
 
     /// Returns the display name of a group.
-    pub fn group(&self, group: ClusterId) -> String {
+    pub fn group(&self, group: GroupId) -> String {
         match self.ranks {
             Some(_) => self.process(ProcessId(group.0.into())),
-            None => self.cluster(group),
+            None => self.cluster(ClusterId(group.0)),
         }
     }
 

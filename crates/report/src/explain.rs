@@ -3,19 +3,18 @@
 
 use std::collections::BTreeSet;
 
-use faultline_checker::recoveries::Recovery;
 use faultline_core::fault::{FaultState, Outcome};
-use faultline_core::{
-    Cause, ClusterId, EndedBy, Fault, FaultNo, ProcessId, Promise, Span, StorageFate, Time,
-};
+use faultline_core::{Cause, EndedBy, Fault, FaultNo, ProcessId, Promise, Span, StorageFate, Time};
+use faultline_history::GroupId;
+use faultline_history::recoveries::Recovery;
 use faultline_trace::Manifest;
 use faultline_trace::manifest::EffectEntry;
 use serde::Serialize;
 
 use crate::cast::{Cast, checkpoint};
 use crate::fault::{describe_change, describe_fault, for_good};
-use crate::history::{Failure, History, Returned, Rollback, TakenOver, Tasks};
 use crate::text::{instant, lasted};
+use crate::timeline::{Failure, Returned, Rollback, TakenOver, Tasks, Timeline};
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,7 +29,7 @@ pub struct Chapter {
 }
 
 /// Explains a run in sentences, chronologically.
-pub fn explain(history: &History, manifest: &Manifest, cast: &Cast) -> Vec<Chapter> {
+pub fn explain(history: &Timeline, manifest: &Manifest, cast: &Cast) -> Vec<Chapter> {
     let narrator = Narrator { history, manifest, cast };
     // Sorted by start. At one instant, actions come first, then what followed, then what that caused.
     let mut chapters: Vec<(Time, u8, Time, String)> = Vec::new();
@@ -113,7 +112,7 @@ fn tasks(tasks: Tasks) -> String {
 /// Explains why no checkpoint of a cluster can be restored: the holders of the missing parts, and the
 /// processes that were asked.
 pub fn unrecoverable(
-    group: ClusterId,
+    group: GroupId,
     missing: &[(faultline_core::ImageName, Vec<faultline_core::ProcessId>)],
     cast: &Cast,
 ) -> String {
@@ -134,7 +133,7 @@ pub fn unrecoverable(
 }
 
 /// Describes why the run did not complete, if so.
-fn ended_early(history: &History, manifest: &Manifest) -> Option<String> {
+fn ended_early(history: &Timeline, manifest: &Manifest) -> Option<String> {
     let end = instant(history.seconds(history.end));
     match manifest.outcome {
         None => Some(format!("The run was cut short: the record ends at {end}.")),
@@ -167,7 +166,7 @@ pub fn never_due(manifest: &Manifest) -> Option<String> {
 
 /// Returns the ends of lives that no fault of the plan explains, grouped if they happened at nearly the same
 /// time and in the same way.
-pub(crate) fn unplanned(history: &History) -> Vec<Vec<&Failure>> {
+pub(crate) fn unplanned(history: &Timeline) -> Vec<Vec<&Failure>> {
     const CLOSE: Span = Span::from_millis(500);
     let mut all: Vec<_> = history.failures.iter().filter(|it| it.fault().is_none()).collect();
     all.sort_by_key(|it| it.at);
@@ -179,7 +178,7 @@ pub(crate) fn unplanned(history: &History) -> Vec<Vec<&Failure>> {
 const MOST_NAMED: usize = 8;
 
 struct Narrator<'a> {
-    history: &'a History,
+    history: &'a Timeline,
     manifest: &'a Manifest,
     cast: &'a Cast,
 }
@@ -273,7 +272,7 @@ impl Narrator<'_> {
     fn rollback(&self, place: usize, rollback: &Rollback) -> String {
         let cluster = self.cast.group(rollback.group);
         let mut text = match rollback.cause {
-            Some(Cause::Alert { from, .. }) => self.because_of_an_alert(rollback, from),
+            Some(Cause::Alert { from, .. }) => self.because_of_an_alert(rollback, GroupId::claimed(from)),
             Some(Cause::Failure) | None if rollback.failures.is_empty() => {
                 format!("{cluster} rolled back together with the others, to {}", target(rollback))
             }
@@ -403,7 +402,7 @@ impl Narrator<'_> {
         }
     }
 
-    fn because_of_an_alert(&self, rollback: &Rollback, from: ClusterId) -> String {
+    fn because_of_an_alert(&self, rollback: &Rollback, from: GroupId) -> String {
         let cluster = self.cast.group(rollback.group);
         let sender = self.cast.group(from);
         let orphans = rollback
@@ -440,7 +439,7 @@ impl Narrator<'_> {
     }
 
     /// Returns whether a rollback of `group` caused the one at `place`, was caused by it, or overlapped it.
-    fn rolled_back_with(&self, group: ClusterId, place: usize) -> bool {
+    fn rolled_back_with(&self, group: GroupId, place: usize) -> bool {
         let this = &self.history.rollbacks[place];
         self.history.rollbacks.iter().enumerate().any(|(other, it)| {
             let related = it.because_of == Some(place) || this.because_of == Some(other);
@@ -448,14 +447,15 @@ impl Narrator<'_> {
         })
     }
 
-    /// Returns whether a cluster had joined by then, and had not left.
-    fn was_there(&self, cluster: ClusterId, at: Time) -> bool {
-        let History { joined, left, .. } = self.history;
+    /// Returns whether the cluster of a group had joined by then, and had not left.
+    fn was_there(&self, group: GroupId, at: Time) -> bool {
+        let Timeline { joined, left, .. } = self.history;
         let gone = self.history.gone(self.cast);
         let is_gone = |it: &ProcessId| gone.get(it).is_some_and(|since| *since <= at);
-        if self.cast.members(cluster).iter().all(is_gone) {
+        if self.cast.members(group).iter().all(is_gone) {
             return false;
         }
+        let cluster = self.cast.cluster_of_group(group);
         !left.iter().any(|it| it.1 == cluster && it.0 <= at)
             && !joined.iter().any(|it| it.1 == cluster && it.0 > at)
     }

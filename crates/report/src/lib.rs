@@ -5,7 +5,6 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`cast`] | the names of processes and clusters |
-//! | [`history`] | what happened, rebuilt from the facts |
 //! | [`narrate`] | sentences about a run, as it happens |
 //! | [`explain`] | why each cluster rolled back, in sentences |
 //! | [`spent`] | how processes spent their time |
@@ -13,6 +12,7 @@
 //! | [`text`] | the summary for a terminal |
 //! | [`diagram`] | the space-time diagram, as data and as a static picture |
 //! | [`page`] | the report: one HTML file |
+//! | [`timeline`] | what happened, by the clocks of the processes |
 //! | [`mod@transcript`] | a small run, line by line |
 //! | [`fault`] | descriptions of faults and links |
 //! | [`style`] | the colours and styles of all pages |
@@ -21,17 +21,17 @@ pub mod cast;
 pub mod diagram;
 pub mod explain;
 pub mod fault;
-pub mod history;
 pub mod narrate;
 pub mod page;
 pub mod spent;
 pub mod style;
 pub mod summary;
 pub mod text;
+pub mod timeline;
 pub mod transcript;
 
 pub use cast::Cast;
 pub use diagram::Diagram;
-pub use history::History;
 pub use spent::Spent;
 pub use summary::{Recorded, Summary};
+pub use timeline::Timeline;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Change;
 use faultline_core::{Claim, ClusterId, EndedBy, Fact, Fault, FaultNo, Incarnation, Position, ProcessId};
+use faultline_history::GroupId;
 use faultline_trace::manifest::LinkEntry;
 
 use crate::cast::{self, Cast};
@@ -29,18 +30,18 @@ pub struct Narrator {
     checkpoints: BTreeMap<ClusterId, Checkpoints>,
     /// Faults that are pauses.
     pauses: BTreeSet<FaultNo>,
-    /// Clusters of which a failure was reported, but not yet the rollback.
-    failing: BTreeSet<ClusterId>,
-    /// Clusters that cannot be restored.
-    given_up: BTreeSet<ClusterId>,
+    /// Groups of which a failure was reported, but not yet the rollback.
+    failing: BTreeSet<GroupId>,
+    /// Groups that cannot be restored.
+    given_up: BTreeSet<GroupId>,
     /// Rollbacks that were reported.
-    returns: BTreeSet<(ClusterId, Incarnation)>,
+    returns: BTreeSet<(GroupId, Incarnation)>,
 }
 
 #[derive(Debug, Default)]
 struct Checkpoints {
     /// Positions by the group that takes the checkpoints.
-    positions: BTreeSet<(ClusterId, Position)>,
+    positions: BTreeSet<(GroupId, Position)>,
     forced: usize,
 }
 
@@ -116,10 +117,10 @@ impl Narrator {
                     self.failing.remove(&group);
                     tell("RolledBack", format!("{} rolls back to {target}", self.cast.group(group)))
                 }
-                Claim::Unrecoverable { cluster: group, .. } if self.given_up.insert(*group) => warn(
-                    "Unrecoverable",
-                    format!("no checkpoint of {} can be restored", self.cast.group(*group)),
-                ),
+                Claim::Unrecoverable { cluster, .. } if self.given_up.insert(GroupId::claimed(*cluster)) => {
+                    let group = self.cast.group(GroupId::claimed(*cluster));
+                    warn("Unrecoverable", format!("no checkpoint of {group} can be restored"))
+                }
                 _ => None,
             },
             _ => None,

@@ -8,11 +8,11 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::cast::Cast;
 use crate::diagram::{Diagram, Limits};
 use crate::explain::{Chapter, count};
-use crate::history::History;
 use crate::spent::Spent;
 use crate::style;
 use crate::summary::{Found, Recorded, Summary, target};
 use crate::text::{backend, because, ended, instant, lost, percent, protocol, span, verdict};
+use crate::timeline::Timeline;
 
 const SCRIPT: &str = include_str!("../assets/diagram.js");
 /// The number of messages within clusters above which they are only drawn on request.
@@ -21,7 +21,7 @@ const MANY: usize = 1500;
 /// Renders the page of a run.
 pub fn render(recorded: Recorded<'_>) -> String {
     let cast = Cast::new(recorded.manifest);
-    let history = History::new(recorded.trace, &cast);
+    let history = Timeline::new(recorded.trace, recorded.manifest);
     let summary = Summary::of_history(recorded, &cast, &history);
     let diagram = Diagram::new(&history, &cast, Limits::default());
     page(&summary, &diagram, &recorded.manifest.federation).into_string()

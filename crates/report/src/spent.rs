@@ -12,7 +12,7 @@ use faultline_trace::Trace;
 use serde::{Deserialize, Serialize};
 
 use crate::cast::Cast;
-use crate::history::History;
+use crate::timeline::Timeline;
 
 /// Seconds of processes, by what they were spent on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ const FINISHED: usize = 5;
 impl Spent {
     /// Sums up the processes of a cluster, from the start of the application, or from when the cluster
     /// joined, to the end of the run, or to when it left.
-    pub fn of(cluster: ClusterId, history: &History, trace: &Trace, cast: &Cast) -> Spent {
+    pub fn of(cluster: ClusterId, history: &Timeline, trace: &Trace, cast: &Cast) -> Spent {
         let mut spent = Spent::default();
         for &process in cast.processes(cluster) {
             let window = window(cluster, history);
@@ -100,13 +100,13 @@ impl Add for Spent {
 
 type Stretch = (Time, Time, usize);
 
-fn window(cluster: ClusterId, history: &History) -> (Time, Time) {
+fn window(cluster: ClusterId, history: &Timeline) -> (Time, Time) {
     let of = |changes: &[(Time, ClusterId)]| changes.iter().find(|it| it.1 == cluster).map(|it| it.0);
     (of(&history.joined).unwrap_or(history.origin), of(&history.left).unwrap_or(history.end))
 }
 
 /// Returns the stretches of a process that are not work, in any order; they may overlap.
-fn stretches(process: ProcessId, history: &History, trace: &Trace, window: (Time, Time)) -> Vec<Stretch> {
+fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Time, Time)) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = history.pauses.stretches().map(|(from, upto)| (from, upto, PAUSED)).collect();
     for failure in history.failures.iter().filter(|it| it.process == process) {
         all.push((failure.at, failure.restarted.unwrap_or(window.1), DOWN));

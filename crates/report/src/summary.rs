@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use faultline_checker::{Finding, Judgement, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, Position, ProcessId, Span};
+use faultline_history::GroupId;
 use faultline_trace::manifest::{Backend, EffectEntry, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
@@ -15,9 +16,9 @@ use serde::Serialize;
 use crate::cast::{Cast, checkpoint};
 use crate::explain::{Chapter, count, explain};
 use crate::fault::{describe_fault, describe_link, describe_trigger, link};
-use crate::history::{Checkpoint, History, Rollback};
 use crate::spent::Spent;
 use crate::text::{instant, lasted, span, word};
+use crate::timeline::{Checkpoint, Rollback, Timeline};
 
 /// Everything reported about a run. Instants are in seconds since the application started; spans in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -313,12 +314,12 @@ impl Summary {
     /// Summarises a run.
     pub fn new(recorded: Recorded<'_>) -> Self {
         let cast = Cast::new(recorded.manifest);
-        let history = History::new(recorded.trace, &cast);
+        let history = Timeline::new(recorded.trace, recorded.manifest);
         Summary::of_history(recorded, &cast, &history)
     }
 
     /// Summarises a run from its history.
-    pub fn of_history(recorded: Recorded<'_>, cast: &Cast, history: &History) -> Self {
+    pub fn of_history(recorded: Recorded<'_>, cast: &Cast, history: &Timeline) -> Self {
         let Recorded { manifest, trace, judgement, .. } = recorded;
         Summary {
             verdict: judgement.verdict,
@@ -350,7 +351,7 @@ impl Summary {
     }
 }
 
-fn notes(history: &History, judgement: &Judgement) -> Vec<String> {
+fn notes(history: &Timeline, judgement: &Judgement) -> Vec<String> {
     const NOBODY_PLANNED: [(Option<EndedBy>, &str); 5] = [
         (
             Some(EndedBy::Silence),
@@ -373,11 +374,10 @@ fn notes(history: &History, judgement: &Judgement) -> Vec<String> {
 }
 
 /// That the checkpoint timer of a cluster decided nothing, although the run was long enough.
-fn idle_timer(id: ClusterId, manifest: &Manifest, cast: &Cast, history: &History) -> Option<String> {
+fn idle_timer(id: ClusterId, manifest: &Manifest, cast: &Cast, history: &Timeline) -> Option<String> {
     let every = (*manifest.bounds.as_ref()?.checkpoint_every.get(id.index())?)?;
     let of_it = || {
-        let own =
-            |((group, _), _): &(&(ClusterId, Position), &Checkpoint)| cast.cluster_of_group(*group) == id;
+        let own = |((group, _), _): &(&(GroupId, Position), &Checkpoint)| cast.cluster_of_group(*group) == id;
         // The first checkpoint is taken before the application begins.
         history.checkpoints.iter().filter(own).filter(|((_, position), _)| position.sn.0 > 1)
     };
@@ -397,7 +397,7 @@ fn outcome(outcome: Option<&Outcome>) -> &'static str {
     outcome.map_or("cutShort", Outcome::name)
 }
 
-fn cluster(id: ClusterId, cast: &Cast, history: &History, trace: &Trace) -> ClusterSummary {
+fn cluster(id: ClusterId, cast: &Cast, history: &Timeline, trace: &Trace) -> ClusterSummary {
     let checkpoints = || {
         history.checkpoints.iter().filter(|((of, _), _)| cast.cluster_of_group(*of) == id).map(|(_, it)| it)
     };
@@ -430,7 +430,7 @@ fn cluster(id: ClusterId, cast: &Cast, history: &History, trace: &Trace) -> Clus
     }
 }
 
-fn rollback(it: &Rollback, cast: &Cast, history: &History) -> RollbackSummary {
+fn rollback(it: &Rollback, cast: &Cast, history: &Timeline) -> RollbackSummary {
     let mut faults: Vec<u32> = it
         .failures
         .iter()
@@ -440,7 +440,7 @@ fn rollback(it: &Rollback, cast: &Cast, history: &History) -> RollbackSummary {
     faults.sort_unstable();
     faults.dedup();
     let (cause, because_of) = match it.cause {
-        Some(Cause::Alert { from, .. }) => ("alert", Some(cast.group(from))),
+        Some(Cause::Alert { from, .. }) => ("alert", Some(cast.group(GroupId::claimed(from)))),
         Some(Cause::Failure) | None => {
             ("failure", it.because_of.map(|with| cast.group(history.rollbacks[with].group)))
         }
@@ -461,7 +461,7 @@ fn rollback(it: &Rollback, cast: &Cast, history: &History) -> RollbackSummary {
     }
 }
 
-fn faults(manifest: &Manifest, cast: &Cast, history: &History) -> Vec<FaultSummary> {
+fn faults(manifest: &Manifest, cast: &Cast, history: &Timeline) -> Vec<FaultSummary> {
     let states: BTreeMap<_, _> = manifest.faults.iter().map(|(no, state)| (*no, state)).collect();
     let summary = |planned: &faultline_core::PlannedFault| {
         let (state, reason) = match states.get(&planned.no) {
@@ -485,7 +485,7 @@ fn faults(manifest: &Manifest, cast: &Cast, history: &History) -> Vec<FaultSumma
     manifest.plan.iter().map(summary).collect()
 }
 
-fn link_summary(it: &LinkEntry, cast: &Cast, history: &History) -> LinkSummary {
+fn link_summary(it: &LinkEntry, cast: &Cast, history: &Timeline) -> LinkSummary {
     LinkSummary {
         link: link(it.from, it.to, cast),
         requested: describe_link(&it.requested),
@@ -503,7 +503,7 @@ fn link_summary(it: &LinkEntry, cast: &Cast, history: &History) -> LinkSummary {
     }
 }
 
-fn result(manifest: &Manifest, trace: &Trace, cast: &Cast, history: &History) -> ResultSummary {
+fn result(manifest: &Manifest, trace: &Trace, cast: &Cast, history: &Timeline) -> ResultSummary {
     let digests: BTreeMap<ProcessId, Digest> = cast
         .all()
         .filter_map(|process| {

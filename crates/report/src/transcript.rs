@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use faultline_core::{
-    Cause, Claim, ClusterId, Fact, Life, MessageId, Position, ProcessId, StorageFate, TaskId, TheftStep, Time,
+    Cause, Claim, Fact, Life, MessageId, Position, ProcessId, StorageFate, TaskId, TheftStep, Time,
 };
+use faultline_history::GroupId;
 use faultline_trace::Trace;
 
 use crate::cast::{Cast, checkpoint};
 use crate::fault::{describe_change, describe_fault};
-use crate::history::History;
+use crate::timeline::Timeline;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub struct TranscriptLine {
 
 /// Returns the lines of a run. Messages are named m1, m2, … in the order of their sending, and tasks t1, t2, … in the
 /// order of their first mention.
-pub fn transcript(trace: &Trace, history: &History, cast: &Cast) -> Vec<TranscriptLine> {
+pub fn transcript(trace: &Trace, history: &Timeline, cast: &Cast) -> Vec<TranscriptLine> {
     let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = trace
         .streams
         .iter()
@@ -187,7 +188,7 @@ impl Writer<'_> {
     fn claim(&mut self, at: Time, process: ProcessId, life: Life, claim: &Claim) {
         let group = self.cast.group_of(process);
         let name = match group {
-            ClusterId::OUTSIDE => self.cast.process(process),
+            GroupId::OUTSIDE => self.cast.process(process),
             group => self.cast.group(group),
         };
         match claim {
@@ -211,7 +212,9 @@ impl Writer<'_> {
             Claim::RolledBack { to, checkpoint: from, cause, .. } => {
                 let why = match cause {
                     Cause::Failure => "one of its processes failed".to_owned(),
-                    Cause::Alert { from, .. } => format!("{} rolled back", self.cast.group(*from)),
+                    Cause::Alert { from, .. } => {
+                        format!("{} rolled back", self.cast.group(GroupId::claimed(*from)))
+                    }
                 };
                 let key = format!("back {group} {to}");
                 let text = format!(
@@ -222,7 +225,8 @@ impl Writer<'_> {
                 self.once(key, at, name, text);
             }
             Claim::Alerted { from, position } => {
-                let (who, key) = (self.cast.group(*from), format!("alert {group} {from} {position}"));
+                let (who, key) =
+                    (self.cast.group(GroupId::claimed(*from)), format!("alert {group} {from} {position}"));
                 let text = format!("learns that {who} rolled back to {}", stamp(*position));
                 self.once(key, at, name, text);
             }
@@ -266,8 +270,9 @@ impl Writer<'_> {
                 let text = format!("does not repeat {} in its re-execution", self.name(*id));
                 self.line(at, self.cast.process(process), text);
             }
-            Claim::Unrecoverable { cluster: group, .. } => {
-                let text = format!("finds no checkpoint of {} that can be restored", self.cast.group(*group));
+            Claim::Unrecoverable { cluster, .. } => {
+                let group = self.cast.group(GroupId::claimed(*cluster));
+                let text = format!("finds no checkpoint of {group} that can be restored");
                 self.line(at, self.cast.process(process), text);
             }
         }

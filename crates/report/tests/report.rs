@@ -3,10 +3,11 @@
 mod common;
 
 use faultline_checker::{Finding, Judgement, Property, Verdict, Violation};
-use faultline_core::{Cause, ClusterId, ProcessId};
+use faultline_core::{Cause, ProcessId};
+use faultline_history::GroupId;
 use faultline_report::diagram::{Fate, Limits, svg};
 use faultline_report::text::{self, Layout};
-use faultline_report::{Cast, Diagram, History, Recorded, Summary, page};
+use faultline_report::{Cast, Diagram, Recorded, Summary, Timeline, page};
 
 const PROPERTIES: [Property; 8] = [
     Property::Completed,
@@ -38,7 +39,7 @@ fn failed() -> Judgement {
     let text = "rennes-1 delivered <message> 3 from paris-1 twice".to_owned();
     judgement.verdict = Verdict::Fail;
     judgement.reasons = vec![text.clone()];
-    judgement.findings[6].violations = vec![Violation { text, evidence: Vec::new() }];
+    judgement.findings[6].violations = vec![Violation { text, evidence: Vec::new(), what: None }];
     judgement.findings[7].unknown = Some("no rollback was judged".to_owned());
     judgement
 }
@@ -46,7 +47,7 @@ fn failed() -> Judgement {
 /// All reports of the run, with its pictures written to the directory in `PICTURES`.
 struct Made {
     summary: Summary,
-    history: History,
+    history: Timeline,
     cast: Cast,
     diagram: Diagram,
     page: String,
@@ -57,7 +58,7 @@ fn made(nodes: u32, judgement: &Judgement) -> Made {
     let recorded =
         Recorded { bundle: "faultline-runs/quick-start-7", manifest: &manifest, trace: &trace, judgement };
     let cast = Cast::new(&manifest);
-    let history = History::new(&trace, &cast);
+    let history = Timeline::new(&trace, &manifest);
     let diagram = Diagram::new(&history, &cast, Limits::default());
     let made = Made { summary: Summary::new(recorded), page: page::render(recorded), history, cast, diagram };
     if let Ok(dir) = std::env::var("PICTURES") {
@@ -76,20 +77,20 @@ fn a_failure_and_what_it_undid_elsewhere() {
     let Made { history, cast, .. } = made(3, &passed());
     let [crash, alert, loss] = &history.rollbacks[..] else { panic!("{:?}", history.rollbacks) };
 
-    assert_eq!(crash.group, ClusterId(0));
+    assert_eq!(crash.group, GroupId(0));
     assert_eq!(crash.cause, Some(Cause::Failure));
     assert_eq!(
         crash.failures.iter().map(|&it| history.failures[it].process).collect::<Vec<_>>(),
         [ProcessId(1)]
     );
-    assert_eq!((alert.group, alert.because_of), (ClusterId(1), Some(0)));
+    assert_eq!((alert.group, alert.because_of), (GroupId(1), Some(0)));
     assert_eq!(loss.failures.len(), 3);
     for rollback in [crash, alert, loss] {
         assert!(rollback.complete && rollback.began <= rollback.ended, "{rollback:?}");
         assert_eq!(rollback.members.len(), 3);
         assert!(rollback.members.values().all(|it| it.saved < it.restored && it.lost.0 > 0), "{rollback:?}");
     }
-    let orphans = history.orphans_at(0, ClusterId(1), &cast);
+    let orphans = history.orphans_at(0, GroupId(1), &cast);
     assert!(!orphans.is_empty());
     for id in orphans {
         let undone: Vec<_> = history.messages[&id].delivered.iter().map(|it| it.1).collect();
@@ -183,7 +184,7 @@ fn the_diagram_shows_every_kind_of_thing() {
 fn a_diagram_that_is_too_large_states_what_it_omits() {
     let (manifest, trace) = common::run(40);
     let cast = Cast::new(&manifest);
-    let history = History::new(&trace, &cast);
+    let history = Timeline::new(&trace, &manifest);
     let diagram = Diagram::new(&history, &cast, Limits { lanes: 20, between: 100, within: 50 });
     assert_eq!(diagram.lanes.len(), 20);
     assert!(diagram.lanes.contains(&"paris-1".to_owned()), "it failed");
@@ -230,7 +231,7 @@ fn a_run_that_never_started_can_be_reported() {
     );
     assert!(
         svg::render(
-            &Diagram::new(&History::default(), &Cast::new(&manifest), Limits::default()),
+            &Diagram::new(&Timeline::default(), &Cast::new(&manifest), Limits::default()),
             svg::Options::default()
         )
         .contains("<svg")

@@ -1,7 +1,8 @@
 //! The record of a run, before and after its judgement.
 
 use faultline_catalog::{Rederived, rederive};
-use faultline_checker::{Account, Context, History, Judgement, judge_history};
+use faultline_checker::{Judgement, examined, judge_history};
+use faultline_history::{Account, Context, History};
 use faultline_trace::{Bundle, BundleError, Flaw, FlawKind, Manifest, Trace};
 
 use crate::memory::most_facts;
@@ -51,7 +52,7 @@ impl Unjudged {
     /// Returns the flaws of the record, including contradictions between its facts. For commands that do not judge.
     pub fn flaws(&self) -> Vec<Flaw> {
         let context = Context::from_manifest(&self.manifest);
-        let found = History::new(&self.trace, &context).examined().contradictions;
+        let found = examined(History::new(&self.trace, &context)).contradictions;
         self.trace.flaws.iter().cloned().chain(contradicted(found)).collect()
     }
 
@@ -76,7 +77,7 @@ impl Unjudged {
         let Unjudged { manifest, mut trace, is_read } = self;
         let context = Context::from_manifest(&manifest);
         let history = History::new(&trace, &context);
-        let mut history = if is_read { history.examined() } else { history };
+        let mut history = if is_read { examined(history) } else { history };
         let judgement = judge_history(&history);
         let read = read(&history);
         let found = std::mem::take(&mut history.contradictions);

@@ -35,6 +35,8 @@ struct Case {
     others: [&'static [&'static str]; 2],
     /// Largest permitted time per message relative to SimGrid's, without and with the checker.
     goals: [Option<f64>; 2],
+    /// Largest permitted time per message with the checker, relative to that without facts.
+    judging: Option<f64>,
 }
 
 fn cases() -> [Case; 3] {
@@ -54,6 +56,7 @@ fn cases() -> [Case; 3] {
             checkpoint_every: Span::from_millis(150),
             others: [&["burst", "100", "10", "0.05"], &["burst", "500", "10", "0.05"]],
             goals: [Some(1.0 / 5.0), Some(1.0 / 3.0)],
+            judging: Some(2.0),
         },
         Case {
             name: "5 % between clusters, both ways",
@@ -65,6 +68,7 @@ fn cases() -> [Case; 3] {
             checkpoint_every: Span::from_millis(150),
             others: [&["both", "100", "0.05"], &["both", "500", "0.05"]],
             goals: [None, None],
+            judging: None,
         },
         Case {
             name: "ten hours at the paper's rate",
@@ -76,11 +80,15 @@ fn cases() -> [Case; 3] {
             checkpoint_every: Span::from_secs(30 * 60),
             others: [&["paper"], &["paper"]],
             goals: [None, None],
+            judging: None,
         },
     ]
 }
 
 fn main() {
+    if let Some(way) = std::env::args().nth(1).filter(|it| !it.starts_with('-')) {
+        return once(&way);
+    }
     bench::pin(1);
     let turns = if bench::quick() { 1 } else { 5 };
     let others = [
@@ -106,6 +114,13 @@ fn main() {
             }
         }
         let rate = |seconds: &[f64]| format!("{:.3} M messages/s", 1e-6 / bench::median(seconds));
+        bench::row(
+            &format!("{}: HC3I, facts kept and judged, time for a message", case.name),
+            &rate(&judged),
+            &format!("facts dropped {}", rate(&off)),
+            bench::ratio(&judged, &off),
+            case.judging,
+        );
         for (index, (other, _)) in others.iter().enumerate() {
             let theirs = &others_seconds[index];
             if theirs.is_empty() {
@@ -123,6 +138,19 @@ fn main() {
                 );
             }
         }
+    }
+}
+
+/// Runs the first case a few times in one way, for a profiler.
+fn once(way: &str) {
+    let run = match way {
+        "off" => simulate,
+        "judged" => simulate_and_judge,
+        _ => panic!("there is no way {way}: off, judged"),
+    };
+    let case = &cases()[0];
+    for _ in 0..5 {
+        println!("{way}: {:.3} M messages/s", 1e-6 / run(case));
     }
 }
 

@@ -21,6 +21,7 @@ const FLOORS: &[&[&str]] = &[
         "faultline-trace",
         "faultline-workloads",
     ],
+    &["faultline-history"],
     &["faultline-checker", "faultline-conformance", "faultline-tc", "faultline-tls"],
     &["faultline-report"],
     &["faultline-runtime", "faultline-sim"],
@@ -46,6 +47,7 @@ const FLOORS: &[&[&str]] = &[
 /// Crates that judge or run in virtual time must work without the runtime of real processes and its dependencies.
 const WITHOUT_RUNTIME: &[&str] = &[
     "faultline-trace",
+    "faultline-history",
     "faultline-checker",
     "faultline-report",
     "faultline-catalog",
@@ -65,6 +67,8 @@ const WALLS: &[(&str, &str, &str)] = &[
     ("faultline-sim", "tokio", "virtual time has no runtime"),
     ("faultline-sim", "faultline-protocols", "a driver knows processes, not protocols"),
     ("faultline-runtime", "faultline-protocols", "a driver knows processes, not protocols"),
+    ("faultline-history", "faultline-protocols", "what happened is told by facts"),
+    ("faultline-history", "faultline-supervisor", "what happened is told by facts"),
     ("faultline-checker", "faultline-protocols", "the judge shares no code with the judged"),
     ("faultline-checker", "faultline-supervisor", "the judge shares no code with the judged"),
     ("faultline-report", "faultline-protocols", "a report is drawn from facts"),

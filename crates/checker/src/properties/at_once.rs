@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use faultline_core::{Fault, FaultNo};
 use faultline_trace::manifest::EffectEntry;
 
-use crate::history::History;
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open, Remark};
+use crate::judgement::Property;
+use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::AtOnce);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::AtOnce);
     let context = history.context;
     // In virtual time, a fault happens at one instant.
     if !context.measures_links {
@@ -23,34 +24,24 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         if !history.supervision.injected.iter().any(|it| it.0 == planned.no) {
             continue;
         }
-        let (no, name) = (planned.no, context.cluster(cluster));
+        let no = planned.no;
         finding.instances += 1;
         let Some(effect) = effects.get(&no) else {
-            finding.unjudged(|| {
-                format!("the times at which the processes of {name} ended by {no} were not recorded")
-            });
+            finding.unjudged(Open::TimesNotRecorded { cluster, fault: no });
             continue;
         };
         if let Some(unseen) = effect.on.iter().find(|it| it.at.is_none()) {
-            let process = context.process(unseen.process);
-            finding.unjudged(|| {
-                format!(
-                    "the time at which {process} ended by {no} is unknown, because its place did \
-                    not respond"
-                )
-            });
+            finding.unjudged(Open::EndNotSeen { process: unseen.process, fault: no });
         } else if let Some(skew) = effect.skew() {
-            worst = worst.max(Some((skew, no, name, effect.on.len())));
+            worst = worst.max(Some((skew, no, cluster, effect.on.len())));
         }
     }
-    let Some((skew, no, name, processes)) = worst else { return finding };
+    let Some((skew, no, cluster, processes)) = worst else { return finding };
     let within = context.at_once_within;
     if skew > within {
-        finding.unjudged(|| {
-            format!("the {processes} processes of {name} ended within {skew} by {no}, not within {within}")
-        });
+        finding.unjudged(Open::EndedApart { cluster, processes, fault: no, skew, within });
     } else {
-        finding.remarks.push(format!("cluster losses: all processes ended within {skew}"));
+        finding.remarks.push(Remark::EndedTogether { skew });
     }
     finding
 }
@@ -82,35 +73,33 @@ mod tests {
     #[test]
     fn processes_that_fail_too_far_apart_are_not_lost_at_once() {
         let finding = check_alone(check, &lost(&[Some(0), Some(49_000), Some(1_000)]));
-        assert_eq!(
-            (finding.instances, &finding.unknown),
-            (1, &None),
-            "50.0 ms with the errors of both clocks"
-        );
-        assert!(finding.remarks[0].contains("50.0 ms"), "{:?}", finding.remarks);
+        assert_eq!((finding.instances, &finding.open), (1, &None), "50.0 ms with the errors of both clocks");
+        assert_eq!(finding.remarks, [Remark::EndedTogether { skew: Span::from_millis(50) }]);
         let finding = check_alone(check, &lost(&[Some(0), Some(49_001), Some(1_000)]));
-        let unknown = finding.unknown.unwrap();
-        assert!(unknown.starts_with("the 3 processes of c0 ended within 50.0 ms by fault 0"), "{unknown}");
+        let open = finding.open.unwrap();
+        let is_it =
+            matches!(open, Open::EndedApart { cluster: ClusterId(0), processes: 3, fault: FaultNo(0), .. });
+        assert!(is_it, "{open:?}");
         let mut strict = lost(&[Some(0), Some(2_000)]);
         strict.context.at_once_within = Span::from_millis(1);
-        assert!(check_alone(check, &strict).unknown.is_some(), "the bound is the federation's");
+        assert!(check_alone(check, &strict).open.is_some(), "the bound is the federation's");
     }
 
     #[test]
     fn an_unrecorded_end_is_not_judged() {
-        let unseen = check_alone(check, &lost(&[Some(0), None, Some(1)])).unknown.unwrap();
-        assert!(unseen.contains("p1 ended by fault 0 is unknown"), "{unseen}");
+        let unseen = check_alone(check, &lost(&[Some(0), None, Some(1)])).open.unwrap();
+        assert_eq!(unseen, Open::EndNotSeen { process: ProcessId(1), fault: FaultNo(0) });
         let mut run = lost(&[Some(0), Some(1)]);
         run.context.effects.clear();
-        assert!(check_alone(check, &run).unknown.unwrap().contains("were not recorded"));
+        assert!(matches!(check_alone(check, &run).open, Some(Open::TimesNotRecorded { .. })));
         run.context.measures_links = false;
         let finding = check_alone(check, &run);
-        assert_eq!((finding.instances, finding.unknown), (0, None), "virtual time has no skew");
+        assert_eq!((finding.instances, finding.open), (0, None), "virtual time has no skew");
     }
 
     #[test]
     fn a_cluster_with_one_process_up_is_lost_at_once() {
         let finding = check_alone(check, &lost(&[Some(0)]));
-        assert_eq!((finding.instances, finding.unknown), (1, None));
+        assert_eq!((finding.instances, finding.open), (1, None));
     }
 }

@@ -9,14 +9,15 @@
 
 use faultline_core::{Cause, Claim, Fault, Incarnation, Position, ProcessId, Promise, Span, Time};
 
-use crate::history::{Group, History, LifeEnd, Point, Rollback};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{Group, History, LifeEnd, Point, Rollback};
 
 /// How late timers of real processes may be.
 const SLACK: Span = Span::from_millis(500);
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::BoundedLoss);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::BoundedLoss);
     let logs_events = history.context.promises.include(Promise::EventsLogged) && history.tasks.is_some();
     if history.context.bounds.is_none() && !logs_events {
         return finding;
@@ -40,7 +41,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         return super::lost_tasks::check(history, bounds, finding);
     }
     let slack = if history.context.common_clock { Span::ZERO } else { SLACK };
-    for (number, group) in history.groups.iter().enumerate() {
+    for (number, group) in history.groups.numbered() {
         // The resource states delays by cluster of the federation, which may differ from the group that rolls
         // back together.
         let stands_in = |it: &Vec<ProcessId>| group.members.first().is_some_and(|first| it.contains(first));
@@ -52,14 +53,15 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             finding.instances += 1;
             if waited > limit {
                 let restored = rollback.restores().next().expect("has a target");
-                finding.violated([history.source(restored.at)], || {
-                    let cluster = history.context.group(number);
-                    format!(
-                        "{cluster} had taken no checkpoint for {waited} when it failed, although it should take one \
-                         every {every} and detect a failure within {}",
-                        bounds.detect_after
-                    )
-                });
+                finding.violated(
+                    [history.source(restored.at)],
+                    Wrong::CheckpointOverdue {
+                        group: number,
+                        waited,
+                        every,
+                        detect_after: bounds.detect_after,
+                    },
+                );
             }
         }
     }

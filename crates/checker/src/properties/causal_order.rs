@@ -6,23 +6,23 @@
 //! has re-sent them, a message that depends on them can overtake them, and so be consumed by its own causes.
 //! Judged where the application states what it consumes.
 
-use crate::history::History;
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
 use crate::properties::order::{ProcessAction, final_actions, replay};
+use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::CausalOrder);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::CausalOrder);
+    if history.consumed == 0 {
+        return finding;
+    }
     let final_actions = final_actions(history);
     let is_consumed = |doing: &ProcessAction| matches!(doing, ProcessAction::Consumes(_));
     finding.instances = final_actions.iter().flatten().filter(|(doing, _)| is_consumed(doing)).count() as u64;
     if finding.instances > 0
         && let Some((id, at)) = replay(&final_actions, |_, _| {})
     {
-        let context = history.context;
-        finding.violated([at], || {
-            let (receiver, message) = (context.process(id.to), context.message(id));
-            format!("{receiver} consumed {message}, whose send depends on what {receiver} did afterwards")
-        });
+        finding.violated([at], Wrong::ConsumedBeforeItsCause { message: id });
     }
     finding
 }
@@ -30,6 +30,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone};
 
     #[test]
@@ -60,9 +61,6 @@ mod tests {
         assert_eq!(check_alone(check, &run).violation_count(), 0, "the cause no longer exists");
         run.send_as(cause);
         let finding = check_alone(check, &run);
-        assert!(
-            finding.violations[0].text.contains("whose send depends on what p0 did afterwards"),
-            "{finding:?}"
-        );
+        finds!(finding, Wrong::ConsumedBeforeItsCause { .. });
     }
 }

@@ -10,24 +10,23 @@ use std::collections::BTreeMap;
 
 use faultline_core::{Fact, Life, ProcessId, TheftStep};
 
-use crate::history::{History, Point, Step};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{History, Point, Step};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::CheckpointedFirst);
-    if !history.context.is_judged(finding.property) {
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::CheckpointedFirst);
+    if !finding.property.is_judged(history.context) {
         return finding;
     }
     let Some(tasks) = &history.tasks else { return finding };
     let durable = Durable::of(history);
     for (theft, steps) in &tasks.thefts {
         for sent in steps {
-            let (needed, what) = match sent.step {
-                TheftStep::Shipped => (TheftStep::Lent, "sent task"),
-                TheftStep::Returned => (TheftStep::Done, "returned the result of task"),
-                TheftStep::Receipted => {
-                    (TheftStep::Merged, "said that it no longer needs the result of task")
-                }
+            let needed = match sent.step {
+                TheftStep::Shipped => TheftStep::Lent,
+                TheftStep::Returned => TheftStep::Done,
+                TheftStep::Receipted => TheftStep::Merged,
                 _ => continue,
             };
             // If the process has not taken such a step, it has nothing to protect.
@@ -35,10 +34,11 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             let Some(cause) = steps.iter().rfind(is_past) else { continue };
             finding.instances += 1;
             if !durable.holds(history, sent.at, cause.at) {
-                finding.violated([history.source(cause.at), history.source(sent.at)], || {
-                    let (who, task) = (history.context.process(history.process_of(sent.at)), cause.task);
-                    format!("{who} {what} {task} before a checkpoint that holds this was durable ({theft})")
-                });
+                let (process, task) = (history.process_of(sent.at), cause.task);
+                finding.violated(
+                    [history.source(cause.at), history.source(sent.at)],
+                    Wrong::SentBeforeDurable { process, step: sent.step, task, theft: *theft },
+                );
             }
         }
     }
@@ -126,14 +126,18 @@ mod tests {
     fn each_leg_waits_for_its_checkpoint() {
         let finding = check_alone(check, &run(&[Shipped, Returned, Receipted]).0);
         assert_eq!((finding.instances, finding.violation_count()), (3, 0), "{finding:?}");
-        for (careful, text) in [
-            ([Returned, Receipted], "p0 sent task"),
-            ([Shipped, Receipted], "p1 returned the result"),
-            ([Shipped, Returned], "p0 said that it no longer needs"),
+        for (careful, process, step) in [
+            ([Returned, Receipted], 0, Shipped),
+            ([Shipped, Receipted], 1, Returned),
+            ([Shipped, Returned], 0, Receipted),
         ] {
             let finding = check_alone(check, &run(&careful).0);
             assert_eq!(finding.violation_count(), 1, "{finding:?}");
-            assert!(finding.violations[0].text.starts_with(text), "{finding:?}");
+            let expected = (ProcessId(process), step);
+            assert!(
+                matches!(finding.wrong()[0], Wrong::SentBeforeDurable { process, step, .. } if (process, step) == expected),
+                "{finding:?}"
+            );
         }
     }
 

@@ -2,12 +2,12 @@
 //! of the cluster, the sender's part contains its send. Messages in transit are no defect: they belong to the
 //! image and are delivered again after a restore. If they are not, `no_loss` reports it.
 
-use crate::history::History;
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open, Wrong};
+use crate::judgement::Property;
+use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::ConsistentCheckpoint);
-    let context = history.context;
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::ConsistentCheckpoint);
     for message in history.messages.iter() {
         let (Some(sender), Some(receiver)) = (history.member(message.id.from), history.member(message.id.to))
         else {
@@ -21,21 +21,19 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             // sender.
             let Some((name, checkpoint)) = history.first_checkpoint_with(delivered) else { continue };
             let Some(cut) = checkpoint.parts[sender.1].cut else {
-                finding.unjudged(|| {
-                    let owner = context.process(message.id.from);
-                    format!("the content of checkpoint {} of {owner} is unknown", name.position)
-                });
+                finding.unjudged(Open::PartUnknown { owner: message.id.from, position: name.position });
                 continue;
             };
             finding.instances += 1;
             if !message.sent.iter().any(|&sent| history.contains(cut, sent)) {
-                finding.violated([history.source(delivered)], || {
-                    let (group, position) = (context.group(sender.0), name.position);
-                    let text = context.message(message.id);
-                    format!(
-                        "checkpoint {position} of {group} contains the delivery of {text}, but not its send"
-                    )
-                });
+                finding.violated(
+                    [history.source(delivered)],
+                    Wrong::DeliveryWithoutSend {
+                        group: sender.0,
+                        position: name.position,
+                        message: message.id,
+                    },
+                );
             }
         }
     }

@@ -2,15 +2,16 @@
 //! witness: a process rolled back if it stated that its state was replaced, whatever its protocol claims.
 //! Judged for protocols that promise it.
 
-use crate::history::{History, Rollback};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{History, Rollback};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::Contained);
-    if !history.context.is_judged(finding.property) {
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::Contained);
+    if !finding.property.is_judged(history.context) {
         return finding;
     }
-    for (number, group) in history.groups.iter().enumerate() {
+    for (number, group) in history.groups.numbered() {
         finding.instances += 1;
         let ends = history.supervision.ends.iter();
         let deaths = ends.filter(|end| history.group_of(end.process) == Some(number)).count();
@@ -18,27 +19,19 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             group.rollbacks.values().filter(|it| it.restores().next().is_some()).collect();
         if let Some(excess) = rollbacks.get(deaths) {
             let restored = excess.restores().next().expect("a process restored");
-            finding.violated([history.source(restored.at)], || {
-                let cluster = history.context.group(number);
-                let (times, deaths) = (rollbacks.len(), counted(deaths));
-                format!("{cluster} rolled back {times} times, but {deaths} failed in it")
-            });
+            finding.violated(
+                [history.source(restored.at)],
+                Wrong::RolledBackTooOften { group: number, times: rollbacks.len(), deaths },
+            );
         }
     }
     finding
 }
 
-fn counted(deaths: usize) -> String {
-    match deaths {
-        0 => "no process".into(),
-        1 => "only one process".into(),
-        more => format!("only {more} processes"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone};
     use faultline_core::Promise;
 
@@ -63,7 +56,7 @@ mod tests {
         let mut run = run();
         run.restore(2, 1, Some((0, 1)));
         let finding = check_alone(check, &run);
-        assert!(finding.violations[0].text.contains("no process failed in it"), "{finding:?}");
+        finds!(finding, Wrong::RolledBackTooOften { deaths: 0, .. });
     }
 
     #[test]

@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Incarnation, TaskId};
 
 use super::strictly_required::is_over;
-use crate::history::{History, MessageNo};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{History, MessageNo};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::DemandedOnly);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::DemandedOnly);
     let Some(planned) = &history.planned else { return finding };
     let mut messages: BTreeMap<TaskId, Vec<MessageNo>> = BTreeMap::new();
     let again: BTreeSet<TaskId> = planned.reruns.iter().map(|it| it.task).collect();
@@ -34,13 +35,11 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         };
         let is_sent = messages.get(&rerun.task).is_some_and(|it| it.iter().any(sends));
         if !is_sent && !read.contains(&(rerun.epoch, rerun.task)) {
-            finding.violated([history.source(rerun.at)], || {
-                let who = history.context.process(history.process_of(rerun.at));
-                format!(
-                    "{who} re-executed task {} in recovery {}, which no partition needed",
-                    rerun.task, rerun.epoch.0
-                )
-            });
+            let process = history.process_of(rerun.at);
+            finding.violated(
+                [history.source(rerun.at)],
+                Wrong::NotDemanded { process, task: rerun.task, epoch: rerun.epoch },
+            );
         }
     }
     finding

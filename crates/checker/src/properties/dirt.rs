@@ -1,7 +1,7 @@
 //! Finds the states that can no longer belong to a consistent line, because a message that they contain was
 //! undone. There are none where a re-execution repeats the messages of the execution.
 
-use crate::history::{History, Message, Point};
+use faultline_history::{History, Message, Point};
 
 /// The states that contain the delivery of a message from another group whose send was undone, or may have
 /// been.

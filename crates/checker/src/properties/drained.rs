@@ -3,25 +3,23 @@
 //! neither part would be lost by a rollback to the checkpoint.
 
 use super::valid_checkpoints::{Across, for_each_message};
-use crate::history::History;
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::Drained);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::Drained);
     if history.planned.is_none() {
         return finding;
     }
-    let context = history.context;
     for_each_message(history, |Across { position, message, sender, receiver }| {
         let Some(&sent) = message.sent.iter().find(|it| history.contains(sender, **it)) else { return };
         finding.instances += 1;
         if !message.delivered.iter().any(|it| history.contains(receiver, *it)) {
-            finding.violated([history.source(sent)], || {
-                let (text, receiver) = (context.message(message.id), context.process(message.id.to));
-                format!(
-                    "checkpoint {position} contains the send of {text}, but {receiver} had not received it"
-                )
-            });
+            finding.violated(
+                [history.source(sent)],
+                Wrong::SentAndNotReceived { position, message: message.id },
+            );
         }
     });
     finding

@@ -11,12 +11,13 @@ use std::collections::BTreeSet;
 
 use faultline_core::ProcessId;
 
-use crate::history::{Checkpoint, CheckpointName, Commit, Group, History, Part, StoredCopy};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open, Wrong};
+use crate::judgement::Property;
+use faultline_history::{Checkpoint, CheckpointName, Commit, Group, GroupId, History, Part, StoredCopy};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::DurableBeforeCommit);
-    for (number, group) in history.groups.iter().enumerate() {
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::DurableBeforeCommit);
+    for (number, group) in history.groups.numbered() {
         for place in 0..group.members.len() {
             check_owner(history, number, group, place, &mut finding);
         }
@@ -24,7 +25,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding
 }
 
-fn check_owner(history: &History<'_>, number: usize, group: &Group<'_>, place: usize, finding: &mut Finding) {
+fn check_owner(history: &History<'_>, number: GroupId, group: &Group<'_>, place: usize, finding: &mut Found) {
     let context = history.context;
     let copies = group.checkpoints.values().flat_map(|checkpoint| &checkpoint.parts[place].copies);
     let holders: BTreeSet<ProcessId> = copies.map(|copy| copy.holder).chain([group.members[place]]).collect();
@@ -51,14 +52,18 @@ fn check_owner(history: &History<'_>, number: usize, group: &Group<'_>, place: u
                 continue;
             }
             if history.trace.has_gap_of(holder) {
-                finding.unjudged(|| format!("facts of {} are missing", context.process(holder)));
+                finding.unjudged(Open::FactsMissing { process: holder });
                 continue;
             }
-            finding.violated([history.source(first.at)], || {
-                let (owner, holder) = (context.process(group.members[place]), context.process(holder));
-                let (cluster, position) = (context.group(number), name.position);
-                format!("checkpoint {position} of {cluster} was committed before the part of {owner} was durable at {holder}")
-            });
+            finding.violated(
+                [history.source(first.at)],
+                Wrong::CommittedBeforeDurable {
+                    group: number,
+                    position: name.position,
+                    owner: group.members[place],
+                    holder,
+                },
+            );
         }
     }
 }
@@ -75,11 +80,11 @@ fn holds_around(group: &Group<'_>, place: usize, holder: ProcessId, name: Checkp
 /// Checks that as many copies as the federation requests were durable before the commit `first`.
 fn check_number(
     history: &History<'_>,
-    (number, place): (usize, usize),
+    (number, place): (GroupId, usize),
     name: CheckpointName,
     part: &Part,
     first: &Commit<'_>,
-    finding: &mut Finding,
+    finding: &mut Found,
 ) {
     let context = history.context;
     let owner = history.groups[number].members[place];
@@ -95,20 +100,24 @@ fn check_number(
     let may_hold = |&process: &ProcessId| context.copies_at(owner, [process].into_iter()) == Some(1);
     let mut holders = (0..history.processes.len() as u32).map(ProcessId).filter(may_hold);
     if let Some(holder) = holders.find(|&it| history.trace.has_gap_of(it)) {
-        return finding.unjudged(|| format!("facts of {} are missing", context.process(holder)));
+        return finding.unjudged(Open::FactsMissing { process: holder });
     }
-    finding.violated([history.source(first.at)], || {
-        let (cluster, owner) = (context.group(number), context.process(owner));
-        let (position, replicas) = (name.position, asked.replicas);
-        format!(
-            "checkpoint {position} of {cluster} was committed with {found} of {replicas} copies of the part of {owner}"
-        )
-    });
+    finding.violated(
+        [history.source(first.at)],
+        Wrong::CommittedWithTooFewCopies {
+            group: number,
+            position: name.position,
+            owner,
+            found,
+            replicas: asked.replicas,
+        },
+    );
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::tasks::TaskRun;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::{Attempt, Claim, Span};
@@ -161,7 +170,7 @@ mod tests {
     #[test]
     fn a_commit_without_a_copy_is_found() {
         let finding = check_alone(check, &run(None));
-        assert!(finding.violations[0].text.contains("before the part of p0 was durable at p1"));
+        finds!(finding, Wrong::CommittedBeforeDurable { owner: ProcessId(0), holder: ProcessId(1), .. });
         assert_eq!(finding.violation_count(), 1);
     }
 
@@ -176,15 +185,17 @@ mod tests {
     #[test]
     fn fewer_copies_than_requested_are_found() {
         let mut run = run(Some(Span::ZERO));
-        let check = |run: &Run| check_alone(check, run).violations.first().map(|it| it.text.clone());
+        let check = |run: &Run| check_alone(check, run).wrong().into_iter().next();
         run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::OtherCluster });
         assert_eq!(check(&run), None);
         run.context.copies = Some(Copies { replicas: 2, kept_by: Keepers::OtherCluster });
-        assert!(check(&run).unwrap().contains("committed with 1 of 2 copies of the part of p0"));
+        assert!(matches!(check(&run), Some(Wrong::CommittedWithTooFewCopies { found: 1, replicas: 2, .. })));
         run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::SameCluster });
-        assert!(check(&run).unwrap().contains("with 0 of 1 copies"), "p1 is in another cluster");
+        let is_none =
+            |wrong| matches!(wrong, Some(Wrong::CommittedWithTooFewCopies { found: 0, replicas: 1, .. }));
+        assert!(is_none(check(&run)), "p1 is in another cluster");
         run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::SharedStorage });
-        assert!(check(&run).unwrap().contains("with 0 of 1 copies"), "p1 is not a server");
+        assert!(is_none(check(&run)), "p1 is not a server");
         run.context.servers = vec![p(1)];
         assert_eq!(check(&run), None);
     }
@@ -207,6 +218,6 @@ mod tests {
         run.lose_evidence(1);
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 0);
-        assert!(finding.unknown.is_some());
+        assert!(finding.open.is_some());
     }
 }

@@ -11,16 +11,17 @@ use std::collections::BTreeMap;
 
 use faultline_core::{Claim, ProcessId, Promise, Time};
 
-use crate::history::{CheckpointName, History, Part, Point, RestoredBy, Rollback, StoredCopy};
-use crate::judgement::{Finding, Property};
+use crate::finding::{DurableCopies, Found, Open, Wrong};
+use crate::judgement::Property;
+use faultline_history::{CheckpointName, GroupId, History, Part, Point, RestoredBy, Rollback, StoredCopy};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::DurableBeforeResume);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::DurableBeforeResume);
     if history.tasks.is_some() {
         return finding; // a process restores the newest image that it finds, which is all that it may lack
     }
     let beginnings = beginnings(history);
-    for (number, group) in history.groups.iter().enumerate() {
+    for (number, group) in history.groups.numbered() {
         for rollback in group.rollbacks.values() {
             let Some(name) = rollback.target().flatten() else { continue };
             let Some(checkpoint) = group.checkpoints.get(&name) else { continue };
@@ -33,9 +34,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     if !history.context.promises.include(Promise::DurableRestore) {
         // The group may still hold what it restored in memory: a risk for the next failure, but not a broken
         // promise.
-        let risks = std::mem::take(&mut finding.violations).into_iter();
-        finding.remarks.extend(risks.map(|it| format!("not promised: {}", it.text)));
-        finding.more_violations = 0;
+        finding.not_promised();
     }
     finding
 }
@@ -75,11 +74,11 @@ impl<'a> Recovery<'a> {
 
     fn check(
         &self,
-        group: usize,
+        group: GroupId,
         owner: ProcessId,
         name: CheckpointName,
         part: &Part,
-        finding: &mut Finding,
+        finding: &mut Found,
     ) {
         let (history, context) = (self.history, self.history.context);
         let copies: Vec<ProcessId> =
@@ -88,22 +87,20 @@ impl<'a> Recovery<'a> {
         let replicas = context.copies.map_or(0, |it| it.replicas as usize);
         let found = context.copies_at(owner, copies.iter().copied()).unwrap_or(0);
         let missing = if !context.promises.include(Promise::DurableRestore) {
-            copies.is_empty().then(|| "no copy".to_owned())
+            copies.is_empty().then_some(DurableCopies::None)
         } else if !copies.contains(&owner) {
-            Some("none at its owner".to_owned())
+            Some(DurableCopies::NoneAtOwner)
         } else {
-            (found < replicas).then(|| format!("{found} of {replicas} copies"))
+            (found < replicas).then_some(DurableCopies::Only { found, replicas })
         };
         let Some(missing) = missing else { return };
         if (0..history.processes.len() as u32).any(|it| history.trace.has_gap_of(ProcessId(it))) {
-            return finding.unjudged(|| "facts are missing that may show a durable copy".to_owned());
+            return finding.unjudged(Open::FactsOfCopiesMissing);
         }
-        finding.violated([history.source(self.first.at)], || {
-            let (group, owner, position) = (context.group(group), context.process(owner), name.position);
-            format!(
-                "{group} resumed from checkpoint {position} with {missing} of the part of {owner} durable"
-            )
-        });
+        finding.violated(
+            [history.source(self.first.at)],
+            Wrong::ResumedBeforeDurable { group, position: name.position, owner, copies: missing },
+        );
     }
 
     /// Returns whether a copy was durable before the group resumed, and was not lost before the group started
@@ -112,7 +109,7 @@ impl<'a> Recovery<'a> {
         if !self.history.context.common_clock {
             return true;
         }
-        let loses = |end: &crate::history::LifeEnd| {
+        let loses = |end: &faultline_history::LifeEnd| {
             end.process == copy.holder && end.life >= copy.life && end.is_storage_lost && end.at < self.began
         };
         copy.time <= self.first.time && !self.history.supervision.ends.iter().any(loses)
@@ -122,6 +119,7 @@ impl<'a> Recovery<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finding::Remark;
     use crate::testing::{Run, check_alone};
     use faultline_core::Span;
     use faultline_trace::manifest::{Copies, Keepers};
@@ -145,23 +143,24 @@ mod tests {
         run
     }
 
-    fn text(run: &Run) -> Option<String> {
-        check_alone(check, run).violations.first().map(|it| it.text.clone())
+    fn wrong(run: &Run) -> Option<Wrong> {
+        check_alone(check, run).wrong().into_iter().next()
     }
 
     #[test]
     fn a_copy_lost_before_the_recovery_must_be_made_again() {
         let mut kept = run(&[Promise::DurableRestore], false);
         kept.restore(0, 1, Some((0, 1)));
-        assert_eq!(text(&kept), None);
+        assert_eq!(wrong(&kept), None);
         assert_eq!(check_alone(check, &kept).instances, 1);
         let mut lost = run(&[Promise::DurableRestore], true);
         lost.restore(0, 1, Some((0, 1)));
-        assert!(text(&lost).unwrap().contains("with 0 of 1 copies of the part of p0 durable"));
+        let copies = DurableCopies::Only { found: 0, replicas: 1 };
+        assert!(matches!(wrong(&lost), Some(Wrong::ResumedBeforeDurable { copies: it, .. }) if it == copies));
         let mut again = run(&[Promise::DurableRestore], true);
         again.durable(1, again.image(0, 0, 1));
         again.restore(0, 1, Some((0, 1)));
-        assert_eq!(text(&again), None);
+        assert_eq!(wrong(&again), None);
     }
 
     #[test]
@@ -170,9 +169,9 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         run.wait(Span(1));
         run.durable(1, run.image(0, 0, 1));
-        assert!(text(&run).is_some());
+        assert!(wrong(&run).is_some());
         run.context.common_clock = false;
-        assert_eq!(text(&run), None, "without a common clock the order is unknown");
+        assert_eq!(wrong(&run), None, "without a common clock the order is unknown");
     }
 
     #[test]
@@ -181,7 +180,7 @@ mod tests {
         run.kill(1, true);
         run.wait(Span(1));
         run.restore(0, 1, Some((0, 1)));
-        assert_eq!(text(&run), None);
+        assert_eq!(wrong(&run), None);
     }
 
     #[test]
@@ -191,14 +190,14 @@ mod tests {
         run.wait(Span(1));
         run.restore(0, 1, Some((0, 1)));
         run.claim(0, Claim::RecoveryStarted { lives: 3, round: 0 });
-        assert_eq!(text(&run), None);
+        assert_eq!(wrong(&run), None);
     }
 
     #[test]
     fn without_the_promise_one_copy_is_enough() {
         let mut run = run(&[], true);
         run.restore(0, 1, Some((0, 1)));
-        assert_eq!(text(&run), None);
+        assert_eq!(wrong(&run), None);
     }
 
     #[test]
@@ -215,7 +214,11 @@ mod tests {
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
         let finding = check_alone(check, &run);
-        assert!(finding.remarks[0].contains("with no copy of the part of p0 durable"), "{finding:?}");
+        let Remark::NotPromised(Wrong::ResumedBeforeDurable { copies: DurableCopies::None, .. }) =
+            finding.remarks[0]
+        else {
+            panic!("{finding:?}")
+        };
         assert_eq!(finding.violation_count(), 0, "nothing was promised");
     }
 }

@@ -1,19 +1,21 @@
 //! Exactly once: no state of a process, final or undone, contains two deliveries of one message; no two
 //! messages share an identity; and the final deliveries have one message at each position of their channel.
 
-use crate::history::{History, Point};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{History, Point, Points};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::ExactlyOnce);
-    let context = history.context;
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::ExactlyOnce);
     let mut places = Vec::new();
     for (number, message) in (0u32..).zip(history.messages.iter()) {
-        let sends: Vec<_> = message.sent.iter().copied().collect();
-        if let Some((first, second)) = same_identity(history, &sends) {
-            finding.violated([history.source(first), history.source(second)], || {
-                format!("two messages have the identity {}", context.message(message.id))
-            });
+        if message.sent.len() > 1
+            && let Some((first, second)) = same_identity(history, &message.sent)
+        {
+            finding.violated(
+                [history.source(first), history.source(second)],
+                Wrong::SameIdentity { message: message.id },
+            );
         }
         let deliveries: Vec<_> = match message.delivered.len() {
             0 => continue,
@@ -23,34 +25,37 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         finding.instances += message.delivered.len() as u64;
         for (index, &later) in deliveries.iter().enumerate() {
             if let Some(&earlier) = deliveries[..index].iter().find(|&&it| history.contains(later, it)) {
-                finding.violated([history.source(earlier), history.source(later)], || {
-                    let receiver = context.process(message.id.to);
-                    format!("{receiver} delivered {} twice", context.message(message.id))
-                });
+                finding.violated(
+                    [history.source(earlier), history.source(later)],
+                    Wrong::DeliveredTwice { message: message.id },
+                );
             }
         }
-        if message.delivered.iter().any(|&at| history.survives(at)) {
+        // Messages of one channel and one incarnation have different numbers, or the same identity.
+        if history.messages.has_other_incarnations(message.id)
+            && message.delivered.iter().any(|&at| history.survives(at))
+        {
             places.push(((message.id.from, message.id.to, message.id.number), number));
         }
     }
     places.sort_unstable();
     for pair in places.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
         let messages =
-            [pair[0].1, pair[1].1].map(|number| history.messages.get(crate::history::MessageNo(number)));
+            [pair[0].1, pair[1].1].map(|number| history.messages.get(faultline_history::MessageNo(number)));
         let [one, other] = messages.map(|it| it.delivered.first().expect("was delivered"));
-        finding.violated([history.source(one), history.source(other)], || {
-            let receiver = context.process(messages[0].id.to);
-            let [one, other] = messages.map(|it| context.message(it.id));
-            format!("{receiver} delivered both {one} and {other}, although one replaces the other")
-        });
+        finding.violated(
+            [history.source(one), history.source(other)],
+            Wrong::DeliveredBoth { one: messages[0].id, other: messages[1].id },
+        );
     }
     finding
 }
 
 /// Returns two sends that should not share an identity: any two; or, where a re-execution repeats the
 /// messages of the execution, two of one history.
-fn same_identity(history: &History<'_>, sends: &[Point]) -> Option<(Point, Point)> {
+fn same_identity(history: &History<'_>, sends: &Points) -> Option<(Point, Point)> {
     let repeats = history.context.repeats();
+    let sends: Vec<Point> = sends.iter().copied().collect();
     let is_same = |earlier, later| !repeats || history.contains(later, earlier);
     sends.iter().enumerate().find_map(|(index, &later)| {
         let earlier = sends[..index].iter().find(|&&earlier| is_same(earlier, later))?;
@@ -61,6 +66,7 @@ fn same_identity(history: &History<'_>, sends: &[Point]) -> Option<(Point, Point
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone};
 
     #[test]
@@ -106,7 +112,7 @@ mod tests {
         run.send(0, 1);
         run.restore(0, 0, Some((0, 1)));
         run.send(0, 1);
-        assert!(check_alone(check, &run).violations[0].text.starts_with("two messages have the identity"));
+        finds!(check_alone(check, &run), Wrong::SameIdentity { .. });
     }
 
     #[test]
@@ -118,7 +124,7 @@ mod tests {
         let again = run.send(0, 1);
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.send_as(again);
-        assert!(check_alone(check, &run).violations[0].text.starts_with("two messages have the identity"));
+        finds!(check_alone(check, &run), Wrong::SameIdentity { .. });
     }
 
     #[test]
@@ -130,6 +136,6 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         let again = run.send(0, 1);
         run.deliver(again);
-        assert!(check_alone(check, &run).violations[0].text.contains("delivered both"));
+        finds!(check_alone(check, &run), Wrong::DeliveredBoth { .. });
     }
 }

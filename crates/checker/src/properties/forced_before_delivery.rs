@@ -7,14 +7,15 @@
 //! the checkpoint that the receiver last committed or restored, which the other members confirm (see
 //! `members_agree`).
 
-use faultline_core::{ClusterId, Position, Vectors};
+use faultline_core::{Position, Vectors};
 
-use crate::history::{BetweenDelivery, History};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open, Wrong};
+use crate::judgement::Property;
+use faultline_history::{BetweenDelivery, GroupId, History};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::ForcedBeforeDelivery);
-    if !history.context.is_judged(finding.property) {
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::ForcedBeforeDelivery);
+    if !finding.property.is_judged(history.context) {
         return finding;
     }
     check_stamps(history, &mut finding);
@@ -25,61 +26,58 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 }
 
 /// Requires that a re-sent message carries its original position.
-fn check_stamps(history: &History<'_>, finding: &mut Finding) {
+fn check_stamps(history: &History<'_>, finding: &mut Found) {
     for message in history.messages.iter() {
-        if let (Some((first, at)), Some((second, again))) = (message.stamp, message.restamped) {
-            finding.violated([history.source(at), history.source(again)], || {
-                let text = history.context.message(message.id);
-                format!("{text} was first sent with position {first}, and later with {second}")
-            });
+        if let (Some((first, at)), Some((second, again))) = (message.stamp(), message.restamped()) {
+            finding.violated(
+                [history.source(at), history.source(again)],
+                Wrong::PositionChanged { message: message.id, first, second },
+            );
         }
     }
 }
 
-fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding: &mut Finding) {
-    let context = history.context;
+fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding: &mut Found) {
     let message = history.messages.get(delivery.message);
-    let (text, receiver) = (|| context.message(message.id), || context.process(message.id.to));
-    let (Some((stamp, stamped)), Some(vectors)) = (message.stamp, delivery.vectors) else {
-        finding.unjudged(|| format!("the checkpoint that {} forced at {} is unknown", text(), receiver()));
+    let (Some((stamp, stamped)), Some(vectors)) = (message.stamp(), delivery.vectors) else {
+        finding.unjudged(Open::ForcedUnknown { message: message.id });
         return;
     };
-    let Some(cluster) = history.group_of(message.id.from).map(|group| ClusterId(group as u16)) else {
-        return;
-    };
+    let Some(group) = history.group_of(message.id.from) else { return };
     finding.instances += 1;
-    let known = vectors.ddv.get(cluster.index()).copied().unwrap_or_default();
+    let known = vectors.ddv.get(usize::from(group.0)).copied().unwrap_or_default();
     if known < stamp {
-        finding.violated([history.source(delivery.at), history.source(stamped)], || {
-            let before = format!("that covers {} only up to {known}", context.cluster(cluster));
-            format!("{} delivered {}, sent at {stamp}, after a checkpoint {before}", receiver(), text())
-        });
+        finding.violated(
+            [history.source(delivery.at), history.source(stamped)],
+            Wrong::DeliveredBeforeCheckpoint {
+                message: message.id,
+                sent_at: stamp,
+                from: group,
+                covered: known,
+            },
+        );
     }
     if let Some((name, checkpoint)) = history.first_checkpoint_with(delivery.at)
-        && let Some(commit) = checkpoint.commits.first().filter(|it| !covers(it.vectors, cluster, stamp))
+        && let Some(commit) = checkpoint.commits.first().filter(|it| !covers(it.vectors, group, stamp))
     {
-        finding.violated([history.source(delivery.at), history.source(commit.at)], || {
-            let position = name.position;
-            format!(
-                "checkpoint {position} of {} contains {}, which its vector does not cover",
-                receiver(),
-                text()
-            )
-        });
+        finding.violated(
+            [history.source(delivery.at), history.source(commit.at)],
+            Wrong::NotCovered { message: message.id, position: name.position },
+        );
     }
 }
 
-/// Returns whether a delivery of a message of `cluster` sent at `stamp` is within the delivered positions.
-fn covers(vectors: &Vectors, cluster: ClusterId, stamp: Position) -> bool {
-    vectors
-        .delivered
-        .iter()
-        .any(|&(it, at)| it == cluster && at.incarnation == stamp.incarnation && at.sn >= stamp.sn)
+/// Returns whether a delivery of a message of `group` sent at `stamp` is within the delivered positions.
+fn covers(vectors: &Vectors, group: GroupId, stamp: Position) -> bool {
+    vectors.delivered.iter().any(|&(it, at)| {
+        GroupId::claimed(it) == group && at.incarnation == stamp.incarnation && at.sn >= stamp.sn
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone, position};
 
     /// p0 sends at its checkpoint 1; p1 delivers on a checkpoint whose vector has `ddv` for p0's cluster.
@@ -109,7 +107,7 @@ mod tests {
         assert_eq!(check_alone(check, &good).violation_count(), 0);
         let mut bad = run(position(0, 1));
         bad.commit_with(1, &[1], &ddv, &[]);
-        assert!(check_alone(check, &bad).violations[0].text.contains("does not cover"));
+        finds!(check_alone(check, &bad), Wrong::NotCovered { .. });
     }
 
     #[test]

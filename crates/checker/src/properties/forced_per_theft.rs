@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 
 use faultline_core::{Claim, Fact, FactNo, TheftStep};
 
-use crate::history::History;
-use crate::judgement::{Finding, Property, Source};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{History, Source};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::ForcedPerTheft);
-    if !history.context.is_judged(finding.property) || history.tasks.is_none() {
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::ForcedPerTheft);
+    if !finding.property.is_judged(history.context) || history.tasks.is_none() {
         return finding;
     }
     for (&(process, life), stream) in &history.trace.streams {
@@ -44,12 +45,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         finding.instances += forced;
         if let Some(number) = excess {
             let source = Source { process, life, number: FactNo(number) };
-            finding.violated([source], || {
-                let who = history.context.process(process);
-                format!(
-                    "{life} of {who} took {forced} forced checkpoints, but its thefts force only {allowed}"
-                )
-            });
+            finding.violated([source], Wrong::ForcedTooOften { process, life, forced, allowed });
         }
     }
     finding
@@ -61,6 +57,7 @@ mod tests {
 
     use super::*;
     use crate::testing::check_alone;
+    use crate::testing::finds;
     use crate::testing::tasks::{TaskRun, theft};
 
     #[test]
@@ -74,7 +71,7 @@ mod tests {
         assert_eq!(check_alone(check, &run.0).violation_count(), 0, "one theft, and the end of the program");
         run.commit(0, 4, true);
         let finding = check_alone(check, &run.0);
-        assert!(finding.violations[0].text.contains("3 forced checkpoints"), "{finding:?}");
+        finds!(finding, Wrong::ForcedTooOften { forced: 3, .. });
         run.0.withdraw(Promise::ForcedByThefts);
         assert_eq!(check_alone(check, &run.0).instances, 0);
     }

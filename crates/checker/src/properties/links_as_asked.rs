@@ -3,14 +3,15 @@
 
 use std::cmp::Reverse;
 
-use crate::history::History;
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, LinkDelay, Open, Remark};
+use crate::judgement::Property;
+use faultline_history::History;
 
 /// If a link is not as requested for a larger part of the run, in percent, the verdict is unknown.
 const MOST_PERCENT_OUTSIDE: u32 = 20;
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::LinksAsAsked);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::LinksAsAsked);
     let context = history.context;
     // The first reason is the one reported.
     let mut links: Vec<_> = context.links.iter().collect();
@@ -20,10 +21,11 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let (Some(as_asked), Some(measured)) = (link.as_asked(), link.measured) else { continue };
         finding.instances += 1;
         if !as_asked {
-            finding.unjudged(|| {
-                let ends = format!("{} to {}", context.cluster(link.from), context.cluster(link.to));
-                let asked = link.requested.latency;
-                format!("the link {ends} has a latency of {} instead of {asked}", measured.latency)
+            finding.unjudged(Open::LinkLatency {
+                from: link.from,
+                to: link.to,
+                measured: measured.latency,
+                asked: link.requested.latency,
             });
         }
     }
@@ -31,16 +33,17 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         context.links.iter().filter_map(|it| Some((it.percent_outside()?, it))).collect();
     observed.sort_by_key(|&(percent, _)| Reverse(percent));
     if let Some((percent @ 1.., link)) = observed.first().copied() {
-        let ends = format!("{} to {}", context.cluster(link.from), context.cluster(link.to));
-        let mean = link.observed.map_or(link.requested.latency, |it| it.mean);
-        let (asked, tolerance) = (link.requested.latency, link.tolerance_observed());
-        let text = format!(
-            "for {percent} % of the time, the delay of the link {ends} was off by more than {tolerance}: {mean} on \
-             average instead of {asked}"
-        );
+        let delay = LinkDelay {
+            from: link.from,
+            to: link.to,
+            percent,
+            tolerance: link.tolerance_observed(),
+            mean: link.observed.map_or(link.requested.latency, |it| it.mean),
+            asked: link.requested.latency,
+        };
         match percent > MOST_PERCENT_OUTSIDE {
-            true => finding.unjudged(|| text),
-            false => finding.remarks.push(text),
+            true => finding.unjudged(Open::LinkDelay(delay)),
+            false => finding.remarks.push(Remark::LinkDelay(delay)),
         }
     }
     finding
@@ -72,25 +75,26 @@ mod tests {
         };
         run.context.links = vec![link(0)];
         let finding = check_alone(check, &run);
-        assert_eq!((&finding.unknown, finding.remarks.len()), (&None, 0));
+        assert_eq!((&finding.open, finding.remarks.len()), (&None, 0));
         run.context.links = vec![link(0), link(10)];
         let finding = check_alone(check, &run);
-        assert_eq!(finding.unknown, None);
+        assert_eq!(finding.open, None);
         assert!(
-            finding.remarks[0].starts_with("for 20 % of the time, the delay of the link c0 to c1"),
+            matches!(finding.remarks[..], [Remark::LinkDelay(LinkDelay { percent: 20, .. })]),
             "{finding:?}"
         );
         run.context.links.push(link(11));
-        let unknown = check_alone(check, &run).unknown.unwrap();
-        assert!(
-            unknown.contains("22 %") && unknown.contains("14.0 ms on average instead of 5.00 ms"),
-            "{unknown}"
+        let open = check_alone(check, &run).open.unwrap();
+        let Open::LinkDelay(delay) = open else { panic!("{open:?}") };
+        assert_eq!(
+            (delay.percent, delay.mean, delay.asked),
+            (22, Span::from_millis(14), Span::from_millis(5))
         );
         run.context.links = vec![LinkEntry {
             observed: Some(LinkObserved { echoes: 19, outside: 19, mean: Span::ZERO }),
             ..link(0)
         }];
-        assert_eq!(check_alone(check, &run).unknown, None, "too few to tell");
+        assert_eq!(check_alone(check, &run).open, None, "too few to tell");
     }
 
     #[test]
@@ -105,13 +109,16 @@ mod tests {
         };
         let mut run = Run::new(&[&[0]]);
         run.context.links = vec![link(Span::from_millis(8)), link(Span::from_micros(8_300))];
-        assert_eq!(check_alone(check, &run).unknown, None);
+        assert_eq!(check_alone(check, &run).open, None);
         run.context.links.push(link(Span::from_millis(9)));
         let finding = check_alone(check, &run);
         assert_eq!(finding.instances, 3);
-        assert!(finding.unknown.unwrap().starts_with("the link c0 to c1 has a latency of 9.00 ms"));
+        let measured = |open: Option<Open>| match open {
+            Some(Open::LinkLatency { measured, .. }) => measured,
+            open => panic!("{open:?}"),
+        };
+        assert_eq!(measured(finding.open), Span::from_millis(9));
         run.context.links.push(link(Span::from_millis(90)));
-        let worst = check_alone(check, &run).unknown.unwrap();
-        assert!(worst.starts_with("the link c0 to c1 has a latency of 90.0 ms"), "{worst}");
+        assert_eq!(measured(check_alone(check, &run).open), Span::from_millis(90));
     }
 }

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 
 use faultline_core::{Claim, ProcessId};
 
-use crate::history::{History, Point};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{History, Point};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::LogKept);
-    if !history.context.is_judged(finding.property) {
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::LogKept);
+    if !finding.property.is_judged(history.context) {
         return finding;
     }
     let held = held_in_checkpoints(history);
@@ -30,10 +31,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let process = history.process_of(claimed.at);
         let held = held.get(&process).copied().unwrap_or(0);
         if log > 0 && sum > held {
-            finding.violated([history.source(claimed.at)], || {
-                let process = history.context.process(process);
-                format!("{process} had collected {sum} logged messages, but checkpoints of their receivers contain only {held}")
-            });
+            finding.violated(
+                [history.source(claimed.at)],
+                Wrong::CollectedLog { process, collected: sum, contained: held },
+            );
         }
     }
     finding
@@ -68,6 +69,7 @@ fn held_in_checkpoints(history: &History<'_>) -> BTreeMap<ProcessId, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone};
     use faultline_core::{Promise, Sn};
 
@@ -100,7 +102,7 @@ mod tests {
         let mut run = run();
         collects(&mut run, 0, 2);
         let finding = check_alone(check, &run);
-        assert!(finding.violations[0].text.contains("contain only 1"), "{finding:?}");
+        finds!(finding, Wrong::CollectedLog { contained: 1, .. });
     }
 
     #[test]

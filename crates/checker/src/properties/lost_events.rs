@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Fact, FactNo, ImageName, Life, ProcessId, Span, Time};
 use faultline_trace::Stream;
 
-use crate::history::History;
-use crate::judgement::{Finding, Source};
+use crate::finding::{Found, Wrong};
+use faultline_history::{History, Source};
 
 /// What the answer of a holder may take beyond the delay of the slowest link. No fact says when it arrives: packets may be
 /// lost and sent again, or held up in a simulator that delays some of them. On real processes, timers may be late.
 const SLACK: Span = Span::from_secs(1);
 
-pub(super) fn check(history: &History<'_>, mut finding: Finding) -> Finding {
+pub(super) fn check(history: &History<'_>, mut finding: Found) -> Found {
     let durable = durable(history);
     for restored in history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores()) {
         let at = history.source(restored.at);
@@ -29,16 +29,13 @@ pub(super) fn check(history: &History<'_>, mut finding: Finding) -> Finding {
         let is_kept =
             !history.context.volatile_storage && !history.supervision.may_have_lost(process, life, end);
         if let Some(newest) = newest(&images).filter(|it| is_kept && restored_name(history, at) < Some(*it)) {
-            finding.violated([at], || {
-                let (who, position) = (history.context.process(process), newest.position());
-                format!("{who} did not restore all of its log since checkpoint {position}, which was durable")
-            });
+            finding.violated([at], Wrong::LogNotRestored { process, since: newest.position() });
         }
         if let Some((number, waited)) = too_late(stream, &images) {
-            finding.violated([Source { process, life, number: FactNo(number) }], || {
-                let who = history.context.process(process);
-                format!("{who} had run a task, and did not write the event for {waited}, longer than its writes took")
-            });
+            finding.violated(
+                [Source { process, life, number: FactNo(number) }],
+                Wrong::EventNotWritten { process, waited },
+            );
         }
     }
     finding
@@ -145,7 +142,7 @@ mod tests {
 
     /// A process writes a checkpoint and two parts of a log, with `durable` of these, runs a task `wait` before it fails, and
     /// restores the image with the number `restored`.
-    fn found(durable: [bool; 3], wait: Span, restored: usize) -> Vec<String> {
+    fn found(durable: [bool; 3], wait: Span, restored: usize) -> Vec<Wrong> {
         let mut run = TaskRun::promising(1, &[Promise::EventsLogged]);
         run.0.context.common_clock = true;
         run.begin(0, 4);
@@ -167,24 +164,24 @@ mod tests {
         run.restore(0, Some(images[restored]));
         let finding = check_alone(super::super::bounded_loss::check, &run.0);
         assert_eq!(finding.instances, 1);
-        finding.violations.into_iter().map(|it| it.text).collect()
+        finding.wrong()
     }
 
     #[test]
     fn all_that_is_durable_is_restored() {
-        assert_eq!(found([true; 3], Span::ZERO, 2), [""; 0]);
-        let texts = found([true; 3], Span::ZERO, 1);
-        assert!(texts[0].contains("did not restore all of its log"), "{texts:?}");
+        assert_eq!(found([true; 3], Span::ZERO, 2), []);
+        let wrong = found([true; 3], Span::ZERO, 1);
+        assert!(matches!(wrong[0], Wrong::LogNotRestored { .. }), "{wrong:?}");
         // Nothing is restored across a hole.
-        assert_eq!(found([true, false, true], Span::ZERO, 0), [""; 0]);
+        assert_eq!(found([true, false, true], Span::ZERO, 0), []);
     }
 
     #[test]
     fn events_are_written_at_once() {
-        assert_eq!(found([true; 3], Span::from_millis(900), 2), [""; 0]);
-        let texts = found([true; 3], Span::from_millis(1_100), 2);
-        assert!(texts[0].contains("did not write the event for"), "{texts:?}");
+        assert_eq!(found([true; 3], Span::from_millis(900), 2), []);
+        let wrong = found([true; 3], Span::from_millis(1_100), 2);
+        assert!(matches!(wrong[0], Wrong::EventNotWritten { .. }), "{wrong:?}");
         // Earlier writes were not complete.
-        assert_eq!(found([true, true, false], Span::from_millis(1_100), 1), [""; 0]);
+        assert_eq!(found([true, true, false], Span::from_millis(1_100), 1), []);
     }
 }

@@ -10,13 +10,13 @@ use faultline_core::{Claim, Fact, FactNo, Life, Position, ProcessId, Span};
 use faultline_trace::Stream;
 use faultline_trace::manifest::Bounds;
 
-use crate::history::{CheckpointName, Group, History, RestoredBy};
-use crate::judgement::{Finding, Source};
+use crate::finding::{Found, Wrong};
+use faultline_history::{CheckpointName, Group, History, RestoredBy, Source};
 
 /// How late timers of real processes may be.
 const SLACK: Span = Span::from_millis(500);
 
-pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding) -> Finding {
+pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Found) -> Found {
     let slack = if history.context.common_clock { Span(1) } else { SLACK };
     for group in &history.groups {
         let Some(&process) = group.members.first() else { continue };
@@ -28,17 +28,13 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Finding
             let Some(stream) = history.trace.streams.get(&(process, life)) else { continue };
             finding.instances += 1;
             if let Some(newer) = passed_over(history, group, restored) {
-                finding.violated([at], || {
-                    let who = history.context.process(process);
-                    format!("{who} did not restore checkpoint {newer}, the newest durable one")
-                });
+                finding.violated([at], Wrong::NewestNotRestored { process, newest: newer });
             }
             if let Some((number, waited)) = too_late(history, process, stream, tau + slack) {
-                finding.violated([Source { process, life, number: FactNo(number) }], || {
-                    let who = history.context.process(process);
-                    format!("{who} had taken no checkpoint for {waited} when it failed, although it should take one \
-                        every {tau}")
-                });
+                finding.violated(
+                    [Source { process, life, number: FactNo(number) }],
+                    Wrong::ProcessCheckpointOverdue { process, waited, every: tau },
+                );
             }
         }
     }
@@ -99,7 +95,7 @@ mod tests {
     use crate::testing::tasks::TaskRun;
 
     /// A process that runs a task `wait` after a checkpoint, fails, and restores checkpoint `restored`.
-    fn found(wait: Span, restored: usize) -> Vec<String> {
+    fn found(wait: Span, restored: usize) -> Vec<Wrong> {
         let mut run = TaskRun::new(1);
         run.0.context.common_clock = true;
         let every = Some(Span::from_millis(100));
@@ -112,19 +108,20 @@ mod tests {
         run.restore(0, Some(saved[restored]));
         let finding = check_alone(super::super::bounded_loss::check, &run.0);
         assert_eq!(finding.instances, 1);
-        finding.violations.into_iter().map(|it| it.text).collect()
+        finding.wrong()
     }
 
     #[test]
     fn a_process_takes_a_checkpoint_every_tau() {
-        assert_eq!(found(Span::from_millis(90), 1), [""; 0]);
-        let texts = found(Span::from_millis(110), 1);
-        assert!(texts[0].contains("had taken no checkpoint"), "{texts:?}");
+        assert_eq!(found(Span::from_millis(90), 1), []);
+        let wrong = found(Span::from_millis(110), 1);
+        assert!(matches!(wrong[0], Wrong::ProcessCheckpointOverdue { .. }), "{wrong:?}");
     }
 
     #[test]
     fn a_process_restores_its_newest_checkpoint() {
-        let texts = found(Span::ZERO, 0);
-        assert!(texts[0].contains("did not restore checkpoint 0.2"), "{texts:?}");
+        let wrong = found(Span::ZERO, 0);
+        let newest = Position::new(0, 2);
+        assert_eq!(wrong[0], Wrong::NewestNotRestored { process: ProcessId(0), newest });
     }
 }

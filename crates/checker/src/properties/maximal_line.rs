@@ -16,11 +16,12 @@
 use faultline_core::{Cause, Incarnation, Position, Promise};
 
 use super::dirt::{Dirt, is_undone};
-use crate::history::{Checkpoint, Ending, Group, History, Message, Point, Rollback, SegmentNo};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open, Remark, Wrong};
+use crate::judgement::Property;
+use faultline_history::{Checkpoint, Ending, Group, GroupId, History, Message, Point, Rollback, SegmentNo};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::MaximalLine);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::MaximalLine);
     if history.planned.is_some() {
         return finding; // what is restored is judged for all partitions together, by `valid_checkpoints`
     }
@@ -28,7 +29,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         return finding;
     }
     let dirt = Dirt::of(history);
-    for (number, group) in history.groups.iter().enumerate() {
+    for (number, group) in history.groups.numbered() {
         for (&incarnation, rollback) in &group.rollbacks {
             if rollback.target().is_some() {
                 Judge { history, dirt: &dirt, number, group, incarnation, rollback }.judge(&mut finding);
@@ -41,28 +42,22 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 struct Judge<'a> {
     history: &'a History<'a>,
     dirt: &'a Dirt,
-    number: usize,
+    number: GroupId,
     group: &'a Group<'a>,
     incarnation: Incarnation,
     rollback: &'a Rollback,
 }
 
 impl Judge<'_> {
-    fn judge(&self, finding: &mut Finding) {
+    fn judge(&self, finding: &mut Found) {
         let (history, group) = (self.history, self.group);
         let line = group.line_before(self.incarnation);
         let target = self.rollback.target().flatten().map_or(Position::default(), |name| name.position);
-        let cluster = || history.context.group(self.number);
         let evidence = history.source(self.rollback.restores().next().expect("has a target").at);
 
         finding.instances += 1;
         if !Group::is_on(&line, target) && target.sn.0 > 0 {
-            finding.violated([evidence], || {
-                format!(
-                    "{} rolled back to checkpoint {target}, which an earlier rollback had undone",
-                    cluster()
-                )
-            });
+            finding.violated([evidence], Wrong::RestoredUndone { group: self.number, target });
             return;
         }
         if !history.context.promises.include(Promise::MaximalLine) {
@@ -72,25 +67,19 @@ impl Judge<'_> {
             match self.state_of(checkpoint) {
                 CheckpointState::Clean => {
                     let commit = history.source(checkpoint.commits[0].at);
-                    finding.violated([evidence, commit], || {
-                        let newer = name.position;
-                        format!(
-                            "{} rolled back to checkpoint {target} although {newer} could be restored",
-                            cluster()
-                        )
-                    });
+                    finding.violated(
+                        [evidence, commit],
+                        Wrong::RestoredOlder { group: self.number, target, newer: name.position },
+                    );
                     break;
                 }
-                CheckpointState::Lost => finding.remarks.push(format!(
-                    "{} lost all replicas of a part of checkpoint {}, and rolled back to {target}",
-                    cluster(),
-                    name.position
-                )),
+                CheckpointState::Lost => finding.remarks.push(Remark::ReplicasLost {
+                    group: self.number,
+                    position: name.position,
+                    target,
+                }),
                 CheckpointState::NotKnown => {
-                    finding.unjudged(|| {
-                        let (newer, cluster) = (name.position, cluster());
-                        format!("the content of checkpoint {newer} of {cluster} is unknown")
-                    });
+                    finding.unjudged(Open::CheckpointUnknown { group: self.number, position: name.position });
                 }
                 CheckpointState::Dirty => {}
             }
@@ -154,7 +143,9 @@ impl Judge<'_> {
             }
             let claimed = history.groups.get(cause.0).and_then(|group| group.rollbacks.get(&cause.1)?.cause);
             match claimed {
-                Some((Cause::Alert { from, position }, _)) => cause = (from.index(), position.incarnation),
+                Some((Cause::Alert { from, position }, _)) => {
+                    cause = (GroupId::claimed(from), position.incarnation)
+                }
                 _ => return false,
             }
         }
@@ -172,6 +163,7 @@ enum CheckpointState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone, position};
     use faultline_core::{Claim, ClusterId};
     use std::sync::Arc;
@@ -208,11 +200,7 @@ mod tests {
         run.kill(1, false);
         run.restore(1, 1, Some((0, 1)));
         let finding = check_alone(check, &run);
-        assert!(
-            finding.violations[0].text.contains("although 0.2 could be restored"),
-            "{:?}",
-            finding.violations
-        );
+        finds!(finding, Wrong::RestoredOlder { newer: Position { sn: faultline_core::Sn(2), .. }, .. });
     }
 
     #[test]
@@ -225,7 +213,7 @@ mod tests {
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
         run.restore(1, 2, Some((0, 2)));
         let finding = check_alone(check, &run);
-        assert!(finding.violations[0].text.contains("an earlier rollback had undone"), "{finding:?}");
+        finds!(finding, Wrong::RestoredUndone { .. });
     }
 
     #[test]
@@ -236,11 +224,8 @@ mod tests {
         run.restore_because(1, 1, Some((0, 1)), alert(position(1, 1)));
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
-        assert!(
-            finding.remarks[0].contains("c0 lost all replicas of a part of checkpoint 0.2"),
-            "{:?}",
-            finding.remarks
-        );
+        let (group, position, target) = (GroupId(0), position(0, 2), position(0, 1));
+        assert_eq!(finding.remarks, [Remark::ReplicasLost { group, position, target }]);
     }
 
     #[test]
@@ -271,7 +256,7 @@ mod tests {
         run.restore_because(0, 1, Some((0, 1)), because);
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1, "{:?}", finding.violations);
-        assert!(finding.violations[0].text.starts_with("c1 rolled back to checkpoint 0.1"));
+        finds!(finding, Wrong::RestoredOlder { group: GroupId(1), .. });
     }
 
     #[test]
@@ -280,11 +265,7 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         run.restore(0, 2, Some((0, 2)));
         let finding = check_alone(check, &run);
-        assert!(
-            finding.violations[1].text.contains("an earlier rollback had undone"),
-            "{:?}",
-            finding.violations
-        );
+        assert!(matches!(finding.wrong()[1], Wrong::RestoredUndone { .. }), "{finding:?}");
     }
 
     #[test]

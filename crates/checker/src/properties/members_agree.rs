@@ -5,12 +5,13 @@
 
 use faultline_core::{Claim, Position, ProcessId, Promise, Sn};
 
-use crate::history::{CheckpointName, Group, History, Point, SegmentNo};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{CheckpointName, Group, GroupId, History, Point, SegmentNo};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::MembersAgree);
-    for (number, group) in history.groups.iter().enumerate() {
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::MembersAgree);
+    for (number, group) in history.groups.numbered() {
         check_commits(history, number, group, &mut finding);
         check_rollbacks(history, number, group, &mut finding);
         for &member in &group.members {
@@ -20,8 +21,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     finding
 }
 
-fn check_commits(history: &History<'_>, number: usize, group: &Group<'_>, finding: &mut Finding) {
-    let context = history.context;
+fn check_commits(history: &History<'_>, number: GroupId, group: &Group<'_>, finding: &mut Found) {
     let committed = group.checkpoints.iter().filter(|(_, checkpoint)| !checkpoint.commits.is_empty());
     let mut previous: Option<(CheckpointName, Point)> = None;
     for (name, checkpoint) in committed {
@@ -29,38 +29,37 @@ fn check_commits(history: &History<'_>, number: usize, group: &Group<'_>, findin
         let first = checkpoint.commits[0];
         let position = name.position;
         if let Some((other, at)) = previous.filter(|(other, _)| other.position == position) {
-            finding.violated([history.source(at), history.source(first.at)], || {
-                let attempts = format!("in {} and in {}", other.attempt, name.attempt);
-                format!("checkpoint {position} of {} was committed twice, {attempts}", context.group(number))
-            });
+            finding.violated(
+                [history.source(at), history.source(first.at)],
+                Wrong::CommittedTwice { group: number, position, attempts: [other.attempt, name.attempt] },
+            );
         }
         for other in &checkpoint.commits[1..] {
             if other.forced != first.forced || other.vectors != first.vectors {
-                finding.violated([history.source(first.at), history.source(other.at)], || {
-                    let (one, other) = (context.process(first.process), context.process(other.process));
-                    format!("{one} and {other} committed different checkpoints as {position}")
-                });
+                finding.violated(
+                    [history.source(first.at), history.source(other.at)],
+                    Wrong::CommittedDifferently { processes: [first.process, other.process], position },
+                );
             }
         }
         previous = Some((*name, first.at));
     }
 }
 
-fn check_rollbacks(history: &History<'_>, number: usize, group: &Group<'_>, finding: &mut Finding) {
-    let context = history.context;
+fn check_rollbacks(history: &History<'_>, number: GroupId, group: &Group<'_>, finding: &mut Found) {
     for (incarnation, rollback) in &group.rollbacks {
         finding.instances += 1;
         let mut restores = rollback.restores();
         let Some(first) = restores.next() else { continue };
         for other in restores.filter(|other| other.checkpoint != first.checkpoint) {
-            finding.violated([history.source(first.at), history.source(other.at)], || {
-                let told = |it: Option<CheckpointName>| match it {
-                    Some(name) => format!("checkpoint {} ({})", name.position, name.attempt),
-                    None => "the initial state".into(),
-                };
-                let (one, another) = (told(first.checkpoint), told(other.checkpoint));
-                format!("under {incarnation}, {} restored both {one} and {another}", context.group(number))
-            });
+            finding.violated(
+                [history.source(first.at), history.source(other.at)],
+                Wrong::RestoredDifferently {
+                    group: number,
+                    incarnation: *incarnation,
+                    states: [first.checkpoint, other.checkpoint],
+                },
+            );
         }
         for &(process, claimed, at) in &rollback.claimed {
             let own = history.member(process).and_then(|(_, place)| rollback.restored[place]);
@@ -71,10 +70,7 @@ fn check_rollbacks(history: &History<'_>, number: usize, group: &Group<'_>, find
                 None => false,
             };
             if !is_same {
-                finding.violated([history.source(at)], || {
-                    let process = context.process(process);
-                    format!("{process} claims to have rolled back to checkpoint {claimed}, but restored another state")
-                });
+                finding.violated([history.source(at)], Wrong::RestoredAnother { process, claimed });
             }
         }
     }
@@ -86,7 +82,7 @@ enum Step {
     Restore(Position),
 }
 
-fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Finding) {
+fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Found) {
     let is_dense = history.context.promises.include(Promise::DenseNumbering);
     let follows = |last: Sn, next: Sn| if is_dense { next == last.next() } else { next > last };
     let mut stands = Position::default();
@@ -113,9 +109,10 @@ fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Findi
         };
         let (Step::Commit(next) | Step::Restore(next)) = step;
         if !is_next {
-            finding.violated([history.source(at)], || {
-                format!("{} went from position {stands} to {next}", history.context.process(member))
-            });
+            finding.violated(
+                [history.source(at)],
+                Wrong::PositionSkipped { process: member, from: stands, to: next },
+            );
         }
         stands = next;
         is_untouched = match step {
@@ -150,7 +147,12 @@ fn steps(history: &History<'_>, member: ProcessId) -> Vec<(Point, Step)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone, position};
+
+    fn skipped(from: Position, to: Position) -> Wrong {
+        Wrong::PositionSkipped { process: ProcessId(0), from, to }
+    }
 
     fn run() -> Run {
         let mut run = Run::new(&[&[0, 1]]);
@@ -174,7 +176,7 @@ mod tests {
         let mut run = Run::new(&[&[0, 1]]);
         run.commit_with(0, &[0], &[position(0, 1)], &[]);
         run.commit_with(0, &[1], &[position(0, 2)], &[]);
-        assert!(check_alone(check, &run).violations[0].text.contains("committed different checkpoints"));
+        finds!(check_alone(check, &run), Wrong::CommittedDifferently { .. });
     }
 
     #[test]
@@ -182,7 +184,7 @@ mod tests {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
         run.restore(1, 1, Some((0, 2)));
-        assert!(check_alone(check, &run).violations[0].text.contains("restored both"));
+        finds!(check_alone(check, &run), Wrong::RestoredDifferently { .. });
     }
 
     #[test]
@@ -190,7 +192,7 @@ mod tests {
         let mut run = run();
         run.set_position(0, position(0, 3));
         run.commit_all(0, &[0]);
-        assert_eq!(check_alone(check, &run).violations[0].text, "p0 went from position 0.2 to 0.4");
+        assert_eq!(check_alone(check, &run).wrong()[0], skipped(position(0, 2), position(0, 4)));
     }
 
     #[test]
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.set_position(0, position(0, 2));
         run.commit_all(0, &[0]);
-        assert_eq!(check_alone(check, &run).violations[0].text, "p0 went from position 0.4 to 0.3");
+        assert_eq!(check_alone(check, &run).wrong()[0], skipped(position(0, 4), position(0, 3)));
     }
 
     #[test]
@@ -210,7 +212,7 @@ mod tests {
         let mut run = run();
         run.restore(0, 2, Some((0, 2)));
         run.restore(0, 1, Some((0, 2)));
-        assert_eq!(check_alone(check, &run).violations[0].text, "p0 went from position 2.2 to 1.2");
+        assert_eq!(check_alone(check, &run).wrong()[0], skipped(position(2, 2), position(1, 2)));
     }
 
     #[test]
@@ -221,6 +223,6 @@ mod tests {
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.send(0, 1);
         run.restore(0, 1, Some((0, 2)));
-        assert_eq!(check_alone(check, &run).violations[0].text, "p0 went from position 1.2 to 1.2");
+        assert_eq!(check_alone(check, &run).wrong()[0], skipped(position(1, 2), position(1, 2)));
     }
 }

@@ -47,11 +47,11 @@ mod unrecoverable_justified;
 mod valid_checkpoints;
 mod witness_agrees;
 
-use crate::history::History;
-use crate::judgement::Finding;
+use crate::finding::Found;
+use faultline_history::History;
 
 /// Every property, in the order of [`crate::Property`].
-pub const ALL: &[fn(&History<'_>) -> Finding] = &[
+pub(crate) const ALL: &[fn(&History<'_>) -> Found] = &[
     record_complete::check,
     completed::check,
     faults_took_effect::check,

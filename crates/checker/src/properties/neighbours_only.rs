@@ -8,20 +8,21 @@ use faultline_core::ProcessId;
 use faultline_core::fault::Outcome;
 
 use super::valid_checkpoints::valid;
-use crate::history::History;
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open, Wrong};
+use crate::judgement::Property;
+use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::NeighboursOnly);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::NeighboursOnly);
     let Some(planned) = &history.planned else { return finding };
     let context = history.context;
-    if !context.is_judged(finding.property) || context.outcome != Some(Outcome::Completed) {
+    if !finding.property.is_judged(context) || context.outcome != Some(Outcome::Completed) {
         return finding;
     }
     if let Some(flawed) =
         (0..history.processes.len() as u32).map(ProcessId).find(|it| history.trace.has_gap_of(*it))
     {
-        finding.unjudged(|| format!("facts of {} are missing", context.process(flawed)));
+        finding.unjudged(Open::FactsMissing { process: flawed });
         return finding;
     }
     let partitions = context.clusters.iter().map(Vec::len).sum::<usize>();
@@ -32,13 +33,16 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let sent = planned.coordinated.get(&position).map_or(&[][..], Vec::as_slice);
         if sent.len() != expected {
             let evidence = history.source(sent.last().map_or(at, |it| it.2));
-            finding.violated([evidence], || {
-                let (found, channels) = (sent.len(), channels.len());
-                format!(
-                    "checkpoint {position} took {found} messages instead of {expected}, with {partitions} partitions and \
-                     {channels} channels"
-                )
-            });
+            finding.violated(
+                [evidence],
+                Wrong::CoordinationMessages {
+                    position,
+                    found: sent.len(),
+                    expected,
+                    partitions,
+                    channels: channels.len(),
+                },
+            );
         }
     }
     finding

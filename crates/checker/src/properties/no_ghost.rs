@@ -5,12 +5,12 @@
 //! judged only if nothing is in transit any more. Within a cluster it is always judged, once both sides are
 //! in the same incarnation.
 
-use crate::history::{Ending, History, Message, Point};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open, Wrong};
+use crate::judgement::Property;
+use faultline_history::{Ending, History, Message, Point};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::NoGhost);
-    let context = history.context;
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::NoGhost);
     let mut unjudged = 0u64;
     for message in history.messages.iter() {
         for &at in message.delivered.iter().filter(|&&at| history.survives(at)) {
@@ -22,21 +22,17 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             if history.send_survives(message) == Some(true) {
                 continue;
             }
-            let (text, receiver) = (context.message(message.id), context.process(message.id.to));
             match message.sent.first() {
-                Some(sent) => finding.violated([history.source(at), history.source(sent)], || {
-                    format!("{text} is in the final state of {receiver}, but its send was undone")
-                }),
-                None => finding.violated([history.source(at)], || {
-                    format!("{receiver} delivered {text}, which was never sent")
-                }),
+                Some(sent) => finding.violated(
+                    [history.source(at), history.source(sent)],
+                    Wrong::SendUndone { message: message.id },
+                ),
+                None => finding.violated([history.source(at)], Wrong::NeverSent { message: message.id }),
             }
         }
     }
     if unjudged > 0 && history.is_settled {
-        finding.unjudged(|| {
-            format!("the final states of the senders of {unjudged} delivered messages are unknown")
-        });
+        finding.unjudged(Open::SendersUnknown { messages: unjudged });
     }
     finding
 }
@@ -58,6 +54,7 @@ fn is_due(history: &History<'_>, message: &Message) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone};
     use faultline_core::fault::Outcome;
 
@@ -79,7 +76,7 @@ mod tests {
     fn a_delivery_whose_send_was_undone_is_a_ghost() {
         let finding = check_alone(check, &ghost(false));
         assert_eq!((finding.instances, finding.violation_count()), (1, 1));
-        assert!(finding.violations[0].text.ends_with("its send was undone"));
+        finds!(finding, Wrong::SendUndone { .. });
     }
 
     #[test]
@@ -112,7 +109,7 @@ mod tests {
         let mut run = Run::new(&[&[0], &[1]]);
         let id = run.message(0, 1, 0, 7);
         run.deliver(id);
-        assert!(check_alone(check, &run).violations[0].text.ends_with("never sent"));
+        finds!(check_alone(check, &run), Wrong::NeverSent { .. });
     }
 
     #[test]
@@ -123,6 +120,6 @@ mod tests {
         run.lose_evidence(0);
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 0);
-        assert!(finding.unknown.is_some());
+        assert!(finding.open.is_some());
     }
 }

@@ -2,11 +2,12 @@
 //! its sender is also in the final state of its receiver. Judged only if nothing is in transit any more,
 //! which always holds between a cluster that has left for good and all others.
 
-use crate::history::{Ending, History};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open, Wrong};
+use crate::judgement::Property;
+use faultline_history::{Ending, History};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::NoLoss);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::NoLoss);
     let some_left = !history.supervision.left.is_empty();
     if !history.is_settled && !some_left {
         return finding;
@@ -28,14 +29,15 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         }
         finding.instances += 1;
         if !message.delivered.iter().any(|&at| history.survives(at)) {
-            let text = context.message(message.id);
-            let receiver = context.process(message.id.to);
             match message.delivered.first() {
-                None => finding.violated([history.source(sent)], || format!("{text} was never delivered")),
+                None => {
+                    finding.violated([history.source(sent)], Wrong::NeverDelivered { message: message.id })
+                }
                 Some(delivered) => {
-                    finding.violated([history.source(sent), history.source(delivered)], || {
-                        format!("{text} was not delivered again after {receiver} had rolled back")
-                    });
+                    finding.violated(
+                        [history.source(sent), history.source(delivered)],
+                        Wrong::NotDeliveredAgain { message: message.id },
+                    );
                 }
             }
         }
@@ -46,10 +48,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     }
     let ranks: usize = context.clusters.iter().map(Vec::len).sum();
     if finding.instances == 0 && ranks > 1 && history.is_settled {
-        finding.unjudged(|| "no message had to be delivered".into());
+        finding.unjudged(Open::NoMessage);
     }
     if unjudged > 0 {
-        finding.unjudged(|| format!("the final states of the receivers of {unjudged} messages are unknown"));
+        finding.unjudged(Open::ReceiversUnknown { messages: unjudged });
     }
     finding
 }
@@ -57,6 +59,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone};
     use faultline_core::fault::Outcome;
     use faultline_core::{ClusterId, Fact, Span, Time};
@@ -79,7 +82,7 @@ mod tests {
     fn an_undone_delivery_that_is_not_repeated_is_a_loss() {
         let finding = check_alone(check, &loss(false));
         assert_eq!((finding.instances, finding.violation_count()), (1, 1));
-        assert!(finding.violations[0].text.contains("not delivered again"));
+        finds!(finding, Wrong::NotDeliveredAgain { .. });
     }
 
     #[test]
@@ -122,6 +125,6 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (0, 0));
-        assert!(finding.unknown.is_some(), "nothing was judged");
+        assert!(finding.open.is_some(), "nothing was judged");
     }
 }

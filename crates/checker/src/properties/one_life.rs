@@ -4,14 +4,15 @@
 
 use faultline_core::{FactNo, Life, ProcessId};
 
-use crate::history::History;
-use crate::judgement::{Finding, Property, Source};
+use crate::finding::{Found, Open, Wrong};
+use crate::judgement::Property;
+use faultline_history::{History, Source};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::OneLife);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::OneLife);
     let (context, supervision) = (history.context, &history.supervision);
     if history.trace.supervisor().is_empty() {
-        finding.unjudged(|| "the supervisor's facts are missing".into());
+        finding.unjudged(Open::SupervisorMissing);
         return finding;
     }
     let mut starts = supervision.starts.clone();
@@ -23,23 +24,18 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             continue;
         }
         finding.instances += 1;
-        let name = || context.process(process);
         if newer <= older {
-            finding.violated([word(started)], || format!("{newer} of {} was started after {older}", name()));
+            finding.violated([word(started)], Wrong::StartedAfterNewer { process, older, newer });
         }
         let end = supervision.end_of(process, older);
         if end.is_none_or(|end| end.fact > started) {
-            finding.violated([word(started)], || {
-                format!("{newer} of {} was started before the end of {older} was detected", name())
-            });
+            finding.violated([word(started)], Wrong::StartedBeforeEnd { process, older, newer });
         }
         let last = history.trace.streams.get(&(process, older)).and_then(|stream| stream.last());
         if let Some((said, _)) = last.filter(|_| context.common_clock)
             && *said > history.trace.supervisor()[started].0
         {
-            finding.violated([word(started)], || {
-                format!("{older} of {} still acted at {said}, after {newer} was started", name())
-            });
+            finding.violated([word(started)], Wrong::ActedAfterNext { process, older, newer, at: *said });
         }
     }
     starts.sort_unstable_by_key(|&(process, life, _)| (process, life));
@@ -48,9 +44,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     {
         finding.instances += 1;
         if starts.binary_search_by_key(&(process, life), |&(process, life, _)| (process, life)).is_err() {
-            finding.violated([Source { process, life, number: FactNo(0) }], || {
-                format!("{life} of {} stated facts, but was never started", context.process(process))
-            });
+            finding.violated(
+                [Source { process, life, number: FactNo(0) }],
+                Wrong::NeverStarted { process, life },
+            );
         }
     }
     finding
@@ -63,6 +60,7 @@ fn word(fact: usize) -> Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::{Boot, Fact, Time};
 
@@ -84,21 +82,21 @@ mod tests {
     fn two_lives_at_a_time_are_found() {
         let mut run = Run::new(&[&[0]]);
         start(&mut run, 2);
-        assert!(check_alone(check, &run).violations[0].text.contains("before the end of life 1"));
+        finds!(check_alone(check, &run), Wrong::StartedBeforeEnd { older: Life(1), .. });
     }
 
     #[test]
     fn a_life_that_was_never_started_is_found() {
         let mut run = Run::new(&[&[0]]);
         run.trace.streams.insert((p(0), Life(9)), vec![(Time(0), Fact::Begun)]);
-        assert!(check_alone(check, &run).violations[0].text.contains("was never started"));
+        finds!(check_alone(check, &run), Wrong::NeverStarted { .. });
     }
 
     #[test]
     fn without_the_supervisor_it_is_unknown() {
         let mut run = Run::new(&[&[0]]);
         run.trace.streams.clear();
-        assert!(check_alone(check, &run).unknown.is_some());
+        assert!(check_alone(check, &run).open.is_some());
     }
 
     #[test]
@@ -108,6 +106,6 @@ mod tests {
         run.trace.streams.insert((p(0), Life(1)), vec![(Time(u64::MAX), Fact::Begun)]);
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.context.common_clock = true;
-        assert!(check_alone(check, &run).violations[0].text.contains("still acted"));
+        finds!(check_alone(check, &run), Wrong::ActedAfterNext { .. });
     }
 }

@@ -7,11 +7,12 @@
 
 use faultline_core::TheftStep;
 
-use crate::history::{History, Step};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{History, Step};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::OneOwner);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::OneOwner);
     let Some(tasks) = &history.tasks else { return finding };
     for (&theft, steps) in &tasks.thefts {
         finding.instances += 1;
@@ -22,11 +23,11 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         if was_used && steps.iter().any(|it| surviving(TheftStep::Forgotten)(&it)) {
             continue;
         }
-        finding.violated([history.source(voided.at), history.source(taken.at)], || {
-            let who = |it: &Step| history.context.process(history.process_of(it.at));
-            let (victim, thief) = (who(voided), who(taken));
-            format!("{victim} took back task {}, although {thief} has stolen it ({theft})", voided.task)
-        });
+        let (victim, thief) = (history.process_of(voided.at), history.process_of(taken.at));
+        finding.violated(
+            [history.source(voided.at), history.source(taken.at)],
+            Wrong::TookBackStolen { victim, thief, task: voided.task, theft },
+        );
     }
     finding
 }

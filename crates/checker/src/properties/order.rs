@@ -6,8 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use faultline_core::{Fact, MessageId, ProcessId};
 
-use crate::history::{Ending, History, Point, SegmentNo};
-use crate::judgement::Source;
+use faultline_history::{Ending, History, Point, SegmentNo, Source};
 
 /// An action of a process on which others can depend.
 #[derive(Clone, Copy)]

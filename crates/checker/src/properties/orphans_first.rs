@@ -3,13 +3,14 @@
 //! because its receiver has it, over the deliveries between the rollback and that point. Not judged for
 //! protocols that promise no order.
 
-use crate::history::{History, MessageNo};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
 use crate::properties::order::phases;
+use faultline_history::{History, MessageNo};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::OrphansFirst);
-    if history.suppressed.is_empty() || !history.context.is_judged(finding.property) {
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::OrphansFirst);
+    if history.suppressed.is_empty() || !finding.property.is_judged(history.context) {
         return finding;
     }
     let phases = phases(history);
@@ -21,16 +22,15 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let before = history.between[first..].iter().take_while(|it| it.at < at);
         let later = before.filter_map(|it| Some((phase_of(it.message)?, it)));
         if let Some((early, delivery)) = later.max_by_key(|(phase, _)| *phase).filter(|(it, _)| *it > phase) {
-            finding.violated([history.source(delivery.at), history.source(at)], || {
-                let context = history.context;
-                let process = context.process(id.from);
-                let (message, orphan) = (history.messages.get(delivery.message).id, id);
-                let (message, orphan) = (context.message(message), context.message(orphan));
-                format!(
-                    "{process} was delivered {message} of phase {early} before it had re-sent {orphan} of phase \
-                     {phase}"
-                )
-            });
+            finding.violated(
+                [history.source(delivery.at), history.source(at)],
+                Wrong::OvertookOrphan {
+                    message: history.messages.get(delivery.message).id,
+                    phase: early,
+                    orphan: id,
+                    orphan_phase: phase,
+                },
+            );
         }
     }
     finding
@@ -39,6 +39,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone};
     use faultline_core::{Fact, Promise};
 
@@ -73,7 +74,7 @@ mod tests {
     #[test]
     fn a_message_before_the_orphan_is_found() {
         let finding = check_alone(check, &run(true));
-        assert!(finding.violations[0].text.contains("of phase 2 before it had re-sent"), "{finding:?}");
+        finds!(finding, Wrong::OvertookOrphan { phase: 2, .. });
     }
 
     #[test]

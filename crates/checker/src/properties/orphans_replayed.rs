@@ -7,12 +7,12 @@ use std::collections::HashSet;
 
 use faultline_core::{Claim, MessageId};
 
-use crate::history::{Ending, History};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{Ending, History};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::OrphansReplayed);
-    let context = history.context;
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::OrphansReplayed);
     let mut replayed: HashSet<MessageId> = HashSet::new();
     for &(id, at) in &history.suppressed {
         replayed.insert(id);
@@ -20,10 +20,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let is_there = history.messages.find(id).is_some_and(|message| !message.delivered.is_empty());
         // The last fact of the receiver may be missing.
         if !is_there && history.ending(id.to) != Ending::Incomplete {
-            finding.violated([history.source(at)], || {
-                let (sender, message) = (context.process(id.from), context.message(id));
-                format!("{sender} suppressed {message}, although it had never been delivered")
-            });
+            finding.violated([history.source(at)], Wrong::SuppressedUndelivered { message: id });
         }
     }
     for claimed in &history.claims {
@@ -34,27 +31,20 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             .find(id)
             .is_some_and(|it| it.delivered.iter().any(|&delivered| history.contains(claimed.at, delivered)));
         if !has_it && history.ending(id.to) != Ending::Incomplete {
-            finding.violated([history.source(claimed.at)], || {
-                let (receiver, message) = (context.process(id.to), context.message(id));
-                format!("{receiver} reported {message} as an orphan, but had not delivered it")
-            });
+            finding.violated([history.source(claimed.at)], Wrong::NotAnOrphan { message: id });
         }
         let is_over = history.is_settled && matches!(history.ending(id.from), Ending::Known(_));
         // The last orphan may wait for its phase when all processes have finished: it was re-sent, even if
         // not suppressed yet.
         let waits = || {
             history.messages.find(id).is_some_and(|message| {
-                let mut left = message.stamp.iter().chain(&message.restamped);
+                let mut left = message.stamp().into_iter().chain(message.restamped());
                 message.sent.iter().any(|&sent| history.survives(sent))
-                    && !left.any(|&(_, at)| history.survives(at))
+                    && !left.any(|(_, at)| history.survives(at))
             })
         };
         if is_over && history.survives(claimed.at) && !replayed.contains(&id) && !waits() {
-            finding.violated([history.source(claimed.at)], || {
-                let (sender, message) = (context.process(id.from), context.message(id));
-                let receiver = context.process(id.to);
-                format!("{sender} never re-sent {message}, which {receiver} had as an orphan")
-            });
+            finding.violated([history.source(claimed.at)], Wrong::OrphanNeverResent { message: id });
         }
     }
     finding
@@ -63,6 +53,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone};
     use faultline_core::Fact;
 
@@ -92,7 +83,7 @@ mod tests {
     #[test]
     fn an_orphan_that_is_never_re_sent_is_found() {
         let finding = check_alone(check, &run(true).0);
-        assert!(finding.violations[0].text.contains("never re-sent"), "{finding:?}");
+        finds!(finding, Wrong::OrphanNeverResent { .. });
     }
 
     #[test]
@@ -102,7 +93,7 @@ mod tests {
         run.deliver(id);
         run.state(0, Fact::Suppressed(id));
         let finding = check_alone(check, &run);
-        assert!(finding.violations[0].text.contains("had not delivered it"), "{finding:?}");
+        finds!(finding, Wrong::NotAnOrphan { .. });
     }
 
     #[test]
@@ -111,6 +102,6 @@ mod tests {
         let id = run.send(0, 1);
         run.state(0, Fact::Suppressed(id));
         let finding = check_alone(check, &run);
-        assert!(finding.violations[0].text.contains("never been delivered"), "{finding:?}");
+        finds!(finding, Wrong::SuppressedUndelivered { .. });
     }
 }

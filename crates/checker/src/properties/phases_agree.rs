@@ -5,13 +5,14 @@
 
 use faultline_core::Claim;
 
-use crate::history::History;
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
 use crate::properties::order::phases;
+use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::PhasesAgree);
-    if !history.context.is_judged(finding.property) {
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::PhasesAgree);
+    if !finding.property.is_judged(history.context) {
         return finding;
     }
     let mut known = None;
@@ -21,15 +22,11 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let Some(&computed) = known.get_or_insert_with(|| phases(history)).get(&id) else { continue };
         finding.instances += 1;
         if computed != phase {
-            finding.violated([history.source(claimed.at)], || {
-                let context = history.context;
-                let process = context.process(history.process_of(claimed.at));
-                let message = context.message(id);
-                format!(
-                    "{process} has {message} in phase {phase}, but what its sender had consumed gives phase \
-                     {computed}"
-                )
-            });
+            let process = history.process_of(claimed.at);
+            finding.violated(
+                [history.source(claimed.at)],
+                Wrong::WrongPhase { process, message: id, phase, computed },
+            );
         }
     }
     finding
@@ -38,6 +35,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone};
     use faultline_core::Promise;
 
@@ -72,7 +70,7 @@ mod tests {
     fn a_wrong_phase_is_found() {
         for wrong in [1, 3] {
             let finding = check_alone(check, &run(wrong));
-            assert!(finding.violations[0].text.contains("gives phase 2"), "{finding:?}");
+            finds!(finding, Wrong::WrongPhase { computed: 2, .. });
         }
     }
 

@@ -14,14 +14,15 @@ use std::collections::BTreeMap;
 use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
 
-use crate::history::{Group, History};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Round, Wrong};
+use crate::judgement::Property;
+use faultline_history::{Group, GroupId, History};
 
 /// How long any recovery may take, whatever the links.
 const LEAST: Span = Span::from_secs(10);
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::Progress);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::Progress);
     let context = history.context;
     let is_ended = context.outcome == Some(Outcome::Deadline) && history.supervision.begun.is_some();
     if !context.common_clock || !is_ended {
@@ -40,7 +41,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     if history.groups.iter().flat_map(|group| &group.members).any(is_awaited) {
         return finding;
     }
-    for (number, group) in history.groups.iter().enumerate() {
+    for (number, group) in history.groups.numbered() {
         if group.members.iter().all(|&it| judge.is_there(it)) {
             finding.instances += 1;
             judge.rollbacks(number, group, &mut finding);
@@ -105,35 +106,32 @@ impl Judge<'_> {
         self.history.context.end.since(begun.max(self.since)) >= self.bound
     }
 
-    fn rollbacks(&self, number: usize, group: &Group<'_>, finding: &mut Finding) {
+    fn rollbacks(&self, number: GroupId, group: &Group<'_>, finding: &mut Found) {
         let restores = group.rollbacks.values().filter_map(|it| it.restores().next());
         let mut late = restores.filter(|it| it.time > self.since + self.bound);
         if let Some(first) = late.next() {
             let times = 1 + late.count();
-            finding.violated([self.history.source(first.at)], || {
-                let group = self.history.context.group(number);
-                let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
-                format!("{group} rolled back {times} later than {} after the last fault", self.bound)
-            });
+            finding.violated(
+                [self.history.source(first.at)],
+                Wrong::RolledBackLate { group: number, times, bound: self.bound },
+            );
         }
     }
 
-    fn rounds(&self, group: &Group<'_>, finding: &mut Finding) {
+    fn rounds(&self, group: &Group<'_>, finding: &mut Found) {
         for &member in &group.members {
             let Some(rounds) = self.begun.get(&member) else { continue };
-            for (begun, what) in [(rounds.recovery, "recovery"), (rounds.checkpoint, "checkpoint")] {
+            for (begun, round) in [(rounds.recovery, Round::Recovery), (rounds.checkpoint, Round::Checkpoint)]
+            {
                 if begun.is_some_and(|it| self.is_overdue(it)) {
-                    finding.violated([], || {
-                        let (process, bound) = (self.history.context.process(member), self.bound);
-                        format!("a {what} that {process} had begun did not end within {bound} after the last fault")
-                    });
+                    finding.violated([], Wrong::RoundNotEnded { process: member, round, bound: self.bound });
                 }
             }
         }
     }
 
     /// Requires that the application moves, unless it has always been slow.
-    fn movement(&self, finding: &mut Finding) {
+    fn movement(&self, finding: &mut Found) {
         let mut times = Vec::new();
         for (_, stream) in
             self.history.trace.streams.iter().filter(|((it, _), _)| *it != ProcessId::SUPERVISOR)
@@ -147,8 +145,7 @@ impl Judge<'_> {
         let pause = times.windows(2).map(|it| it[1].since(it[0])).max().unwrap_or_default();
         let still = self.history.context.end.since(last.max(self.since));
         if still >= self.bound.max(pause * 10) {
-            finding
-                .violated([], || format!("the application made no progress for {still} before the deadline"));
+            finding.violated([], Wrong::NoProgress { still });
         }
     }
 }
@@ -182,8 +179,8 @@ mod tests {
         }
     }
 
-    fn text(run: &Run) -> Option<String> {
-        check_alone(check, run).violations.first().map(|it| it.text.clone())
+    fn wrong(run: &Run) -> Option<Wrong> {
+        check_alone(check, run).wrong().into_iter().next()
     }
 
     #[test]
@@ -191,14 +188,14 @@ mod tests {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
         move_on(&mut run, 58);
-        assert_eq!((text(&run), check_alone(check, &run).instances), (None, 3));
+        assert_eq!((wrong(&run), check_alone(check, &run).instances), (None, 3));
     }
 
     #[test]
     fn a_recovery_that_does_not_end_is_found() {
         let mut run = run();
         move_on(&mut run, 58);
-        assert!(text(&run).unwrap().contains("a recovery that p0 had begun did not end"));
+        assert!(matches!(wrong(&run), Some(Wrong::RoundNotEnded { round: Round::Recovery, .. })));
     }
 
     #[test]
@@ -211,7 +208,7 @@ mod tests {
             Claim::CheckpointRequested { position, attempt: faultline_core::Attempt(1), forced: false },
         );
         move_on(&mut run, 58);
-        assert!(text(&run).unwrap().contains("a checkpoint that p0 had begun did not end"));
+        assert!(matches!(wrong(&run), Some(Wrong::RoundNotEnded { round: Round::Checkpoint, .. })));
     }
 
     #[test]
@@ -222,8 +219,8 @@ mod tests {
             move_on(&mut run, 3);
             run.restore(0, incarnation, Some((0, 1)));
         }
-        let text = text(&run).unwrap();
-        assert!(text.starts_with("c0 rolled back 15 times later than 10.0 s after the last fault"), "{text}");
+        let late = Wrong::RolledBackLate { group: GroupId(0), times: 15, bound: Span::from_secs(10) };
+        assert_eq!(wrong(&run), Some(late));
     }
 
     #[test]
@@ -231,16 +228,16 @@ mod tests {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
         move_on(&mut run, 3);
-        assert!(text(&run).unwrap().contains("made no progress"));
+        assert!(matches!(wrong(&run), Some(Wrong::NoProgress { .. })));
         run.wait(Span::from_secs(10));
         move_on(&mut run, 1);
-        assert_eq!(text(&run), None, "its earlier pauses were as long");
+        assert_eq!(wrong(&run), None, "its earlier pauses were as long");
     }
 
     #[test]
     fn a_protocol_that_promises_nothing_and_a_run_that_completed_are_not_judged() {
         let mut run = run();
-        assert!(text(&run).is_some());
+        assert!(wrong(&run).is_some());
         run.context.outcome = Some(Outcome::Completed);
         assert_eq!(check_alone(check, &run).instances, 0);
         run.context.outcome = Some(Outcome::Deadline);

@@ -3,24 +3,22 @@
 //! sender sent before a rollback, and will send again, is no exception to that.
 
 use super::valid_checkpoints::{Across, for_each_message};
-use crate::history::History;
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::QuietCheckpoints);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::QuietCheckpoints);
     if history.planned.is_none() {
         return finding;
     }
-    let context = history.context;
     for_each_message(history, |Across { position, message, sender, receiver }| {
         let received = message.delivered.iter().find(|it| history.contains(receiver, **it));
         let Some(&received) = received else { return };
         finding.instances += 1;
         if !message.sent.iter().any(|sent| *sent < sender) {
-            finding.violated([history.source(received)], || {
-                let (text, sender) = (context.message(message.id), context.process(message.id.from));
-                format!("checkpoint {position} contains {text}, which {sender} sent after its part")
-            });
+            finding
+                .violated([history.source(received)], Wrong::SentAfterPart { position, message: message.id });
         }
     });
     finding

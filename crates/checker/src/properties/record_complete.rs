@@ -4,29 +4,24 @@
 //! follow from its federation, and where its facts contradict each other ([`faultline_trace::Flaw`]). None of
 //! this speaks against a protocol, so it is never a violation.
 
-use crate::history::History;
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open};
+use crate::judgement::Property;
+use faultline_history::History;
 
 /// The number of flaws that a verdict names one by one.
 const NAMED: usize = 4;
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::RecordComplete);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::RecordComplete);
     finding.instances = history.trace.streams.len() as u64;
     if !history.is_flawed() {
         return finding;
     }
-    finding.unjudged(|| {
-        let name = |process| history.context.process(process);
-        let flaws = history.trace.flaws.iter().map(|flaw| flaw.describe(name));
-        let all = flaws.chain(history.contradictions.iter().cloned());
-        let named: Vec<String> = all.clone().take(NAMED).collect();
-        let more = match all.count() - named.len() {
-            0 => String::new(),
-            more => format!("; and {more} more of this kind"),
-        };
-        format!("{}{more}", named.join("; "))
-    });
+    let (flaws, contradictions) = (&history.trace.flaws, &history.contradictions);
+    let named = flaws.iter().take(NAMED).cloned().collect::<Vec<_>>();
+    let others = contradictions.iter().take(NAMED - named.len()).cloned().collect::<Vec<_>>();
+    let more = flaws.len() + contradictions.len() - named.len() - others.len();
+    finding.unjudged(Open::Flawed { flaws: named, contradictions: others, more });
     finding
 }
 
@@ -40,16 +35,16 @@ mod tests {
     #[test]
     fn flaws_are_reported_and_never_violations() {
         let mut run = Run::new(&[&[0], &[1]]);
-        assert_eq!(check_alone(check, &run).unknown, None);
+        assert_eq!(check_alone(check, &run).open, None);
         run.trace.flaws.push(Flaw { stream: Some((p(1), Life(1))), kind: FlawKind::Absent });
         run.trace.flaws.push(Flaw { stream: None, kind: FlawKind::Contradiction("it was edited".into()) });
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 0);
         assert_eq!(
-            finding.unknown.unwrap(),
+            finding.open.unwrap().sentence(&run.context),
             "the facts of p1, life 1 are missing: there is no file; it was edited"
         );
         run.trace.flaws.extend(vec![Flaw { stream: None, kind: FlawKind::NoDigest }; 5]);
-        assert!(check_alone(check, &run).unknown.unwrap().ends_with("; and 3 more of this kind"));
+        assert!(matches!(check_alone(check, &run).open, Some(Open::Flawed { more: 3, .. })));
     }
 }

@@ -8,15 +8,16 @@
 
 use faultline_core::{Cause, Incarnation};
 
-use crate::history::History;
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{GroupId, History};
 
 /// How often a cluster may follow each of the others, beyond the number of its checkpoints.
 const ROUNDS: usize = 4;
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::RecoveryTerminates);
-    for (number, group) in history.groups.iter().enumerate() {
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::RecoveryTerminates);
+    for (number, group) in history.groups.numbered() {
         // The chains of one cluster's rollbacks mostly contain each other, so the first one that is too long
         // suffices.
         for (&incarnation, rollback) in &group.rollbacks {
@@ -29,12 +30,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             if visits > limit {
                 let at = rollback.restores().map(|it| it.at).next().or(rollback.cause.map(|(_, at)| at));
                 let evidence = history.source(at.expect("a rollback is known by a fact"));
-                finding.violated([evidence], || {
-                    format!(
-                        "{} rolled back {visits} times for the same failure",
-                        history.context.group(number)
-                    )
-                });
+                finding.violated([evidence], Wrong::RolledBackRepeatedly { group: number, times: visits });
                 break;
             }
         }
@@ -43,7 +39,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 }
 
 /// Returns how often a group occurs in the chain of causes of one of its rollbacks, and its first occurrence.
-fn visits(history: &History<'_>, number: usize, incarnation: Incarnation) -> (usize, Incarnation) {
+fn visits(history: &History<'_>, number: GroupId, incarnation: Incarnation) -> (usize, Incarnation) {
     let (mut visits, mut first) = (0, incarnation);
     let mut at = (number, incarnation);
     // Every cause is older than its effect; the bound guards against claims to the contrary.
@@ -53,7 +49,7 @@ fn visits(history: &History<'_>, number: usize, incarnation: Incarnation) -> (us
             first = at.1;
         }
         match history.groups.get(at.0).and_then(|group| group.rollbacks.get(&at.1)?.cause) {
-            Some((Cause::Alert { from, position }, _)) => at = (from.index(), position.incarnation),
+            Some((Cause::Alert { from, position }, _)) => at = (GroupId::claimed(from), position.incarnation),
             _ => break,
         }
     }
@@ -63,6 +59,7 @@ fn visits(history: &History<'_>, number: usize, incarnation: Incarnation) -> (us
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone, position};
     use faultline_core::ClusterId;
 
@@ -90,7 +87,7 @@ mod tests {
         assert_eq!((finding.instances, finding.violation_count()), (5, 0));
         let finding = check_alone(check, &echo(10));
         assert_eq!(finding.violation_count(), 2);
-        assert!(finding.violations[0].text.contains("for the same failure"));
+        finds!(finding, Wrong::RolledBackRepeatedly { .. });
     }
 
     #[test]

@@ -8,12 +8,13 @@ use std::collections::HashMap;
 
 use faultline_core::{Fact, MessageId};
 
-use crate::history::{History, Point, SegmentNo};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{History, Point, SegmentNo};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::RepeatedOrder);
-    if !history.context.is_judged(finding.property) {
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::RepeatedOrder);
+    if !finding.property.is_judged(history.context) {
         return finding;
     }
     for process in &history.processes {
@@ -33,17 +34,15 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 
 /// Compares the deliveries of a process after the state that it restored with its deliveries after the
 /// restore.
-fn compare(history: &History<'_>, was: &[Delivery], again: &[Delivery], finding: &mut Finding) {
+fn compare(history: &History<'_>, was: &[Delivery], again: &[Delivery], finding: &mut Found) {
     let seen = was.iter().rposition(|it| it.is_seen).map_or(0, |last| last + 1);
     for (was, again) in was[..seen].iter().zip(again) {
         finding.instances += 1;
         if was.id != again.id {
-            finding.violated([history.source(was.at), history.source(again.at)], || {
-                let (context, receiver) = (history.context, history.process_of(again.at));
-                let (receiver, was, is) =
-                    (context.process(receiver), context.message(was.id), context.message(again.id));
-                format!("{receiver} was delivered {is} instead of {was}, on which other processes depend")
-            });
+            finding.violated(
+                [history.source(was.at), history.source(again.at)],
+                Wrong::DeliveredInAnotherOrder { message: again.id, instead_of: was.id },
+            );
             return;
         }
     }
@@ -110,6 +109,7 @@ fn was_delivered(history: &History<'_>, id: MessageId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone};
     use faultline_core::Promise;
 
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn another_order_is_found_if_a_process_depends_on_the_first() {
         let finding = check_alone(check, &run(true, [1, 0]));
-        assert!(finding.violations[0].text.contains("on which other processes depend"), "{finding:?}");
+        finds!(finding, Wrong::DeliveredInAnotherOrder { .. });
         assert_eq!(check_alone(check, &run(false, [1, 0])).violation_count(), 0, "no process depends on it");
     }
 

@@ -13,18 +13,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Incarnation, Life, ProcessId};
 
 use super::dirt::is_undone;
-use crate::history::{History, Message, Point, RestoredBy, Rollback, SegmentNo};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{GroupId, History, Message, Point, RestoredBy, Rollback, SegmentNo};
 
 /// A rollback of a group.
-type RollbackOf = (usize, Incarnation);
+type RollbackOf = (GroupId, Incarnation);
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::RollbackCaused);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::RollbackCaused);
     let mut caused = Vec::new();
     let mut open = BTreeMap::new();
     let ends = ends(history);
-    for (number, group) in history.groups.iter().enumerate() {
+    for (number, group) in history.groups.numbered() {
         let mut lives: Vec<Life> = vec![Life(1); group.members.len()];
         for (&incarnation, rollback) in &group.rollbacks {
             if rollback.restores().next().is_none() {
@@ -50,14 +51,11 @@ pub(super) fn check(history: &History<'_>) -> Finding {
     for ((number, incarnation), undone) in open {
         let rollback = &history.groups[number].rollbacks[&incarnation];
         let restored = rollback.restores().next().expect("only rollbacks that restored were taken");
-        finding.violated([history.source(restored.at)], || {
-            let group = history.context.group(number);
-            let messages = match undone.by.is_empty() {
-                true => "no message that it had delivered was undone",
-                false => "only rollbacks without a cause undid messages that it had delivered",
-            };
-            format!("{group} rolled back to {incarnation} although none of its processes had failed and {messages}")
-        });
+        let undone_without_cause = !undone.by.is_empty();
+        finding.violated(
+            [history.source(restored.at)],
+            Wrong::WithoutCause { group: number, incarnation, undone_without_cause },
+        );
     }
     finding
 }
@@ -104,7 +102,7 @@ struct Undone {
 }
 
 impl Undone {
-    fn by(history: &History<'_>, number: usize, rollback: &Rollback) -> Undone {
+    fn by(history: &History<'_>, number: GroupId, rollback: &Rollback) -> Undone {
         let mut undone = Undone::default();
         if history.context.repeats() {
             return undone; // a delivery remains valid although its send was undone
@@ -154,7 +152,12 @@ fn last_state(history: &History<'_>, member: ProcessId) -> Option<Point> {
 }
 
 /// Returns the state in which such a member would be if it had taken part.
-fn part_of_target(history: &History<'_>, number: usize, rollback: &Rollback, place: usize) -> Option<Point> {
+fn part_of_target(
+    history: &History<'_>,
+    number: GroupId,
+    rollback: &Rollback,
+    place: usize,
+) -> Option<Point> {
     history.groups[number].checkpoints.get(&rollback.target()??)?.parts[place].cut
 }
 
@@ -192,8 +195,8 @@ mod tests {
         Cause::Alert { from: ClusterId(from), position: position(incarnation, 1) }
     }
 
-    fn texts(run: &Run) -> Vec<String> {
-        check_alone(check, run).violations.into_iter().map(|it| it.text).collect()
+    fn wrong(run: &Run) -> Vec<Wrong> {
+        check_alone(check, run).wrong()
     }
 
     #[test]
@@ -210,9 +213,7 @@ mod tests {
     fn a_claimed_failure_is_not_a_cause() {
         let mut run = run();
         run.restore(1, 1, Some((0, 1)));
-        let texts = texts(&run);
-        assert_eq!(texts.len(), 1);
-        assert!(texts[0].contains("c1 rolled back") && texts[0].contains("none of its processes had failed"));
+        assert!(matches!(wrong(&run)[..], [Wrong::WithoutCause { group: GroupId(1), .. }]));
     }
 
     #[test]
@@ -221,10 +222,10 @@ mod tests {
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
         run.restore(0, 2, Some((0, 1)));
-        assert_eq!(texts(&run).len(), 1);
+        assert_eq!(wrong(&run).len(), 1);
         run.kill(0, false);
         run.restore(0, 3, Some((0, 1)));
-        assert_eq!(texts(&run).len(), 1);
+        assert_eq!(wrong(&run).len(), 1);
     }
 
     #[test]
@@ -233,12 +234,12 @@ mod tests {
         run.commit_all(0, &[0, 1]);
         run.kill(0, false);
         run.restore(1, 1, Some((0, 1)));
-        assert_eq!(texts(&run), [""; 0], "p0 may yet restore");
+        assert_eq!(wrong(&run), [], "p0 may yet restore");
         run.restore(0, 1, Some((0, 1)));
-        assert_eq!(texts(&run), [""; 0]);
+        assert_eq!(wrong(&run), []);
         run.restore(1, 2, Some((0, 1)));
         run.restore(0, 2, Some((0, 1)));
-        assert_eq!(texts(&run).len(), 1);
+        assert_eq!(wrong(&run).len(), 1);
     }
 
     #[test]
@@ -248,7 +249,7 @@ mod tests {
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
         run.restore_because(1, 1, Some((0, 2)), alert(0, 1));
-        assert!(texts(&run)[0].contains("no message that it had delivered was undone"));
+        assert!(matches!(wrong(&run)[0], Wrong::WithoutCause { undone_without_cause: false, .. }));
     }
 
     #[test]
@@ -258,9 +259,9 @@ mod tests {
         run.deliver(id);
         run.restore_because(1, 1, Some((0, 1)), alert(0, 1));
         run.restore_because(0, 1, Some((0, 1)), alert(1, 1));
-        let texts = texts(&run);
-        assert_eq!(texts.len(), 2, "{texts:?}");
-        assert!(texts[0].contains("only rollbacks without a cause"));
+        let wrong = wrong(&run);
+        assert_eq!(wrong.len(), 2, "{wrong:?}");
+        assert!(matches!(wrong[0], Wrong::WithoutCause { undone_without_cause: true, .. }));
     }
 
     #[test]
@@ -268,9 +269,9 @@ mod tests {
         let mut run = run();
         run.kill(0, true);
         run.restore_because(1, 1, Some((0, 1)), alert(0, 1));
-        assert_eq!(texts(&run), [""; 0]);
+        assert_eq!(wrong(&run), []);
         run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing: Arc::default() });
-        assert_eq!(texts(&run), [""; 0]);
+        assert_eq!(wrong(&run), []);
     }
 
     #[test]
@@ -282,8 +283,8 @@ mod tests {
         run.kill(0, false);
         run.restore(0, 1, None);
         run.restore_because(1, 1, Some((0, 1)), alert(0, 1));
-        assert_eq!(texts(&run).len(), 1);
+        assert_eq!(wrong(&run).len(), 1);
         run.withdraw(Promise::Containment);
-        assert_eq!(texts(&run).len(), 1, "every protocol owes it");
+        assert_eq!(wrong(&run).len(), 1, "every protocol owes it");
     }
 }

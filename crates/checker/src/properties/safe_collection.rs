@@ -4,12 +4,12 @@
 
 use faultline_core::{Claim, Sn};
 
-use crate::history::{History, Point};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{History, Point};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::SafeCollection);
-    let context = history.context;
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::SafeCollection);
     let collections: Vec<(Point, Sn)> = history
         .claims
         .iter()
@@ -30,10 +30,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let own = collections.partition_point(|(at, _)| at.segment.0 < first);
         let earlier = collections[own..].iter().take_while(|(at, _)| *at < restored.at);
         if let Some(&(at, below)) = earlier.max_by_key(|(_, below)| *below).filter(|(_, below)| sn < *below) {
-            finding.violated([history.source(at), history.source(restored.at)], || {
-                let process = context.process(process);
-                format!("{process} had collected everything below {below}, and then rolled back to {sn}")
-            });
+            finding.violated(
+                [history.source(at), history.source(restored.at)],
+                Wrong::CollectedBeforeRollback { process, below, to: sn },
+            );
         }
     }
     finding

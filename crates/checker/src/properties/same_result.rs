@@ -2,11 +2,12 @@
 
 use faultline_core::fault::Outcome;
 
-use crate::history::{Ending, History};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open, Wrong};
+use crate::judgement::Property;
+use faultline_history::{Ending, History};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::SameResult);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::SameResult);
     let context = history.context;
     let (Some(expected), Some(Outcome::Completed)) = (&context.expected, &context.outcome) else {
         return finding;
@@ -18,7 +19,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             continue;
         }
         let Ending::Known(end) = history.ending(rank) else {
-            finding.unjudged(|| format!("the final state of {} is unknown", context.process(rank)));
+            finding.unjudged(Open::StateUnknown { process: rank });
             continue;
         };
         finding.instances += 1;
@@ -26,13 +27,11 @@ pub(super) fn check(history: &History<'_>) -> Finding {
         let last = after.checked_sub(1).map(|index| history.results[index]);
         match last.filter(|(at, ..)| at.segment == end.segment) {
             Some((_, _, result)) if result == digest => {}
-            Some((at, _, result)) => finding.violated([history.source(at)], || {
-                format!("{} finished with the result {result} instead of {digest}", context.process(rank))
-            }),
-            None => {
-                finding
-                    .violated([], || format!("{} never finished in its final state", context.process(rank)));
+            Some((at, _, found)) => {
+                let expected = digest;
+                finding.violated([history.source(at)], Wrong::WrongResult { process: rank, found, expected });
             }
+            None => finding.violated([], Wrong::NeverFinished { process: rank }),
         }
     }
     finding

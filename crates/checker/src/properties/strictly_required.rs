@@ -14,13 +14,14 @@ use faultline_core::fault::Outcome;
 use faultline_core::{Incarnation, ProcessId, TaskId};
 
 use super::valid_checkpoints::cut_of;
-use crate::history::{History, Joined, MessageNo, Planned, Point};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open, Wrong};
+use crate::judgement::Property;
+use faultline_history::{History, Joined, MessageNo, Planned, Point};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::StrictlyRequired);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::StrictlyRequired);
     let Some(planned) = &history.planned else { return finding };
-    if !history.context.is_judged(finding.property) {
+    if !finding.property.is_judged(history.context) {
         return finding;
     }
     let last = planned.epochs().last().copied();
@@ -32,7 +33,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 
 /// Whether everything that a recovery had to re-execute has been: a checkpoint was taken after it, or the program ended.
 pub(super) fn is_over(history: &History<'_>, epoch: Incarnation, last: Option<Incarnation>) -> bool {
-    let is_saved = |it: &crate::history::Witnessed| {
+    let is_saved = |it: &faultline_history::Witnessed| {
         !it.is_restored && it.part.is_some_and(|name| name.incarnation == epoch)
     };
     last == Some(epoch) && history.context.outcome == Some(Outcome::Completed)
@@ -44,7 +45,7 @@ fn check_epoch(
     planned: &Planned,
     epoch: Incarnation,
     is_over: bool,
-    finding: &mut Finding,
+    finding: &mut Found,
 ) {
     let context = history.context;
     let mut states: BTreeMap<ProcessId, State> = BTreeMap::new();
@@ -52,10 +53,7 @@ fn check_epoch(
         // Some had not joined when the next recovery began.
         let Some(joined) = planned.joined.get(&(epoch, partition)) else { return };
         let Some(state) = State::of(history, partition, joined) else {
-            return finding.unjudged(|| {
-                let (slot, owner) = (joined.slot, context.process(partition));
-                format!("the content of checkpoint {slot} of {owner} is unknown")
-            });
+            return finding.unjudged(Open::PartUnknown { owner: partition, position: joined.slot });
         };
         states.insert(partition, state);
     }
@@ -67,13 +65,11 @@ fn check_epoch(
     for rerun in planned.reruns.iter().filter(|it| it.epoch == epoch) {
         executed.insert(rerun.task);
         if !required.contains(&rerun.task) {
-            finding.violated([history.source(rerun.at)], || {
-                let (who, task) = (context.process(history.process_of(rerun.at)), rerun.task);
-                format!(
-                    "{who} re-executed task {task} in recovery {}, although none of its values was lost",
-                    epoch.0
-                )
-            });
+            let process = history.process_of(rerun.at);
+            finding.violated(
+                [history.source(rerun.at)],
+                Wrong::NotRequired { process, task: rerun.task, epoch },
+            );
         }
     }
     if !is_over {
@@ -82,13 +78,8 @@ fn check_epoch(
     let required = needed.required(|task, by| needed.may_arrive(&messages, task, by));
     for task in required.difference(&executed) {
         let partition = planned.tasks[task].partition;
-        finding.violated([history.source(planned.joined[&(epoch, partition)].at)], || {
-            let who = context.process(partition);
-            format!(
-                "{who} did not re-execute task {task} in recovery {}, although its values were lost",
-                epoch.0
-            )
-        });
+        let at = history.source(planned.joined[&(epoch, partition)].at);
+        finding.violated([at], Wrong::NotReexecuted { process: partition, task: *task, epoch });
     }
 }
 
@@ -185,7 +176,7 @@ mod tests {
 
     /// Partition 0 executes two tasks after its checkpoint, of which the second reads the first and sends to partition 1, which
     /// fails. Partition 0 then executes `again`.
-    fn texts(again: &[u64], is_over: bool) -> Vec<String> {
+    fn wrong(again: &[u64], is_over: bool) -> Vec<Wrong> {
         let mut run = Partitions::new(2);
         run.executed(0, 1, &[], &[]);
         let slot = run.checkpoint(0, 1);
@@ -206,27 +197,28 @@ mod tests {
         } else {
             run.0.context.outcome = Some(Outcome::Deadline);
         }
-        check_alone(check, &run.0).violations.into_iter().map(|it| it.text).collect()
+        check_alone(check, &run.0).wrong()
     }
 
     #[test]
     fn the_closure_back_to_the_checkpoint_is_required() {
-        assert_eq!(texts(&[2, 3], true), [""; 0]);
+        assert_eq!(wrong(&[2, 3], true), []);
     }
 
     #[test]
     fn more_is_found() {
-        let texts = texts(&[2, 3, 4], true);
-        assert!(texts.len() == 1 && texts[0].contains(&format!("re-executed task {}", task(4))), "{texts:?}");
-        let saved = self::texts(&[1, 2, 3], true);
-        assert!(saved.len() == 1 && saved[0].contains("although none of its values was lost"), "{saved:?}");
+        for (again, one_too_many) in [([2, 3, 4], 4), ([1, 2, 3], 1)] {
+            let wrong = wrong(&again, true);
+            let [Wrong::NotRequired { task: it, .. }] = wrong[..] else { panic!("{wrong:?}") };
+            assert_eq!(it, task(one_too_many));
+        }
     }
 
     #[test]
     fn less_is_found_when_it_should_be_over() {
-        assert_eq!(texts(&[3], false), [""; 0]);
-        let texts = texts(&[3], true);
-        assert!(texts.len() == 1 && texts[0].contains("did not re-execute"), "{texts:?}");
+        assert_eq!(wrong(&[3], false), []);
+        let wrong = wrong(&[3], true);
+        assert!(matches!(wrong[..], [Wrong::NotReexecuted { .. }]), "{wrong:?}");
     }
 
     #[test]

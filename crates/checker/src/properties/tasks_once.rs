@@ -4,42 +4,39 @@
 
 use faultline_core::fault::Outcome;
 
-use crate::history::History;
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open, Remark, Wrong};
+use crate::judgement::Property;
+use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::TasksOnce);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::TasksOnce);
     let Some(tasks) = &history.tasks else { return finding };
     finding.instances = tasks.moves;
-    for (at, text) in &tasks.impossible {
-        finding.violated([history.source(*at)], || text.clone());
+    for (at, what) in &tasks.impossible {
+        finding.violated(
+            [history.source(*at)],
+            Wrong::Impossible { process: history.process_of(*at), what: *what },
+        );
     }
     for end in &tasks.ends {
         finding.instances += 1;
-        let who = || history.context.process(history.process_of(end.at));
+        let process = history.process_of(end.at);
         match end.found {
-            None => finding.remarks.push(format!(
-                "executions of a task spawned different tasks, so that what the result of {} contains was not counted",
-                who()
-            )),
-            Some(found) if found != end.stated => finding.violated([history.source(end.at)], || {
-                format!("the tasks in the result of {} do not match the facts", who())
-            }),
+            None => finding.remarks.push(Remark::NotCounted { process }),
+            Some(found) if found != end.stated => {
+                finding.violated([history.source(end.at)], Wrong::WrongResultOfTasks { process });
+            }
             Some(found) if found.sent != found.delivered => {
-                finding.violated([history.source(end.at)], || {
-                    format!("the result of {} contains other tasks than were spawned", who())
-                });
+                finding.violated([history.source(end.at)], Wrong::OtherTasksThanSpawned { process });
             }
             Some(_) => {}
         }
     }
     if history.context.outcome == Some(Outcome::Deadline) && history.is_settled {
-        finding.violated([], || {
-            "the program stalled: nothing was run or stolen for a long time before the deadline".into()
-        });
+        finding.violated([], Wrong::Stalled);
     }
     if tasks.ends.is_empty() && history.context.outcome == Some(Outcome::Completed) {
-        finding.unjudged(|| "no process states a result that contains tasks".into());
+        finding.unjudged(Open::NoResultOfTasks);
     }
     finding
 }
@@ -49,8 +46,10 @@ mod tests {
     use faultline_core::{Digest, Fact, Promise, TaskId, TheftStep, Witness};
 
     use super::*;
+    use crate::testing::finds;
     use crate::testing::tasks::{TaskRun, theft};
     use crate::testing::{check_alone, p};
+    use faultline_history::Impossible;
 
     /// p0 spawns two tasks, runs one and lends the other to p1.
     fn run() -> TaskRun {
@@ -66,7 +65,7 @@ mod tests {
         run
     }
 
-    fn ended(mut run: TaskRun) -> Finding {
+    fn ended(mut run: TaskRun) -> Found {
         let second = TaskId::MAIN.child(1);
         run.step(0, theft(0, 1), second, TheftStep::Merged);
         let sums = run.sums(&[TaskId::MAIN.child(0), second, second.child(0)]);
@@ -78,7 +77,7 @@ mod tests {
     #[test]
     fn a_stolen_task_counts_with_all_its_descendants() {
         let finding = ended(run());
-        assert_eq!((finding.violation_count(), finding.unknown.clone()), (0, None), "{finding:?}");
+        assert_eq!((finding.violation_count(), finding.open.clone()), (0, None), "{finding:?}");
         assert!(finding.instances >= 5, "{finding:?}");
     }
 
@@ -86,12 +85,12 @@ mod tests {
     fn a_task_that_runs_twice_is_found() {
         let mut run = run();
         run.ran(0, TaskId::MAIN.child(0), 0);
-        assert!(ended(run).violations[0].text.contains("which it did not have"));
+        finds!(ended(run), Wrong::Impossible { what: Impossible::Ran { .. }, .. });
     }
 
     /// A process has stolen the same task from two others, and completes the second theft first. `lends`: it completes the
     /// first one, and has lent a task of the second.
-    fn stolen_twice(promises: &[Promise], lends: bool) -> Finding {
+    fn stolen_twice(promises: &[Promise], lends: bool) -> Found {
         let mut run = TaskRun::promising(3, promises);
         let task = run.begin(0, 1)[0];
         let [first, second] = [theft(0, 1), theft(2, 1)];
@@ -127,7 +126,7 @@ mod tests {
     fn a_result_that_is_used_twice_is_found() {
         let mut run = run();
         run.step(0, theft(0, 1), TaskId::MAIN.child(1), TheftStep::Merged);
-        assert!(ended(run).violations[0].text.contains("which it had not lent"));
+        finds!(ended(run), Wrong::Impossible { what: Impossible::Merged { .. }, .. });
     }
 
     #[test]
@@ -135,14 +134,14 @@ mod tests {
         let mut run = run();
         run.step(1, theft(1, 0), TaskId::MAIN, TheftStep::Taken);
         run.step(1, theft(1, 0), TaskId::MAIN, TheftStep::Returned);
-        assert!(ended(run).violations[0].text.contains("of which 1 tasks were left"));
+        finds!(ended(run), Wrong::Impossible { what: Impossible::Unfinished { left: 1, .. }, .. });
     }
 
     #[test]
     fn an_end_with_tasks_left_is_found() {
         let mut run = run();
         run.finish(0, 1, 1);
-        assert!(check_alone(check, &run.0).violations[0].text.contains("ended the program"));
+        finds!(check_alone(check, &run.0), Wrong::Impossible { what: Impossible::EndedEarly { .. }, .. });
     }
 
     #[test]
@@ -151,7 +150,7 @@ mod tests {
         let only = run.begin(0, 1)[0];
         run.ran(0, only, 0);
         run.finish(0, only.0, only.0 + 1);
-        assert!(check_alone(check, &run.0).violations[0].text.contains("do not match the facts"));
+        finds!(check_alone(check, &run.0), Wrong::WrongResultOfTasks { .. });
     }
 
     #[test]
@@ -160,7 +159,7 @@ mod tests {
         let (name, witness) = run.save(1, 1);
         run.state(0, Fact::Absorbed(Box::new((p(1), Some(name), witness))));
         run.state(0, Fact::Absorbed(Box::new((p(1), Some(name), witness))));
-        assert!(check_alone(check, &run.0).violations[0].text.contains("it had already"));
+        finds!(check_alone(check, &run.0), Wrong::Impossible { what: Impossible::AbsorbedTwice { .. }, .. });
     }
 
     #[test]
@@ -171,13 +170,13 @@ mod tests {
         run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(9);
         assert_eq!(check_alone(check, &run.0).violation_count(), 0);
         run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(11);
-        assert!(check_alone(check, &run.0).violations[0].text.contains("stalled"));
+        finds!(check_alone(check, &run.0), Wrong::Stalled);
     }
 
     #[test]
     fn a_program_without_a_recorded_end_is_unknown() {
         let mut run = run();
         run.0.state(0, Fact::Finished(Box::new((Witness::default(), Digest([1; 16])))));
-        assert!(check_alone(check, &run.0).unknown.is_some());
+        assert!(check_alone(check, &run.0).open.is_some());
     }
 }

@@ -9,11 +9,12 @@
 use faultline_core::{Claim, ImageName, Incarnation, Life, Position, ProcessId, Promise};
 
 use super::dirt::Dirt;
-use crate::history::{Checkpoint, CheckpointName, Claimed, Group, History, Part, StoredCopy};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{Checkpoint, CheckpointName, Claimed, Group, GroupId, History, Part, StoredCopy};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::UnrecoverableJustified);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::UnrecoverableJustified);
     let mut dirt = None;
     for claimed in &history.claims {
         if let Claim::Unrecoverable { missing, .. } = claimed.claim {
@@ -41,7 +42,7 @@ impl<'a> GivingUp<'a> {
         GivingUp { history, dirt, claimed, before }
     }
 
-    fn judge(&self, missing: &[(ImageName, Vec<ProcessId>)], finding: &mut Finding) {
+    fn judge(&self, missing: &[(ImageName, Vec<ProcessId>)], finding: &mut Found) {
         let (history, context) = (self.history, self.history.context);
         let at = history.source(self.claimed.at);
         let mut is_explained = false;
@@ -61,11 +62,10 @@ impl<'a> GivingUp<'a> {
                 && !self.is_superfluous(name)
                 && !self.is_broken(name)
             {
-                finding.violated([at], || {
-                    let (owner, position) = (context.process(name.owner), name.position());
-                    let holder = context.process(copy.holder);
-                    format!("the part of {owner} in checkpoint {position} was reported missing, but was durable at {holder}")
-                });
+                finding.violated(
+                    [at],
+                    Wrong::WasDurable { owner: name.owner, position: name.position(), holder: copy.holder },
+                );
                 is_explained = true;
             }
             // A part that was never durable matters only if its owner has lost what it wrote.
@@ -74,35 +74,23 @@ impl<'a> GivingUp<'a> {
                 || history.supervision.may_have_lost(name.owner, Default::default(), self.before);
         }
         let Some(group) = history.group_of(history.process_of(self.claimed.at)) else { return };
-        let name = || context.group(group);
         if let Some((owner, held)) = self.too_few_losses(group, missing) {
-            finding.violated([at], || {
-                let (group, owner) = (name(), context.process(owner));
-                format!(
-                    "{group} was declared unrecoverable because of the part of {owner}, but fewer than {held} of its \
-                     holders had lost anything"
-                )
-            });
+            finding.violated([at], Wrong::TooFewLosses { group, owner, holders: held });
             return;
         }
         if !is_explained {
-            finding.violated([at], || format!("{} was declared unrecoverable, but no part was lost", name()));
+            finding.violated([at], Wrong::NothingLost { group });
         } else if let Some(position) = self.restorable(group)
             && !self.may_be_collected(position, missing)
         {
-            finding.violated([at], || {
-                format!(
-                    "{} was declared unrecoverable, but every part of checkpoint {position} was available",
-                    name()
-                )
-            });
+            finding.violated([at], Wrong::WasAvailable { group, position });
         }
     }
 
     /// Judges a log that only a process outside all groups holds: it must have been lost, and not been
     /// completed again since.
-    fn judge_log(&self, holder: ProcessId, finding: &mut Finding) {
-        let (history, context) = (self.history, self.history.context);
+    fn judge_log(&self, holder: ProcessId, finding: &mut Found) {
+        let history = self.history;
         let complete = history
             .claims
             .iter()
@@ -110,13 +98,8 @@ impl<'a> GivingUp<'a> {
             .find(|it| matches!(it.claim, Claim::Protected) && history.process_of(it.at) == holder);
         let since = complete.map(|it| history.segment(it.at.segment).life).unwrap_or_default();
         if !history.supervision.may_have_lost(holder, since, self.before) {
-            finding.violated([history.source(self.claimed.at)], || {
-                format!(
-                    "{} was declared unrecoverable because of its log, but {} had lost nothing",
-                    self.group(),
-                    context.process(holder)
-                )
-            });
+            let group = history.group_of(history.process_of(self.claimed.at));
+            finding.violated([history.source(self.claimed.at)], Wrong::LogNotLost { group, holder });
         }
     }
 
@@ -126,7 +109,7 @@ impl<'a> GivingUp<'a> {
     /// all of the group's committed checkpoints are clean.
     fn too_few_losses(
         &self,
-        group: usize,
+        group: GroupId,
         missing: &[(ImageName, Vec<ProcessId>)],
     ) -> Option<(ProcessId, u32)> {
         let (history, context) = (self.history, self.history.context);
@@ -156,14 +139,9 @@ impl<'a> GivingUp<'a> {
         is_committed || self.history.context.promises.include(Promise::DurableRestore)
     }
 
-    fn group(&self) -> String {
-        let group = self.history.group_of(self.history.process_of(self.claimed.at));
-        group.map_or_else(|| "a process".to_owned(), |it| self.history.context.group(it))
-    }
-
     /// Returns the newest committed checkpoint, if nothing prevents its restore. A protocol whose line need
     /// not be maximal may have a reason to pass it over that no fact states.
-    fn restorable(&self, group: usize) -> Option<Position> {
+    fn restorable(&self, group: GroupId) -> Option<Position> {
         let history = self.history;
         if !history.context.promises.include(Promise::MaximalLine) {
             return None;
@@ -237,6 +215,7 @@ impl<'a> GivingUp<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::tasks::TaskRun;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::{ClusterId, Sn, Span};
@@ -305,7 +284,7 @@ mod tests {
         give_up(&mut run);
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.context.promises = run.context.promises.with(&[Promise::DurableRestore]);
-        assert!(check_alone(check, &run).violations[0].text.contains("fewer than 2 of its holders"));
+        finds!(check_alone(check, &run), Wrong::TooFewLosses { holders: 2, .. });
     }
 
     #[test]
@@ -314,7 +293,7 @@ mod tests {
         run.kill(0, true);
         run.kill(1, false);
         give_up(&mut run);
-        assert!(check_alone(check, &run).violations[0].text.contains("but was durable at p1"));
+        finds!(check_alone(check, &run), Wrong::WasDurable { holder: ProcessId(1), .. });
     }
 
     #[test]
@@ -333,7 +312,7 @@ mod tests {
     fn a_part_that_was_never_durable_needs_a_loss_too() {
         let mut run = Run::new(&[&[0], &[1]]);
         give_up(&mut run);
-        assert!(check_alone(check, &run).violations[0].text.contains("no part was lost"));
+        finds!(check_alone(check, &run), Wrong::NothingLost { .. });
     }
 
     #[test]
@@ -347,11 +326,7 @@ mod tests {
         let missing = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
         run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
         let finding = check_alone(check, &run);
-        assert!(
-            finding.violations[0].text.contains("every part of checkpoint 0.1"),
-            "{:?}",
-            finding.violations
-        );
+        finds!(finding, Wrong::WasAvailable { .. });
     }
 
     #[test]
@@ -366,7 +341,7 @@ mod tests {
         let missing: std::sync::Arc<[_]> = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
         run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
         let finding = check_alone(check, &run);
-        assert!(finding.violations[0].text.contains("every part of checkpoint 0.1"), "nothing was collected");
+        finds!(finding, Wrong::WasAvailable { .. });
         run.claim(1, Claim::Collected { round: 1, below: Sn(1), kept: 1, log: 0 });
         assert_eq!(check_alone(check, &run).violation_count(), 0);
     }
@@ -378,7 +353,7 @@ mod tests {
         run.kill(1, true);
         run.durable(1, run.image(0, 0, 1));
         give_up(&mut run);
-        assert!(check_alone(check, &run).violations[0].text.contains("but was durable at p1"));
+        finds!(check_alone(check, &run), Wrong::WasDurable { holder: ProcessId(1), .. });
     }
 
     #[test]

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 
 use faultline_core::{Attempt, Position, ProcessId, Time};
 
-use crate::history::{CheckpointName, History, Message, Part, Point};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open, Wrong};
+use crate::judgement::Property;
+use faultline_history::{CheckpointName, History, Message, Part, Point};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::ValidCheckpoints);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::ValidCheckpoints);
     if history.planned.is_none() {
         return finding;
     }
@@ -27,13 +28,13 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             if let Some(flawed) =
                 (0..history.processes.len() as u32).map(ProcessId).find(|it| history.trace.has_gap_of(*it))
             {
-                finding.unjudged(|| format!("facts of {} are missing", context.process(flawed)));
+                finding.unjudged(Open::FactsMissing { process: flawed });
                 continue;
             }
-            finding.violated([history.source(at)], || {
-                let (who, owner) = (context.process(history.process_of(at)), context.process(partition));
-                format!("{who} used checkpoint {position} as valid before the part of {owner} was durable")
-            });
+            finding.violated(
+                [history.source(at)],
+                Wrong::UsedBeforeDurable { process: history.process_of(at), position, owner: partition },
+            );
         }
     }
     finding
@@ -98,6 +99,7 @@ pub(super) fn cut_of(history: &History<'_>, partition: ProcessId, position: Posi
 mod tests {
     use super::*;
     use crate::testing::check_alone;
+    use crate::testing::finds;
     use crate::testing::planned::Partitions;
 
     #[test]
@@ -117,7 +119,7 @@ mod tests {
         let position = run.save(0, 0, 1);
         run.commit(0, position);
         let finding = check_alone(check, &run.0);
-        assert!(finding.violations[0].text.contains("before the part of p1 was durable"), "{finding:?}");
+        finds!(finding, Wrong::UsedBeforeDurable { owner: ProcessId(1), .. });
     }
 
     #[test]

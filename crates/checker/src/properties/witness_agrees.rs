@@ -4,11 +4,12 @@
 use faultline_core::Promise;
 use faultline_core::fault::Outcome;
 
-use crate::history::{CheckpointName, History, Sums};
-use crate::judgement::{Finding, Property};
+use crate::finding::{Found, Open, Wrong};
+use crate::judgement::Property;
+use faultline_history::{CheckpointName, History, Sums};
 
-pub(super) fn check(history: &History<'_>) -> Finding {
-    let mut finding = Finding::new(Property::WitnessAgrees);
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::WitnessAgrees);
     let context = history.context;
     for witnessed in &history.witnessed {
         let stated = &witnessed.witness;
@@ -24,9 +25,10 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             && (first.sent, first.delivered) != (stated.sent, stated.delivered)
         {
             finding.instances += 1;
-            finding.violated([history.source(at), history.source(witnessed.at)], || {
-                format!("two different states were saved as {name}")
-            });
+            finding.violated(
+                [history.source(at), history.source(witnessed.at)],
+                Wrong::SavedDifferently { part: name },
+            );
             continue;
         }
         let is_initial = *stated == faultline_core::Witness::default();
@@ -43,39 +45,32 @@ pub(super) fn check(history: &History<'_>) -> Finding {
             };
             cut.filter(|cut| !history.segment(cut.segment).is_rootless).map(|cut| history.sums_at(cut))
         };
-        let owner = || context.process(witnessed.owner);
         let Some(rebuilt) = rebuilt else {
-            finding.unjudged(|| {
-                format!("facts of {} before {} of {} are missing", owner(), stated.upto, stated.life)
+            finding.unjudged(Open::FactsMissingBefore {
+                process: witnessed.owner,
+                life: stated.life,
+                upto: stated.upto,
             });
             continue;
         };
         finding.instances += 1;
         if rebuilt != (Sums { sent: stated.sent, delivered: stated.delivered }) {
-            finding.violated([history.source(witnessed.at)], || {
-                let what = match witnessed.part {
-                    Some(name) => format!("checkpoint {}", name.position()),
-                    None => "the final state".into(),
-                };
-                let which = match (rebuilt.sent == stated.sent, rebuilt.delivered == stated.delivered) {
-                    (true, _) => "delivered",
-                    (_, true) => "sent",
-                    _ => "sent and delivered",
-                };
-                let (things, which) = match (&history.tasks, which) {
-                    (None, which) => ("messages", which),
-                    (Some(_), "sent") => ("tasks", "spawned"),
-                    (Some(_), "delivered") => ("tasks", "run"),
-                    (Some(_), _) => ("tasks", "spawned and run"),
-                };
-                format!("{what} of {} does not match the {things} that it had {which}", owner())
-            });
+            finding.violated(
+                [history.source(witnessed.at)],
+                Wrong::WrongContents {
+                    owner: witnessed.owner,
+                    position: witnessed.part.map(|name| name.position()),
+                    tasks: history.tasks.is_some(),
+                    sent: rebuilt.sent != stated.sent,
+                    delivered: rebuilt.delivered != stated.delivered,
+                },
+            );
         }
     }
     let takes_checkpoints = context.promises.include(Promise::Checkpoints);
     let has_checkpoints = history.witnessed.iter().any(|it| it.part.is_some());
     if takes_checkpoints && !has_checkpoints && context.outcome == Some(Outcome::Completed) {
-        finding.unjudged(|| "no checkpoint was taken".into());
+        finding.unjudged(Open::NoCheckpoint);
     }
     finding
 }
@@ -83,6 +78,7 @@ pub(super) fn check(history: &History<'_>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::finds;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::{Fact, FactNo, Life, Witness};
 
@@ -100,7 +96,7 @@ mod tests {
         run.commit_all(1, &[1]);
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (3, 0));
-        assert_eq!(finding.unknown, None);
+        assert_eq!(finding.open, None);
     }
 
     #[test]
@@ -114,7 +110,7 @@ mod tests {
         run.state(1, Fact::Saved(Box::new((name, witness, 0))));
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1);
-        assert!(finding.violations[0].text.contains("it had delivered"), "{:?}", finding.violations);
+        finds!(finding, Wrong::WrongContents { sent: false, delivered: true, .. });
     }
 
     #[test]
@@ -127,12 +123,12 @@ mod tests {
             0,
             Fact::Restored(Box::new((Some(run.image(0, 0, 1)), faultline_core::Incarnation(1), witness))),
         );
-        assert!(check_alone(check, &run).violations[0].text.contains("two different states"));
+        finds!(check_alone(check, &run), Wrong::SavedDifferently { .. });
     }
 
     #[test]
     fn a_run_without_checkpoints_is_unknown() {
-        assert!(check_alone(check, &Run::new(&[&[0]])).unknown.is_some());
+        assert!(check_alone(check, &Run::new(&[&[0]])).open.is_some());
     }
 
     #[test]
@@ -143,13 +139,13 @@ mod tests {
         run.state(0, Fact::Saved(Box::new((name, witness, 0))));
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (0, 0));
-        assert!(finding.unknown.unwrap().contains(&p(0).to_string()));
+        assert!(matches!(finding.open, Some(Open::FactsMissingBefore { process, .. }) if process == p(0)));
     }
 
     #[test]
     fn a_protocol_that_promises_no_checkpoint_need_not_take_one() {
         let mut run = Run::new(&[&[0]]);
         run.withdraw(Promise::Checkpoints);
-        assert_eq!(check_alone(check, &run).unknown, None);
+        assert_eq!(check_alone(check, &run).open, None);
     }
 }

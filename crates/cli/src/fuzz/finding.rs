@@ -6,7 +6,7 @@ use faultline_checker::Property;
 use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::transcript::{text, transcript};
-use faultline_report::{Cast, History};
+use faultline_report::{Cast, Timeline};
 use faultline_session::Unjudged;
 use faultline_trace::{Bundle, BundleError, Manifest};
 use serde::Serialize;
@@ -86,13 +86,13 @@ pub(crate) fn violations(trial: &Trial, property: Property) -> Vec<String> {
 pub(crate) struct Shown<'a> {
     trial: &'a Trial,
     cast: Cast,
-    history: History,
+    history: Timeline,
 }
 
 impl<'a> Shown<'a> {
     pub(crate) fn new(trial: &'a Trial) -> Shown<'a> {
         let cast = Cast::new(&trial.manifest);
-        let history = History::new(&trial.trace, &cast);
+        let history = Timeline::new(&trial.trace, &trial.manifest);
         Shown { trial, cast, history }
     }
 

@@ -1,14 +1,11 @@
-//! The cost of one run, computed from the facts in the order of virtual time.
+//! The cost of one run: a view of its history.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
 
-use faultline_checker::recoveries::Recoveries;
-use faultline_core::{
-    Claim, ClusterId, Fact, FaultNo, ImageName, Position, ProcessId, Span, TaskId, TheftStep, Time,
-};
-use faultline_session::{Moment, Observer};
-use faultline_trace::{Manifest, Record, Trace};
+use faultline_core::{Claim, ClusterId, Fact, ProcessId, Span, TaskId, TheftStep, Time};
+use faultline_history::History;
+use faultline_history::lost::{Returns, instant};
+use faultline_history::recoveries::Recoveries;
 use serde::{Deserialize, Serialize};
 
 /// What one run cost.
@@ -82,45 +79,113 @@ pub struct Outage {
 }
 
 impl Costs {
-    /// Computes the cost of a recorded run, by the clocks of its processes.
-    pub(crate) fn of(manifest: &Manifest, trace: &Trace) -> Costs {
-        static NEVER: AtomicBool = AtomicBool::new(false);
-        let mut records: Vec<Record> = trace.records().collect();
-        records.sort_by_key(|it| it.at);
-        let mut books = CostCounter::new(&NEVER);
-        books.begins(manifest);
-        records.iter().for_each(|it| books.note(it));
-        books.close()
+    /// Computes the cost of a run, by the clocks of its processes.
+    pub(crate) fn of(history: &History<'_>) -> Costs {
+        let supervision = &history.supervision;
+        let last = history.trace.streams.values().filter_map(|it| it.last()).map(|(at, _)| *at).max();
+        let seconds = |begun: Time| last.unwrap_or(begun).since(begun).as_secs_f64();
+        let without_effect: BTreeSet<_> = supervision.ineffective.iter().map(|it| it.0).collect();
+        let injected: BTreeSet<_> = supervision.injected.iter().map(|it| it.0).collect();
+        let mut costs = Costs {
+            seconds: supervision.begun.map_or(0.0, seconds),
+            faults: injected.difference(&without_effect).count(),
+            tasks: TaskCosts::of(history),
+            outages: outages(history),
+            ..Costs::default()
+        };
+        for claimed in
+            history.claims.iter().filter(|it| is_rank(history, history.segment(it.at.segment).host))
+        {
+            match *claimed.claim {
+                Claim::Committed { position, forced, .. } if position.sn.0 > 1 => {
+                    costs.checkpoints += 1;
+                    costs.forced += u64::from(forced);
+                }
+                Claim::Spilled { bytes, .. } => costs.spilled_bytes += bytes,
+                _ => {}
+            }
+        }
+        let saved = history.witnessed.iter();
+        costs.checkpoint_bytes =
+            saved.filter(|it| is_rank(history, history.segment(it.at.segment).host)).map(|it| it.bytes).sum();
+        costs.add_traffic(history);
+        costs
+    }
+
+    /// Adds what the application sent, including messages that were sent again.
+    fn add_traffic(&mut self, history: &History<'_>) {
+        let mut cluster_of = vec![ClusterId::OUTSIDE; history.processes.len()];
+        for (cluster, members) in (0..).map(ClusterId).zip(&history.context.clusters) {
+            members.iter().for_each(|it| cluster_of[it.index()] = cluster);
+        }
+        let cluster = |it: ProcessId| cluster_of.get(it.index());
+        let ranks = history.trace.streams.iter().filter(|((process, _), _)| is_rank(history, *process));
+        for (_, fact) in ranks.flat_map(|(_, stream)| stream) {
+            let Fact::Sent { id, bytes } = fact else { continue };
+            let bytes = u64::from(*bytes);
+            self.messages += 1;
+            self.sent_bytes += bytes;
+            self.between_bytes += if cluster(id.from) == cluster(id.to) { 0 } else { bytes };
+        }
     }
 }
 
-/// Computes the cost of one run from its facts.
-pub(crate) struct CostCounter<'a> {
-    interrupted: &'a AtomicBool,
-    /// Clusters by process; [`ClusterId::OUTSIDE`] or beyond the end if the process is not a rank.
-    cluster_of: Vec<ClusterId>,
-    ranks: Vec<Rank>,
-    begun: Option<Time>,
-    last: Time,
-    costs: Costs,
-    /// Faults that were injected and had an effect.
-    faults: BTreeSet<FaultNo>,
-    outages: Vec<Open>,
-    /// Tasks that were run.
-    ran: BTreeSet<TaskId>,
-    /// Where tasks are assigned in advance, what recoveries cost.
-    recoveries: Recoveries,
-    /// Checkpoints that messages coordinated.
-    coordinated: BTreeSet<Position>,
+/// Returns whether a process runs the application.
+fn is_rank(history: &History<'_>, process: ProcessId) -> bool {
+    history.member(process).is_some()
 }
 
-/// The work of one process: time in which its application was neither down nor in recovery.
-#[derive(Clone, Debug, Default)]
-struct Rank {
-    done: Span,
-    since: Option<Time>,
-    /// The work done when a part of a checkpoint was saved.
-    saved: BTreeMap<ImageName, Span>,
+impl TaskCosts {
+    /// Returns the costs of a program of tasks; `None` where processes exchange messages.
+    fn of(history: &History<'_>) -> Option<TaskCosts> {
+        if history.tasks.is_none() && history.planned.is_none() {
+            return None;
+        }
+        let mut costs = TaskCosts::default();
+        let mut runs: Vec<(Time, TaskId, u32)> = Vec::new();
+        let ranks = history.trace.streams.iter().filter(|((process, _), _)| is_rank(history, *process));
+        for (at, fact) in ranks.flat_map(|(_, stream)| stream) {
+            if let Fact::Ran { task, cost_us, .. } = fact {
+                runs.push((*at, *task, *cost_us));
+            }
+        }
+        runs.sort_by_key(|it| it.0);
+        let mut ran = BTreeSet::new();
+        for (_, task, cost_us) in runs {
+            if ran.insert(task) {
+                costs.tasks += 1;
+            } else {
+                costs.again += 1;
+                costs.again_seconds += f64::from(cost_us) / 1e6;
+            }
+        }
+        let steps = history.tasks.iter().flat_map(|it| it.thefts.values().flatten());
+        costs.thefts = steps.filter(|it| it.step == TheftStep::Merged).count() as u64;
+        if let Some(planned) = &history.planned {
+            costs.coordination = planned.coordinated.values().map(|it| it.len() as u64).sum();
+            costs.coordinated = planned.coordinated.len() as u64;
+            for (_, it) in Recoveries::of(history.trace).all() {
+                costs.rerun += it.again;
+                costs.global += it.since;
+                costs.live += it.live.len() as u64;
+                costs.idle += it.live.difference(&it.busy).count() as u64;
+            }
+        }
+        Some(costs)
+    }
+}
+
+/// What begins, continues or ends an outage. At one instant, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// A process failed.
+    Failed(ProcessId),
+    /// A process restored a state, which undid this work.
+    Restored(ProcessId, Span),
+    /// Another process took over the work of one that failed permanently, of which this was lost.
+    TakenOver(ProcessId, Span),
+    /// A process resumed.
+    Resumed(ProcessId),
 }
 
 /// An outage that may be in progress.
@@ -135,342 +200,188 @@ struct Open {
     went_on: Time,
 }
 
-impl<'a> CostCounter<'a> {
-    /// Creates the bookkeeper of a run that `interrupted` cuts short.
-    pub(crate) fn new(interrupted: &'a AtomicBool) -> CostCounter<'a> {
-        CostCounter {
-            interrupted,
-            cluster_of: Vec::new(),
-            ranks: Vec::new(),
-            begun: None,
-            last: Time::ZERO,
-            costs: Costs::default(),
-            faults: BTreeSet::new(),
-            outages: Vec::new(),
-            ran: BTreeSet::new(),
-            recoveries: Recoveries::default(),
-            coordinated: BTreeSet::new(),
-        }
-    }
-
-    /// What the run cost.
-    pub(crate) fn close(mut self) -> Costs {
-        if let Some(tasks) = &mut self.costs.tasks {
-            for (_, it) in self.recoveries.all() {
-                tasks.rerun += it.again;
-                tasks.global += it.since;
-                tasks.live += it.live.len() as u64;
-                tasks.idle += it.live.difference(&it.busy).count() as u64;
+/// Returns the outages, with the lost work as defined in [`faultline_history::lost`].
+fn outages(history: &History<'_>) -> Vec<Outage> {
+    let mut outages: Vec<Open> = Vec::new();
+    for (at, step) in steps(history) {
+        if let Step::Failed(process) = step {
+            if outages.last().is_none_or(|it| it.awaited.is_empty()) {
+                let (died, went_back, awaited) = Default::default();
+                outages.push(Open { at, died, went_back, awaited, lost: Span::ZERO, went_on: at });
             }
-            tasks.coordinated = self.coordinated.len() as u64;
+            let outage = outages.last_mut().expect("there is one now");
+            outage.died.insert(process);
+            outage.awaited.insert(process);
         }
-        let outage = |it: Open| Outage {
-            died: it.died.len(),
-            went_back: it.went_back.len(),
-            lost_seconds: it.lost.as_secs_f64(),
-            recovery_seconds: it.awaited.is_empty().then(|| it.went_on.since(it.at).as_secs_f64()),
-        };
-        Costs {
-            seconds: self.begun.map_or(0.0, |it| self.last.since(it).as_secs_f64()),
-            faults: self.faults.len(),
-            outages: self.outages.into_iter().map(outage).collect(),
-            ..self.costs
-        }
-    }
-
-    fn note(&mut self, record: &Record) {
-        let Record { process, at, ref fact, .. } = *record;
-        self.last = at;
-        self.recoveries.note(process, at, fact);
-        if let Fact::CheckpointMessage { position, .. } = fact {
-            self.coordinated.insert(*position);
-            self.costs.tasks.get_or_insert_default().coordination += 1;
-        }
-        match fact {
-            Fact::Begun => {
-                self.begun = Some(at);
-                self.ranks.iter_mut().for_each(|it| it.resume(at));
+        let Some(outage) = outages.last_mut() else { continue };
+        match step {
+            Step::Failed(_) => {}
+            Step::Restored(process, lost) => {
+                outage.lost = outage.lost + lost;
+                outage.went_back.insert(process);
+                outage.awaited.insert(process);
             }
-            Fact::Injecting { no, .. } => drop(self.faults.insert(*no)),
-            Fact::Ineffective { no, .. } => drop(self.faults.remove(no)),
-            Fact::Failed { process, .. } => self.failed(*process, at),
-            _ if process.index() < self.ranks.len() => self.stated(process, at, fact),
-            _ => {}
-        }
-    }
-
-    fn stated(&mut self, process: ProcessId, at: Time, fact: &Fact) {
-        let rank = &mut self.ranks[process.index()];
-        match fact {
-            Fact::Sent { id, bytes } => {
-                let bytes = u64::from(*bytes);
-                self.costs.messages += 1;
-                self.costs.sent_bytes += bytes;
-                let cluster = |it: ProcessId| self.cluster_of[it.index()];
-                self.costs.between_bytes += if cluster(id.from) == cluster(id.to) { 0 } else { bytes };
-            }
-            Fact::Ran { task, cost_us, .. } => {
-                let is_new = self.ran.insert(*task);
-                let tasks = self.costs.tasks.get_or_insert_default();
-                if is_new {
-                    tasks.tasks += 1;
-                } else {
-                    tasks.again += 1;
-                    tasks.again_seconds += f64::from(*cost_us) / 1e6;
-                }
-            }
-            Fact::Theft { step: TheftStep::Merged, .. } => {
-                self.costs.tasks.get_or_insert_default().thefts += 1;
-            }
-            // Another process takes over the work of one that failed permanently.
-            Fact::Absorbed(absorbed) => {
-                let (of, image, _) = &**absorbed;
-                let Some(gone) = self.ranks.get_mut(of.index()) else { return };
-                let lost = gone.go_back(image.as_ref(), at);
-                if let Some(outage) = self.outages.last_mut()
-                    && outage.awaited.remove(of)
-                {
+            Step::TakenOver(of, lost) => {
+                if outage.awaited.remove(&of) {
                     outage.lost = outage.lost + lost;
                     outage.went_on = at;
                 }
             }
-            // A process that receives is at work, whatever its protocol claimed before.
-            Fact::Delivered(_) if self.begun.is_some() => rank.resume(at),
-            Fact::Saved(saved) => {
-                let (name, _, bytes) = **saved;
-                self.costs.checkpoint_bytes += bytes;
-                if name.owner == process {
-                    let done = rank.done_at(at);
-                    // A part that was fetched from a copy is saved once more before it is restored.
-                    rank.saved.entry(name).or_insert(done);
-                }
+            Step::Resumed(process) => {
+                outage.awaited.remove(&process);
+                outage.went_on = at;
             }
-            Fact::Restored(restored) => {
-                let lost = rank.go_back(restored.0.as_ref(), at);
-                if let Some(outage) = self.outages.last_mut() {
-                    outage.lost = outage.lost + lost;
-                    outage.went_back.insert(process);
-                    outage.awaited.insert(process);
-                }
-            }
-            Fact::Claim(claim) => match **claim {
-                Claim::Committed { position, forced, .. } if position.sn.0 > 1 => {
-                    self.costs.checkpoints += 1;
-                    self.costs.forced += u64::from(forced);
-                }
-                Claim::Spilled { bytes, .. } => self.costs.spilled_bytes += bytes,
-                Claim::RecoveryStarted { .. } => rank.stop(at),
-                Claim::RolledBack { .. } => {
-                    rank.resume(at);
-                    if let Some(outage) = self.outages.last_mut() {
-                        outage.awaited.remove(&process);
-                        outage.went_on = at;
-                    }
-                }
-                _ => {}
-            },
-            _ => {}
         }
     }
+    let close = |it: Open| Outage {
+        died: it.died.len(),
+        went_back: it.went_back.len(),
+        lost_seconds: it.lost.as_secs_f64(),
+        recovery_seconds: it.awaited.is_empty().then(|| it.went_on.since(it.at).as_secs_f64()),
+    };
+    outages.into_iter().map(close).collect()
+}
 
-    fn failed(&mut self, process: ProcessId, at: Time) {
-        // The failure of a process that is not a rank undoes no work by itself.
-        let Some(rank) = self.ranks.get_mut(process.index()) else { return };
-        rank.stop(at);
-        if self.outages.last().is_none_or(|it| it.awaited.is_empty()) {
-            let (died, went_back, awaited) = Default::default();
-            self.outages.push(Open { at, died, went_back, awaited, lost: Span::ZERO, went_on: at });
+fn steps(history: &History<'_>) -> Vec<(Time, Step)> {
+    let mut steps = Vec::new();
+    // The failure of a process that is not a rank undoes no work by itself.
+    let failed = history.supervision.ends.iter().filter(|it| it.is_ordered && is_rank(history, it.process));
+    steps.extend(failed.map(|it| (it.at, Step::Failed(it.process))));
+    if steps.is_empty() {
+        return steps;
+    }
+    let returns = Returns::new(history);
+    for process in history.groups.iter().flat_map(|it| &it.members).copied() {
+        let all = returns.of(process).into_iter();
+        steps.extend(
+            all.map(|it| (instant(history.trace, process, it.at), Step::Restored(process, it.lost()))),
+        );
+    }
+    let absorbed = history.tasks.iter().flat_map(|it| &it.absorptions);
+    let absorbed = absorbed.map(|it| (it.at, it.of, it.witness));
+    let restored =
+        history.witnessed.iter().filter(|it| it.is_restored).map(|it| (it.at, it.owner, it.witness));
+    let elsewhere = restored.filter(|(at, owner, _)| history.segment(at.segment).host != *owner);
+    for (at, of, witness) in absorbed.chain(elsewhere) {
+        steps.push((history.time(at), Step::TakenOver(of, returns.lost_to(of, &witness))));
+    }
+    for claimed in history.claims.iter().filter(|it| matches!(it.claim, Claim::RolledBack { .. })) {
+        let process = history.segment(claimed.at.segment).host;
+        if is_rank(history, process) {
+            steps.push((claimed.time, Step::Resumed(process)));
         }
-        let outage = self.outages.last_mut().expect("there is one now");
-        outage.died.insert(process);
-        outage.awaited.insert(process);
     }
-}
-
-impl Rank {
-    fn done_at(&self, at: Time) -> Span {
-        self.since.map_or(self.done, |since| self.done + at.since(since))
-    }
-
-    fn resume(&mut self, at: Time) {
-        self.since.get_or_insert(at);
-    }
-
-    fn stop(&mut self, at: Time) {
-        self.done = self.done_at(at);
-        self.since = None;
-    }
-
-    /// Returns to a saved state, or to the initial one. Returns the lost work.
-    fn go_back(&mut self, to: Option<&ImageName>, at: Time) -> Span {
-        self.stop(at);
-        let kept = to.and_then(|it| self.saved.get(it)).copied().unwrap_or_default();
-        let lost = Span(self.done.0.saturating_sub(kept.0));
-        self.done = kept;
-        lost
-    }
-}
-
-impl Observer for CostCounter<'_> {
-    fn begins(&mut self, manifest: &Manifest) {
-        self.cluster_of = manifest.ranks().map(|(_, it)| it.cluster).collect();
-        self.ranks = vec![Rank::default(); self.cluster_of.len()];
-    }
-
-    fn stated(&mut self, record: &Record) {
-        self.note(record);
-    }
-
-    fn continues(&mut self, _: Moment<'_>) -> bool {
-        !self.interrupted.load(Ordering::Relaxed)
-    }
+    steps.sort();
+    steps
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faultline_core::{
-        Attempt, Cause, EndedBy, FactNo, Fault, Incarnation, Life, MessageId, Position, Sn, StorageFate,
-        Witness,
-    };
+    use faultline_core::{Fault, FaultNo, StorageFate};
+    use faultline_history::testing::Run;
 
-    static NEVER: AtomicBool = AtomicBool::new(false);
+    const SECOND: Span = Span::from_secs(1);
 
-    struct Story(CostCounter<'static>);
-
-    impl Story {
-        /// Two clusters of two ranks, and a process outside.
-        fn new() -> Story {
-            let mut books = CostCounter::new(&NEVER);
-            books.cluster_of = [0, 0, 1, 1].map(ClusterId).to_vec();
-            books.ranks = vec![Rank::default(); 4];
-            let mut story = Story(books);
-            story.supervisor(100, Fact::Begun);
-            story
-        }
-
-        fn state(&mut self, process: ProcessId, at: u64, fact: Fact) {
-            let (life, number, at) = (Life(1), FactNo(0), Time(at * 1_000_000_000));
-            self.0.note(&Record { process, life, number, at, fact });
-        }
-
-        fn supervisor(&mut self, at: u64, fact: Fact) {
-            self.state(ProcessId::SUPERVISOR, at, fact);
-        }
-
-        fn fails(&mut self, process: u32, at: u64) {
-            let process = ProcessId(process);
-            self.supervisor(
-                at,
-                Fact::Failed { process, life: Life(1), storage: StorageFate::Kept, by: EndedBy::Silence },
-            );
-        }
-
-        fn part(owner: u32) -> ImageName {
-            ImageName { owner: ProcessId(owner), incarnation: Incarnation(0), sn: Sn(2), attempt: Attempt(1) }
-        }
-
-        fn goes_back(&mut self, process: u32, at: u64) {
-            let image = Some(Story::part(process));
-            let restored = Box::new((image, Incarnation(1), Witness::default()));
-            self.state(ProcessId(process), at, Fact::Restored(restored));
-        }
-
-        fn continues(&mut self, process: u32, at: u64) {
-            let (to, checkpoint) = (Position::new(1, 2), Position::new(0, 2));
-            let vectors = Default::default();
-            let claim = Claim::RolledBack { to, checkpoint, cause: Cause::Failure, vectors };
-            self.state(ProcessId(process), at, Fact::Claim(Box::new(claim)));
-        }
+    fn costs(run: &Run) -> Costs {
+        Costs::of(&run.history())
     }
 
     #[test]
     fn an_outage_ends_when_all_processes_have_resumed() {
-        let mut story = Story::new();
-        for process in 0..2 {
-            let saved = Box::new((Story::part(process), Witness::default(), 50));
-            story.state(ProcessId(process), 110, Fact::Saved(saved));
+        let mut run = Run::new(&[&[0, 1], &[2, 3]]);
+        run.supervisor(Fact::Begun);
+        run.commit_all(0, &[0, 1]);
+        for it in [0, 1] {
+            run.send(it, 1 - it);
         }
-        story.fails(0, 115);
-        story.fails(1, 116);
-        let fetched = Box::new((Story::part(0), Witness::default(), 50));
-        story.state(ProcessId(0), 117, Fact::Saved(fetched));
-        story.goes_back(0, 118);
-        story.goes_back(1, 118);
-        story.continues(0, 119);
-        story.fails(0, 120);
-        story.goes_back(0, 121);
-        story.continues(1, 121);
-        story.continues(0, 122);
-        // The second outage.
-        story.fails(2, 130);
-        story.supervisor(140, Fact::Completed);
-        let costs = story.0.close();
+        run.wait(SECOND * 5);
+        run.kill(0, false);
+        run.wait(SECOND);
+        run.kill(1, false);
+        run.wait(SECOND * 2);
+        run.restore(0, 1, Some((0, 1)));
+        run.wait(SECOND);
+        // Fails again before the other one has resumed.
+        run.kill(0, false);
+        run.wait(SECOND);
+        run.restore(0, 2, Some((0, 1)));
+        run.wait(SECOND);
+        run.restore(1, 2, Some((0, 1)));
+        run.wait(SECOND);
+        run.kill(2, false);
+        run.wait(SECOND * 10);
+        run.supervisor(Fact::Completed);
+        let costs = costs(&run);
         let [first, second] = &costs.outages[..] else { panic!("{:?}", costs.outages) };
-        assert_eq!((first.died, first.went_back, first.recovery_seconds), (2, 2, Some(7.0)));
+        assert_eq!((first.died, first.went_back, first.recovery_seconds), (2, 2, Some(6.0)));
         assert_eq!(first.lost_seconds, 5.0 + 6.0 + 1.0, "twice for the process that failed twice");
         assert_eq!((second.died, second.went_back, second.recovery_seconds), (1, 0, None));
-        assert_eq!((costs.seconds, costs.checkpoint_bytes), (40.0, 150));
+        assert_eq!((costs.seconds, costs.messages), (22.0, 2));
     }
 
     #[test]
     fn an_outage_ends_when_another_process_takes_over_the_work() {
-        let mut story = Story::new();
-        let saved = Box::new((Story::part(0), Witness::default(), 50));
-        story.state(ProcessId(0), 110, Fact::Saved(saved));
-        story.fails(0, 115);
-        let absorbed = Box::new((ProcessId(0), Some(Story::part(0)), Witness::default()));
-        story.state(ProcessId(1), 117, Fact::Absorbed(absorbed));
-        let costs = story.0.close();
+        use faultline_history::testing::{p, tasks::TaskRun};
+        let mut run = TaskRun::new(2);
+        run.0.supervisor(Fact::Begun);
+        let spawned = run.begin(0, 2);
+        let (name, witness) = run.save(0, 1);
+        run.ran(0, spawned[0], 0);
+        run.0.wait(SECOND * 5);
+        run.lose_for_good(0);
+        run.0.wait(SECOND * 2);
+        run.state(1, Fact::Absorbed(Box::new((p(0), Some(name), witness))));
+        let costs = costs(&run.0);
         let [outage] = &costs.outages[..] else { panic!("{:?}", costs.outages) };
-        assert_eq!((outage.died, outage.went_back, outage.recovery_seconds), (1, 0, Some(2.0)));
-        assert_eq!(outage.lost_seconds, 5.0);
+        assert_eq!((outage.died, outage.went_back), (1, 0));
+        // Each fact of such a run takes a millisecond.
+        assert!(outage.recovery_seconds.is_some_and(|it| (it - 2.0).abs() < 0.01), "{outage:?}");
+        assert!((outage.lost_seconds - 5.0).abs() < 0.01, "{outage:?}");
     }
 
     #[test]
     fn tasks_that_run_again_are_counted_apart() {
-        let mut story = Story::new();
-        for task in [1, 2, 1] {
-            let ran = Fact::Ran { task: TaskId(task), spawned: 0, cost_us: 250_000 };
-            story.state(ProcessId(0), 101, ran);
-        }
-        let expected = TaskCosts { tasks: 2, again: 1, again_seconds: 0.25, ..TaskCosts::default() };
-        assert_eq!(story.0.close().tasks, Some(expected));
+        let mut run = faultline_history::testing::tasks::TaskRun::new(1);
+        let first = run.begin(0, 1)[0];
+        run.ran(0, first, 0);
+        run.ran(0, first, 0);
+        let expected = TaskCosts { tasks: 2, again: 1, again_seconds: 0.001, ..TaskCosts::default() };
+        assert_eq!(costs(&run.0).tasks, Some(expected));
     }
 
     #[test]
     fn only_faults_with_an_effect_count() {
-        let mut story = Story::new();
+        let mut run = Run::new(&[&[0]]);
         for no in [0, 1].map(FaultNo) {
             let fault =
                 Box::new(Fault::Crash { process: ProcessId(0), storage: StorageFate::Kept, returns: true });
-            story.supervisor(101, Fact::Injecting { no, fault });
+            run.supervisor(Fact::Injecting { no, fault });
         }
-        story.supervisor(101, Fact::Ineffective { no: FaultNo(1), reason: "it is dead".into() });
-        assert_eq!(story.0.close().faults, 1);
+        run.supervisor(Fact::Ineffective { no: FaultNo(1), reason: "it is dead".into() });
+        assert_eq!(costs(&run).faults, 1);
     }
 
     #[test]
     fn bytes_between_clusters_are_counted_apart() {
-        let mut story = Story::new();
-        for (to, bytes) in [(1, 10), (2, 7)] {
-            let id =
-                MessageId { from: ProcessId(0), to: ProcessId(to), incarnation: Incarnation(0), number: 0 };
-            story.state(ProcessId(0), 101, Fact::Sent { id, bytes });
-        }
-        let costs = story.0.close();
-        assert_eq!((costs.messages, costs.sent_bytes, costs.between_bytes), (2, 17, 7));
+        let mut run = Run::new(&[&[0, 1], &[2, 3]]);
+        run.send(0, 1);
+        run.send(0, 2);
+        let costs = costs(&run);
+        assert_eq!((costs.messages, costs.sent_bytes, costs.between_bytes), (2, 16, 8));
     }
 
     #[test]
     fn a_restore_to_the_initial_state_loses_all_work_and_a_second_one_nothing_more() {
-        let mut story = Story::new();
-        story.fails(0, 107);
-        for at in [108, 109] {
-            let restored = Box::new((None, Incarnation(1), Witness::default()));
-            story.state(ProcessId(0), at, Fact::Restored(restored));
+        let mut run = Run::new(&[&[0]]);
+        run.supervisor(Fact::Begun);
+        run.send(0, 0);
+        run.wait(SECOND * 7);
+        run.kill(0, false);
+        for incarnation in [1, 2] {
+            run.wait(SECOND);
+            run.restore(0, incarnation, None);
         }
-        story.continues(0, 110);
-        assert_eq!(story.0.close().outages[0].lost_seconds, 7.0);
+        assert_eq!(costs(&run).outages[0].lost_seconds, 7.0);
     }
 }

@@ -30,15 +30,16 @@ use faultline_api::{Federation, validate};
 use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Verdict};
 use faultline_core::fault::Outcome;
-use faultline_report::{Cast, History, Spent};
+use faultline_history::{Context, History};
+use faultline_report::{Cast, Spent, Timeline};
 use faultline_session::{Recording, Session, Simulator};
 use faultline_trace::manifest::Backend;
 use serde::{Deserialize, Serialize};
 
 use crate::kept::Store;
 use crate::reproduce::Interrupted;
+use crate::simulate::Until;
 
-pub(crate) use costs::CostCounter;
 pub use costs::{Costs, Outage, TaskCosts};
 use estimate::Estimate;
 use protocols::{under, without_absent, without_faults};
@@ -90,7 +91,7 @@ impl From<Made> for Ended {
 /// Where the time of all processes went.
 fn spent(recording: &Recording) -> Spent {
     let cast = Cast::new(&recording.manifest);
-    let history = History::new(&recording.trace, &cast);
+    let history = Timeline::new(&recording.trace, &recording.manifest);
     let clusters = cast.clusters().map(|it| Spent::of(it, &history, &recording.trace, &cast));
     clusters.fold(Spent::default(), |sum, it| sum + it)
 }
@@ -102,7 +103,7 @@ impl Made {
         Made {
             completed: recording.manifest.outcome == Some(Outcome::Completed),
             judgement: recording.judgement.clone(),
-            costs: Costs::of(&recording.manifest, &recording.trace),
+            costs: Costs::of(&History::new(&recording.trace, &Context::from_manifest(&recording.manifest))),
             time: spent(recording),
         }
     }
@@ -117,13 +118,13 @@ impl Made {
         seed: u64,
         interrupted: &AtomicBool,
     ) -> Result<Made, SetupError> {
-        let mut books = CostCounter::new(interrupted);
-        let unjudged = Session::new(federation).seed(seed).simulate(&mut Simulator::new(&mut books))?;
-        let recording = unjudged.judge();
+        let mut until = Until(interrupted);
+        let unjudged = Session::new(federation).seed(seed).simulate(&mut Simulator::new(&mut until))?;
+        let (recording, costs) = unjudged.judge_and(Costs::of);
         let time = spent(&recording);
         let Recording { manifest, judgement, .. } = recording;
         let completed = manifest.outcome == Some(Outcome::Completed);
-        Ok(Made { completed, judgement, costs: books.close(), time })
+        Ok(Made { completed, judgement, costs, time })
     }
 
     /// Returns whether the run completed and passed.

@@ -36,9 +36,9 @@ use faultline_session::Observer;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::compare::{CostCounter, Costs};
+use crate::compare::Costs;
 use crate::kept::Store;
-use crate::simulate::{Until, simulate};
+use crate::simulate::{Until, simulate, simulate_and};
 use crate::statistics::Statistics;
 
 pub use section::{Agreement, Cell, Figure, Finding, Section, Table};
@@ -189,7 +189,10 @@ impl Lab<'_, '_> {
     /// Runs one setting with every seed, and computes the costs. Every run should pass.
     fn costs(&mut self, what: &str, federation: &Federation) -> Result<Vec<Costs>, Interrupted> {
         let interrupted = self.store.interrupted();
-        self.observed("costs", what, federation, || CostCounter::new(interrupted), CostCounter::close)
+        let runs = self.results("costs", what, federation, |seed| {
+            simulate_and(federation, seed, &mut Until(interrupted), Costs::of)
+        })?;
+        Ok(self.passing(what, runs))
     }
 
     /// Runs one setting with every seed, each run with an observer, and returns what `close` makes of the observers.
@@ -207,12 +210,17 @@ impl Lab<'_, '_> {
             let run = simulate(federation, seed, &mut observer)?;
             Ok((run, close(observer)))
         })?;
+        Ok(self.passing(what, runs))
+    }
+
+    /// Adds runs that should pass, and returns what else was read of them.
+    fn passing<R>(&mut self, what: &str, runs: Vec<(Statistics, R)>) -> Vec<R> {
         let close = |(run, result): (Statistics, R)| {
             self.judged.add(&run);
             self.judged.expect_pass(what, &run);
             result
         };
-        Ok(runs.into_iter().map(close).collect())
+        runs.into_iter().map(close).collect()
     }
 
     /// The results of one setting with every seed.

@@ -3,7 +3,7 @@
 //!
 //! This module runs no processes: the caller passes in the checker's account of each run.
 
-use faultline_checker::Account;
+use faultline_history::Account;
 
 use crate::measures::Spread;
 

@@ -6,13 +6,14 @@ pub mod svg;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{ClusterId, Position, ProcessId, StorageFate, Time};
+use faultline_core::{Position, ProcessId, StorageFate, Time};
+use faultline_history::GroupId;
 use serde::Serialize;
 
 use crate::cast::{Cast, checkpoint};
 use crate::fault::describe_fault;
-use crate::history::{Carried, Crossing, History, Message};
 use crate::text::lasted;
+use crate::timeline::{Carried, Crossing, Message, Timeline};
 
 /// Limits above which a diagram omits items, and says so in its notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,7 +216,7 @@ pub struct Injected {
 
 impl Diagram {
     /// Creates the diagram of a history.
-    pub fn new(history: &History, cast: &Cast, limits: Limits) -> Self {
+    pub fn new(history: &Timeline, cast: &Cast, limits: Limits) -> Self {
         let (clusters, lane_of, mut notes) = lanes(history, cast, limits.lanes);
         let micros = |at: Time| (at.0 as i64 - history.origin.0 as i64) / 1000;
         let mut lanes = vec![String::new(); lane_of.len()];
@@ -295,7 +296,7 @@ impl Diagram {
 type Lanes = BTreeMap<ProcessId, usize>;
 
 /// Chooses the processes with a lane: all if there is room, otherwise those with events.
-fn lanes(history: &History, cast: &Cast, limit: usize) -> (Vec<Group>, Lanes, Vec<String>) {
+fn lanes(history: &Timeline, cast: &Cast, limit: usize) -> (Vec<Group>, Lanes, Vec<String>) {
     let all = cast.clusters().map(|it| cast.processes(it).len()).sum::<usize>();
     let room = if all <= limit { usize::MAX } else { (limit / cast.clusters().count().max(1)).max(2) };
     let failed: BTreeSet<_> = history.failures.iter().map(|it| it.process).collect();
@@ -327,7 +328,7 @@ fn lanes(history: &History, cast: &Cast, limit: usize) -> (Vec<Group>, Lanes, Ve
 }
 
 fn lines(
-    history: &History,
+    history: &Timeline,
     cast: &Cast,
     lane_of: &Lanes,
     limits: Limits,
@@ -441,8 +442,8 @@ fn thin(lines: &mut Vec<MessageLine>, limit: usize, which: &str, notes: &mut Vec
     notes.push(format!("Only {} of {all} messages {which} are drawn.", lines.len()));
 }
 
-fn marks(history: &History, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Vec<Mark> {
-    let undone = |group: ClusterId, position: Position| {
+fn marks(history: &Timeline, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Vec<Mark> {
+    let undone = |group: GroupId, position: Position| {
         history.rollbacks.iter().any(|it| {
             it.group == group
                 && position.incarnation < it.incarnation
@@ -474,7 +475,7 @@ fn marks(history: &History, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> Ve
 /// For each rollback without a cause in another one, returns the states from which it and all rollbacks that
 /// it caused resumed, from top to bottom.
 fn recovery_lines(
-    history: &History,
+    history: &Timeline,
     lane_of: &Lanes,
     micros: impl Fn(Time) -> i64,
 ) -> Vec<Vec<(usize, i64)>> {

@@ -266,8 +266,8 @@ pub(super) fn section(
 mod tests {
     use super::super::ping_pong::PAIR;
     use super::*;
-    use crate::compare::CostCounter;
-    use crate::simulate::simulate;
+    use crate::compare::Costs;
+    use crate::simulate::{Until, simulate_and};
     use faultline_checker::Verdict;
     use std::sync::atomic::AtomicBool;
 
@@ -304,12 +304,12 @@ mod tests {
                 let text = setting.text(processes, ROUNDS);
                 let federation = parse(&format!("{text}  simulator: {simulator}\n"));
                 let never = AtomicBool::new(false);
-                let mut books = CostCounter::new(&never);
-                let run = simulate(&federation, 1, &mut books).expect("it can be set up");
+                let run = simulate_and(&federation, 1, &mut Until(&never), Costs::of);
+                let (run, costs) = run.expect("it can be set up");
                 assert_eq!(run.verdict, Verdict::Pass, "{:?}", run.reasons);
                 let expected: f64 =
                     measured.halves.iter().map(|half| f64::from(ROUNDS) * 2.0 * half / 1e6).sum();
-                let seconds = books.close().seconds;
+                let seconds = costs.seconds;
                 let what = format!("{processes} on {cores}, {setting:?}");
                 assert!((seconds / expected - 1.0).abs() < 0.05, "{what}: {seconds} instead of {expected}");
             }

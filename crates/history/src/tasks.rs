@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Fact, ImageName, Life, ProcessId, Promise, TaskId, Theft, TheftStep, Witness};
 use faultline_trace::Stream;
 
-use super::{History, Point, SegmentNo, Sums};
+use crate::history::{History, Point, SegmentNo, Sums};
 
 /// The history of a program of tasks.
 #[derive(Clone, Debug, Default)]
@@ -24,13 +24,14 @@ pub struct Tasks {
     pub thefts: BTreeMap<Theft, Vec<Step>>,
     /// Every absorption of a permanently failed process's state, by process and life.
     pub absorptions: Vec<Absorption>,
-    /// Facts that are impossible given what their process had, and the reason, as sentences without a full
-    /// stop.
-    pub impossible: Vec<(Point, String)>,
+    /// Facts that are impossible given what their process had, and the reason.
+    pub impossible: Vec<(Point, Impossible)>,
     /// Every end of the program, stated by the process that had all of it.
     pub ends: Vec<End>,
     /// The number of tasks run and of stolen tasks returned.
     pub moves: u64,
+    /// Every task that was run, once for each run.
+    pub ran: Vec<TaskId>,
     /// The contents of each cut that a witness names; `None` if unknown.
     contained: BTreeMap<Cut, Option<Sums>>,
 }
@@ -57,6 +58,36 @@ pub struct Absorption {
     pub image: Option<ImageName>,
     /// The self-reported contents of the state.
     pub witness: Witness,
+}
+
+/// Why a fact is impossible, given the tasks that its process had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the sentence of each says what it means")]
+pub enum Impossible {
+    /// It ran a task that it did not have.
+    Ran { task: TaskId },
+    /// It lent a task that it did not have.
+    Lent { task: TaskId },
+    /// It sent a task that it had not lent.
+    Sent { task: TaskId, theft: Theft },
+    /// It got a task twice for one theft.
+    TookTwice { task: TaskId, theft: Theft },
+    /// It used the result of a task that it had not lent.
+    Merged { task: TaskId, theft: Theft },
+    /// It took back a task that it had not lent.
+    TookBack { task: TaskId },
+    /// It dropped a task that it did not have.
+    Dropped { task: TaskId },
+    /// It completed or returned a task for which it owed nothing.
+    OwedNothing { task: TaskId, theft: Theft },
+    /// It completed or returned a stolen task of which tasks were left.
+    Unfinished { task: TaskId, theft: Theft, returned: bool, left: u64 },
+    /// It ended the program, of which tasks were left.
+    EndedEarly { left: u64 },
+    /// It ended the program, which it did not have.
+    EndedNothing,
+    /// It took over a state, part of which it had already.
+    AbsorbedTwice { of: ProcessId, theft: Theft },
 }
 
 /// An end of the program.
@@ -273,7 +304,7 @@ impl<'a> Pass<'_, 'a> {
                     part.sums.delivered = part.sums.delivered.wrapping_add(task.0);
                     part.spawn(*task, *spawned);
                 } else {
-                    self.impossible(state, at, || format!("ran task {task}, which it did not have"));
+                    self.impossible(state, at, Impossible::Ran { task: *task });
                 }
             }
             Fact::Theft { theft, task, step } => {
@@ -300,12 +331,8 @@ impl<'a> Pass<'_, 'a> {
                 state.loans.extend(other.loans);
                 state.is_unknown |= other.is_unknown;
                 if let Some(theft) = twice {
-                    let whose = self.history.context.process(*of);
-                    self.impossible(state, at, || {
-                        format!(
-                            "took over the state of {whose}, part of which (theft {theft}) it had already"
-                        )
-                    });
+                    let of = *of;
+                    self.impossible(state, at, Impossible::AbsorbedTwice { of, theft });
                 }
             }
             Fact::Finished(finished) => {
@@ -320,11 +347,9 @@ impl<'a> Pass<'_, 'a> {
                     Some(_) if self.is_mixed(state) => self.tasks.ends.push(End { at, stated, found: None }),
                     Some(part) => {
                         let left = part.open.len() as u64 + u64::from(part.lent);
-                        self.impossible(state, at, || {
-                            format!("ended the program, of which {left} tasks were left")
-                        });
+                        self.impossible(state, at, Impossible::EndedEarly { left });
                     }
-                    None => self.impossible(state, at, || "ended the program, which it did not have".into()),
+                    None => self.impossible(state, at, Impossible::EndedNothing),
                 }
             }
             _ => {}
@@ -348,27 +373,23 @@ impl<'a> Pass<'_, 'a> {
                     part.lent += 1;
                     state.loans.insert(theft, (of, task));
                 }
-                None => self.impossible(state, at, || format!("lent task {task}, which it did not have")),
+                None => self.impossible(state, at, Impossible::Lent { task }),
             },
             TheftStep::Shipped => {
                 if !state.loans.contains_key(&theft) {
-                    self.impossible(state, at, || {
-                        format!("sent task {task}, which it had not lent ({theft})")
-                    });
+                    self.impossible(state, at, Impossible::Sent { task, theft });
                 }
             }
             TheftStep::Taken => {
                 let part = Part { open: [task].into(), ..Part::default() };
                 if state.parts.insert(theft, part).is_some() {
-                    self.impossible(state, at, || format!("got task {task} twice for one theft ({theft})"));
+                    self.impossible(state, at, Impossible::TookTwice { task, theft });
                 }
             }
             TheftStep::Done | TheftStep::Returned => self.ended(state, at, theft, task, step),
             TheftStep::Merged => {
                 let Some((of, _)) = state.loans.get(&theft).copied() else {
-                    self.impossible(state, at, || {
-                        format!("used the result of task {task}, which it had not lent ({theft})")
-                    });
+                    self.impossible(state, at, Impossible::Merged { task, theft });
                     return true;
                 };
                 // After an absorption, both sides may be here.
@@ -393,14 +414,12 @@ impl<'a> Pass<'_, 'a> {
                         part.open.insert(task);
                     }
                 }
-                None => {
-                    self.impossible(state, at, || format!("took back task {task}, which it had not lent"))
-                }
+                None => self.impossible(state, at, Impossible::TookBack { task }),
             },
             TheftStep::Forgotten => match state.parts.remove(&theft) {
                 Some(part) if part.is_done() => {}
                 Some(_) => state.loans.retain(|_, (of, _)| *of != theft),
-                None => self.impossible(state, at, || format!("dropped task {task}, which it did not have")),
+                None => self.impossible(state, at, Impossible::Dropped { task }),
             },
             TheftStep::Receipted => {}
         }
@@ -410,7 +429,7 @@ impl<'a> Pass<'_, 'a> {
     /// A stolen task is said to be complete, or is returned.
     fn ended(&mut self, state: &TaskState, at: Point, theft: Theft, task: TaskId, step: TheftStep) {
         let Some(part) = state.parts.get(&theft) else {
-            return self.impossible(state, at, || format!("owed nothing for task {task} ({theft})"));
+            return self.impossible(state, at, Impossible::OwedNothing { task, theft });
         };
         let (is_done, is_mixed) = (part.is_done(), self.is_mixed(state));
         if is_done || is_mixed {
@@ -425,10 +444,8 @@ impl<'a> Pass<'_, 'a> {
             return;
         }
         let left = part.open.len() as u64 + u64::from(part.lent);
-        let what = if step == TheftStep::Done { "completed" } else { "returned" };
-        self.impossible(state, at, || {
-            format!("{what} stolen task {task}, of which {left} tasks were left ({theft})")
-        });
+        let returned = step != TheftStep::Done;
+        self.impossible(state, at, Impossible::Unfinished { task, theft, returned, left });
     }
 
     /// Whether the parts of a state cannot be told apart. Where nothing is stored, what a failed process had stolen runs again,
@@ -441,10 +458,9 @@ impl<'a> Pass<'_, 'a> {
         self.states.get(&(owner, witness.life, witness.upto.0)).cloned()
     }
 
-    fn impossible(&mut self, state: &TaskState, at: Point, text: impl FnOnce() -> String) {
+    fn impossible(&mut self, state: &TaskState, at: Point, what: Impossible) {
         if !state.is_unknown && !self.is_mixed(state) {
-            let who = self.history.context.process(self.history.process_of(at));
-            self.tasks.impossible.push((at, format!("{who} {}", text())));
+            self.tasks.impossible.push((at, what));
         }
     }
 }

@@ -1,7 +1,8 @@
-//! What a checker must know about a run beyond its facts.
+//! What is known about a run beyond its facts.
 
 use std::collections::BTreeSet;
 
+use crate::groups::GroupId;
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{
     ClusterId, Digest, FactKind, MessageId, PlannedFault, ProcessId, Promise, Promises, Role, Scope, Span,
@@ -9,10 +10,8 @@ use faultline_core::{
 };
 use faultline_trace::manifest::{Backend, Bounds, Copies, EffectEntry, Keepers, LinkEntry, Manifest};
 
-use crate::judgement::Property;
-
-/// What a checker must know about a run beyond its facts. It comes from the run's manifest and nowhere else,
-/// so that the same manifest is judged the same everywhere.
+/// What is known about a run beyond its facts. It comes from the run's manifest and nowhere else,
+/// so that the same manifest is understood, and judged, the same everywhere.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Context {
@@ -65,34 +64,6 @@ pub struct Context {
 }
 
 impl Context {
-    /// A completed federation of clusters with these ranks, to be adapted by tests.
-    #[cfg(test)]
-    pub(crate) fn new(promises: Promises, clusters: Vec<Vec<ProcessId>>) -> Context {
-        Context {
-            promises,
-            clusters,
-            process_names: Vec::new(),
-            cluster_names: Vec::new(),
-            planned_faults: 0,
-            plan: Vec::new(),
-            faults: None,
-            measures_links: false,
-            outcome: Some(Outcome::Completed),
-            end: Time::ZERO,
-            expected: None,
-            bounds: None,
-            copies: None,
-            servers: Vec::new(),
-            volatile_storage: false,
-            halting: BTreeSet::new(),
-            effects: Vec::new(),
-            at_once_within: Span::from_millis(50),
-            links: Vec::new(),
-            common_clock: false,
-            settled_after: None,
-        }
-    }
-
     /// Takes the context from the manifest of a run, whether or not the run was recorded.
     pub fn from_manifest(manifest: &Manifest) -> Context {
         let mut clusters = vec![Vec::new(); manifest.clusters.len()];
@@ -152,20 +123,10 @@ impl Context {
         }
     }
 
-    /// Returns whether a property is judged: because every protocol owes it, or because this protocol
-    /// promises it.
-    pub fn is_judged(&self, property: Property) -> bool {
-        property.promise().is_none_or(|it| self.promises.include(it))
-    }
-
     /// Returns how many copies of a part of `owner` these processes can hold, given what the federation
     /// requests. The owner's own copy and copies of processes that are not meant to store any do not count.
     /// `None` if nothing is known about copies.
-    pub(crate) fn copies_at(
-        &self,
-        owner: ProcessId,
-        holders: impl Iterator<Item = ProcessId>,
-    ) -> Option<usize> {
+    pub fn copies_at(&self, owner: ProcessId, holders: impl Iterator<Item = ProcessId>) -> Option<usize> {
         let cluster = |process: ProcessId| self.clusters.iter().position(|it| it.contains(&process));
         let own = cluster(owner);
         let holders = holders.filter(|&it| it != owner);
@@ -181,7 +142,7 @@ impl Context {
     }
 
     /// Returns the processes that take checkpoints together.
-    pub(crate) fn groups(&self) -> Vec<Vec<ProcessId>> {
+    pub fn groups(&self) -> Vec<Vec<ProcessId>> {
         let mut all: Vec<ProcessId> = self.clusters.concat();
         all.sort_unstable();
         match self.promises.scope {
@@ -193,15 +154,15 @@ impl Context {
 
     /// Returns whether a re-execution repeats the messages of the execution, so that a message whose send was
     /// undone remains valid.
-    pub(crate) fn repeats(&self) -> bool {
+    pub fn repeats(&self) -> bool {
         self.promises.include(Promise::Repetition)
     }
 
     /// Returns the display name of a group.
-    pub fn group(&self, group: usize) -> String {
+    pub fn group(&self, group: GroupId) -> String {
         match self.promises.scope {
-            Scope::Process => self.process(ProcessId(group as u32)),
-            Scope::Cluster => self.cluster(ClusterId(group as u16)),
+            Scope::Process => self.process(ProcessId(group.0.into())),
+            Scope::Cluster => self.cluster(ClusterId(group.0)),
             Scope::Federation => "the federation".into(),
         }
     }

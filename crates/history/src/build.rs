@@ -9,19 +9,19 @@ use faultline_core::{
 };
 use faultline_trace::{Stream, Trace};
 
-use super::groups::{CheckpointName, Commit, Group, RestoredBy, StoredCopy};
+use super::groups::{CheckpointName, Commit, GroupId, Groups, RestoredBy, StoredCopy};
 use super::messages::Messages;
 use super::planned::{Joined, Planned, Rerun, Task};
 use super::stints::{self, Stint};
 use super::supervision::Supervision;
 use super::tasks::{self, Absorption, Step, Tasks};
-use super::{
+use crate::context::Context;
+use crate::history::{
     BetweenDelivery, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo, Sums, Witnessed,
     find_cut,
 };
-use crate::context::Context;
 
-pub(super) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
+pub(crate) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
     let mut builder = Builder::new(trace, context);
     if let Some(stints) = stints::of(trace) {
         stints.iter().for_each(|stint| builder.read_stint(stint));
@@ -35,6 +35,9 @@ pub(super) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
     }
     builder.finish()
 }
+
+/// How many messages are sent and delivered from one entry of the running sums to the next.
+const MOVES_PER_SUM: u32 = 32;
 
 struct Builder<'a> {
     history: History<'a>,
@@ -54,11 +57,16 @@ struct Cursor<'a> {
     /// The process that states the facts.
     host: ProcessId,
     life: Life,
-    group: Option<usize>,
+    stream: &'a Stream,
+    group: Option<GroupId>,
     segment: Segment,
     sums: Sums,
     /// The task of the last execution.
     ran: Option<TaskId>,
+    /// Messages sent and delivered in the segment.
+    moves: u32,
+    /// Whether other facts of the stream are about other partitions.
+    is_shared: bool,
     /// The vectors in force.
     vectors: Option<&'a Vectors>,
 }
@@ -72,9 +80,10 @@ impl<'a> Builder<'a> {
         let count = known.chain(members).max().map_or(0, |it| it.index() + 1);
         let process = ProcessHistory { segments: 0..0, ending: Ending::Silent, member: None };
         let mut processes = vec![process; count];
-        for (group, members) in groups.iter().enumerate() {
-            for (place, member) in members.iter().enumerate() {
-                processes[member.index()].member = Some((group, place));
+        let groups = Groups::new(groups);
+        for (number, group) in groups.numbered() {
+            for (place, member) in group.members.iter().enumerate() {
+                processes[member.index()].member = Some((number, place));
             }
         }
         let history = History {
@@ -82,12 +91,16 @@ impl<'a> Builder<'a> {
             context,
             segments: Vec::new(),
             processes,
-            messages: Messages::default(),
-            groups: groups.into_iter().map(Group::new).collect(),
+            messages: Messages::new(count, trace.len()),
+            groups,
             supervision: Supervision::new(trace.supervisor(), context.volatile_storage),
             witnessed: Vec::new(),
             between: Vec::new(),
             suppressed: Vec::new(),
+            retransmitted: Vec::new(),
+            stale: Vec::new(),
+            resent: Vec::new(),
+            held: Vec::new(),
             claims: Vec::new(),
             results: Vec::new(),
             tasks: None,
@@ -96,7 +109,10 @@ impl<'a> Builder<'a> {
             is_settled: false,
             contradictions: Vec::new(),
             sums: Vec::new(),
+            streams: Vec::new(),
             cuts: Vec::new(),
+            cuts_of: Vec::new(),
+            consumed: 0,
         };
         Builder {
             history,
@@ -108,7 +124,7 @@ impl<'a> Builder<'a> {
     }
 
     fn read(&mut self, process: ProcessId, life: Life, stream: &'a Stream) {
-        let mut cursor = self.begin(process, process, life, stream, 0);
+        let mut cursor = self.begin(process, process, life, stream, (0, false));
         for (fact, (time, what)) in (0..).zip(stream) {
             self.read_fact(&mut cursor, fact, *time, what);
         }
@@ -119,7 +135,7 @@ impl<'a> Builder<'a> {
         let Stint { partition, host, life, stream, ref facts } = *stint;
         let Some(facts) = facts else { return self.read(partition, life, stream) };
         let begin = if partition == host { 0 } else { facts.first().copied().unwrap_or(0) };
-        let mut cursor = self.begin(partition, host, life, stream, begin);
+        let mut cursor = self.begin(partition, host, life, stream, (begin, true));
         for &fact in facts {
             let (time, what) = &stream[fact as usize];
             self.read_fact(&mut cursor, fact, *time, what);
@@ -133,7 +149,7 @@ impl<'a> Builder<'a> {
         host: ProcessId,
         life: Life,
         stream: &'a Stream,
-        begin: u32,
+        (begin, is_shared): (u32, bool),
     ) -> Cursor<'a> {
         let first = self.history.segments.len() as u32;
         let range = &mut self.history.processes[process.index()].segments;
@@ -153,12 +169,14 @@ impl<'a> Builder<'a> {
             is_active: false,
             survives: 0,
             sums: (self.history.sums.len() as u32, 0),
+            is_shared,
             base: Sums::default(),
         };
         let group = self.history.group_of(process);
         assert!(u32::try_from(stream.len()).is_ok(), "a stream of {} facts", stream.len());
         let (sums, ran, vectors) = (Sums::default(), None, None);
-        Cursor { process, host, life, group, segment: initial, sums, ran, vectors }
+        let (moves, is_shared) = (0, initial.is_shared);
+        Cursor { process, host, life, stream, group, segment: initial, sums, ran, moves, is_shared, vectors }
     }
 
     fn read_fact(&mut self, cursor: &mut Cursor<'a>, fact: u32, time: Time, what: &'a Fact) {
@@ -179,10 +197,8 @@ impl<'a> Builder<'a> {
                 if !self.planned.is_empty() {
                     self.planned.transmitted.entry(number).or_default().push(at);
                 }
-                match message.stamp {
-                    None => message.stamp = Some((*position, at)),
-                    Some((first, _)) if first != *position => message.restamped = Some((*position, at)),
-                    Some(_) => {}
+                if message.transmit(*position, at) {
+                    history.retransmitted.push((*id, at));
                 }
             }
             Fact::Delivered(id) => {
@@ -194,9 +210,11 @@ impl<'a> Builder<'a> {
                 cursor.sums.delivered = cursor.sums.delivered.wrapping_add(id.mix());
                 self.moved(cursor, fact, time);
             }
+            Fact::Consumed(_) => history.consumed += 1,
             Fact::Suppressed(id) => history.suppressed.push((*id, at)),
+            Fact::DroppedStale(id) => history.stale.push((*id, at)),
             Fact::Saved(saved) => {
-                let (name, witness, _) = &**saved;
+                let (name, witness, bytes) = &**saved;
                 if cursor.process == name.owner && cursor.host != name.owner {
                     history.saved_by.insert(*name, cursor.host);
                 }
@@ -206,6 +224,7 @@ impl<'a> Builder<'a> {
                     witness: *witness,
                     part: Some(*name),
                     is_restored: false,
+                    bytes: *bytes,
                 });
                 if let Some((group, place)) = history.member(name.owner) {
                     let part =
@@ -238,6 +257,7 @@ impl<'a> Builder<'a> {
                     witness,
                     part: None,
                     is_restored: false,
+                    bytes: 0,
                 });
                 history.results.push((at, witness, digest));
                 cursor.segment.is_active = true;
@@ -267,8 +287,9 @@ impl<'a> Builder<'a> {
                 let (_, name, witness) = **absorbed;
                 self.restore(cursor, at, time, name, Incarnation::default(), witness);
             }
-            Fact::Ran { .. } => {
+            Fact::Ran { task, .. } => {
                 self.tasks.moves += 1;
+                self.tasks.ran.push(*task);
                 cursor.segment.is_active = true;
                 self.last_movement = self.last_movement.max(time);
             }
@@ -281,8 +302,8 @@ impl<'a> Builder<'a> {
                 let (of, image, witness) = **absorbed;
                 self.tasks.absorptions.push(Absorption { at, of, image, witness });
                 if image.is_some() {
-                    let (owner, part, is_restored) = (of, image, false);
-                    history.witnessed.push(Witnessed { at, owner, witness, part, is_restored });
+                    let (owner, part, is_restored, bytes) = (of, image, false, 0);
+                    history.witnessed.push(Witnessed { at, owner, witness, part, is_restored, bytes });
                 }
                 cursor.segment.is_active = true;
                 self.last_movement = self.last_movement.max(time);
@@ -294,7 +315,8 @@ impl<'a> Builder<'a> {
     fn read_claim(&mut self, cursor: &mut Cursor<'a>, at: Point, time: Time, claim: &'a Claim) {
         let history = &mut self.history;
         match claim {
-            Claim::Resent { .. } | Claim::Forcing { .. } => return,
+            Claim::Resent { id } => return history.resent.push((*id, at)),
+            Claim::Forcing { id } => return history.held.push((*id, at)),
             Claim::Committed { position, attempt, forced, frozen, vectors } => {
                 cursor.vectors = Some(vectors);
                 if let Some(group) = cursor.group {
@@ -331,7 +353,12 @@ impl<'a> Builder<'a> {
 
     /// Handles an application message that was sent or delivered.
     fn moved(&mut self, cursor: &mut Cursor<'a>, fact: u32, time: Time) {
-        self.history.sums.push((fact, cursor.sums));
+        // Between two entries, the sums are added up again from the facts. In a stream that is about several partitions,
+        // every move has an entry.
+        if cursor.moves.is_multiple_of(MOVES_PER_SUM) || cursor.is_shared {
+            self.history.sums.push((fact, cursor.sums));
+        }
+        cursor.moves += 1;
         cursor.segment.is_active = true;
         self.last_movement = self.last_movement.max(time);
     }
@@ -361,8 +388,8 @@ impl<'a> Builder<'a> {
             }
         }
         is_rootless |= parent.is_some_and(|cut| history.segment(cut.segment).is_rootless);
-        history.witnessed.push(Witnessed { at, owner, witness, part: name, is_restored: true });
-        cursor.sums = base;
+        history.witnessed.push(Witnessed { at, owner, witness, part: name, is_restored: true, bytes: 0 });
+        (cursor.sums, cursor.moves) = (base, 0);
         cursor.vectors = None;
         cursor.ran = None;
         cursor.segment = Segment {
@@ -378,6 +405,7 @@ impl<'a> Builder<'a> {
             is_active: false,
             survives: 0,
             sums: (history.sums.len() as u32, 0),
+            is_shared: cursor.is_shared,
             base,
         };
     }
@@ -389,6 +417,7 @@ impl<'a> Builder<'a> {
         segment.survives = segment.begin;
         segment.sums.1 = history.sums.len() as u32;
         history.segments.push(segment);
+        history.streams.push(cursor.stream);
         history.processes[cursor.process.index()].segments.end = history.segments.len() as u32;
     }
 
@@ -410,7 +439,7 @@ impl<'a> Builder<'a> {
     /// Finds the cut of every part, and its holders.
     fn enter_parts(&mut self) {
         let history = &mut self.history;
-        for group in &mut history.groups {
+        for group in history.groups.iter_mut() {
             for (place, member) in group.members.iter().enumerate() {
                 let own = history.processes[member.index()].segments.clone();
                 let segments = &history.segments[own.start as usize..own.end as usize];
@@ -432,7 +461,7 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        for (number, group) in history.groups.iter().enumerate() {
+        for (number, group) in history.groups.numbered() {
             for (&name, checkpoint) in &group.checkpoints {
                 if !checkpoint.commits.is_empty() || checkpoint.is_restored {
                     let cuts = checkpoint.parts.iter().filter_map(|part| part.cut);
@@ -441,6 +470,8 @@ impl<'a> Builder<'a> {
             }
         }
         history.cuts.sort_unstable();
+        let first_of = |segment| history.cuts.partition_point(|(cut, ..)| cut.segment.0 < segment) as u32;
+        history.cuts_of = (0..=history.segments.len() as u32).map(first_of).collect();
     }
 
     /// Determines the final state of every process.

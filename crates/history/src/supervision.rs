@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::fault::StorageFault;
-use faultline_core::{ClusterId, Fact, Fault, FaultNo, Life, ProcessId, StorageFate, Time};
+use faultline_core::fault::{Change, StorageFault};
+use faultline_core::{ClusterId, EndedBy, Fact, Fault, FaultNo, Life, ProcessId, StorageFate, Time};
 
 /// The end of a life, as the supervisor knows it.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,14 @@ pub struct LifeEnd {
     pub is_ordered: bool,
     /// Whether the process lost its storage with it.
     pub is_storage_lost: bool,
+    /// The fate of the storage of the process's node, as the supervisor stated it.
+    pub storage: StorageFate,
+    /// What ended it; `None` if the supervisor found it ended.
+    pub by: Option<EndedBy>,
+    /// When the supervisor detected and announced it.
+    pub detected: Option<Time>,
+    /// When the next life was started.
+    pub restarted: Option<Time>,
 }
 
 /// The supervisor's actions.
@@ -33,8 +41,12 @@ pub struct Supervision<'a> {
     pub injected: Vec<(FaultNo, &'a Fault, Time, usize)>,
     /// Every fault that had no effect, and the reason.
     pub ineffective: Vec<(FaultNo, &'a str)>,
-    /// Every cluster that has left for good.
-    pub left: Vec<ClusterId>,
+    /// Every cluster that joined, and when.
+    pub joined: Vec<(Time, ClusterId)>,
+    /// Every cluster that has left for good, and when.
+    pub left: Vec<(Time, ClusterId)>,
+    /// Changes that the user made during the run, in order.
+    pub changes: Vec<(Time, &'a Change)>,
     /// When the application was released.
     pub begun: Option<Time>,
     /// The newest life of each process.
@@ -55,11 +67,17 @@ impl<'a> Supervision<'a> {
                 Fact::LifeStarted { process, life, .. } => {
                     this.starts.push((*process, *life, number));
                     this.newest.insert(*process, *life);
+                    let before = Life(life.0.saturating_sub(1));
+                    let ended =
+                        this.ends.iter_mut().rev().find(|it| (it.process, it.life) == (*process, before));
+                    if let Some(end) = ended {
+                        end.restarted = Some(*at);
+                    }
                     if spoils.get(process).is_some_and(|until| at <= until) {
                         this.losses.entry(*process).or_default().push((*life, number));
                     }
                 }
-                Fact::Failed { process, life, storage, .. } => {
+                Fact::Failed { process, life, storage, by } => {
                     let lost = volatile_storage || *storage == StorageFate::Lost;
                     let (process, life) = (*process, *life);
                     this.end(LifeEnd {
@@ -69,6 +87,10 @@ impl<'a> Supervision<'a> {
                         fact: number,
                         is_ordered: true,
                         is_storage_lost: lost,
+                        storage: *storage,
+                        by: Some(*by),
+                        detected: None,
+                        restarted: None,
                     });
                 }
                 Fact::Detected { process, life } => {
@@ -80,6 +102,10 @@ impl<'a> Supervision<'a> {
                         fact: number,
                         is_ordered: false,
                         is_storage_lost: volatile_storage,
+                        storage: StorageFate::Kept,
+                        by: None,
+                        detected: Some(*at),
+                        restarted: None,
                     });
                 }
                 Fact::Injecting { no, fault } => {
@@ -92,7 +118,9 @@ impl<'a> Supervision<'a> {
                     }
                 }
                 Fact::Ineffective { no, reason } => this.ineffective.push((*no, reason)),
-                Fact::Left(cluster) => this.left.push(*cluster),
+                Fact::Joined(cluster) => this.joined.push((*at, *cluster)),
+                Fact::Left(cluster) => this.left.push((*at, *cluster)),
+                Fact::Changed(change) => this.changes.push((*at, change)),
                 Fact::Begun => this.begun = Some(*at),
                 _ => {}
             }
@@ -104,8 +132,10 @@ impl<'a> Supervision<'a> {
         if end.is_storage_lost {
             self.losses.entry(end.process).or_default().push((end.life, end.fact));
         }
-        if self.end_of(end.process, end.life).is_none() {
-            self.ends.push(end);
+        let known = self.ends.iter_mut().rev().find(|it| (it.process, it.life) == (end.process, end.life));
+        match known {
+            None => self.ends.push(end),
+            Some(known) => known.detected = known.detected.or(end.detected),
         }
     }
 

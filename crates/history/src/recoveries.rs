@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::{Claim, Fact, ImageName, Incarnation, Position, ProcessId, Span, Time};
+use faultline_trace::Trace;
 
 /// One recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +48,18 @@ impl Recoveries {
     /// All recoveries, in their order.
     pub fn all(&self) -> impl Iterator<Item = (Incarnation, &Recovery)> {
         self.by_epoch.iter().map(|(epoch, it)| (*epoch, it))
+    }
+
+    /// Reads the facts of all processes, in the order of time.
+    pub fn of(trace: &Trace) -> Recoveries {
+        let streams = trace.streams.iter().filter(|((process, _), _)| *process != ProcessId::SUPERVISOR);
+        let mut facts: Vec<(Time, ProcessId, &Fact)> = streams
+            .flat_map(|(&(process, _), stream)| stream.iter().map(move |(at, fact)| (*at, process, fact)))
+            .collect();
+        facts.sort_by_key(|it| it.0);
+        let mut recoveries = Recoveries::default();
+        facts.into_iter().for_each(|(at, process, fact)| recoveries.note(process, at, fact));
+        recoveries
     }
 
     /// Notes a fact of a process.

@@ -1,6 +1,6 @@
-//! What happened in a run, rebuilt from the facts of all lives: checkpoints, failures, rollbacks with what
-//! they undid, and the path of every message. Reports without judging: the checker decides whether it was
-//! correct.
+//! What happened in a run, by the clocks of its processes: checkpoints, failures, rollbacks with what they undid, and the
+//! path of every message. A view of the run's [`History`] for people. Reports without judging: the checker decides
+//! whether it was correct.
 //!
 //! Facts of different processes are related by identity (of a message, a checkpoint, an incarnation), never
 //! by time; times are only for display.
@@ -10,26 +10,27 @@ mod build;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use faultline_checker::lost::{self, FactPosition};
-use faultline_checker::recoveries::Recovery;
 use faultline_core::fault::Change;
 use faultline_core::{
     Cause, ClusterId, EndedBy, Fault, FaultNo, ImageName, Incarnation, Life, MessageId, Position, ProcessId,
     Sn, Span, StorageFate, Theft, Time,
 };
-use faultline_trace::Trace;
+use faultline_history::recoveries::Recovery;
+use faultline_history::{Context, History};
+use faultline_history::{GroupId, lost};
+use faultline_trace::{Manifest, Trace};
 
 use crate::cast::Cast;
 
 /// What happened in a run.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct Timeline {
     /// When the application started: instants are shown relative to this.
     pub origin: Time,
     /// When the last fact was stated.
     pub end: Time,
     /// Every committed checkpoint, by group and position.
-    pub checkpoints: BTreeMap<(ClusterId, Position), Checkpoint>,
+    pub checkpoints: BTreeMap<(GroupId, Position), Checkpoint>,
     /// Ends of lives, in the supervisor's order.
     pub failures: Vec<Failure>,
     /// Injected faults, in the order of injection.
@@ -57,7 +58,7 @@ pub struct History {
     /// Where tasks are assigned in advance, what each recovery cost.
     pub recoveries: Vec<(Incarnation, Recovery)>,
     /// Clusters that could not be recovered, and which parts were missing where.
-    pub unrecoverable: Vec<(ClusterId, Missing)>,
+    pub unrecoverable: Vec<(GroupId, Missing)>,
 }
 
 /// The work of a permanently failed process, taken over by another one.
@@ -148,7 +149,7 @@ pub struct Injection {
 #[derive(Clone, Debug)]
 pub struct Rollback {
     /// The group.
-    pub group: ClusterId,
+    pub group: GroupId,
     /// The incarnation that it started.
     pub incarnation: Incarnation,
     /// The checkpoint, under the incarnation that took it; `None` is the initial state.
@@ -160,14 +161,14 @@ pub struct Rollback {
     pub cause: Option<Cause>,
     /// The members that rolled back.
     pub members: BTreeMap<ProcessId, Returned>,
-    /// The failures of the cluster that this rollback handles, as indices in [`History::failures`].
+    /// The failures of the cluster that this rollback handles, as indices in [`Timeline::failures`].
     pub failures: Vec<usize>,
     /// When the first failure happened, or the alert arrived.
     pub began: Time,
     /// When the last member resumed.
     pub ended: Time,
     /// The rollback of another cluster that caused this one, or of which this one was part, as an index in
-    /// [`History::rollbacks`].
+    /// [`Timeline::rollbacks`].
     pub because_of: Option<usize>,
     /// Messages from other clusters re-sent to this one afterwards.
     pub resent: u64,
@@ -209,7 +210,7 @@ pub struct Undone {
     pub process: ProcessId,
     /// The stretch, with its times.
     pub stretch: lost::Undone,
-    /// The rollback, as an index in [`History::rollbacks`].
+    /// The rollback, as an index in [`Timeline::rollbacks`].
     pub by: usize,
 }
 
@@ -226,8 +227,6 @@ pub struct Message {
     pub delivered: Vec<(Time, Option<usize>)>,
     /// When it was dropped because its send had been undone.
     pub stale: Vec<Time>,
-    sent_place: Option<FactPosition>,
-    delivered_places: Vec<FactPosition>,
 }
 
 /// What a theft sends from one process to another.
@@ -250,10 +249,16 @@ pub struct Crossing {
     pub way: Message,
 }
 
-impl History {
-    /// Builds the history from `trace` and `cast`.
-    pub fn new(trace: &Trace, cast: &Cast) -> Self {
-        build::build(trace, cast)
+impl Timeline {
+    /// Builds the timeline of a recorded run.
+    pub fn new(trace: &Trace, manifest: &Manifest) -> Timeline {
+        let context = Context::from_manifest(manifest);
+        Timeline::of(&History::new(trace, &context), &Cast::new(manifest))
+    }
+
+    /// Builds the timeline of a history.
+    pub fn of(history: &History<'_>, cast: &Cast) -> Timeline {
+        build::build(history, cast)
     }
 
     /// Returns an instant in seconds since the start of the application; negative before it.
@@ -287,7 +292,7 @@ impl History {
 
     /// Returns the messages between groups that rollback `by` undid at the sender and that `group` had
     /// delivered, by identity.
-    pub fn orphans_at(&self, by: usize, group: ClusterId, cast: &Cast) -> Vec<MessageId> {
+    pub fn orphans_at(&self, by: usize, group: GroupId, cast: &Cast) -> Vec<MessageId> {
         self.messages
             .iter()
             .filter(|(id, message)| {

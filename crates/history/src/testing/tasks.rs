@@ -8,19 +8,19 @@ use faultline_core::{
 use super::{Run, p};
 
 /// A run of a program of tasks with one process per cluster.
-pub(crate) struct TaskRun(pub(crate) Run);
+pub struct TaskRun(pub Run);
 
 /// The first task that `thief` steals from `victim`.
-pub(crate) fn theft(victim: u32, thief: u32) -> Theft {
+pub fn theft(victim: u32, thief: u32) -> Theft {
     Theft { victim: p(victim), thief: p(thief), life: Life(1), number: 1 }
 }
 
 impl TaskRun {
-    pub(crate) fn new(processes: u32) -> TaskRun {
+    pub fn new(processes: u32) -> TaskRun {
         TaskRun::promising(processes, &[])
     }
 
-    pub(crate) fn promising(processes: u32, promises: &[Promise]) -> TaskRun {
+    pub fn promising(processes: u32, promises: &[Promise]) -> TaskRun {
         let clusters: Vec<[u32; 1]> = (0..processes).map(|it| [it]).collect();
         let clusters: Vec<&[u32]> = clusters.iter().map(|it| &it[..]).collect();
         let mut run = Run::new(&clusters);
@@ -28,18 +28,18 @@ impl TaskRun {
         TaskRun(run)
     }
 
-    pub(crate) fn state(&mut self, process: u32, fact: Fact) {
+    pub fn state(&mut self, process: u32, fact: Fact) {
         self.0.wait(Span::from_millis(1));
         self.0.state(process, fact);
     }
 
     /// Lets the first task spawn these, and returns their names.
-    pub(crate) fn begin(&mut self, process: u32, spawned: u32) -> Vec<TaskId> {
+    pub fn begin(&mut self, process: u32, spawned: u32) -> Vec<TaskId> {
         self.spawn(process, TaskId::MAIN, spawned);
         (0..spawned).map(|index| TaskId::MAIN.child(index)).collect()
     }
 
-    pub(crate) fn ran(&mut self, process: u32, task: TaskId, spawned: u32) {
+    pub fn ran(&mut self, process: u32, task: TaskId, spawned: u32) {
         self.spawn(process, task, spawned);
         let state = self.0.states.get_mut(&process).expect("is part of the run");
         state.delivered = state.delivered.wrapping_add(task.0);
@@ -52,16 +52,16 @@ impl TaskRun {
         self.state(process, Fact::Ran { task, spawned, cost_us: 1000 });
     }
 
-    pub(crate) fn step(&mut self, process: u32, theft: Theft, task: TaskId, step: TheftStep) {
+    pub fn step(&mut self, process: u32, theft: Theft, task: TaskId, step: TheftStep) {
         self.state(process, Fact::Theft { theft, task, step });
     }
 
-    pub(crate) fn lend(&mut self, process: u32, theft: Theft, task: TaskId) {
+    pub fn lend(&mut self, process: u32, theft: Theft, task: TaskId) {
         self.step(process, theft, task, TheftStep::Lent);
     }
 
     /// Makes a checkpoint of the process's state durable, ignoring results of others.
-    pub(crate) fn save(&mut self, process: u32, sn: u32) -> (ImageName, Witness) {
+    pub fn save(&mut self, process: u32, sn: u32) -> (ImageName, Witness) {
         let life = self.0.states[&process].life;
         let name = self.0.image(process, life.incarnation().0, sn);
         let witness = self.0.witness(process);
@@ -70,7 +70,7 @@ impl TaskRun {
         (name, witness)
     }
 
-    pub(crate) fn commit(&mut self, process: u32, sn: u32, forced: bool) -> (ImageName, Witness) {
+    pub fn commit(&mut self, process: u32, sn: u32, forced: bool) -> (ImageName, Witness) {
         let saved = self.save(process, sn);
         let position = saved.0.position();
         let (attempt, frozen, vectors) = (Attempt(1), Span::ZERO, Default::default());
@@ -78,7 +78,7 @@ impl TaskRun {
         saved
     }
 
-    pub(crate) fn restore(&mut self, process: u32, from: Option<(ImageName, Witness)>) {
+    pub fn restore(&mut self, process: u32, from: Option<(ImageName, Witness)>) {
         let incarnation = self.0.states[&process].life.incarnation();
         let (name, witness) =
             from.map_or((None, Witness::default()), |(name, witness)| (Some(name), witness));
@@ -88,17 +88,17 @@ impl TaskRun {
     }
 
     /// Hashes a multiset of tasks as witnesses do.
-    pub(crate) fn sums(&self, tasks: &[TaskId]) -> u64 {
+    pub fn sums(&self, tasks: &[TaskId]) -> u64 {
         tasks.iter().fold(0, |sum, task| sum.wrapping_add(task.0))
     }
 
-    pub(crate) fn finish(&mut self, process: u32, spawned: u64, run: u64) {
+    pub fn finish(&mut self, process: u32, spawned: u64, run: u64) {
         let witness = Witness { sent: spawned, delivered: run, ..self.0.witness(process) };
         self.state(process, Fact::Finished(Box::new((witness, Digest([1; 16])))));
     }
 
     /// Injects the fault that ends this process permanently.
-    pub(crate) fn lose_for_good(&mut self, process: u32) {
+    pub fn lose_for_good(&mut self, process: u32) {
         use faultline_core::{EndedBy, Fault, FaultNo, StorageFate};
         let (storage, no) = (StorageFate::Kept, FaultNo(0));
         let fault = Box::new(Fault::Crash { process: ProcessId(process), storage, returns: false });

@@ -10,19 +10,19 @@ use faultline_core::{
 use super::{Run, p};
 
 /// A run of a program of tasks that are assigned in advance, each process in a cluster of its own.
-pub(crate) struct Partitions(pub(crate) Run);
+pub struct Partitions(pub Run);
 
 /// A task, by a number.
-pub(crate) fn task(number: u64) -> TaskId {
+pub fn task(number: u64) -> TaskId {
     TaskId(number)
 }
 
 impl Partitions {
-    pub(crate) fn new(partitions: u32) -> Partitions {
+    pub fn new(partitions: u32) -> Partitions {
         Partitions::promising(partitions, &[Promise::StrictlyRequired])
     }
 
-    pub(crate) fn promising(partitions: u32, promises: &[Promise]) -> Partitions {
+    pub fn promising(partitions: u32, promises: &[Promise]) -> Partitions {
         let clusters: Vec<[u32; 1]> = (0..partitions).map(|it| [it]).collect();
         let clusters: Vec<&[u32]> = clusters.iter().map(|it| &it[..]).collect();
         let mut run = Run::new(&clusters);
@@ -37,13 +37,7 @@ impl Partitions {
     }
 
     /// A partition executes a task that reads what others wrote, and sends what it writes.
-    pub(crate) fn executed(
-        &mut self,
-        partition: u32,
-        number: u64,
-        reads: &[u64],
-        to: &[u32],
-    ) -> Vec<MessageId> {
+    pub fn executed(&mut self, partition: u32, number: u64, reads: &[u64], to: &[u32]) -> Vec<MessageId> {
         self.plan(partition, number, reads);
         let (task, spawned, cost_us) = (task(number), 0, 1000);
         self.0.state(partition, Fact::Ran { task, spawned, cost_us });
@@ -63,18 +57,18 @@ impl Partitions {
     }
 
     /// A partition executes a task again, because another one demands it.
-    pub(crate) fn rerun(&mut self, partition: u32, number: u64, by: u32, epoch: u32) {
+    pub fn rerun(&mut self, partition: u32, number: u64, by: u32, epoch: u32) {
         self.plan(partition, number, &[]);
         let (task, by, epoch, cost_us) = (task(number), p(by), Incarnation(epoch), 1000);
         self.0.state(partition, Fact::Rerun { task, by, epoch, cost_us });
     }
 
-    pub(crate) fn delivered(&mut self, id: MessageId) {
+    pub fn delivered(&mut self, id: MessageId) {
         self.0.deliver(id);
     }
 
     /// A partition saves its part of a checkpoint.
-    pub(crate) fn save(&mut self, partition: u32, epoch: u32, sn: u32) -> Position {
+    pub fn save(&mut self, partition: u32, epoch: u32, sn: u32) -> Position {
         let (name, witness) = (self.0.image(partition, epoch, sn), self.0.witness(partition));
         self.0.state(partition, Fact::Saved(Box::new((name, witness, 0))));
         self.0.durable(partition, name);
@@ -82,20 +76,20 @@ impl Partitions {
     }
 
     /// All partitions save their parts.
-    pub(crate) fn checkpoint(&mut self, epoch: u32, sn: u32) -> Position {
+    pub fn checkpoint(&mut self, epoch: u32, sn: u32) -> Position {
         let partitions = self.0.context.clusters.len() as u32;
         (0..partitions).map(|it| self.save(it, epoch, sn)).last().expect("there are partitions")
     }
 
     /// A process declares a checkpoint valid.
-    pub(crate) fn commit(&mut self, process: u32, position: Position) {
+    pub fn commit(&mut self, process: u32, position: Position) {
         let (attempt, forced, frozen) = (Attempt(1), false, Span::ZERO);
         let vectors = Arc::new(Vectors::default());
         self.0.claim(process, Claim::Committed { position, attempt, forced, frozen, vectors });
     }
 
     /// A process restores its part of a checkpoint in its next life.
-    pub(crate) fn restored(&mut self, process: u32, epoch: u32, from: Position) {
+    pub fn restored(&mut self, process: u32, epoch: u32, from: Position) {
         let name = self.0.image(process, from.incarnation.0, from.sn.0);
         let saved = self.0.trace.records().find_map(|it| match it.fact {
             Fact::Saved(saved) if saved.0 == name => Some(saved.1),
@@ -106,12 +100,12 @@ impl Partitions {
         self.0.state(process, fact);
     }
 
-    pub(crate) fn joined(&mut self, partition: u32, epoch: u32, slot: Position) {
+    pub fn joined(&mut self, partition: u32, epoch: u32, slot: Position) {
         let (partition, epoch) = (p(partition), Incarnation(epoch));
         self.0.claim(partition.0, Claim::RecoveryJoined { partition, epoch, slot });
     }
 
-    pub(crate) fn drained(&mut self, from: u32, to: u32, epoch: u32) {
+    pub fn drained(&mut self, from: u32, to: u32, epoch: u32) {
         let (from, to, epoch) = (p(from), p(to), Incarnation(epoch));
         self.0.claim(to.0, Claim::Drained { from, to, epoch });
     }

@@ -2,13 +2,17 @@
 //! the whole federation.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
 use faultline_core::{
-    Attempt, Cause, ImageName, Incarnation, Life, Position, ProcessId, Sn, Span, Time, Vectors, Witness,
+    Attempt, Cause, ClusterId, ImageName, Incarnation, Life, Position, ProcessId, Sn, Span, Time, Vectors,
+    Witness,
 };
 
-use super::{Point, Supervision};
+use crate::history::Point;
+use crate::supervision::Supervision;
 
 /// The name of one attempt at a checkpoint of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,6 +120,97 @@ impl Rollback {
     /// anything, `Some(None)` for the initial state.
     pub fn target(&self) -> Option<Option<CheckpointName>> {
         self.restores().next().map(|it| it.checkpoint)
+    }
+}
+
+/// A group: the processes that take checkpoints and roll back together. Depending on the protocol's
+/// [`Scope`](faultline_core::Scope), this is a process, a cluster or the federation. Protocols number groups like
+/// clusters, but the number of a group does not select a cluster, so that this type has no index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u16);
+
+impl GroupId {
+    /// Stands for the group of processes that run no application.
+    pub const OUTSIDE: GroupId = GroupId(u16::MAX);
+
+    /// Returns the group that a claim names.
+    pub const fn claimed(number: ClusterId) -> GroupId {
+        GroupId(number.0)
+    }
+}
+
+/// As protocols name it.
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", ClusterId(self.0))
+    }
+}
+
+/// All groups. Only a [`GroupId`] selects one of them; the number of a cluster does not.
+#[derive(Clone, Debug, Default)]
+pub struct Groups<'a>(Vec<Group<'a>>);
+
+impl<'a> Groups<'a> {
+    /// Creates groups of these members, without checkpoints and rollbacks.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are more groups than numbers.
+    pub(crate) fn new(members: Vec<Vec<ProcessId>>) -> Groups<'a> {
+        assert!(members.len() <= usize::from(u16::MAX), "{} groups", members.len());
+        Groups(members.into_iter().map(Group::new).collect())
+    }
+
+    /// Returns the number of groups.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns whether there are no groups.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns a group; `None` if it does not belong to the run.
+    pub fn get(&self, group: GroupId) -> Option<&Group<'a>> {
+        self.0.get(usize::from(group.0))
+    }
+
+    /// Iterates over all groups, in the order of their numbers.
+    pub fn iter(&self) -> std::slice::Iter<'_, Group<'a>> {
+        self.0.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Group<'a>> {
+        self.0.iter_mut()
+    }
+
+    /// Iterates over all groups with their numbers.
+    pub fn numbered(&self) -> impl Iterator<Item = (GroupId, &Group<'a>)> {
+        (0..).map(GroupId).zip(&self.0)
+    }
+}
+
+impl<'g, 'a> IntoIterator for &'g Groups<'a> {
+    type Item = &'g Group<'a>;
+    type IntoIter = std::slice::Iter<'g, Group<'a>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a> Index<GroupId> for Groups<'a> {
+    type Output = Group<'a>;
+
+    fn index(&self, group: GroupId) -> &Group<'a> {
+        &self.0[usize::from(group.0)]
+    }
+}
+
+impl<'a> IndexMut<GroupId> for Groups<'a> {
+    fn index_mut(&mut self, group: GroupId) -> &mut Group<'a> {
+        &mut self.0[usize::from(group.0)]
     }
 }
 

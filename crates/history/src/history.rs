@@ -5,31 +5,34 @@
 //! one stream that continues a cut of an earlier segment. The final state of the process is the path to the
 //! end of its last segment; the rest is undone.
 
-mod build;
-mod groups;
-mod messages;
-mod planned;
-mod stints;
-mod supervision;
-mod tasks;
-
 use std::collections::BTreeMap;
 
 use faultline_core::{
     Claim, ClusterId, Digest, Fact, FactNo, Fault, ImageName, Incarnation, Life, MessageId, ProcessId, Span,
     Time, Vectors, Witness,
 };
-use faultline_trace::Trace;
+use faultline_trace::{Stream, Trace};
+use serde::{Deserialize, Serialize};
 
+use crate::build;
 use crate::context::Context;
-use crate::evidence::contradictions;
-use crate::judgement::Source;
+use crate::groups::GroupId;
+use crate::groups::{Checkpoint, CheckpointName, Groups, RestoredBy};
+use crate::messages::{Message, MessageNo, Messages};
+use crate::planned::Planned;
+use crate::supervision::Supervision;
+use crate::tasks::Tasks;
 
-pub use groups::{Checkpoint, CheckpointName, Commit, Group, Part, RestoredBy, Rollback, StoredCopy};
-pub use messages::{Message, MessageNo, Messages};
-pub use planned::{Joined, Planned, Rerun, Task};
-pub use supervision::{LifeEnd, Supervision};
-pub use tasks::{Absorption, End, Step, Tasks};
+/// A fact cited as evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Source {
+    /// The process that stated it.
+    pub process: ProcessId,
+    /// The life in which it was stated.
+    pub life: Life,
+    /// Its position in that life's stream.
+    pub number: FactNo,
+}
 
 /// The index of a segment among all segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,9 +73,11 @@ pub struct Segment {
     /// Facts before this one belong to the final state of the process; `begin` if none does.
     pub survives: u32,
     /// The segment's running sums, as a range of [`History::sums`].
-    sums: (u32, u32),
+    pub(crate) sums: (u32, u32),
+    /// Whether other facts of the stretch are about other partitions.
+    pub(crate) is_shared: bool,
     /// The sums of the cut that the segment continues.
-    base: Sums,
+    pub(crate) base: Sums,
 }
 
 /// Multiset hashes of what a process had sent and delivered, or, in a program of tasks, of the tasks spawned
@@ -110,7 +115,7 @@ pub struct ProcessHistory {
     pub ending: Ending,
     /// The process's group, and its index among the group's members; `None` for processes that run no
     /// application.
-    pub member: Option<(usize, usize)>,
+    pub member: Option<(GroupId, usize)>,
 }
 
 impl Sums {
@@ -137,6 +142,8 @@ pub struct Witnessed {
     pub part: Option<ImageName>,
     /// Whether the fact is a restore.
     pub is_restored: bool,
+    /// Bytes of application state passed to the storage; 0 unless the fact states that a part was saved.
+    pub bytes: u64,
 }
 
 /// A delivery of a message from another group.
@@ -175,7 +182,7 @@ pub struct History<'a> {
     /// Every message.
     pub messages: Messages,
     /// The processes that take checkpoints together.
-    pub groups: Vec<Group<'a>>,
+    pub groups: Groups<'a>,
     /// The supervisor's actions.
     pub supervision: Supervision<'a>,
     /// Every witness.
@@ -185,6 +192,14 @@ pub struct History<'a> {
     /// Every message that was suppressed (kept from the network), and the fact that states it, in the order
     /// of processes and lives.
     pub suppressed: Vec<(MessageId, Point)>,
+    /// Every transmission of a message after its first, in the order of processes and lives.
+    pub retransmitted: Vec<(MessageId, Point)>,
+    /// Every message that a process dropped because a rollback had undone its send, in the same order.
+    pub stale: Vec<(MessageId, Point)>,
+    /// Every message that a process claims to have re-sent from its log, in the same order.
+    pub resent: Vec<(MessageId, Point)>,
+    /// Every message that a process claims to have held until a checkpoint, in the same order.
+    pub held: Vec<(MessageId, Point)>,
     /// Every claim except those about a single message.
     pub claims: Vec<Claimed<'a>>,
     /// The last result in each segment, by segment.
@@ -194,16 +209,22 @@ pub struct History<'a> {
     /// What a program of tasks did that are assigned in advance.
     pub planned: Option<Planned>,
     /// Who saved an image that its owner did not save itself.
-    saved_by: BTreeMap<ImageName, ProcessId>,
+    pub(crate) saved_by: BTreeMap<ImageName, ProcessId>,
     /// Nothing was in transit when the run ended, so that what was not delivered by then is lost.
     pub is_settled: bool,
     /// Consistency rules that the facts violate, as sentences without a full stop. Empty until they are
     /// examined.
     pub contradictions: Vec<String>,
-    /// Running sums at every send and delivery: the fact, and the sums after it.
-    sums: Vec<(u32, Sums)>,
+    /// Running sums after some of the sends and deliveries: the fact, and the sums after it.
+    pub(crate) sums: Vec<(u32, Sums)>,
+    /// The stream of each segment.
+    pub(crate) streams: Vec<&'a Stream>,
     /// Cuts of checkpoints that were committed or restored, with the group, ascending.
-    cuts: Vec<(Point, usize, CheckpointName)>,
+    pub(crate) cuts: Vec<(Point, GroupId, CheckpointName)>,
+    /// By segment: the first of its cuts, as an index; finally, the number of all cuts.
+    pub(crate) cuts_of: Vec<u32>,
+    /// The number of facts that state that a message was consumed.
+    pub consumed: u64,
 }
 
 impl<'a> History<'a> {
@@ -212,16 +233,8 @@ impl<'a> History<'a> {
         build::build(trace, context)
     }
 
-    /// Adds the contradictions between the facts to the history. A record that was read from disk needs this;
-    /// what was kept in memory is complete by construction.
-    #[must_use]
-    pub fn examined(mut self) -> History<'a> {
-        self.contradictions = contradictions(&self);
-        self
-    }
-
     /// Returns when the last injected fault that delays messages ended.
-    pub(crate) fn last_disturbance(&self) -> Time {
+    pub fn last_disturbance(&self) -> Time {
         let ends = self.supervision.injected.iter().map(|&(_, fault, at, _)| match *fault {
             Fault::Crash { .. } | Fault::LoseCluster { .. } => at,
             Fault::Pause { span, .. } | Fault::Partition { span, .. } => at + span,
@@ -232,7 +245,7 @@ impl<'a> History<'a> {
 
     /// Returns the time since which the supervisor has neither disturbed nor changed the federation, by its
     /// clock; the end of time if a disturbance lasts.
-    pub(crate) fn calm_since(&self) -> Time {
+    pub fn calm_since(&self) -> Time {
         let is_calm = |fact: &Fact| matches!(fact, Fact::Ineffective { .. } | Fact::Completed);
         let acts = self.trace.supervisor().iter().filter(|(_, fact)| !is_calm(fact)).map(|(at, _)| *at);
         acts.max().unwrap_or_default().max(self.last_disturbance())
@@ -279,8 +292,7 @@ impl<'a> History<'a> {
 
     /// Returns the time of the fact at `point`, by the clock of its process.
     pub fn time(&self, point: Point) -> Time {
-        let segment = self.segment(point.segment);
-        self.trace.streams[&(segment.host, segment.life)][point.fact as usize].0
+        self.streams[point.segment.0 as usize][point.fact as usize].0
     }
 
     /// Returns whether the state at `cut` contains the fact at `fact`, of the same process.
@@ -321,16 +333,21 @@ impl<'a> History<'a> {
     /// Returns whether `process` belonged to a cluster that has left: nothing is in transit to or from it.
     pub fn has_left(&self, process: ProcessId) -> bool {
         let of = |cluster: &ClusterId| self.context.clusters.get(cluster.index());
-        self.supervision.left.iter().filter_map(of).any(|members| members.contains(&process))
+        self.supervision
+            .left
+            .iter()
+            .map(|(_, cluster)| cluster)
+            .filter_map(of)
+            .any(|members| members.contains(&process))
     }
 
     /// Returns the group of `process` and its index in it; `None` for processes that run no application.
-    pub fn member(&self, process: ProcessId) -> Option<(usize, usize)> {
+    pub fn member(&self, process: ProcessId) -> Option<(GroupId, usize)> {
         self.processes.get(process.index()).and_then(|it| it.member)
     }
 
     /// Returns the group of `process`.
-    pub fn group_of(&self, process: ProcessId) -> Option<usize> {
+    pub fn group_of(&self, process: ProcessId) -> Option<GroupId> {
         self.member(process).map(|(group, _)| group)
     }
 
@@ -338,18 +355,31 @@ impl<'a> History<'a> {
     pub fn sums_at(&self, cut: Point) -> Sums {
         let segment = self.segment(cut.segment);
         let sums = &self.sums[segment.sums.0 as usize..segment.sums.1 as usize];
-        match sums.partition_point(|&(fact, _)| fact < cut.fact) {
-            0 => segment.base,
-            after => sums[after - 1].1,
+        let (from, mut found) = match sums.partition_point(|&(fact, _)| fact < cut.fact) {
+            0 => (segment.begin, segment.base),
+            after => (sums[after - 1].0 + 1, sums[after - 1].1),
+        };
+        if segment.is_shared {
+            return found;
         }
+        let stream = self.streams[cut.segment.0 as usize];
+        for (_, fact) in &stream[from.min(cut.fact) as usize..(cut.fact as usize).min(stream.len())] {
+            match fact {
+                Fact::Sent { id, .. } => found.sent = found.sent.wrapping_add(id.mix()),
+                Fact::Delivered(id) => found.delivered = found.delivered.wrapping_add(id.mix()),
+                _ => {}
+            }
+        }
+        found
     }
 
     /// Returns the first checkpoint, committed or restored, of the same segment whose cut contains the fact
     /// at `point`.
     pub fn first_checkpoint_with(&self, point: Point) -> Option<(CheckpointName, &Checkpoint<'a>)> {
-        let after = self.cuts.partition_point(|&(cut, ..)| cut <= point);
-        let &(cut, group, name) = self.cuts.get(after)?;
-        (cut.segment == point.segment).then(|| (name, &self.groups[group].checkpoints[&name]))
+        let segment = point.segment.0 as usize;
+        let own = &self.cuts[self.cuts_of[segment] as usize..self.cuts_of[segment + 1] as usize];
+        let &(_, group, name) = own.get(own.partition_point(|&(cut, ..)| cut <= point))?;
+        Some((name, &self.groups[group].checkpoints[&name]))
     }
 
     /// Returns the cut that a witness of `owner` names; `None` if facts before it are missing.
@@ -368,7 +398,7 @@ impl<'a> History<'a> {
     }
 
     /// The process that saved a part.
-    fn saved_by(&self, name: ImageName) -> ProcessId {
+    pub(crate) fn saved_by(&self, name: ImageName) -> ProcessId {
         self.saved_by.get(&name).copied().unwrap_or(name.owner)
     }
 
@@ -401,7 +431,12 @@ impl<'a> History<'a> {
 
 /// Finds the cut that `witness` names among the segments of its owner, the first of which has number `first`. `host` stated
 /// the facts before it.
-fn find_cut(segments: &[Segment], first: u32, host: ProcessId, witness: &Witness) -> Option<Point> {
+pub(crate) fn find_cut(
+    segments: &[Segment],
+    first: u32,
+    host: ProcessId,
+    witness: &Witness,
+) -> Option<Point> {
     let fact = u32::try_from(witness.upto.0).ok()?;
     let place = |process: ProcessId, host: ProcessId| (host < process, host);
     // The restore that begins a segment belongs to it, so a cut right behind the restore does as well.

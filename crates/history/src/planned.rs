@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use faultline_core::{Incarnation, Position, ProcessId, TaskId};
 
-use super::{MessageNo, Point};
+use crate::history::Point;
+use crate::messages::MessageNo;
 
 /// What a program of tasks did that are assigned to partitions in advance.
 #[derive(Clone, Debug, Default)]

@@ -11,11 +11,12 @@
 //! The lost work of a cluster's rollback is the sum over its processes. This module judges nothing, and
 //! compares no clocks except the supervisor's with those of the processes that it ended.
 
-use std::collections::BTreeMap;
-
 use faultline_core::fault::Change;
-use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId, Span, Time};
+use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId, Span, Time, Witness};
 use faultline_trace::Trace;
+
+use crate::history::{History, Point, SegmentNo};
+use crate::supervision::Supervision;
 
 /// A position in the facts of a process: a life, and a fact of it; as an end, the position after the last
 /// one. Positions of one process are ordered like its history.
@@ -33,6 +34,8 @@ pub struct Return {
     pub image: Option<ImageName>,
     /// The incarnation that its cluster started.
     pub incarnation: Incarnation,
+    /// The restored state, as a position in the facts of the process.
+    cut: FactPosition,
     /// When the process had been in the restored state.
     pub to: Time,
     /// The undone stretches, in the order of the process's history.
@@ -59,14 +62,15 @@ pub struct Undone {
 pub struct Pauses(Vec<(Time, Time)>);
 
 impl Pauses {
-    /// Reads the pauses from the supervisor's facts.
-    pub fn of(trace: &Trace) -> Pauses {
+    /// Reads the pauses from the changes that the user made.
+    pub fn of(supervision: &Supervision<'_>) -> Pauses {
         let mut pauses = Vec::new();
-        for (at, fact) in trace.supervisor() {
-            let Fact::Changed(change) = fact else { continue };
-            match **change {
-                Change::Pause(true) => pauses.push((*at, Time(u64::MAX))),
-                Change::Pause(false) => pauses.last_mut().into_iter().for_each(|it| it.1 = *at),
+        for &(at, change) in &supervision.changes {
+            match *change {
+                Change::Pause(true) => pauses.push((at, Time(u64::MAX))),
+                Change::Pause(false) => {
+                    pauses.last_mut().into_iter().for_each(|it: &mut (Time, Time)| it.1 = at)
+                }
                 _ => {}
             }
         }
@@ -90,11 +94,16 @@ impl Pauses {
 impl Return {
     /// Returns the process's lost work.
     pub fn lost(&self) -> Span {
-        self.undone.iter().fold(Span::ZERO, |sum, it| sum + Span(it.ended.since(it.began).0 - it.stood.0))
+        self.undone.iter().fold(Span::ZERO, |sum, it| sum + it.lost())
     }
 }
 
 impl Undone {
+    /// Returns the work of the stretch.
+    fn lost(&self) -> Span {
+        Span(self.ended.since(self.began).0 - self.stood.0)
+    }
+
     /// Returns the facts of the stretch.
     pub fn facts<'a>(&self, trace: &'a Trace, process: ProcessId) -> &'a [(Time, Fact)] {
         let stream = stream(trace, process, self.from.0);
@@ -102,31 +111,19 @@ impl Undone {
     }
 }
 
-/// Finds the returns of processes in a trace.
+/// Finds the returns of processes in a history.
 #[derive(Debug)]
-pub struct Returns<'a> {
-    trace: &'a Trace,
+pub struct Returns<'h, 'a> {
+    history: &'h History<'a>,
     begun: Time,
     pauses: Pauses,
-    /// Lives that the supervisor ended, and when.
-    ended: BTreeMap<(ProcessId, Life), Time>,
 }
 
-impl<'a> Returns<'a> {
-    /// Reads the supervisor's facts.
-    pub fn new(trace: &'a Trace) -> Returns<'a> {
-        let mut this =
-            Returns { trace, begun: Time::ZERO, pauses: Pauses::of(trace), ended: BTreeMap::new() };
-        for (at, fact) in trace.supervisor() {
-            match fact {
-                Fact::Begun => this.begun = *at,
-                Fact::Failed { process, life, .. } => {
-                    this.ended.entry((*process, *life)).or_insert(*at);
-                }
-                _ => {}
-            }
-        }
-        this
+impl<'h, 'a> Returns<'h, 'a> {
+    /// Reads when the federation was paused.
+    pub fn new(history: &'h History<'a>) -> Returns<'h, 'a> {
+        let begun = history.supervision.begun.unwrap_or_default();
+        Returns { history, begun, pauses: Pauses::of(&history.supervision) }
     }
 
     /// Returns the pauses of the federation by its user.
@@ -134,26 +131,48 @@ impl<'a> Returns<'a> {
         &self.pauses
     }
 
-    /// Returns the returns of one process, in its order.
+    /// Returns the returns of one process, in its order. Where a partition moves to another process, the states that it
+    /// restores there are not returns of its own.
     pub fn of(&self, process: ProcessId) -> Vec<Return> {
+        let history = self.history;
+        let Some(own) = history.processes.get(process.index()).map(|it| it.segments.clone()) else {
+            return Vec::new();
+        };
         let mut returns = Vec::new();
         let mut past = SurvivingHistory::default();
-        for (life, stream) in self.trace.lives(process) {
-            for (place, (_, fact)) in stream.iter().enumerate() {
-                let Fact::Restored(restored) = fact else { continue };
-                let (image, incarnation, witness) = **restored;
-                let (at, cut) = ((life, place), (witness.life, witness.upto.index()));
-                let undone = past.restore(cut, at);
-                returns.push(Return {
-                    at,
-                    image,
-                    incarnation,
-                    to: instant(self.trace, process, cut).max(self.begun),
-                    undone: undone.into_iter().map(|it| self.undone(process, cut, it)).collect(),
-                });
+        let first = history.witnessed.partition_point(|it| it.at.segment.0 < own.start);
+        let stated = history.witnessed[first..].iter().take_while(|it| it.at.segment.0 < own.end);
+        for restored in stated.filter(|it| it.is_restored) {
+            let segment = history.segment(restored.at.segment);
+            if segment.host != process {
+                continue;
             }
+            let incarnation = history.segment(SegmentNo(restored.at.segment.0 + 1)).incarnation;
+            let at = (segment.life, restored.at.fact as usize);
+            let cut = (restored.witness.life, restored.witness.upto.index());
+            let undone = past.restore(cut, at);
+            returns.push(Return {
+                at,
+                image: restored.part,
+                incarnation,
+                cut,
+                to: instant(history.trace, process, cut).max(self.begun),
+                undone: undone.into_iter().map(|it| self.undone(process, cut, it)).collect(),
+            });
         }
         returns
+    }
+
+    /// Returns the work of a process that failed permanently, since the state from which another process continued it.
+    pub fn lost_to(&self, process: ProcessId, kept: &Witness) -> Span {
+        let Some((life, _)) = self.history.trace.lives(process).last() else { return Span::ZERO };
+        let mut past = SurvivingHistory::default();
+        for it in self.of(process) {
+            past.restore(it.cut, it.at);
+        }
+        let cut = (kept.life, kept.upto.index());
+        let undone = past.restore(cut, (life, END));
+        undone.into_iter().fold(Span::ZERO, |sum, it| sum + self.undone(process, cut, it).lost())
     }
 
     fn undone(
@@ -162,27 +181,40 @@ impl<'a> Returns<'a> {
         cut: FactPosition,
         (from, upto): (FactPosition, FactPosition),
     ) -> Undone {
-        let life = from.0;
-        let mut active = self.trace.lives(process).filter(|(_, stream)| !stream.is_empty());
+        let (history, life) = (self.history, from.0);
+        let mut active = history.trace.lives(process).filter(|(_, stream)| !stream.is_empty());
         let is_first = active.next().is_some_and(|(first, _)| first == life);
         // Returns to the initial state, in which a process is until the application begins, even if its first
         // fact is earlier.
         let is_initial = cut == FactPosition::default() && from.1 == 0;
-        let began = if is_initial { self.begun } else { instant(self.trace, process, from).max(self.begun) };
+        let began =
+            if is_initial { self.begun } else { instant(history.trace, process, from).max(self.begun) };
         let undone = Undone { from, upto, began, ended: began, stood: Span::ZERO };
         // A later life has no state before its first restore.
         if from.1 == 0 && !is_first {
             return undone;
         }
-        let pauses =
-            |fact: &Fact| matches!(fact, Fact::Claim(it) if matches!(**it, Claim::RecoveryStarted { .. }));
-        let stood =
-            undone.facts(self.trace, process).iter().find(|(_, fact)| pauses(fact)).map(|(at, _)| *at);
-        let died = (upto.1 == END).then(|| self.ended.get(&(process, life)).copied()).flatten();
-        let last = instant(self.trace, process, upto);
-        let ended = stood.unwrap_or_else(|| died.map_or(last, |died| died.max(last)));
+        let died = (upto.1 == END).then(|| history.supervision.end_of(process, life)).flatten();
+        let died = died.filter(|it| it.is_ordered).map(|it| it.at);
+        let last = instant(history.trace, process, upto);
+        let ended =
+            self.stood(process, from, upto).unwrap_or_else(|| died.map_or(last, |died| died.max(last)));
         let ended = ended.max(began);
         Undone { ended, stood: self.pauses.within(began, ended), ..undone }
+    }
+
+    /// Returns when a process first paused for a recovery within a stretch.
+    fn stood(&self, process: ProcessId, from: FactPosition, upto: FactPosition) -> Option<Time> {
+        let history = self.history;
+        let own = history.processes[process.index()].segments.clone();
+        let first = history.claims.partition_point(|it| it.at.segment.0 < own.start);
+        let claims = history.claims[first..].iter().take_while(|it| it.at.segment.0 < own.end);
+        let mut rounds = claims.filter(|it| matches!(it.claim, Claim::RecoveryStarted { .. }));
+        let is_within = |at: Point| {
+            let segment = history.segment(at.segment);
+            segment.host == process && (from..upto).contains(&(segment.life, at.fact as usize))
+        };
+        rounds.find(|it| is_within(it.at)).map(|it| it.time)
     }
 }
 
@@ -259,7 +291,7 @@ mod tests {
     }
 
     fn lost(run: &Run) -> Vec<u64> {
-        Returns::new(&run.trace).of(p(0)).iter().map(|it| it.lost().0).collect()
+        Returns::new(&run.history()).of(p(0)).iter().map(|it| it.lost().0).collect()
     }
 
     #[test]
@@ -317,7 +349,7 @@ mod tests {
         run.claim(0, Claim::RecoveryStarted { lives: 1, round: 1 });
         run.restore(0, 1, None);
         assert_eq!(lost(&run), [6]);
-        assert_eq!(Returns::new(&run.trace).of(p(0))[0].to, Time(40));
+        assert_eq!(Returns::new(&run.history()).of(p(0))[0].to, Time(40));
     }
 
     #[test]
@@ -327,7 +359,7 @@ mod tests {
         run.supervisor(pause(true));
         run.wait(Span(50));
         run.supervisor(pause(false));
-        let pauses = Pauses::of(&run.trace);
+        let pauses = Pauses::of(&run.history().supervision);
         let [(from, upto)] = pauses.0[..] else { panic!("it paused once: {pauses:?}") };
         let long = upto.since(from);
         assert!(long >= Span(50));

@@ -6,7 +6,9 @@ use faultline_trace::Trace;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
-use crate::history::{Group, History, RestoredBy, Rollback};
+use crate::groups::GroupId;
+use crate::groups::{Group, RestoredBy, Rollback};
+use crate::history::{History, Point};
 use crate::lost::{Return, Returns, Undone};
 
 /// The cost of a run.
@@ -102,8 +104,8 @@ impl Account {
             rollbacks: Vec::new(),
             messages: vec![vec![0; history.groups.len()]; history.groups.len()],
         };
-        let returns = Returns::new(history.trace);
-        for (number, group) in history.groups.iter().enumerate() {
+        let returns = Returns::new(history);
+        for (number, group) in history.groups.numbered() {
             this.groups.push(count_group(history, number, group));
             if group.rollbacks.is_empty() {
                 continue;
@@ -124,32 +126,31 @@ impl Account {
             else {
                 continue;
             };
+            let (from, to) = (usize::from(from.0), usize::from(to.0));
             self.messages[from][to] += u64::from(!message.sent.is_empty());
             let delivered = message.delivered.len() as u64;
             let counted = &mut self.groups[to];
             *(if from == to { &mut counted.delivered_within } else { &mut counted.delivered_between }) +=
                 delivered;
         }
-        for (&(process, _), stream) in &history.trace.streams {
-            let Some(group) = history.group_of(process) else { continue };
-            let counted = &mut self.groups[group];
-            for (_, fact) in stream {
-                match fact {
-                    Fact::DroppedStale(_) => counted.dropped += 1,
-                    Fact::Claim(claim) => match **claim {
-                        Claim::Resent { .. } => counted.resent += 1,
-                        Claim::Forcing { .. } => counted.held += 1,
-                        Claim::Aborted { .. } => counted.aborted += 1,
-                        _ => {}
-                    },
-                    _ => {}
-                }
-            }
+        let group_at = |at: Point| history.group_of(history.process_of(at)).map(|it| usize::from(it.0));
+        for group in history.stale.iter().filter_map(|(_, at)| group_at(*at)) {
+            self.groups[group].dropped += 1;
+        }
+        for group in history.resent.iter().filter_map(|(_, at)| group_at(*at)) {
+            self.groups[group].resent += 1;
+        }
+        for group in history.held.iter().filter_map(|(_, at)| group_at(*at)) {
+            self.groups[group].held += 1;
+        }
+        let aborted = history.claims.iter().filter(|it| matches!(it.claim, Claim::Aborted { .. }));
+        for group in aborted.filter_map(|it| group_at(it.at)) {
+            self.groups[group].aborted += 1;
         }
     }
 }
 
-fn count_group(history: &History<'_>, number: usize, group: &Group<'_>) -> GroupAccount {
+fn count_group(history: &History<'_>, number: GroupId, group: &Group<'_>) -> GroupAccount {
     let mut count = GroupAccount { name: history.context.group(number), ..GroupAccount::default() };
     for checkpoint in group.checkpoints.values() {
         if let Some(first) = checkpoint.commits.first() {
@@ -193,11 +194,11 @@ struct Undoing<'a> {
 
 impl Undoing<'_> {
     /// Returns the account, or `None` if no process restored anything.
-    fn account(&self, group: usize) -> Option<RollbackAccount> {
+    fn account(&self, group: GroupId) -> Option<RollbackAccount> {
         let checkpoint = self.rollback.target()?.map_or(Position::default(), |name| name.position);
         let line = self.group.line_before(self.incarnation);
         Some(RollbackAccount {
-            group,
+            group: usize::from(group.0),
             incarnation: self.incarnation,
             cause: self.rollback.cause.map(|(cause, _)| cause),
             checkpoint,

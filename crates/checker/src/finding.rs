@@ -1,0 +1,514 @@
+//! What properties find, as values. [`crate::wording`] turns them into sentences, in one place, with the names of the run.
+
+use std::sync::Arc;
+
+use faultline_core::fault::MemoryUse;
+use faultline_core::{
+    Attempt, ClusterId, Digest, FactNo, FaultNo, ImageName, Incarnation, Life, MessageId, Position,
+    ProcessId, Sn, Span, TaskId, Theft, TheftStep, Time,
+};
+use faultline_history::{CheckpointName, Context, GroupId, Impossible, Source};
+use faultline_trace::Flaw;
+
+use crate::judgement::{Finding, Property, Violation};
+
+/// How a run violates a property.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
+pub enum Wrong {
+    // Messages.
+    NeverDelivered {
+        message: MessageId,
+    },
+    NotDeliveredAgain {
+        message: MessageId,
+    },
+    SendUndone {
+        message: MessageId,
+    },
+    NeverSent {
+        message: MessageId,
+    },
+    SameIdentity {
+        message: MessageId,
+    },
+    DeliveredTwice {
+        message: MessageId,
+    },
+    DeliveredBoth {
+        one: MessageId,
+        other: MessageId,
+    },
+    ConsumedBeforeItsCause {
+        message: MessageId,
+    },
+    DeliveredInAnotherOrder {
+        message: MessageId,
+        instead_of: MessageId,
+    },
+    // Orphans.
+    SuppressedUndelivered {
+        message: MessageId,
+    },
+    NotAnOrphan {
+        message: MessageId,
+    },
+    OrphanNeverResent {
+        message: MessageId,
+    },
+    OvertookOrphan {
+        message: MessageId,
+        phase: u32,
+        orphan: MessageId,
+        orphan_phase: u32,
+    },
+    WrongPhase {
+        process: ProcessId,
+        message: MessageId,
+        phase: u32,
+        computed: u32,
+    },
+    // Forced checkpoints.
+    PositionChanged {
+        message: MessageId,
+        first: Position,
+        second: Position,
+    },
+    DeliveredBeforeCheckpoint {
+        message: MessageId,
+        sent_at: Position,
+        from: GroupId,
+        covered: Position,
+    },
+    NotCovered {
+        message: MessageId,
+        position: Position,
+    },
+    ForcedTooOften {
+        process: ProcessId,
+        life: Life,
+        forced: u64,
+        allowed: u64,
+    },
+    // Checkpoints.
+    SavedDifferently {
+        part: ImageName,
+    },
+    WrongContents {
+        owner: ProcessId,
+        position: Option<Position>,
+        tasks: bool,
+        sent: bool,
+        delivered: bool,
+    },
+    CommittedTwice {
+        group: GroupId,
+        position: Position,
+        attempts: [Attempt; 2],
+    },
+    CommittedDifferently {
+        processes: [ProcessId; 2],
+        position: Position,
+    },
+    PositionSkipped {
+        process: ProcessId,
+        from: Position,
+        to: Position,
+    },
+    DeliveryWithoutSend {
+        group: GroupId,
+        position: Position,
+        message: MessageId,
+    },
+    UsedBeforeDurable {
+        process: ProcessId,
+        position: Position,
+        owner: ProcessId,
+    },
+    SentAndNotReceived {
+        position: Position,
+        message: MessageId,
+    },
+    SentAfterPart {
+        position: Position,
+        message: MessageId,
+    },
+    CoordinationMessages {
+        position: Position,
+        found: usize,
+        expected: usize,
+        partitions: usize,
+        channels: usize,
+    },
+    CommittedBeforeDurable {
+        group: GroupId,
+        position: Position,
+        owner: ProcessId,
+        holder: ProcessId,
+    },
+    CommittedWithTooFewCopies {
+        group: GroupId,
+        position: Position,
+        owner: ProcessId,
+        found: usize,
+        replicas: u32,
+    },
+    // Rollbacks.
+    RestoredUndone {
+        group: GroupId,
+        target: Position,
+    },
+    RestoredOlder {
+        group: GroupId,
+        target: Position,
+        newer: Position,
+    },
+    RestoredDifferently {
+        group: GroupId,
+        incarnation: Incarnation,
+        states: [Option<CheckpointName>; 2],
+    },
+    RestoredAnother {
+        process: ProcessId,
+        claimed: Position,
+    },
+    ResumedBeforeDurable {
+        group: GroupId,
+        position: Position,
+        owner: ProcessId,
+        copies: DurableCopies,
+    },
+    WithoutCause {
+        group: GroupId,
+        incarnation: Incarnation,
+        undone_without_cause: bool,
+    },
+    RolledBackTooOften {
+        group: GroupId,
+        times: usize,
+        deaths: usize,
+    },
+    RolledBackRepeatedly {
+        group: GroupId,
+        times: usize,
+    },
+    RolledBackLate {
+        group: GroupId,
+        times: usize,
+        bound: Span,
+    },
+    RoundNotEnded {
+        process: ProcessId,
+        round: Round,
+        bound: Span,
+    },
+    NoProgress {
+        still: Span,
+    },
+    // Unrecoverable groups.
+    WasDurable {
+        owner: ProcessId,
+        position: Position,
+        holder: ProcessId,
+    },
+    TooFewLosses {
+        group: GroupId,
+        owner: ProcessId,
+        holders: u32,
+    },
+    NothingLost {
+        group: GroupId,
+    },
+    WasAvailable {
+        group: GroupId,
+        position: Position,
+    },
+    LogNotLost {
+        group: Option<GroupId>,
+        holder: ProcessId,
+    },
+    // Garbage collection.
+    CollectedBeforeRollback {
+        process: ProcessId,
+        below: Sn,
+        to: Sn,
+    },
+    CollectedLog {
+        process: ProcessId,
+        collected: u64,
+        contained: u64,
+    },
+    // Lost work.
+    CheckpointOverdue {
+        group: GroupId,
+        waited: Span,
+        every: Span,
+        detect_after: Span,
+    },
+    ProcessCheckpointOverdue {
+        process: ProcessId,
+        waited: Span,
+        every: Span,
+    },
+    NewestNotRestored {
+        process: ProcessId,
+        newest: Position,
+    },
+    LogNotRestored {
+        process: ProcessId,
+        since: Position,
+    },
+    EventNotWritten {
+        process: ProcessId,
+        waited: Span,
+    },
+    // Tasks.
+    Impossible {
+        process: ProcessId,
+        what: Impossible,
+    },
+    WrongResultOfTasks {
+        process: ProcessId,
+    },
+    OtherTasksThanSpawned {
+        process: ProcessId,
+    },
+    Stalled,
+    TookBackStolen {
+        victim: ProcessId,
+        thief: ProcessId,
+        task: TaskId,
+        theft: Theft,
+    },
+    SentBeforeDurable {
+        process: ProcessId,
+        step: TheftStep,
+        task: TaskId,
+        theft: Theft,
+    },
+    NotRequired {
+        process: ProcessId,
+        task: TaskId,
+        epoch: Incarnation,
+    },
+    NotReexecuted {
+        process: ProcessId,
+        task: TaskId,
+        epoch: Incarnation,
+    },
+    NotDemanded {
+        process: ProcessId,
+        task: TaskId,
+        epoch: Incarnation,
+    },
+    // Lives and results.
+    StartedAfterNewer {
+        process: ProcessId,
+        older: Life,
+        newer: Life,
+    },
+    StartedBeforeEnd {
+        process: ProcessId,
+        older: Life,
+        newer: Life,
+    },
+    ActedAfterNext {
+        process: ProcessId,
+        older: Life,
+        newer: Life,
+        at: Time,
+    },
+    NeverStarted {
+        process: ProcessId,
+        life: Life,
+    },
+    WrongResult {
+        process: ProcessId,
+        found: Digest,
+        expected: Digest,
+    },
+    NeverFinished {
+        process: ProcessId,
+    },
+    NotDeterministic {
+        message: MessageId,
+    },
+}
+
+/// The durable copies that a restored part had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the wording says what each means")]
+pub enum DurableCopies {
+    None,
+    NoneAtOwner,
+    Only { found: usize, replicas: usize },
+}
+
+/// A round of a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those of the fields")]
+pub enum Round {
+    Recovery,
+    Checkpoint,
+}
+
+/// Why something could not be judged, although it should have been.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
+pub enum Open {
+    // The end of the run.
+    DeadlineExceeded { begun: bool },
+    Interrupted,
+    CutShort,
+    Unrecoverable { group: GroupId, missing: Vec<MissingPart> },
+    NotDeterministic { message: MessageId },
+    OutOfMemory(Arc<MemoryUse>),
+    EndedUnexpectedly { process: ProcessId, at: Time },
+    // The record.
+    Flawed { flaws: Vec<Flaw>, contradictions: Vec<String>, more: usize },
+    SupervisorMissing,
+    FactsMissing { process: ProcessId },
+    FactsMissingBefore { process: ProcessId, life: Life, upto: FactNo },
+    FactsOfCopiesMissing,
+    // Faults and links.
+    NoFaultTookEffect { planned: u64 },
+    TimesNotRecorded { cluster: ClusterId, fault: FaultNo },
+    EndNotSeen { process: ProcessId, fault: FaultNo },
+    EndedApart { cluster: ClusterId, processes: usize, fault: FaultNo, skew: Span, within: Span },
+    LinkLatency { from: ClusterId, to: ClusterId, measured: Span, asked: Span },
+    LinkDelay(LinkDelay),
+    // States.
+    PartUnknown { owner: ProcessId, position: Position },
+    CheckpointUnknown { group: GroupId, position: Position },
+    ForcedUnknown { message: MessageId },
+    StateUnknown { process: ProcessId },
+    ReceiversUnknown { messages: u64 },
+    SendersUnknown { messages: u64 },
+    NoMessage,
+    NoCheckpoint,
+    NoResultOfTasks,
+}
+
+/// A part of a checkpoint, or of a log, that is nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct MissingPart {
+    pub owner: ProcessId,
+    pub position: Position,
+    pub is_log: bool,
+    pub asked: Vec<ProcessId>,
+}
+
+/// How far the delay of a link was off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct LinkDelay {
+    pub from: ClusterId,
+    pub to: ClusterId,
+    pub percent: u32,
+    pub tolerance: Span,
+    pub mean: Span,
+    pub asked: Span,
+}
+
+/// Information that speaks neither for nor against the protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
+pub enum Remark {
+    NotPromised(Wrong),
+    EndedTogether { skew: Span },
+    WithoutEffect { fault: FaultNo, reason: String },
+    NotDue { never: u64, planned: u64 },
+    LinkDelay(LinkDelay),
+    ReplicasLost { group: GroupId, position: Position, target: Position },
+    NotCounted { process: ProcessId },
+}
+
+/// What a property found, as values.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) property: Property,
+    /// The number of instances judged.
+    pub(crate) instances: u64,
+    /// The first violations, with the facts that show them.
+    pub(crate) violations: Vec<(Wrong, Vec<Source>)>,
+    pub(crate) more_violations: u64,
+    /// The first reason why something could not be judged.
+    pub(crate) open: Option<Open>,
+    pub(crate) remarks: Vec<Remark>,
+}
+
+impl Found {
+    /// The number of violations kept with their evidence.
+    const KEPT: usize = 20;
+
+    pub(crate) fn new(property: Property) -> Found {
+        Found {
+            property,
+            instances: 0,
+            violations: Vec::new(),
+            more_violations: 0,
+            open: None,
+            remarks: Vec::new(),
+        }
+    }
+
+    /// Records a violation.
+    pub(crate) fn violated<const N: usize>(&mut self, evidence: [Source; N], what: Wrong) {
+        if self.violations.len() < Self::KEPT {
+            self.violations.push((what, evidence.to_vec()));
+        } else {
+            self.more_violations += 1;
+        }
+    }
+
+    /// Records that something could not be judged. The first reason is kept.
+    pub(crate) fn unjudged(&mut self, reason: Open) {
+        self.open.get_or_insert(reason);
+    }
+
+    /// Turns all violations into remarks.
+    pub(crate) fn not_promised(&mut self) {
+        self.remarks
+            .extend(std::mem::take(&mut self.violations).into_iter().map(|(it, _)| Remark::NotPromised(it)));
+        self.more_violations = 0;
+    }
+
+    /// Turns violations of a property that the protocol does not promise into remarks.
+    pub(crate) fn promised(self, context: &Context) -> Found {
+        if self.property.is_judged(context) {
+            return self;
+        }
+        let mut found = Found { violations: self.violations, ..Found::new(self.property) };
+        found.not_promised();
+        found
+    }
+
+    /// Words what was found.
+    pub(crate) fn told(self, names: &Context) -> Finding {
+        let violation = |(what, evidence): (Wrong, Vec<Source>)| Violation {
+            text: what.sentence(names),
+            evidence,
+            what: Some(what),
+        };
+        Finding {
+            property: self.property,
+            instances: self.instances,
+            violations: self.violations.into_iter().map(violation).collect(),
+            more_violations: self.more_violations,
+            unknown: self.open.map(|it| it.sentence(names)),
+            remarks: self.remarks.iter().map(|it| it.sentence(names)).collect(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn violation_count(&self) -> u64 {
+        self.violations.len() as u64 + self.more_violations
+    }
+
+    /// Returns what is wrong, without the evidence.
+    #[cfg(test)]
+    pub(crate) fn wrong(&self) -> Vec<Wrong> {
+        self.violations.iter().map(|(it, _)| it.clone()).collect()
+    }
+}

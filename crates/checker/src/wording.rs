@@ -1,0 +1,582 @@
+//! The sentences for what properties find. All of them are worded here, with the names of the run.
+
+use std::cmp::Reverse;
+
+use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
+use faultline_core::{MessageId, ProcessId, TheftStep};
+use faultline_history::{CheckpointName, Context, Impossible};
+
+use crate::finding::{DurableCopies, LinkDelay, MissingPart, Open, Remark, Round, Wrong};
+
+impl Wrong {
+    /// Returns the sentence, without a full stop.
+    pub fn sentence(&self, names: &Context) -> String {
+        self.about_messages(names)
+            .or_else(|| self.about_checkpoints(names))
+            .or_else(|| self.about_rollbacks(names))
+            .or_else(|| self.about_tasks(names))
+            .or_else(|| self.about_lives(names))
+            .unwrap_or_else(|| unreachable!("{self:?} has a sentence"))
+    }
+
+    fn about_messages(&self, names: &Context) -> Option<String> {
+        let process = |it: ProcessId| names.process(it);
+        let message = |it: MessageId| names.message(it);
+        Some(match *self {
+            Wrong::NeverDelivered { message: id } => format!("{} was never delivered", message(id)),
+            Wrong::NotDeliveredAgain { message: id } => {
+                format!("{} was not delivered again after {} had rolled back", message(id), process(id.to))
+            }
+            Wrong::SendUndone { message: id } => {
+                format!(
+                    "{} is in the final state of {}, but its send was undone",
+                    message(id),
+                    process(id.to)
+                )
+            }
+            Wrong::NeverSent { message: id } => {
+                format!("{} delivered {}, which was never sent", process(id.to), message(id))
+            }
+            Wrong::SameIdentity { message: id } => format!("two messages have the identity {}", message(id)),
+            Wrong::DeliveredTwice { message: id } => {
+                format!("{} delivered {} twice", process(id.to), message(id))
+            }
+            Wrong::DeliveredBoth { one, other } => format!(
+                "{} delivered both {} and {}, although one replaces the other",
+                process(one.to),
+                message(one),
+                message(other)
+            ),
+            Wrong::ConsumedBeforeItsCause { message: id } => {
+                let receiver = process(id.to);
+                format!(
+                    "{receiver} consumed {}, whose send depends on what {receiver} did afterwards",
+                    message(id)
+                )
+            }
+            Wrong::DeliveredInAnotherOrder { message: id, instead_of } => format!(
+                "{} was delivered {} instead of {}, on which other processes depend",
+                process(id.to),
+                message(id),
+                message(instead_of)
+            ),
+            Wrong::SuppressedUndelivered { message: id } => {
+                format!(
+                    "{} suppressed {}, although it had never been delivered",
+                    process(id.from),
+                    message(id)
+                )
+            }
+            Wrong::NotAnOrphan { message: id } => {
+                format!("{} reported {} as an orphan, but had not delivered it", process(id.to), message(id))
+            }
+            Wrong::OrphanNeverResent { message: id } => {
+                let (sender, receiver) = (process(id.from), process(id.to));
+                format!("{sender} never re-sent {}, which {receiver} had as an orphan", message(id))
+            }
+            Wrong::OvertookOrphan { message: id, phase, orphan, orphan_phase } => format!(
+                "{} was delivered {} of phase {phase} before it had re-sent {} of phase {orphan_phase}",
+                process(orphan.from),
+                message(id),
+                message(orphan)
+            ),
+            Wrong::WrongPhase { process: by, message: id, phase, computed } => format!(
+                "{} has {} in phase {phase}, but what its sender had consumed gives phase {computed}",
+                process(by),
+                message(id)
+            ),
+            Wrong::PositionChanged { message: id, first, second } => {
+                format!("{} was first sent with position {first}, and later with {second}", message(id))
+            }
+            Wrong::DeliveredBeforeCheckpoint { message: id, sent_at, from, covered } => format!(
+                "{} delivered {}, sent at {sent_at}, after a checkpoint that covers {} only up to {covered}",
+                process(id.to),
+                message(id),
+                names.group(from)
+            ),
+            Wrong::NotCovered { message: id, position } => format!(
+                "checkpoint {position} of {} contains {}, which its vector does not cover",
+                process(id.to),
+                message(id)
+            ),
+            _ => return None,
+        })
+    }
+
+    fn about_checkpoints(&self, names: &Context) -> Option<String> {
+        let process = |it: ProcessId| names.process(it);
+        Some(match *self {
+            Wrong::ForcedTooOften { process: by, life, forced, allowed } => format!(
+                "{life} of {} took {forced} forced checkpoints, but its thefts force only {allowed}",
+                process(by)
+            ),
+            Wrong::SavedDifferently { part } => format!("two different states were saved as {part}"),
+            Wrong::WrongContents { owner, position, tasks, sent, delivered } => {
+                let what = position.map_or_else(|| "the final state".into(), |it| format!("checkpoint {it}"));
+                let contents = match (tasks, sent, delivered) {
+                    (false, true, true) => "messages that it had sent and delivered",
+                    (false, true, false) => "messages that it had sent",
+                    (false, false, _) => "messages that it had delivered",
+                    (true, true, true) => "tasks that it had spawned and run",
+                    (true, true, false) => "tasks that it had spawned",
+                    (true, false, _) => "tasks that it had run",
+                };
+                format!("{what} of {} does not match the {contents}", process(owner))
+            }
+            Wrong::CommittedTwice { group, position, attempts: [one, other] } => format!(
+                "checkpoint {position} of {} was committed twice, in {one} and in {other}",
+                names.group(group)
+            ),
+            Wrong::CommittedDifferently { processes: [one, other], position } => {
+                let (one, other) = (process(one), process(other));
+                format!("{one} and {other} committed different checkpoints as {position}")
+            }
+            Wrong::PositionSkipped { process: by, from, to } => {
+                format!("{} went from position {from} to {to}", process(by))
+            }
+            Wrong::DeliveryWithoutSend { group, position, message } => format!(
+                "checkpoint {position} of {} contains the delivery of {}, but not its send",
+                names.group(group),
+                names.message(message)
+            ),
+            Wrong::UsedBeforeDurable { process: by, position, owner } => format!(
+                "{} used checkpoint {position} as valid before the part of {} was durable",
+                process(by),
+                process(owner)
+            ),
+            Wrong::SentAndNotReceived { position, message: id } => format!(
+                "checkpoint {position} contains the send of {}, but {} had not received it",
+                names.message(id),
+                process(id.to)
+            ),
+            Wrong::SentAfterPart { position, message: id } => format!(
+                "checkpoint {position} contains {}, which {} sent after its part",
+                names.message(id),
+                process(id.from)
+            ),
+            Wrong::CoordinationMessages { position, found, expected, partitions, channels } => format!(
+                "checkpoint {position} took {found} messages instead of {expected}, with {partitions} partitions and \
+                 {channels} channels"
+            ),
+            Wrong::CommittedBeforeDurable { group, position, owner, holder } => format!(
+                "checkpoint {position} of {} was committed before the part of {} was durable at {}",
+                names.group(group),
+                process(owner),
+                process(holder)
+            ),
+            Wrong::CommittedWithTooFewCopies { group, position, owner, found, replicas } => format!(
+                "checkpoint {position} of {} was committed with {found} of {replicas} copies of the part of {}",
+                names.group(group),
+                process(owner)
+            ),
+            Wrong::CollectedBeforeRollback { process: by, below, to } => format!(
+                "{} had collected everything below {below}, and then rolled back to {to}",
+                process(by)
+            ),
+            Wrong::CollectedLog { process: by, collected, contained } => format!(
+                "{} had collected {collected} logged messages, but checkpoints of their receivers contain only \
+                 {contained}",
+                process(by)
+            ),
+            _ => return None,
+        })
+    }
+
+    fn about_rollbacks(&self, names: &Context) -> Option<String> {
+        let process = |it: ProcessId| names.process(it);
+        let group = |it| names.group(it);
+        Some(match *self {
+            Wrong::RestoredUndone { group: by, target } => format!(
+                "{} rolled back to checkpoint {target}, which an earlier rollback had undone",
+                group(by)
+            ),
+            Wrong::RestoredOlder { group: by, target, newer } => {
+                format!("{} rolled back to checkpoint {target} although {newer} could be restored", group(by))
+            }
+            Wrong::RestoredDifferently { group: by, incarnation, states } => {
+                let [one, another] = states.map(state);
+                format!("under {incarnation}, {} restored both {one} and {another}", group(by))
+            }
+            Wrong::RestoredAnother { process: by, claimed } => format!(
+                "{} claims to have rolled back to checkpoint {claimed}, but restored another state",
+                process(by)
+            ),
+            Wrong::ResumedBeforeDurable { group: by, position, owner, copies } => {
+                let copies = match copies {
+                    DurableCopies::None => "no copy".to_owned(),
+                    DurableCopies::NoneAtOwner => "none at its owner".to_owned(),
+                    DurableCopies::Only { found, replicas } => format!("{found} of {replicas} copies"),
+                };
+                format!(
+                    "{} resumed from checkpoint {position} with {copies} of the part of {} durable",
+                    group(by),
+                    process(owner)
+                )
+            }
+            Wrong::WithoutCause { group: by, incarnation, undone_without_cause } => {
+                let messages = match undone_without_cause {
+                    false => "no message that it had delivered was undone",
+                    true => "only rollbacks without a cause undid messages that it had delivered",
+                };
+                format!(
+                    "{} rolled back to {incarnation} although none of its processes had failed and {messages}",
+                    group(by)
+                )
+            }
+            Wrong::RolledBackTooOften { group: by, times, deaths } => {
+                let deaths = match deaths {
+                    0 => "no process".to_owned(),
+                    1 => "only one process".to_owned(),
+                    more => format!("only {more} processes"),
+                };
+                format!("{} rolled back {times} times, but {deaths} failed in it", group(by))
+            }
+            Wrong::RolledBackRepeatedly { group: by, times } => {
+                format!("{} rolled back {times} times for the same failure", group(by))
+            }
+            Wrong::RolledBackLate { group: by, times, bound } => {
+                let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+                format!("{} rolled back {times} later than {bound} after the last fault", group(by))
+            }
+            Wrong::RoundNotEnded { process: by, round, bound } => {
+                let round = match round {
+                    Round::Recovery => "recovery",
+                    Round::Checkpoint => "checkpoint",
+                };
+                format!(
+                    "a {round} that {} had begun did not end within {bound} after the last fault",
+                    process(by)
+                )
+            }
+            Wrong::NoProgress { still } => {
+                format!("the application made no progress for {still} before the deadline")
+            }
+            Wrong::WasDurable { owner, position, holder } => format!(
+                "the part of {} in checkpoint {position} was reported missing, but was durable at {}",
+                process(owner),
+                process(holder)
+            ),
+            Wrong::TooFewLosses { group: of, owner, holders } => format!(
+                "{} was declared unrecoverable because of the part of {}, but fewer than {holders} of its holders had \
+                 lost anything",
+                group(of),
+                process(owner)
+            ),
+            Wrong::NothingLost { group: of } => {
+                format!("{} was declared unrecoverable, but no part was lost", group(of))
+            }
+            Wrong::WasAvailable { group: of, position } => format!(
+                "{} was declared unrecoverable, but every part of checkpoint {position} was available",
+                group(of)
+            ),
+            Wrong::LogNotLost { group: of, holder } => format!(
+                "{} was declared unrecoverable because of its log, but {} had lost nothing",
+                of.map_or_else(|| "a process".to_owned(), group),
+                process(holder)
+            ),
+            Wrong::CheckpointOverdue { group: of, waited, every, detect_after } => format!(
+                "{} had taken no checkpoint for {waited} when it failed, although it should take one every {every} and \
+                 detect a failure within {detect_after}",
+                group(of)
+            ),
+            _ => return None,
+        })
+    }
+
+    fn about_tasks(&self, names: &Context) -> Option<String> {
+        let process = |it: ProcessId| names.process(it);
+        Some(match self {
+            Wrong::ProcessCheckpointOverdue { process: by, waited, every } => format!(
+                "{} had taken no checkpoint for {waited} when it failed, although it should take one every {every}",
+                process(*by)
+            ),
+            Wrong::NewestNotRestored { process: by, newest } => {
+                format!("{} did not restore checkpoint {newest}, the newest durable one", process(*by))
+            }
+            Wrong::LogNotRestored { process: by, since } => format!(
+                "{} did not restore all of its log since checkpoint {since}, which was durable",
+                process(*by)
+            ),
+            Wrong::EventNotWritten { process: by, waited } => format!(
+                "{} had run a task, and did not write the event for {waited}, longer than its writes took",
+                process(*by)
+            ),
+            Wrong::Impossible { process: by, what } => {
+                format!("{} {}", process(*by), impossible(*what, names))
+            }
+            Wrong::WrongResultOfTasks { process: by } => {
+                format!("the tasks in the result of {} do not match the facts", process(*by))
+            }
+            Wrong::OtherTasksThanSpawned { process: by } => {
+                format!("the result of {} contains other tasks than were spawned", process(*by))
+            }
+            Wrong::Stalled => {
+                "the program stalled: nothing was run or stolen for a long time before the deadline"
+                    .to_owned()
+            }
+            Wrong::TookBackStolen { victim, thief, task, theft } => {
+                let (victim, thief) = (process(*victim), process(*thief));
+                format!("{victim} took back task {task}, although {thief} has stolen it ({theft})")
+            }
+            Wrong::SentBeforeDurable { process: by, step, task, theft } => {
+                let what = match step {
+                    TheftStep::Shipped => "sent task",
+                    TheftStep::Returned => "returned the result of task",
+                    _ => "said that it no longer needs the result of task",
+                };
+                format!(
+                    "{} {what} {task} before a checkpoint that holds this was durable ({theft})",
+                    process(*by)
+                )
+            }
+            Wrong::NotRequired { process: by, task, epoch } => format!(
+                "{} re-executed task {task} in recovery {}, although none of its values was lost",
+                process(*by),
+                epoch.0
+            ),
+            Wrong::NotReexecuted { process: by, task, epoch } => format!(
+                "{} did not re-execute task {task} in recovery {}, although its values were lost",
+                process(*by),
+                epoch.0
+            ),
+            Wrong::NotDemanded { process: by, task, epoch } => format!(
+                "{} re-executed task {task} in recovery {}, which no partition needed",
+                process(*by),
+                epoch.0
+            ),
+            _ => return None,
+        })
+    }
+
+    fn about_lives(&self, names: &Context) -> Option<String> {
+        let process = |it: ProcessId| names.process(it);
+        Some(match *self {
+            Wrong::StartedAfterNewer { process: of, older, newer } => {
+                format!("{newer} of {} was started after {older}", process(of))
+            }
+            Wrong::StartedBeforeEnd { process: of, older, newer } => {
+                format!("{newer} of {} was started before the end of {older} was detected", process(of))
+            }
+            Wrong::ActedAfterNext { process: of, older, newer, at } => {
+                format!("{older} of {} still acted at {at}, after {newer} was started", process(of))
+            }
+            Wrong::NeverStarted { process: of, life } => {
+                format!("{life} of {} stated facts, but was never started", process(of))
+            }
+            Wrong::WrongResult { process: of, found, expected } => {
+                format!("{} finished with the result {found} instead of {expected}", process(of))
+            }
+            Wrong::NeverFinished { process: of } => {
+                format!("{} never finished in its final state", process(of))
+            }
+            Wrong::NotDeterministic { message } => not_deterministic(message, names),
+            _ => return None,
+        })
+    }
+}
+
+/// Names a state that a member restored.
+fn state(name: Option<CheckpointName>) -> String {
+    match name {
+        Some(name) => format!("checkpoint {} ({})", name.position, name.attempt),
+        None => "the initial state".into(),
+    }
+}
+
+fn not_deterministic(id: MessageId, names: &Context) -> String {
+    let (text, sender) = (names.message(id), names.process(id.from));
+    format!(
+        "the program is not piecewise deterministic: {sender} did not send {text} again after the same messages as \
+         before; choose a protocol that does not require this"
+    )
+}
+
+/// Words an impossible fact of a program of tasks, without its subject.
+fn impossible(what: Impossible, names: &Context) -> String {
+    match what {
+        Impossible::Ran { task } => format!("ran task {task}, which it did not have"),
+        Impossible::Lent { task } => format!("lent task {task}, which it did not have"),
+        Impossible::Sent { task, theft } => format!("sent task {task}, which it had not lent ({theft})"),
+        Impossible::TookTwice { task, theft } => format!("got task {task} twice for one theft ({theft})"),
+        Impossible::Merged { task, theft } => {
+            format!("used the result of task {task}, which it had not lent ({theft})")
+        }
+        Impossible::TookBack { task } => format!("took back task {task}, which it had not lent"),
+        Impossible::Dropped { task } => format!("dropped task {task}, which it did not have"),
+        Impossible::OwedNothing { task, theft } => format!("owed nothing for task {task} ({theft})"),
+        Impossible::Unfinished { task, theft, returned, left } => {
+            let what = if returned { "returned" } else { "completed" };
+            format!("{what} stolen task {task}, of which {left} tasks were left ({theft})")
+        }
+        Impossible::EndedEarly { left } => format!("ended the program, of which {left} tasks were left"),
+        Impossible::EndedNothing => "ended the program, which it did not have".into(),
+        Impossible::AbsorbedTwice { of, theft } => format!(
+            "took over the state of {}, part of which (theft {theft}) it had already",
+            names.process(of)
+        ),
+    }
+}
+
+impl Open {
+    /// Returns the sentence, without a full stop.
+    pub fn sentence(&self, names: &Context) -> String {
+        let process = |it: ProcessId| names.process(it);
+        match self {
+            Open::DeadlineExceeded { begun } => {
+                let before = match begun {
+                    true => "all ranks had finished",
+                    false => "all processes were up and all links were measured",
+                };
+                format!("the deadline was exceeded before {before}")
+            }
+            Open::Interrupted => "the run was interrupted".into(),
+            Open::CutShort => "the run was cut short".into(),
+            Open::Unrecoverable { group, missing } => {
+                let parts: Vec<String> = missing.iter().map(|it| missing_part(it, names)).collect();
+                let missing = if parts.is_empty() { "every checkpoint".into() } else { parts.join("; ") };
+                format!("{} is unrecoverable by design; missing: {missing}", names.group(*group))
+            }
+            Open::NotDeterministic { message } => not_deterministic(*message, names),
+            Open::OutOfMemory(used) => out_of_memory(used),
+            Open::EndedUnexpectedly { process: of, at } => format!(
+                "{} ended unexpectedly at {:.2} s, without a planned fault",
+                process(*of),
+                at.as_secs_f64()
+            ),
+            Open::Flawed { flaws, contradictions, more } => {
+                let flaws = flaws.iter().map(|flaw| flaw.describe(process));
+                let named: Vec<String> = flaws.chain(contradictions.iter().cloned()).collect();
+                let more = match more {
+                    0 => String::new(),
+                    more => format!("; and {more} more of this kind"),
+                };
+                format!("{}{more}", named.join("; "))
+            }
+            Open::SupervisorMissing => "the supervisor's facts are missing".into(),
+            Open::FactsMissing { process: of } => format!("facts of {} are missing", process(*of)),
+            Open::FactsMissingBefore { process: of, life, upto } => {
+                format!("facts of {} before {upto} of {life} are missing", process(*of))
+            }
+            Open::FactsOfCopiesMissing => "facts are missing that may show a durable copy".into(),
+            Open::NoFaultTookEffect { planned } => {
+                format!("none of the {planned} planned faults took effect")
+            }
+            Open::TimesNotRecorded { cluster, fault } => format!(
+                "the times at which the processes of {} ended by {fault} were not recorded",
+                names.cluster(*cluster)
+            ),
+            Open::EndNotSeen { process: of, fault } => format!(
+                "the time at which {} ended by {fault} is unknown, because its place did not respond",
+                process(*of)
+            ),
+            Open::EndedApart { cluster, processes, fault, skew, within } => format!(
+                "the {processes} processes of {} ended within {skew} by {fault}, not within {within}",
+                names.cluster(*cluster)
+            ),
+            Open::LinkLatency { from, to, measured, asked } => format!(
+                "the link {} to {} has a latency of {measured} instead of {asked}",
+                names.cluster(*from),
+                names.cluster(*to)
+            ),
+            Open::LinkDelay(delay) => link_delay(delay, names),
+            Open::PartUnknown { owner, position } => {
+                format!("the content of checkpoint {position} of {} is unknown", process(*owner))
+            }
+            Open::CheckpointUnknown { group, position } => {
+                format!("the content of checkpoint {position} of {} is unknown", names.group(*group))
+            }
+            Open::ForcedUnknown { message } => format!(
+                "the checkpoint that {} forced at {} is unknown",
+                names.message(*message),
+                process(message.to)
+            ),
+            Open::StateUnknown { process: of } => format!("the final state of {} is unknown", process(*of)),
+            Open::ReceiversUnknown { messages } => {
+                format!("the final states of the receivers of {messages} messages are unknown")
+            }
+            Open::SendersUnknown { messages } => {
+                format!("the final states of the senders of {messages} delivered messages are unknown")
+            }
+            Open::NoMessage => "no message had to be delivered".into(),
+            Open::NoCheckpoint => "no checkpoint was taken".into(),
+            Open::NoResultOfTasks => "no process states a result that contains tasks".into(),
+        }
+    }
+}
+
+fn missing_part(part: &MissingPart, names: &Context) -> String {
+    let asked: Vec<String> = part.asked.iter().map(|&it| names.process(it)).collect();
+    let (owner, position, asked) = (names.process(part.owner), part.position, asked.join(", "));
+    match part.is_log {
+        false => format!("the part of {owner} (checkpoint {position}), not found at {asked}"),
+        true => format!("the log of {owner} since checkpoint {position}, not found at {asked}"),
+    }
+}
+
+fn link_delay(delay: &LinkDelay, names: &Context) -> String {
+    let LinkDelay { from, to, percent, tolerance, mean, asked } = *delay;
+    format!(
+        "for {percent} % of the time, the delay of the link {} to {} was off by more than {tolerance}: {mean} on \
+         average instead of {asked}",
+        names.cluster(from),
+        names.cluster(to)
+    )
+}
+
+/// Says what took the memory, and what would help against the largest part of it.
+fn out_of_memory(used: &MemoryUse) -> String {
+    let mut parts = used.parts.clone();
+    parts.retain(|part| part.bytes > 0);
+    parts.sort_by_key(|part| Reverse(part.bytes));
+    let (words, remedies): (Vec<String>, Vec<&str>) = parts.iter().map(in_words).unzip();
+    let contents = if words.is_empty() { String::new() } else { format!(", with {}", words.join(", ")) };
+    let remedy = remedies.first().map(|it| format!("{it}, or ")).unwrap_or_default();
+    let bound = mebibytes(used.bound);
+    format!("the program reached the bound of its memory, {bound}{contents}; {remedy}raise `--memory`")
+}
+
+/// Returns a part of the memory in words, and what would make it smaller.
+fn in_words(part: &MemoryPart) -> (String, &'static str) {
+    let (what, remedy) = match part.content {
+        MemoryContent::Facts => ("facts", "make the program shorter"),
+        MemoryContent::JudgedFacts => ("facts and their judgement", "make the program shorter"),
+        MemoryContent::Checkpoints => (
+            "parts of checkpoints",
+            "collect checkpoints more often (`collectEvery`), take fewer (`checkpointEvery`)",
+        ),
+        MemoryContent::Logs => {
+            ("logged messages", "take and collect checkpoints more often (`checkpointEvery`, `collectEvery`)")
+        }
+        MemoryContent::Queue => ("events in the queue", "send less at a time, or use faster links"),
+    };
+    (format!("{} for {} {what}", mebibytes(part.bytes), part.count), remedy)
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
+}
+
+impl Remark {
+    /// Returns the sentence, without a full stop.
+    pub fn sentence(&self, names: &Context) -> String {
+        match self {
+            Remark::NotPromised(it) => format!("not promised: {}", it.sentence(names)),
+            Remark::EndedTogether { skew } => {
+                format!("cluster losses: all processes ended within {skew}")
+            }
+            Remark::WithoutEffect { fault, reason } => format!("{fault} had no effect: {reason}"),
+            Remark::NotDue { never, planned } => {
+                format!("{never} of {planned} faults were not due before the end")
+            }
+            Remark::LinkDelay(delay) => link_delay(delay, names),
+            Remark::ReplicasLost { group, position, target } => format!(
+                "{} lost all replicas of a part of checkpoint {position}, and rolled back to {target}",
+                names.group(*group)
+            ),
+            Remark::NotCounted { process } => format!(
+                "executions of a task spawned different tasks, so that what the result of {} contains was not counted",
+                names.process(*process)
+            ),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Turns the facts of a run into one model: lives, messages with their fate, checkpoints, rollbacks with cause and
+//! extent, faults, tasks, and lost work. The checker, the account of a run and all reports are views of it.
+//!
+//! This crate judges nothing. From the composite's facts it rebuilds what every process had sent and delivered at every
+//! cut ([`History`]). Clocks do not order facts of different processes, so facts are related by streams, restores,
+//! message identities and incarnations. What a protocol reports about itself ([`faultline_core::Claim`]) is kept as a
+//! claim; it never becomes part of the state.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`mod@account`] | the cost of a run in numbers |
+//! | `build` | one pass over every stream |
+//! | `context` | what is known about a run beyond its facts |
+//! | `groups` | checkpoints and rollbacks of the processes that take checkpoints together |
+//! | `history` | the states of every process, and the history as a whole |
+//! | [`lost`] | what the rollbacks of a process undid |
+//! | `messages` | every message with its sends, stamps and deliveries |
+//! | `planned` | programs of tasks that are assigned to partitions in advance |
+//! | [`recoveries`] | what their recoveries cost |
+//! | `stints` | which facts are about which partition |
+//! | `supervision` | what the supervisor did |
+//! | `tasks` | programs of tasks that are stolen |
+//! | `testing` | small traces for tests (feature `testing`) |
+
+pub mod account;
+mod build;
+mod context;
+mod groups;
+mod history;
+pub mod lost;
+mod messages;
+mod planned;
+pub mod recoveries;
+mod stints;
+mod supervision;
+mod tasks;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+pub use account::{Account, account};
+pub use context::Context;
+pub use groups::{
+    Checkpoint, CheckpointName, Commit, Group, GroupId, Groups, Part, RestoredBy, Rollback, StoredCopy,
+};
+pub use history::{
+    BetweenDelivery, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo, Source, Sums,
+    Witnessed,
+};
+pub use messages::{Message, MessageNo, Messages, Points};
+pub use planned::{Joined, Planned, Rerun, Task};
+pub use supervision::{LifeEnd, Supervision};
+pub use tasks::{Absorption, End, Impossible, Step, Tasks};

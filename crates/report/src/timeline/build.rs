@@ -1,0 +1,364 @@
+//! Builds a timeline from a history: the same events, by the clocks of their processes, for the groups that reports
+//! show.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline_core::{
+    Attempt, Cause, Claim, Fact, Incarnation, Position, ProcessId, Span, Theft, TheftStep, Time,
+};
+use faultline_history::lost::{FactPosition, Returns, instant};
+use faultline_history::recoveries::Recoveries;
+use faultline_history::{GroupId, History, Point};
+
+use super::{
+    Carried, Checkpoint, Crossing, Failure, Injection, Message, Rollback, TakenOver, Tasks, Timeline, Undone,
+};
+use crate::cast::Cast;
+
+/// A rollback of a group, by the incarnation that it started.
+type Key = (GroupId, Incarnation);
+
+/// Builds the timeline of `history`.
+pub(super) fn build(history: &History<'_>, cast: &Cast) -> Timeline {
+    let last = history.trace.streams.values().filter_map(|stream| stream.last()).map(|(at, _)| *at).max();
+    let mut timeline = supervised(history);
+    timeline.end = last.unwrap_or(timeline.origin);
+    timeline.checkpoints = checkpoints(history, cast);
+    timeline.tasks = tasks(history);
+    timeline.taken_over = taken_over(history);
+    if history.planned.is_some() {
+        timeline.recoveries =
+            Recoveries::of(history.trace).all().map(|(epoch, it)| (epoch, it.clone())).collect();
+    }
+    roll_back(&mut timeline, history, cast);
+    move_messages(&mut timeline, history, cast);
+    timeline
+}
+
+/// Returns what the supervisor did.
+fn supervised(history: &History<'_>) -> Timeline {
+    let supervision = &history.supervision;
+    let failures = supervision.ends.iter().map(|it| Failure {
+        process: it.process,
+        life: it.life,
+        at: it.at,
+        storage: it.storage,
+        detected: it.detected,
+        restarted: it.restarted,
+        by: it.by,
+    });
+    let injected = supervision.injected.iter();
+    Timeline {
+        origin: supervision.begun.unwrap_or_default(),
+        failures: failures.collect(),
+        injections: injected.map(|&(no, fault, at, _)| Injection { no, at, fault: fault.clone() }).collect(),
+        changes: supervision.changes.iter().map(|&(at, change)| (at, change.clone())).collect(),
+        joined: supervision.joined.clone(),
+        left: supervision.left.clone(),
+        ..Timeline::default()
+    }
+}
+
+fn checkpoints(history: &History<'_>, cast: &Cast) -> BTreeMap<(GroupId, Position), Checkpoint> {
+    let mut checkpoints: BTreeMap<(GroupId, Position), Checkpoint> = BTreeMap::new();
+    for group in &history.groups {
+        for (name, checkpoint) in &group.checkpoints {
+            for commit in &checkpoint.commits {
+                let key = (cast.group_of(commit.process), name.position);
+                let (forced, frozen) = (commit.forced, Span::ZERO);
+                let new =
+                    || Checkpoint { forced, committed: BTreeMap::new(), saved: BTreeMap::new(), frozen };
+                let of_group = checkpoints.entry(key).or_insert_with(new);
+                of_group.committed.insert(commit.process, commit.time);
+                of_group.frozen = of_group.frozen.max(commit.frozen);
+            }
+        }
+    }
+    for group in &history.groups {
+        for (name, checkpoint) in &group.checkpoints {
+            for (&member, part) in group.members.iter().zip(&checkpoint.parts) {
+                let Some((witness, _)) = part.witness else { continue };
+                if let Some(it) = checkpoints.get_mut(&(cast.group_of(member), name.position)) {
+                    let at = instant(history.trace, member, (witness.life, witness.upto.index()));
+                    it.saved.insert(member, at);
+                }
+            }
+        }
+    }
+    checkpoints
+}
+
+/// Returns the numbers of a program of tasks; `None` where processes exchange messages.
+fn tasks(history: &History<'_>) -> Option<Tasks> {
+    if let Some(planned) = &history.planned {
+        let runs = planned.tasks.values().map(|it| it.ran.len() as u64).filter(|runs| *runs > 0);
+        let (tasks, all) = runs.fold((0, 0), |(tasks, all), runs| (tasks + 1, all + runs));
+        return Some(Tasks { tasks, again: all - tasks, stolen: None });
+    }
+    let stolen = history.tasks.as_ref()?;
+    let different: BTreeSet<_> = stolen.ran.iter().collect();
+    let merged = stolen.thefts.values().flatten().filter(|it| it.step == TheftStep::Merged);
+    Some(Tasks {
+        tasks: different.len() as u64,
+        again: (stolen.ran.len() - different.len()) as u64,
+        stolen: (!stolen.thefts.is_empty()).then(|| merged.count() as u64),
+    })
+}
+
+fn taken_over(history: &History<'_>) -> Vec<TakenOver> {
+    let absorbed =
+        history.tasks.iter().flat_map(|it| &it.absorptions).map(|it| (it.at, it.of, it.image, it.witness));
+    let restored = history.witnessed.iter().filter(|it| it.is_restored);
+    let restored = restored.map(|it| (it.at, it.owner, it.part, it.witness));
+    let elsewhere = restored.filter(|(at, owner, ..)| history.segment(at.segment).host != *owner);
+    let mut all: Vec<TakenOver> = absorbed
+        .chain(elsewhere)
+        .map(|(at, of, image, witness)| {
+            let cut = (witness.life, witness.upto.index());
+            let from = image.map(|it| (it.position(), instant(history.trace, of, cut)));
+            TakenOver { at: history.time(at), by: history.segment(at.segment).host, of, from }
+        })
+        .collect();
+    all.sort_by_key(|it| (it.at, it.of));
+    all
+}
+
+/// Adds the rollbacks of the groups, with what they undid.
+fn roll_back(timeline: &mut Timeline, history: &History<'_>, cast: &Cast) {
+    let returns = Returns::new(history);
+    let mut rollbacks: BTreeMap<Key, Rollback> = BTreeMap::new();
+    let mut undone: Vec<(Undone, Key)> = Vec::new();
+    let mut restored: BTreeMap<Key, (Position, Attempt)> = BTreeMap::new();
+    for group in cast.groups() {
+        for process in cast.members(group) {
+            for it in returns.of(process) {
+                let key = (group, it.incarnation);
+                let rollback = rollbacks.entry(key).or_insert_with(|| Rollback::new(group, it.incarnation));
+                rollback.checkpoint = it.image.map(|image| image.position());
+                if let Some(image) = it.image {
+                    restored.insert(key, (image.position(), image.attempt));
+                }
+                let member = rollback.members.entry(process).or_default();
+                member.restored = instant(history.trace, process, it.at);
+                member.saved = it.to;
+                member.lost = member.lost + it.lost();
+                for (_, fact) in it.undone.iter().flat_map(|stretch| stretch.facts(history.trace, process)) {
+                    if let Fact::Ran { cost_us, .. } = fact {
+                        let (tasks, cost) = member.tasks;
+                        member.tasks = (tasks + 1, cost + Span::from_micros((*cost_us).into()));
+                    }
+                }
+                undone.extend(it.undone.into_iter().map(|stretch| (Undone { process, stretch, by: 0 }, key)));
+            }
+        }
+    }
+    timeline.pauses = returns.pauses().clone();
+
+    // Attempts at checkpoints that a process of the group discarded.
+    let mut given_up: BTreeSet<(GroupId, Position, Attempt)> = BTreeSet::new();
+    // When each group first heard of another's return to a position.
+    let mut alerts: BTreeMap<(GroupId, GroupId, Position), Time> = BTreeMap::new();
+    for claimed in &history.claims {
+        let process = history.segment(claimed.at.segment).host;
+        let (group, at) = (cast.group_of(process), claimed.time);
+        if group == GroupId::OUTSIDE {
+            continue;
+        }
+        match claimed.claim {
+            Claim::RolledBack { to, cause, .. } => {
+                if let Some(rollback) = rollbacks.get_mut(&(group, to.incarnation)) {
+                    rollback.cause = Some(*cause);
+                    rollback.members.entry(process).or_default().resumed = Some(at);
+                }
+            }
+            Claim::Alerted { from, position } => {
+                let first = alerts.entry((group, GroupId::claimed(*from), *position)).or_insert(at);
+                *first = at.min(*first);
+            }
+            Claim::Aborted { position, attempt } => {
+                given_up.insert((group, *position, *attempt));
+            }
+            Claim::Unrecoverable { cluster, missing } => {
+                let of = GroupId::claimed(*cluster);
+                if timeline.unrecoverable.iter().all(|(it, _)| *it != of) {
+                    timeline.unrecoverable.push((of, missing.clone()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    let mut keyed: Vec<_> = rollbacks.into_iter().collect();
+    for (key, rollback) in &mut keyed {
+        rollback.given_up = restored.get(key).is_some_and(|&(position, attempt)| {
+            given_up.contains(&(key.0, position, attempt))
+                && !timeline.checkpoints.contains_key(&(key.0, position))
+        });
+        let ended = rollback.members.values().map(|it| it.resumed.unwrap_or(it.restored)).max();
+        rollback.ended = ended.unwrap_or_default();
+        rollback.complete = rollback.members.len() == cast.members(rollback.group).len()
+            && rollback.members.values().all(|it| it.resumed.is_some());
+    }
+    keyed.sort_by_key(|((group, incarnation), rollback)| (rollback.ended, *group, *incarnation));
+    let places: BTreeMap<Key, usize> =
+        keyed.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
+    timeline.rollbacks = keyed.into_iter().map(|(_, rollback)| rollback).collect();
+    timeline.undone = undone.into_iter().map(|(undone, key)| Undone { by: places[&key], ..undone }).collect();
+    relate(timeline, cast, &places, &alerts);
+}
+
+/// Relates rollbacks to the failures that they handle, and to the rollbacks that caused them.
+fn relate(
+    timeline: &mut Timeline,
+    cast: &Cast,
+    places: &BTreeMap<Key, usize>,
+    alerts: &BTreeMap<(GroupId, GroupId, Position), Time>,
+) {
+    let mut answered = vec![false; timeline.failures.len()];
+    for rollback in &mut timeline.rollbacks {
+        for (place, failure) in timeline.failures.iter().enumerate() {
+            let of_it = cast.group_of(failure.process) == rollback.group;
+            if of_it && failure.at <= rollback.ended && !answered[place] {
+                answered[place] = true;
+                rollback.failures.push(place);
+            }
+        }
+        let first_restored = rollback.members.values().map(|it| it.restored).min().unwrap_or(rollback.ended);
+        let failed = rollback.failures.iter().map(|&it| timeline.failures[it].at).min();
+        let alerted = match rollback.cause {
+            Some(Cause::Alert { from, position }) => {
+                rollback.because_of = places.get(&(GroupId::claimed(from), position.incarnation)).copied();
+                alerts.get(&(rollback.group, GroupId::claimed(from), position)).copied()
+            }
+            Some(Cause::Failure) | None => None,
+        };
+        rollback.began = failed.into_iter().chain(alerted).min().unwrap_or(first_restored);
+    }
+    // Clusters that take checkpoints together also roll back together: with the one that failed.
+    for place in 0..timeline.rollbacks.len() {
+        let this = &timeline.rollbacks[place];
+        if this.failures.is_empty() && this.cause == Some(Cause::Failure) {
+            let with = |it: &Rollback| it.incarnation == this.incarnation && !it.failures.is_empty();
+            if let Some(leader) = timeline.rollbacks.iter().position(with) {
+                let began = timeline.rollbacks[leader].began;
+                let this = &mut timeline.rollbacks[place];
+                (this.because_of, this.began) = (Some(leader), began);
+            }
+        }
+    }
+}
+
+/// Adds the way of every message, stolen task and result.
+fn move_messages(timeline: &mut Timeline, history: &History<'_>, cast: &Cast) {
+    let mut undone_of: BTreeMap<ProcessId, Vec<&Undone>> = BTreeMap::new();
+    for undone in &timeline.undone {
+        undone_of.entry(undone.process).or_default().push(undone);
+    }
+    let undoer = |at: Point| {
+        let segment = history.segment(at.segment);
+        let place: FactPosition = (segment.life, at.fact as usize);
+        let all = undone_of.get(&segment.host)?;
+        all.iter().find(|it| (it.stretch.from..it.stretch.upto).contains(&place)).map(|it| it.by)
+    };
+    let again = |of: &[(faultline_core::MessageId, Point)]| {
+        let mut by_id: BTreeMap<_, Vec<Point>> = BTreeMap::new();
+        of.iter().for_each(|&(id, at)| by_id.entry(id).or_default().push(at));
+        by_id
+    };
+    let (retransmitted, resent) = (again(&history.retransmitted), again(&history.resent));
+    let mut messages: BTreeMap<_, Message> = BTreeMap::new();
+    for message in history.messages.iter() {
+        let sent = message.sent.iter().last().copied();
+        let mut way = Message {
+            sent: sent.map(|at| history.time(at)),
+            send_undone: sent.and_then(undoer),
+            delivered: message.delivered.iter().map(|&at| (history.time(at), undoer(at))).collect(),
+            ..Message::default()
+        };
+        let (more, claimed) = (retransmitted.get(&message.id), resent.get(&message.id));
+        if more.is_none() && claimed.is_none() {
+            way.transmitted.extend(message.stamp().map(|(_, at)| (history.time(at), false)));
+        } else {
+            let first = message.stamp().into_iter().map(|(_, at)| (at, false));
+            let more = more.into_iter().flatten().map(|&at| (at, false));
+            let claimed = claimed.into_iter().flatten().map(|&at| (at, true));
+            let mut all: Vec<(Point, bool)> = first.chain(more).chain(claimed).collect();
+            all.sort_unstable();
+            all.into_iter().for_each(|(at, again)| way.transmit(history.time(at), again));
+        }
+        messages.insert(message.id, way);
+    }
+    for &(id, at) in &history.stale {
+        messages.entry(id).or_default().stale.push(history.time(at));
+    }
+    for &(id, at) in &history.resent {
+        // A message that the facts do not contain otherwise.
+        let way = messages.entry(id).or_default();
+        if way.transmitted.is_empty() {
+            way.transmit(history.time(at), true);
+        }
+    }
+    let mut thefts: BTreeMap<(Theft, Carried), Crossing> = BTreeMap::new();
+    for (&theft, steps) in history.tasks.iter().flat_map(|it| &it.thefts) {
+        for step in steps {
+            let (carried, is_sent) = match step.step {
+                TheftStep::Shipped => (Carried::Task, true),
+                TheftStep::Taken => (Carried::Task, false),
+                TheftStep::Returned => (Carried::Result, true),
+                TheftStep::Merged => (Carried::Result, false),
+                _ => continue,
+            };
+            let Crossing { from, to, way } = thefts.entry((theft, carried)).or_default();
+            let (process, at) = (history.segment(step.at.segment).host, history.time(step.at));
+            if is_sent {
+                *from = Some(process);
+                way.send_undone = undoer(step.at);
+                way.transmit(at, false);
+            } else {
+                *to = Some(process);
+                way.delivered.push((at, undoer(step.at)));
+            }
+        }
+    }
+    drop(undone_of);
+    for (id, message) in &messages {
+        for &(at, again) in message.transmitted.iter().filter(|_| cast.leaves_group(*id)) {
+            let of = cast.group_of(id.to);
+            let last = timeline.rollbacks.iter_mut().rev().find(|it| it.group == of && it.began <= at);
+            if let Some(rollback) = last.filter(|_| again) {
+                rollback.resent += 1;
+            }
+        }
+    }
+    (timeline.messages, timeline.thefts) = (messages, thefts);
+}
+
+impl Rollback {
+    fn new(group: GroupId, incarnation: Incarnation) -> Self {
+        Rollback {
+            group,
+            incarnation,
+            checkpoint: None,
+            given_up: false,
+            cause: None,
+            members: BTreeMap::new(),
+            failures: Vec::new(),
+            began: Time::ZERO,
+            ended: Time::ZERO,
+            because_of: None,
+            resent: 0,
+            complete: false,
+        }
+    }
+}
+
+impl Message {
+    /// Handles a transmission. The protocol and the composite both state a re-send, one after the other.
+    fn transmit(&mut self, at: Time, again: bool) {
+        const TOGETHER: Span = Span::from_millis(1);
+        match self.transmitted.last_mut() {
+            Some((last, known)) if at.since(*last) <= TOGETHER && *known != again => *known = true,
+            _ => self.transmitted.push((at, again)),
+        }
+    }
+}
