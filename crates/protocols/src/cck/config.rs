@@ -1,4 +1,4 @@
-//! Parameters, and what may be switched on that is wrong.
+//! Parameters and known defects.
 
 use faultline_core::{Span, defects};
 use faultline_dataflow::partition::RerunOptions;
@@ -8,56 +8,56 @@ use crate::placement::ReplicateTo;
 /// Parameters of CCK.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// From the beginning of one checkpoint to the next.
+    /// Time from the start of one checkpoint to the start of the next.
     pub interval: Span,
-    /// Whom a partition asks before it saves its state.
+    /// The partitions that a partition asks to stop before it saves its state.
     pub coordination: Coordination,
-    /// Copies of each partition's state beside the one in the storage of its process.
+    /// Number of replicas of each partition's state, besides the copy in the storage of its process.
     pub replicas: u16,
-    /// Storage servers, if copies are stored there: the partitions are dealt out to them in turn. At least as many as
-    /// copies.
+    /// Number of storage servers, if they hold the replicas. Partitions are assigned to them in turn. There are at least as
+    /// many servers as replicas.
     pub servers: u16,
-    /// Where they are.
+    /// Where the replicas are stored.
     pub replicate_to: ReplicateTo,
-    /// How tasks are executed again.
+    /// Options of re-execution.
     pub rerun: RerunOptions,
-    /// Rules that are broken on purpose.
+    /// Rules that are omitted on purpose.
     pub defects: Defects,
 }
 
-/// Whom a partition asks before it saves its state.
+/// The partitions that a partition asks to stop before it saves its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coordination {
-    /// The partitions that ever send to it (the long paper).
+    /// Those that send to it at any time (long paper).
     #[default]
     Neighbours,
-    /// All partitions (the short paper): the baseline.
+    /// All partitions (short paper): the baseline.
     Global,
 }
 
 defects! {
-    /// A partition asks only those from which it waits for something, as printed. One that is a step ahead is not drained.
+    /// A partition asks only those from which it waits for a value, as printed. A sender that is a step ahead is not drained.
     SendersByNeed,
-    /// A partition resumes once those have continued that asked it so far, as printed.
+    /// A partition resumes once all partitions that have asked it so far have continued, as printed.
     ContinuePerPing,
-    /// The checkpoint before is deleted when the next one is saved, and not when that is valid.
+    /// A partition deletes the previous checkpoint once the next one is saved, although it is not yet valid.
     OneSlot,
-    /// What is executed again begins at the newest checkpoint of the process, valid or not.
+    /// Re-execution begins at the newest checkpoint of the process, valid or not.
     RecordSinceOwnSave,
-    /// Only those execute again that sent to the failed partition, and not those that sent to them.
+    /// Only the senders to the failed partition re-execute, and not the senders to these.
     DirectSendersOnly,
-    /// Messages of an earlier recovery count in the present one.
+    /// Messages of an earlier recovery count in the current one.
     NoRecoveryEpoch,
-    /// A checkpoint is taken while tasks are executed again.
+    /// A checkpoint is taken while tasks are being re-executed.
     CheckpointDuringRerun,
-    /// Values that arrive before a partition is restored are dropped, also if they were sent in the present recovery.
+    /// Values that arrive before a partition is restored are dropped, even if they were sent in the current recovery.
     DataNotBuffered,
-    /// Only partitions that were restored in this recovery demand what they lost, as printed. What an earlier failure took is
-    /// lost for good if a second failure interrupts the recovery.
+    /// Only partitions that were restored in this recovery demand the values that they lost, as printed. If a second failure
+    /// interrupts a recovery, values lost with the first one never arrive.
     LossesOfFailedOnly,
-    /// A value is known by the data that it is a version of: one that arrives is taken for the next version that is missing.
+    /// A value is identified by its data alone: one that arrives is taken for the next missing version of the data.
     ValuesWithoutVersion,
-    /// What is demanded is executed again in the partition's own state, which returns to the checkpoint. What has arrived since
-    /// then is lost.
+    /// Demanded values are re-executed in the partition's own state, which returns to the checkpoint. Values that arrived
+    /// since then are lost.
     RerunInPlace,
 }

@@ -1,8 +1,8 @@
-//! The coordinator: begins checkpoints and recoveries. It stands outside the clusters, keeps nothing in storage, and may fail.
+//! The coordinator begins checkpoints and recoveries. It is outside the clusters, stores nothing, and may fail.
 //!
-//! An epoch is the version of a membership: durable, and the same for all, without a word of the coordinator's. Which checkpoint
-//! is valid, a coordinator that was started again asks all processes: what none of them knows to be valid none of them has
-//! deleted anything for.
+//! The epoch of a recovery is the version of a membership, which is durable, and the same for all processes. A restarted
+//! coordinator asks all processes which checkpoint is valid. If no process knows that a checkpoint is valid, none has deleted
+//! an older one because of it.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -22,29 +22,29 @@ pub(super) struct Coordinator {
     config: Arc<Config>,
     membership: Arc<Membership>,
     epoch: Incarnation,
-    /// The newest valid checkpoint; not known to a coordinator that was started again.
+    /// The newest valid checkpoint; `None` if a restarted coordinator does not know it yet.
     valid: Option<Position>,
-    /// How many lives have begun, and ended for good, as of the last recovery.
+    /// The number of lives that had begun, plus the number of processes that never return, at the last recovery.
     lives: u64,
-    state: State,
-    /// The application has begun. Before, not every partition can be reached.
+    activity: Activity,
+    /// Whether the application has begun. Before that, not every partition can be reached.
     has_begun: bool,
     /// When the next checkpoint begins.
     due: Time,
 }
 
 #[derive(Clone, Debug)]
-enum State {
-    /// Nothing is going on.
+enum Activity {
+    /// Neither a checkpoint nor a recovery is in progress.
     Idle,
-    /// A process failed, and not all are up again.
+    /// A process has failed, and not all processes are up.
     Waiting,
-    /// Some have not said which checkpoint is valid; the newest so far.
+    /// These processes have not reported which checkpoint is valid. The newest one reported so far.
     Surveying(BTreeSet<ProcessId>, Position),
-    /// Some partitions lack what was lost.
+    /// These partitions lack lost values.
     Recovering(BTreeSet<ProcessId>),
-    /// Some partitions have not saved their state.
-    Taking(Position, BTreeSet<ProcessId>),
+    /// A checkpoint is being taken, and these partitions have not saved their state.
+    Checkpointing(Position, BTreeSet<ProcessId>),
 }
 
 impl Coordinator {
@@ -56,7 +56,7 @@ impl Coordinator {
             epoch: Incarnation(0),
             valid: is_first.then(Position::default),
             lives: if is_first { membership.members.len() as u64 } else { 0 },
-            state: State::Idle,
+            activity: Activity::Idle,
             has_begun: !is_first,
             due: now + config.interval,
             config,
@@ -65,32 +65,37 @@ impl Coordinator {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        (self.has_begun && matches!(self.state, State::Idle)).then_some(self.due)
+        (self.has_begun && matches!(self.activity, Activity::Idle)).then_some(self.due)
     }
 
     fn partitions(&self) -> BTreeSet<ProcessId> {
         self.membership.with_role(Role::RANK).collect()
     }
 
-    fn tell_all(&self, message: &Message, host: &mut dyn PartitionHost<Cck>) {
+    fn broadcast(&self, message: &Message, host: &mut dyn PartitionHost<Cck>) {
         for it in self.partitions() {
             host.tell(self.me, it, message.clone());
         }
     }
 
-    pub(super) fn meet(&mut self, membership: Arc<Membership>, now: Time, host: &mut dyn PartitionHost<Cck>) {
+    pub(super) fn update_membership(
+        &mut self,
+        membership: Arc<Membership>,
+        now: Time,
+        host: &mut dyn PartitionHost<Cck>,
+    ) {
         self.membership = membership;
         let others = || (0..).map(ProcessId).zip(self.membership.members.iter()).filter(|it| it.0 != self.me);
         let lives = others().map(|(_, it)| u64::from(it.life.0.max(1)) + u64::from(it.gone)).sum::<u64>() + 1;
         if lives != self.lives {
             self.lives = lives;
-            self.state = State::Waiting;
+            self.activity = Activity::Waiting;
         }
         let are_up = others().all(|(_, it)| it.up || it.gone);
         if are_up && !self.has_begun {
             (self.has_begun, self.due) = (true, now + self.config.interval);
         }
-        if !matches!(self.state, State::Waiting) || !are_up {
+        if !matches!(self.activity, Activity::Waiting) || !are_up {
             return;
         }
         self.epoch = Incarnation(u32::try_from(self.membership.version.0).expect("versions are few"));
@@ -101,32 +106,32 @@ impl Coordinator {
         for it in &asked {
             host.tell(self.me, *it, Message::Survey(self.epoch));
         }
-        self.state = State::Surveying(asked.into_iter().collect(), Position::default());
+        self.activity = Activity::Surveying(asked.into_iter().collect(), Position::default());
     }
 
     fn recover(&mut self, now: Time, host: &mut dyn PartitionHost<Cck>) {
         let valid = self.valid.unwrap_or_default();
-        self.tell_all(&Message::Recover(self.epoch, valid), host);
-        self.state = State::Recovering(self.partitions());
+        self.broadcast(&Message::Recover(self.epoch, valid), host);
+        self.activity = Activity::Recovering(self.partitions());
         if self.config.defects.has(Defect::CheckpointDuringRerun) {
-            (self.state, self.due) = (State::Idle, now);
+            (self.activity, self.due) = (Activity::Idle, now);
         }
     }
 
-    /// Begins a checkpoint, if it is time.
+    /// Begins a checkpoint if it is due.
     pub(super) fn advance(&mut self, now: Time, host: &mut dyn PartitionHost<Cck>) {
-        let (State::Idle, Some(valid)) = (&self.state, self.valid) else { return };
+        let (Activity::Idle, Some(valid)) = (&self.activity, self.valid) else { return };
         if now < self.due || !self.has_begun {
             return;
         }
         self.due = now + self.config.interval;
         let position = Position { incarnation: self.epoch, sn: valid.sn.next() };
         host.claim(Claim::CheckpointRequested { position, attempt: Attempt(1), forced: false });
-        self.tell_all(&Message::Init(position, valid), host);
-        self.state = State::Taking(position, self.partitions());
+        self.broadcast(&Message::Init(position, valid), host);
+        self.activity = Activity::Checkpointing(position, self.partitions());
     }
 
-    pub(super) fn told(
+    pub(super) fn handle_message(
         &mut self,
         from: ProcessId,
         message: Message,
@@ -134,8 +139,8 @@ impl Coordinator {
         host: &mut dyn PartitionHost<Cck>,
     ) {
         let any_epoch = self.config.defects.has(Defect::NoRecoveryEpoch);
-        match (message, &mut self.state) {
-            (Message::Known(epoch, known), State::Surveying(missing, newest)) if epoch == self.epoch => {
+        match (message, &mut self.activity) {
+            (Message::Known(epoch, known), Activity::Surveying(missing, newest)) if epoch == self.epoch => {
                 *newest = (*newest).max(known);
                 missing.remove(&from);
                 if missing.is_empty() {
@@ -143,20 +148,20 @@ impl Coordinator {
                     self.recover(now, host);
                 }
             }
-            (Message::Done(epoch), State::Recovering(missing)) if epoch == self.epoch || any_epoch => {
+            (Message::Done(epoch), Activity::Recovering(missing)) if epoch == self.epoch || any_epoch => {
                 missing.remove(&from);
                 if missing.is_empty() {
-                    // What was lost with a storage has copies again as soon as possible.
-                    (self.state, self.due) = (State::Idle, now);
+                    // The next checkpoint begins at once, so that lost replicas are replaced as soon as possible.
+                    (self.activity, self.due) = (Activity::Idle, now);
                 }
             }
-            (Message::Ack(acked), State::Taking(position, missing)) if acked == *position => {
+            (Message::Ack(acked), Activity::Checkpointing(position, missing)) if acked == *position => {
                 missing.remove(&from);
                 if missing.is_empty() {
                     self.valid = Some(acked);
-                    self.state = State::Idle;
+                    self.activity = Activity::Idle;
                     if self.config.coordination == Coordination::Global {
-                        self.tell_all(&Message::Resume(acked), host);
+                        self.broadcast(&Message::Resume(acked), host);
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! What processes say to each other, and save.
+//! Messages between processes, and images in their storage.
 
 use alloc::sync::Arc;
 
@@ -7,45 +7,46 @@ use faultline_dataflow::partition::Executed;
 use faultline_dataflow::plan::Value;
 use serde::{Deserialize, Serialize};
 
-/// A message of the protocol. Checkpoints are named by the epoch in which they are taken and a number that grows by one; the
-/// epoch is that of the recovery before. [`Position::default`] is the beginning of the program.
+/// A message of the protocol. A checkpoint is identified by the epoch of the recovery before it and a number that increases
+/// by one. [`Position::default`] is the initial state of the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// The coordinator to all partitions: take this checkpoint; the other one is valid.
+    /// Coordinator to all partitions: take the first checkpoint; the second one is valid.
     Init(Position, Position),
-    /// To a partition that ever sends here: stop sending.
+    /// To a partition that sends to this one: stop sending.
     Ping(Position),
-    /// The answer: nothing of the channel is in transit.
+    /// Answer to [`Ping`](Message::Ping): nothing on the channel is in transit.
     Pong(Position),
-    /// To a partition that ever sends here: this partition's state is saved.
+    /// To a partition that sends to this one: this partition's state is saved.
     Continue(Position),
     /// To the coordinator: this partition's state is saved.
     Ack(Position),
-    /// Global coordination, to all partitions: nothing more is sent before the checkpoint.
+    /// With global coordination, to all partitions: this partition has stopped sending.
     Stopped(Position),
-    /// Global coordination, the coordinator to all: all states are saved.
+    /// With global coordination, coordinator to all partitions: all states are saved.
     Resume(Position),
-    /// A coordinator that was started again to all processes: which checkpoint is valid?
+    /// Restarted coordinator to all processes: which checkpoint is valid?
     Survey(Incarnation),
-    /// The answer: none newer than this is known to be.
+    /// Answer to [`Survey`](Message::Survey): the newest checkpoint that the sender knows to be valid.
     Known(Incarnation, Position),
-    /// The coordinator to all partitions: a recovery begins, to this checkpoint for those that have no state.
+    /// Coordinator to all partitions: a recovery begins. Partitions without a state restore this checkpoint.
     Recover(Incarnation, Position),
-    /// To a partition that this one ever sends to: what it has executed. What it sends from here on comes after that.
+    /// To a partition to which this one sends: the tasks that this one has executed. It sends all later values after this
+    /// message.
     Flush(Incarnation, Executed),
-    /// To a partition that ever sends here: these values were lost, send them again.
+    /// To a partition that sends to this one: these values were lost; send them again.
     Demand(Incarnation, Arc<[Value]>),
     /// To the coordinator: this partition has everything that was lost.
     Done(Incarnation),
     /// The sender has stored this image durably.
     Durable(ImageName),
-    /// The sender looks for this image.
+    /// The sender needs this image.
     Fetch(ImageName),
     /// The sender does not have this image.
     Absent(ImageName),
 }
 
-/// What a listing says of an image.
+/// The part of an image that a listing of the storage shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// The newest checkpoint that was known to be valid when this one was saved.

@@ -1,28 +1,28 @@
-//! CCK: checkpoints of partitioned programs that ask neighbours only, and recoveries that execute again only what is strictly
-//! required.
+//! CCK: checkpoints of partitioned programs that only neighbours coordinate, and recoveries that re-execute only what is
+//! strictly required.
 //!
-//! A checkpoint drains the channels of each partition by a question to those that ever send to it, so that it takes
-//! 2N + 3E messages with N partitions and E channels. After a failure only the failed partitions restore the last valid
-//! checkpoint. The others continue. Beside that, they re-execute the tasks whose values were lost with a failed process, back
-//! to what the checkpoint contains.
+//! To take a checkpoint, each partition drains its channels: it asks the partitions that send to it to stop. This takes
+//! 2N + 3E messages with N partitions and E channels. After a failure, only the failed partitions restore the last valid
+//! checkpoint. The others continue, and re-execute the tasks whose values were lost with a failed process, starting from the
+//! checkpoint.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | `config` | parameters, known defects |
 //! | `coordinator` | begins checkpoints and recoveries |
-//! | `session` | a checkpoint, as a partition takes part in it |
-//! | `recovery` | a recovery, as a partition takes part in it |
-//! | `copies` | images in the storage of a process |
-//! | `holders` | who holds whose copies |
-//! | `message` | what processes say to each other |
+//! | `checkpoint` | the part of a partition in a checkpoint |
+//! | `recovery` | the part of a partition in a recovery |
+//! | `stored` | images in the storage of a process |
+//! | `holders` | the choice of holders |
+//! | `message` | messages and images |
 
+mod checkpoint;
 mod config;
 mod coordinator;
-mod copies;
 mod holders;
 mod message;
 mod recovery;
-mod session;
+mod stored;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -36,12 +36,12 @@ use faultline_core::{
 use faultline_dataflow::partition::{Delivery, Executed, PartitionHost, PartitionInput, PartitionProtocol};
 use faultline_dataflow::plan::Value;
 
+use checkpoint::CheckpointRound;
 pub use config::{Config, Coordination, Defect, Defects};
 use coordinator::Coordinator;
-use copies::Copies;
 use message::{Head, ImageOf, Message};
-use recovery::Loading;
-use session::Session;
+use recovery::ImageSearch;
+use stored::StoredImages;
 
 use crate::placement::ReplicateTo;
 
@@ -52,46 +52,50 @@ pub struct Cck {
     boot: Boot,
     config: Arc<Config>,
     membership: Arc<Membership>,
-    /// The process that coordinates.
-    director: ProcessId,
-    /// If it is this one.
+    /// The coordinator's process.
+    coordinator_id: ProcessId,
+    /// The coordinator, if this process is it.
     coordinator: Option<Coordinator>,
-    copies: Copies,
-    /// A question that waits for the listing of the storage.
+    stored: StoredImages,
+    /// A survey that cannot be answered before the storage has been listed.
     surveyed: Option<(ProcessId, Incarnation)>,
-    /// Recoveries that wait until this process knows who lives.
+    /// Announced recoveries whose membership this process does not know yet.
     announced: Vec<(ProcessId, Incarnation, Position)>,
     /// The partitions that run here, or will.
-    locals: BTreeMap<ProcessId, Local>,
+    locals: BTreeMap<ProcessId, LocalPartition>,
 }
 
 /// A partition that runs here, or will.
 #[derive(Clone, Debug, Default)]
-struct Local {
-    /// Of the last recovery.
+struct LocalPartition {
+    /// The epoch of the last recovery.
     epoch: Incarnation,
-    /// Checkpoints that it has taken or restored: the valid one, and the one that is to be. The beginning is not among them.
+    /// Checkpoints that it has taken or restored: the valid one, and the one that may become valid. The initial state is not
+    /// among them.
     slots: BTreeMap<Position, Arc<ImageOf>>,
-    session: Option<Session>,
-    /// The newest checkpoint that it knew to be valid, and stated; for how long it was held for the one after.
+    /// The checkpoint that it is taking.
+    round: Option<CheckpointRound>,
+    /// The newest checkpoint that it has claimed as committed.
     committed: Position,
+    /// The time for which it was held for the checkpoint after that.
     frozen: Span,
-    /// Questions, or messages of global coordination, of sessions that have not begun here.
+    /// Messages of checkpoints that have not begun here.
     early: BTreeSet<(Position, ProcessId)>,
-    /// What it restores.
-    loading: Option<Loading>,
-    /// It was restored in the last recovery.
+    /// The search for the image that it restores.
+    loading: Option<ImageSearch>,
+    /// Whether it was restored in the last recovery.
     is_restored: bool,
-    /// What senders have executed, as of the newest recovery that they know of.
+    /// The tasks that each sender had executed at the beginning of the newest recovery that it knows.
     flushed: BTreeMap<ProcessId, (Incarnation, Executed)>,
-    /// Values that wait: for its state, or until it knows of its sender's recovery.
+    /// Values that arrived before its state was restored, or before it took part in their sender's recovery.
     arrived: Vec<Delivery>,
-    /// Senders that have not said what they executed.
+    /// Senders whose `Flush` is missing.
     silent: BTreeSet<ProcessId>,
-    /// Values that it has demanded in this recovery, and those of them that are missing.
+    /// Values that it has demanded in this recovery.
     demanded: BTreeSet<Value>,
+    /// The demanded values that have not arrived.
     lost: BTreeSet<Value>,
-    /// Values that what it executes again needs, of senders that have not said what they executed.
+    /// Values that its re-execution needs from senders whose `Flush` is missing.
     wanted: BTreeSet<Value>,
     is_done: bool,
 }
@@ -112,7 +116,7 @@ impl PartitionProtocol for Cck {
             Promise::Containment,
             Promise::Repetition,
         ]);
-        // What is in memory is not executed again, and no fact says what is.
+        // Values in memory need no re-execution, and no fact states which values these are.
         let promises = match config.rerun.from_memory {
             true => promises,
             false => promises.with(&[Promise::StrictlyRequired]),
@@ -135,14 +139,14 @@ impl PartitionProtocol for Cck {
         let Birth { me, boot, .. } = birth;
         let (config, membership) = (birth.config.clone(), birth.membership.clone());
         let role = membership.member(me).role;
-        let director =
+        let coordinator_id =
             membership.with_role(Role::RECOVERY_PROCESS).next().expect("it is among the extra processes");
         let mut this = Cck {
             me,
             boot,
-            director,
+            coordinator_id,
             coordinator: None,
-            copies: Copies::default(),
+            stored: StoredImages::default(),
             surveyed: None,
             announced: Vec::new(),
             locals: BTreeMap::new(),
@@ -151,14 +155,14 @@ impl PartitionProtocol for Cck {
         };
         if role == Role::RECOVERY_PROCESS {
             let mut coordinator = Coordinator::start(birth, now);
-            coordinator.meet(membership, now, host);
+            coordinator.update_membership(membership, now, host);
             this.coordinator = Some(coordinator);
         } else if boot != Boot::Fresh {
             host.list();
         } else {
-            this.copies.is_listed = true;
+            this.stored.is_listed = true;
             if role == Role::RANK {
-                this.locals.insert(me, Local::default());
+                this.locals.insert(me, LocalPartition::default());
                 host.release(me);
             }
         }
@@ -168,36 +172,38 @@ impl PartitionProtocol for Cck {
     fn handle(&mut self, input: PartitionInput<Self>, now: Time, host: &mut dyn PartitionHost<Self>) {
         match input {
             PartitionInput::Arrived(delivery) => self.arrived(delivery, host),
-            PartitionInput::Control { from, to, message } => self.told(from, to, message, now, host),
+            PartitionInput::Control { from, to, message } => {
+                self.handle_message(from, to, message, now, host)
+            }
             PartitionInput::Image { from, image } => {
-                // One that was searched for may come from several processes.
+                // An image that was fetched may arrive from several processes.
                 if !self.found(&image, host) && !host.runs(image.name.owner) {
-                    self.copies.write(image, from, host);
+                    self.stored.write(image, from, host);
                 }
             }
             PartitionInput::Persisted(name) => {
                 let is_one_slot = self.config.defects.has(Defect::OneSlot);
-                match self.copies.written(name, is_one_slot, host) {
+                match self.stored.written(name, is_one_slot, host) {
                     Some(by) if by == self.me => self.stored(name, self.me, now, host),
                     Some(by) => host.tell(self.me, by, Message::Durable(name)),
                     None => {}
                 }
             }
-            PartitionInput::PersistFailed(name) => self.copies.refused(name, now),
+            PartitionInput::PersistFailed(name) => self.stored.refused(name, now),
             PartitionInput::Read { name, image } => {
-                self.copies.read(self.me, name, image.as_ref(), host);
+                self.stored.read(self.me, name, image.as_ref(), host);
                 self.read(name, image.as_ref(), host);
             }
             PartitionInput::Listed(images) => {
-                self.copies.listed(images);
+                self.stored.listed(images);
                 if let Some((by, epoch)) = self.surveyed.take() {
-                    host.tell(self.me, by, Message::Known(epoch, self.copies.valid));
+                    host.tell(self.me, by, Message::Known(epoch, self.stored.valid));
                 }
             }
             PartitionInput::Membership(membership) => {
                 self.membership = membership.clone();
                 if let Some(coordinator) = &mut self.coordinator {
-                    coordinator.meet(membership, now, host);
+                    coordinator.update_membership(membership, now, host);
                 }
                 self.begin_announced(host);
             }
@@ -205,7 +211,7 @@ impl PartitionProtocol for Cck {
                 if let Some(coordinator) = &mut self.coordinator {
                     coordinator.advance(now, host);
                 }
-                self.copies.write_again(now, host);
+                self.stored.write_again(now, host);
             }
             PartitionInput::Recorded { .. } => {}
         }
@@ -213,7 +219,7 @@ impl PartitionProtocol for Cck {
 
     fn next_deadline(&self) -> Option<Time> {
         let begins = self.coordinator.as_ref().and_then(Coordinator::next_deadline);
-        self.copies.next_deadline().into_iter().chain(begins).min()
+        self.stored.next_deadline().into_iter().chain(begins).min()
     }
 
     fn gauges(&self) -> Gauges {
@@ -255,15 +261,15 @@ impl PartitionProtocol for Cck {
 }
 
 impl Cck {
-    /// For tests: the last recovery of a partition that runs here, the checkpoint from which it executes again, and the values
-    /// that it has demanded.
+    /// Returns, for tests, the last recovery of a partition that runs here, the checkpoint from which it re-executes, and the
+    /// values that it has demanded.
     pub fn recovery(&self, partition: ProcessId) -> Option<(Incarnation, Position, &BTreeSet<Value>)> {
         let local = self.locals.get(&partition).filter(|it| it.loading.is_none())?;
         let slot = local.slots.last_key_value().map(|(position, _)| *position);
         Some((local.epoch, slot.unwrap_or_default(), &local.demanded))
     }
 
-    fn told(
+    fn handle_message(
         &mut self,
         from: ProcessId,
         to: ProcessId,
@@ -272,11 +278,11 @@ impl Cck {
         host: &mut dyn PartitionHost<Self>,
     ) {
         if let Some(coordinator) = &mut self.coordinator {
-            return coordinator.told(from, message, now, host);
+            return coordinator.handle_message(from, message, now, host);
         }
         match message {
-            Message::Survey(epoch) if self.copies.is_listed => {
-                host.tell(self.me, from, Message::Known(epoch, self.copies.valid));
+            Message::Survey(epoch) if self.stored.is_listed => {
+                host.tell(self.me, from, Message::Known(epoch, self.stored.valid));
             }
             Message::Survey(epoch) => self.surveyed = Some((from, epoch)),
             Message::Recover(epoch, valid) => {
@@ -284,23 +290,23 @@ impl Cck {
                 self.begin_announced(host);
             }
             Message::Durable(name) => self.stored(name, from, now, host),
-            Message::Fetch(name) => self.copies.fetch(name, from, host),
+            Message::Fetch(name) => self.stored.fetch(name, from, host),
             Message::Absent(name) => self.absent(name, from, host),
             Message::Flush(epoch, executed) => self.flushed(from, to, epoch, executed, host),
             Message::Demand(epoch, values) => self.demanded(from, to, epoch, &values, host),
-            Message::Init(position, valid) => self.begin_session(to, position, valid, now, host),
+            Message::Init(position, valid) => self.begin_checkpoint(to, position, valid, now, host),
             Message::Ping(position) | Message::Stopped(position) => self.pinged(from, to, position, host),
             Message::Pong(position) => self.ponged(from, to, position, host),
             Message::Continue(position) => self.continued(from, to, position, now, host),
             Message::Resume(position) => self.resume(to, position, now, host),
-            // Only for the coordinator.
+            // Addressed to the coordinator only.
             Message::Ack(_) | Message::Known(..) | Message::Done(_) => {}
         }
     }
 
-    /// A checkpoint is valid: those before it are not needed.
+    /// Records that a checkpoint is valid, so that older ones are not needed.
     fn note_valid(&mut self, partition: ProcessId, valid: Position) {
-        self.copies.valid = self.copies.valid.max(valid);
+        self.stored.valid = self.stored.valid.max(valid);
         if let Some(local) = self.locals.get_mut(&partition) {
             local.slots.retain(|position, _| *position >= valid);
         }

@@ -1,10 +1,10 @@
-//! A recovery, as a partition takes part in it.
+//! The part of a partition in a recovery.
 //!
-//! A partition without a state restores the last valid checkpoint; the others keep theirs. Each says on its channels what it
-//! has executed: that divides what it sent before the recovery from what it sends after it. A receiver then knows which values
-//! were sent that it neither has nor has used, and demands them. Who is demanded a value executes again what lies between the
-//! last valid checkpoint and the value, and demands in turn what that needs of others. So each executes again what is strictly
-//! required, and asks only those that ever send to it.
+//! A partition without a state restores the last valid checkpoint; the others keep their states. Each announces on its
+//! channels which tasks it has executed, which separates the values that it sent before the recovery from later ones. A
+//! receiver then knows which values were sent that it neither has nor has used, and demands them. A partition that receives a
+//! demand re-executes the tasks between the last valid checkpoint and the value, and in turn demands the values that these
+//! need from others. All partitions together re-execute exactly what is strictly required, and ask only their senders.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -18,18 +18,18 @@ use faultline_dataflow::plan::Value;
 
 use super::config::Defect;
 use super::message::{ImageOf, Message};
-use super::{Cck, Local};
+use super::{Cck, LocalPartition};
 
 /// The search for the image that a partition restores.
 #[derive(Clone, Debug)]
-pub(super) struct Loading {
+pub(super) struct ImageSearch {
     name: ImageName,
-    /// Processes that may have it and have not answered; not asked before the own storage has.
+    /// Processes that may have it and have not answered; `None` until the storage of this process has answered.
     asked: Option<BTreeSet<ProcessId>>,
 }
 
 impl Cck {
-    /// Begins the recoveries for which this process knows who lives.
+    /// Begins the recoveries whose membership this process knows.
     pub(super) fn begin_announced(&mut self, host: &mut dyn PartitionHost<Self>) {
         let version = self.membership.version.0;
         let known = self.announced.extract_if(.., |(_, epoch, _)| u64::from(epoch.0) <= version);
@@ -48,7 +48,7 @@ impl Cck {
         if self.locals.entry(partition).or_default().epoch >= epoch {
             return;
         }
-        self.abort_session(partition, host);
+        self.abort_checkpoint(partition, host);
         self.note_valid(partition, valid);
         let from_own_save = self.config.defects.has(Defect::RecordSinceOwnSave);
         let local = self.locals.get_mut(&partition).expect("it was made above");
@@ -64,7 +64,7 @@ impl Cck {
             host.claim(Claim::RecoveryStarted { lives: epoch.0.into(), round: 0 });
         }
         if host.runs(partition) {
-            return self.go_on(partition, host);
+            return self.join_recovery(partition, host);
         }
         if valid == Position::default() {
             local.loading = None;
@@ -72,18 +72,18 @@ impl Cck {
         }
         let Position { incarnation, sn } = valid;
         let name = ImageName { owner: partition, incarnation, sn, attempt: Attempt(1) };
-        local.loading = Some(Loading { name, asked: None });
+        local.loading = Some(ImageSearch { name, asked: None });
         host.read(name);
     }
 
-    /// The partition has a state: it tells its receivers, and finds out what it lacks.
-    fn go_on(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
+    /// Takes part in the recovery with the partition's state: informs its receivers, and determines what it lacks.
+    fn join_recovery(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let local = self.locals.get_mut(&partition).expect("it recovers");
         let executed = host.executed(partition);
         for it in host.plan().receivers_of(partition) {
             host.tell(partition, it, Message::Flush(local.epoch, executed.clone()));
         }
-        // The newest is the valid one: others were dropped.
+        // The newest one is the valid one, because others were dropped.
         let slot = local.slots.last_key_value().map(|(position, image)| (*position, image.snapshot.clone()));
         let position = slot.as_ref().map_or(Position::default(), |it| it.0);
         host.claim(Claim::RecoveryJoined { partition, epoch: local.epoch, slot: position });
@@ -99,7 +99,7 @@ impl Cck {
         self.report_done(partition, host);
     }
 
-    /// The storage of this process has answered.
+    /// Handles the answer of this process's storage.
     pub(super) fn read(
         &mut self,
         name: ImageName,
@@ -125,7 +125,7 @@ impl Cck {
         self.give_up_if_lost(name, host);
     }
 
-    /// A process does not have the image.
+    /// Records that a process does not have the image.
     pub(super) fn absent(&mut self, name: ImageName, from: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let loading = self.locals.get_mut(&name.owner).and_then(|it| it.loading.as_mut());
         if let Some(asked) = loading.filter(|it| it.name == name).and_then(|it| it.asked.as_mut()) {
@@ -143,7 +143,7 @@ impl Cck {
         }
     }
 
-    /// An image was read or sent: whether a partition restores it.
+    /// Handles an image that was read or received. Returns whether a partition restores it.
     pub(super) fn found(&mut self, image: &Arc<ImageOf>, host: &mut dyn PartitionHost<Self>) -> bool {
         let partition = image.name.owner;
         let Some(local) = self.locals.get_mut(&partition) else { return false };
@@ -166,7 +166,7 @@ impl Cck {
         let checkpoint = image.map(|it| it.name.position()).unwrap_or_default();
         local.committed = checkpoint;
         local.is_restored = true;
-        // That it took over a partition, the composite has stated.
+        // For a partition of another process, the composite has stated this.
         if partition == self.me {
             host.claim(Claim::RolledBack {
                 to: Position { incarnation: local.epoch, sn: checkpoint.sn },
@@ -176,14 +176,14 @@ impl Cck {
             });
         }
         host.release(partition);
-        self.go_on(partition, host);
+        self.join_recovery(partition, host);
     }
 
-    /// A value arrived.
+    /// Handles a value that has arrived.
     pub(super) fn arrived(&mut self, mut delivery: Delivery, host: &mut dyn PartitionHost<Self>) {
         let (from, to) = (delivery.id.from, delivery.id.to);
         let local = self.locals.entry(to).or_default();
-        // What was sent in a recovery that has not begun here is no part of the state that takes part in it.
+        // A value sent in a recovery that has not begun here does not belong to the state that takes part in it.
         let is_early = local.flushed.get(&from).is_some_and(|(epoch, _)| *epoch > local.epoch);
         if is_early || !host.runs(to) {
             if !self.config.defects.has(Defect::DataNotBuffered) {
@@ -199,7 +199,7 @@ impl Cck {
         self.report_done(to, host);
     }
 
-    /// A sender has said what it had executed when it took part in a recovery.
+    /// Handles the list of tasks that a sender had executed when it joined a recovery.
     pub(super) fn flushed(
         &mut self,
         from: ProcessId,
@@ -216,11 +216,11 @@ impl Cck {
         }
     }
 
-    fn is_current(&self, local: &Local, epoch: Incarnation) -> bool {
+    fn is_current(&self, local: &LocalPartition, epoch: Incarnation) -> bool {
         epoch == local.epoch || self.config.defects.has(Defect::NoRecoveryEpoch)
     }
 
-    /// Demands what a sender has sent and this partition lacks.
+    /// Demands the values that a sender has sent and this partition lacks.
     fn compare(&mut self, from: ProcessId, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let local = &self.locals[&partition];
         let Some((epoch, executed)) = local.flushed.get(&from) else { return };
@@ -240,11 +240,17 @@ impl Cck {
             host.tell(partition, from, Message::Demand(local.epoch, lacking.into()));
         }
         let wanted: Vec<Value> = local.wanted.iter().copied().collect();
-        self.want(partition, wanted, host);
+        self.demand_inputs(partition, wanted, host);
     }
 
-    /// What is executed again needs these values of others: those that were executed there are demanded, the others will come.
-    fn want(&mut self, partition: ProcessId, values: Vec<Value>, host: &mut dyn PartitionHost<Self>) {
+    /// Demands these values, which a re-execution needs from other partitions, if they were computed there. The others will
+    /// arrive anyway.
+    fn demand_inputs(
+        &mut self,
+        partition: ProcessId,
+        values: Vec<Value>,
+        host: &mut dyn PartitionHost<Self>,
+    ) {
         if self.config.defects.has(Defect::DirectSendersOnly) {
             return;
         }
@@ -270,7 +276,7 @@ impl Cck {
         }
     }
 
-    /// A partition demands values that this one has sent.
+    /// Handles a demand for values that this partition has sent.
     pub(super) fn demanded(
         &mut self,
         by: ProcessId,
@@ -287,23 +293,22 @@ impl Cck {
                 return host.release(partition);
             }
             let wanted = host.demand(partition, values, by);
-            self.want(partition, wanted, host);
+            self.demand_inputs(partition, wanted, host);
         }
     }
 
-    /// Tells the coordinator once the partition has everything that was lost. Then all that was executed again for it, by
-    /// whomever, has been.
+    /// Informs the coordinator once the partition has everything that was lost. All re-execution for it has then ended.
     fn report_done(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
         let has_all = local.silent.is_empty() && local.lost.is_empty() && local.epoch > Incarnation(0);
         if has_all && !local.is_done && host.runs(partition) {
             local.is_done = true;
-            host.tell(partition, self.director, Message::Done(local.epoch));
+            host.tell(partition, self.coordinator_id, Message::Done(local.epoch));
         }
     }
 }
 
-/// The first version that is missing of the data that this value is a version of.
+/// Returns the first missing version of the data of this value.
 fn next_version(delivery: &Delivery, host: &dyn PartitionHost<Cck>) -> Value {
     let Delivery { id, value, .. } = delivery;
     let all = Executed { before: host.plan().steps(), beyond: BTreeSet::new() };

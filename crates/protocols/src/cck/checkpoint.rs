@@ -1,8 +1,8 @@
-//! A checkpoint, as a partition takes part in it (CCK long paper, rules of the coordinator and of a process).
+//! The part of a partition in a checkpoint (CCK long paper, rules of the coordinator and of a process).
 //!
-//! The partition stops, and asks all that ever send to it. The answers come after everything that they sent before they
-//! stopped themselves, so that its state is saved with all that was in transit to it. It resumes once all that it ever sends to
-//! have saved theirs: what it sends then is part of no saved state.
+//! The partition stops, and asks all partitions that send to it to stop, too. Channels are FIFO, so an answer arrives after
+//! everything that its sender had sent before it stopped: the saved state contains all that was in transit. The partition
+//! resumes once all partitions to which it sends have saved their states, so no saved state contains what it sends afterwards.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -14,39 +14,39 @@ use faultline_dataflow::partition::{Executed, PartitionHost};
 use super::config::{Coordination, Defect};
 use super::holders::holders;
 use super::message::{Head, ImageOf, Message};
-use super::{Cck, Local};
+use super::{Cck, LocalPartition};
 
-/// A checkpoint in which a partition takes part.
+/// A checkpoint that a partition is taking.
 #[derive(Clone, Debug)]
-pub(super) struct Session {
+pub(super) struct CheckpointRound {
     position: Position,
-    /// Valid when it began.
+    /// The checkpoint that was valid when this one began.
     valid: Position,
     began: Time,
     /// Partitions that were asked to stop.
     asked: Vec<ProcessId>,
-    /// Those whose channel to this one may not be drained.
+    /// Those of them that have not answered.
     unanswered: BTreeSet<ProcessId>,
-    /// The state was taken, and is being stored.
+    /// Whether the state was taken. It is then being stored.
     is_taken: bool,
-    /// Processes that have not stored the image.
+    /// Processes that have not yet stored the image.
     unstored: BTreeSet<ProcessId>,
-    /// Partitions that have not saved their state, and that this one sends to.
+    /// Receivers of this partition that have not saved their state.
     unsaved: BTreeSet<ProcessId>,
     /// Partitions that have asked this one.
     asked_by: BTreeSet<ProcessId>,
     is_saved: bool,
 }
 
-impl Local {
-    fn session(&mut self, position: Position) -> Option<&mut Session> {
-        self.session.as_mut().filter(|it| it.position == position)
+impl LocalPartition {
+    fn round(&mut self, position: Position) -> Option<&mut CheckpointRound> {
+        self.round.as_mut().filter(|it| it.position == position)
     }
 }
 
 impl Cck {
-    /// The coordinator begins a checkpoint.
-    pub(super) fn begin_session(
+    /// Begins a checkpoint at the coordinator's request.
+    pub(super) fn begin_checkpoint(
         &mut self,
         partition: ProcessId,
         position: Position,
@@ -54,7 +54,7 @@ impl Cck {
         now: Time,
         host: &mut dyn PartitionHost<Self>,
     ) {
-        let is_current = |it: &Local| it.epoch == position.incarnation && it.session.is_none();
+        let is_current = |it: &LocalPartition| it.epoch == position.incarnation && it.round.is_none();
         if !host.runs(partition) || !self.locals.get(&partition).is_some_and(is_current) {
             return;
         }
@@ -67,7 +67,7 @@ impl Cck {
             Coordination::Neighbours => (self.senders(partition, host), host.plan().receivers_of(partition)),
         };
         let local = self.locals.get_mut(&partition).expect("it was looked up");
-        local.session = Some(Session {
+        local.round = Some(CheckpointRound {
             position,
             valid,
             began: now,
@@ -79,8 +79,8 @@ impl Cck {
             asked_by: BTreeSet::new(),
             is_saved: false,
         });
-        let of_session = |it: &&(Position, ProcessId)| it.0 == position;
-        let early: Vec<ProcessId> = local.early.iter().filter(of_session).map(|it| it.1).collect();
+        let of_round = |it: &&(Position, ProcessId)| it.0 == position;
+        let early: Vec<ProcessId> = local.early.iter().filter(of_round).map(|it| it.1).collect();
         local.early.retain(|it| it.0 != position);
         let question = match self.config.coordination {
             Coordination::Neighbours => Message::Ping(position),
@@ -95,7 +95,7 @@ impl Cck {
         self.membership.with_role(Role::RANK).filter(|it| *it != partition).collect()
     }
 
-    /// The partitions that are asked to stop.
+    /// Returns the partitions to be asked to stop.
     fn senders(&self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) -> Vec<ProcessId> {
         let mut senders = host.plan().senders_to(partition);
         if self.config.defects.has(Defect::SendersByNeed) {
@@ -105,7 +105,7 @@ impl Cck {
         senders
     }
 
-    /// A partition asks this one to stop, or says that it has.
+    /// Handles the request of another partition to stop or, with global coordination, the news that it has stopped.
     pub(super) fn pinged(
         &mut self,
         from: ProcessId,
@@ -114,17 +114,17 @@ impl Cck {
         host: &mut dyn PartitionHost<Self>,
     ) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
-        match (local.session(position), self.config.coordination) {
+        match (local.round(position), self.config.coordination) {
             (None, _) => drop(local.early.insert((position, from))),
-            (Some(session), Coordination::Neighbours) => {
-                session.asked_by.insert(from);
+            (Some(round), Coordination::Neighbours) => {
+                round.asked_by.insert(from);
                 host.tell(partition, from, Message::Pong(position));
             }
             (Some(_), Coordination::Global) => self.ponged(from, partition, position, host),
         }
     }
 
-    /// Everything that this partition sent before it stopped has arrived.
+    /// Handles the answer of a sender: everything that it had sent before it stopped has arrived.
     pub(super) fn ponged(
         &mut self,
         from: ProcessId,
@@ -132,34 +132,33 @@ impl Cck {
         position: Position,
         host: &mut dyn PartitionHost<Self>,
     ) {
-        if let Some(session) = self.locals.get_mut(&partition).and_then(|it| it.session(position)) {
-            session.unanswered.remove(&from);
+        if let Some(round) = self.locals.get_mut(&partition).and_then(|it| it.round(position)) {
+            round.unanswered.remove(&from);
             self.save_if_drained(partition, host);
         }
     }
 
     fn save_if_drained(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
-        let Some(session) = local.session.as_mut().filter(|it| it.unanswered.is_empty() && !it.is_taken)
-        else {
+        let Some(round) = local.round.as_mut().filter(|it| it.unanswered.is_empty() && !it.is_taken) else {
             return;
         };
-        let Position { incarnation, sn } = session.position;
+        let Position { incarnation, sn } = round.position;
         let name = ImageName { owner: partition, incarnation, sn, attempt: Attempt(1) };
-        let head = Arc::new(Head { valid: session.valid });
+        let head = Arc::new(Head { valid: round.valid });
         let image = Arc::new(ImageOf { name, head, saved: Arc::new(()), snapshot: host.snapshot(partition) });
-        session.is_taken = true;
+        round.is_taken = true;
         let holders = holders(&self.config, &self.membership, partition, self.me);
-        session.unstored = holders.iter().copied().chain([self.me]).collect();
+        round.unstored = holders.iter().copied().chain([self.me]).collect();
         if self.config.defects.has(Defect::OneSlot) {
             local.slots.clear();
         }
-        local.slots.insert(session.position, image.clone());
+        local.slots.insert(round.position, image.clone());
         holders.into_iter().for_each(|it| host.send_image(it, image.clone()));
-        self.copies.write(image, self.me, host);
+        self.stored.write(image, self.me, host);
     }
 
-    /// A process has stored an image durably.
+    /// Records that a process has stored an image durably.
     pub(super) fn stored(
         &mut self,
         name: ImageName,
@@ -171,28 +170,28 @@ impl Cck {
         let defects = self.config.defects;
         let per_ping = defects.has(Defect::ContinuePerPing) || defects.has(Defect::SendersByNeed);
         let local = self.locals.get_mut(&partition);
-        let Some(session) = local.and_then(|it| it.session(name.position())) else { return };
-        session.unstored.remove(&by);
-        if session.is_saved || !session.unstored.is_empty() {
+        let Some(round) = local.and_then(|it| it.round(name.position())) else { return };
+        round.unstored.remove(&by);
+        if round.is_saved || !round.unstored.is_empty() {
             return;
         }
-        session.is_saved = true;
+        round.is_saved = true;
         if per_ping {
-            let Session { unsaved, asked_by, .. } = session;
+            let CheckpointRound { unsaved, asked_by, .. } = round;
             unsaved.retain(|it| asked_by.contains(it));
         }
         match self.config.coordination {
             Coordination::Neighbours => {
-                for it in core::mem::take(&mut session.asked) {
+                for it in core::mem::take(&mut round.asked) {
                     host.tell(partition, it, Message::Continue(name.position()));
                 }
                 self.resume_if_saved(partition, now, host);
             }
-            Coordination::Global => host.tell(partition, self.director, Message::Ack(name.position())),
+            Coordination::Global => host.tell(partition, self.coordinator_id, Message::Ack(name.position())),
         }
     }
 
-    /// A partition that this one sends to has saved its state.
+    /// Records that a receiver of this partition has saved its state.
     pub(super) fn continued(
         &mut self,
         from: ProcessId,
@@ -201,24 +200,24 @@ impl Cck {
         now: Time,
         host: &mut dyn PartitionHost<Self>,
     ) {
-        if let Some(session) = self.locals.get_mut(&partition).and_then(|it| it.session(position)) {
-            session.unsaved.remove(&from);
+        if let Some(round) = self.locals.get_mut(&partition).and_then(|it| it.round(position)) {
+            round.unsaved.remove(&from);
             self.resume_if_saved(partition, now, host);
         }
     }
 
     fn resume_if_saved(&mut self, partition: ProcessId, now: Time, host: &mut dyn PartitionHost<Self>) {
-        let Some(session) = self.locals.get_mut(&partition).and_then(|it| it.session.as_mut()) else {
+        let Some(round) = self.locals.get_mut(&partition).and_then(|it| it.round.as_mut()) else {
             return;
         };
-        if session.is_saved && session.unsaved.is_empty() {
-            let position = session.position;
+        if round.is_saved && round.unsaved.is_empty() {
+            let position = round.position;
             self.resume(partition, position, now, host);
-            host.tell(partition, self.director, Message::Ack(position));
+            host.tell(partition, self.coordinator_id, Message::Ack(position));
         }
     }
 
-    /// The partition resumes.
+    /// Ends the checkpoint, and lets the partition resume.
     pub(super) fn resume(
         &mut self,
         partition: ProcessId,
@@ -227,13 +226,13 @@ impl Cck {
         host: &mut dyn PartitionHost<Self>,
     ) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
-        if let Some(session) = local.session.take_if(|it| it.position == position) {
-            local.frozen = now.since(session.began);
+        if let Some(round) = local.round.take_if(|it| it.position == position) {
+            local.frozen = now.since(round.began);
             host.release(partition);
         }
     }
 
-    /// States that a checkpoint is valid, once, and that what was lost with a storage is replaced.
+    /// Claims, once, that a checkpoint is committed and, after a loss of storage, that the process is protected.
     fn note_committed(&mut self, partition: ProcessId, valid: Position, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
         if valid <= local.committed {
@@ -253,13 +252,13 @@ impl Cck {
         }
     }
 
-    /// A recovery begins: the checkpoint that was being taken is none.
-    pub(super) fn abort_session(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
+    /// Aborts the checkpoint in progress, because a recovery begins.
+    pub(super) fn abort_checkpoint(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
         local.early.clear();
-        if let Some(session) = local.session.take() {
+        if let Some(round) = local.round.take() {
             if partition == self.me {
-                host.claim(Claim::Aborted { position: session.position, attempt: Attempt(1) });
+                host.claim(Claim::Aborted { position: round.position, attempt: Attempt(1) });
             }
             host.release(partition);
         }

@@ -1,4 +1,4 @@
-//! Images in the storage of a process: of the partitions that it runs, and copies of others'.
+//! Images in the storage of a process: those of its own partitions, and replicas of others'.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -10,34 +10,34 @@ use faultline_dataflow::partition::PartitionHost;
 use super::Cck;
 use super::message::{Head, ImageOf, Message};
 
-/// What the storage of a process holds.
+/// The images in the storage of a process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Copies {
-    /// The storage has been listed, so that `valid` covers it.
+pub(super) struct StoredImages {
+    /// Whether the storage has been listed, so that `valid` includes its images.
     pub(super) is_listed: bool,
-    /// The newest checkpoint that is known to be valid, by anything that was heard or is stored here.
+    /// The newest checkpoint that is known to be valid, from messages and from stored images.
     pub(super) valid: Position,
     names: BTreeSet<ImageName>,
-    /// Being written.
+    /// Images that are being written.
     writing: BTreeMap<ImageName, Writing>,
-    /// Being read, for processes that look for it.
+    /// Images that are being read for other processes.
     asked: Vec<(ImageName, ProcessId)>,
 }
 
-/// How long a process waits before it writes again what its storage refused.
-const PATIENCE: Span = Span::from_millis(50);
+/// Time until a process repeats a write that its storage refused.
+const RETRY_AFTER: Span = Span::from_millis(50);
 
 /// An image that is being written.
 #[derive(Clone, Debug)]
 struct Writing {
     image: Arc<ImageOf>,
-    /// The process that asked for it.
+    /// The process that requested the write.
     by: ProcessId,
-    /// When it is written again, if the storage refused it.
+    /// When the write is repeated, if the storage refused it.
     again: Option<Time>,
 }
 
-impl Copies {
+impl StoredImages {
     pub(super) fn listed(&mut self, images: Vec<(ImageName, Arc<Head>)>) {
         self.is_listed = true;
         for (name, head) in images {
@@ -46,17 +46,17 @@ impl Copies {
         }
     }
 
-    /// Writes an image for `by`, which is told when it is durable.
+    /// Writes an image for `by`, which is informed once the image is durable.
     pub(super) fn write(&mut self, image: Arc<ImageOf>, by: ProcessId, host: &mut dyn PartitionHost<Cck>) {
         self.valid = self.valid.max(image.head.valid);
         self.writing.insert(image.name, Writing { image: image.clone(), by, again: None });
         host.persist(image);
     }
 
-    /// The storage refused an image: it is written again after a while.
+    /// Schedules another write of an image that the storage refused.
     pub(super) fn refused(&mut self, name: ImageName, now: Time) {
         if let Some(writing) = self.writing.get_mut(&name) {
-            writing.again = Some(now + PATIENCE);
+            writing.again = Some(now + RETRY_AFTER);
         }
     }
 
@@ -64,7 +64,7 @@ impl Copies {
         self.writing.values().filter_map(|it| it.again).min()
     }
 
-    /// Writes again what it is time for.
+    /// Repeats the writes that are due.
     pub(super) fn write_again(&mut self, now: Time, host: &mut dyn PartitionHost<Cck>) {
         for writing in self.writing.values_mut() {
             if writing.again.take_if(|it| *it <= now).is_some() {
@@ -73,7 +73,8 @@ impl Copies {
         }
     }
 
-    /// An image is durable: for whom. Of its owner's older images only the valid one is needed.
+    /// Records that an image is durable, and deletes its owner's older images except the valid one. Returns the process for
+    /// which it was written.
     pub(super) fn written(
         &mut self,
         name: ImageName,
@@ -94,13 +95,13 @@ impl Copies {
         Some(by)
     }
 
-    /// A process looks for an image.
+    /// Reads an image for another process.
     pub(super) fn fetch(&mut self, name: ImageName, by: ProcessId, host: &mut dyn PartitionHost<Cck>) {
         self.asked.push((name, by));
         host.read(name);
     }
 
-    /// An image was read: those that look for it get it.
+    /// Sends an image that was read to the processes that fetched it.
     pub(super) fn read(
         &mut self,
         me: ProcessId,
