@@ -26,6 +26,7 @@ pub mod page;
 pub mod spent;
 pub mod style;
 pub mod summary;
+mod terms;
 pub mod text;
 pub mod timeline;
 pub mod transcript;

@@ -11,6 +11,7 @@ use crate::explain::{Chapter, count};
 use crate::spent::Spent;
 use crate::style;
 use crate::summary::{Found, Recorded, Summary, target};
+use crate::terms;
 use crate::text::{backend, because, ended, instant, lost, percent, protocol, span, verdict};
 use crate::timeline::Timeline;
 
@@ -75,6 +76,7 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
                 h2 { "Links" }
                 (links(summary))
             }
+            (terms::section(terms::OF_A_RUN))
             h2 { "Federation" }
             details {
                 summary { "File of this run" }
