@@ -84,7 +84,12 @@ impl Collector for Federations {
         let verdicts = all.iter().flat_map(|it| {
             VERDICTS.map(|of| (it.labels("verdict", of.to_owned()), it.verdict.as_deref() == Some(of)))
         });
-        family(&mut encoder, "federation_verdict", "Verdict: 1 for that of the run, once known", verdicts)?;
+        family(
+            &mut encoder,
+            "federation_verdict",
+            "Verdict of the run: 1 for the current one, once known",
+            verdicts,
+        )?;
         let conditions = all.iter().flat_map(|it| {
             it.conditions.iter().map(|(kind, holds)| (it.labels("condition", kind.clone()), *holds))
         });

@@ -27,7 +27,7 @@ pub enum Application {
     PingPong(PingPong),
     /// A master and its workers: the worker that answers first gets the next piece of work. Not send-deterministic.
     Farm(Farm),
-    /// Sends different messages in every re-execution, so that determinism hides no defect. Judged by properties only.
+    /// Sends different messages in every re-execution, so that determinism cannot hide a defect. Judged by properties only.
     Salted(Salted),
     /// Program of tasks: computes a Fibonacci number by two calls and a sum.
     Fibonacci(Fibonacci),
@@ -39,7 +39,7 @@ pub enum Application {
     TaskGraph(TaskGraph),
     /// Program of tasks, planned in advance: Jacobi's method on a grid in two dimensions, cut into blocks.
     Jacobi(Jacobi),
-    /// Program of tasks, planned in advance: particles that springs hold together, cut into blocks.
+    /// Program of tasks, planned in advance: cloth made of particles held together by springs, cut into blocks.
     Cloth(Cloth),
 }
 

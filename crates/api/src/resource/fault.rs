@@ -54,7 +54,7 @@ pub struct Fault {
     /// Action: make the writes of a node fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_storage: Option<BadStorage>,
-    /// Action: corrupt what a node reads back. It fails its checksum, and so counts as absent.
+    /// Action: corrupt the data that a node reads back. The data fails its checksum, and counts as absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrupt_storage: Option<BadStorage>,
 }

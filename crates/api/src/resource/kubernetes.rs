@@ -1,4 +1,4 @@
-//! How the pods of a federation are made. Only the Kubernetes backend reads this.
+//! Properties of the pods of a federation. Only the Kubernetes backend reads this.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::Size;
 
-/// How the pods of a federation are made: placement, resources and volumes.
+/// Properties of the pods of a federation: placement, resources and volumes.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {

@@ -157,7 +157,7 @@ pub struct FederationSpec {
     /// `unknown`. Default 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
-    /// How the pods are made. Ignored by the other backends.
+    /// Properties of the pods. Ignored by the other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,
     /// Random effects and delays of the simulator. Ignored by the other backends.

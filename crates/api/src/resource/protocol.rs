@@ -68,7 +68,7 @@ pub struct Hc3i {
     /// Delay between garbage collections. Default 60s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Period>,
-    /// Who decides what is garbage-collected. Default `initiator`, as in the paper.
+    /// The clusters that decide what is garbage-collected. Default `initiator`, as in the paper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_by: Option<CollectBy>,
     /// Number of replicas of each part of a checkpoint, in addition to the owner's part. Default 1.
@@ -198,7 +198,7 @@ pub struct Cck {
     /// Maximum delay between the starts of two checkpoints. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau: Option<Duration>,
-    /// With which processes a process coordinates its checkpoint. Default `neighbours`.
+    /// The processes with which a process coordinates its checkpoint. Default `neighbours`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordination: Option<Coordination>,
     /// Number of replicas of each part of a checkpoint, in addition to the owner's part. Default 1.
@@ -217,12 +217,12 @@ pub struct Cck {
     /// Whether a re-execution starts at values that are still in memory, in addition to the checkpoint. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_memory: Option<bool>,
-    /// Whether other processes execute tasks of a re-execution that the process itself has no time for. Default false.
+    /// Whether a process may hand tasks of its re-execution to other processes. Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<bool>,
 }
 
-/// With which processes a process coordinates its checkpoint.
+/// The processes with which a process coordinates its checkpoint.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Coordination {
@@ -256,7 +256,7 @@ pub enum Cp0 {
 #[schemars(transform = without_additional_properties)]
 pub struct Unprotected {}
 
-/// Who decides what is garbage-collected.
+/// The clusters that decide what is garbage-collected.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CollectBy {

@@ -140,7 +140,7 @@ pub struct Jacobi {
     pub task_time: Option<Duration>,
 }
 
-/// Simulation of a piece of cloth that hangs by two corners: particles that springs hold together, cut into square blocks.
+/// Simulation of a piece of cloth that hangs by two corners: particles held together by springs, cut into square blocks.
 /// An iteration of a block is two tasks: one computes forces, the other moves the particles.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -179,7 +179,7 @@ pub struct Schedule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
     /// The process of each piece of the data, by numbers from 0 in the order of the clusters. Blocks of `jacobi` are
-    /// numbered row by row. Default: as many neighbouring pieces to each process as come out even.
+    /// numbered row by row. Default: each process gets an equal share of neighbouring pieces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1_048_576), extend("items" = {
         "description": "Number of a process.", "type": "integer", "format": "uint32", "minimum": 0

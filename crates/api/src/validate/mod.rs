@@ -297,7 +297,7 @@ impl<'a> Check<'a> {
                 let others = self.spec.clusters.len() - 1;
                 self.problem(
                     path,
-                    format!("`replicas: {replicas}` needs as many other clusters (found {others})"),
+                    format!("`replicas: {replicas}` needs {replicas} other clusters (found {others})"),
                     "add clusters, or reduce `replicas`",
                 );
             }

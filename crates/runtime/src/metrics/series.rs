@@ -1,4 +1,4 @@
-//! Names of the metrics: what each series of a page is called, and what it means.
+//! The series of a metrics page: their names and help texts.
 
 use std::fmt;
 
@@ -127,7 +127,7 @@ impl Series<'_, '_> {
         let about = run.info.iter().map(|it| {
             (vec![("backend", it.backend.to_owned()), ("seed", it.seed.to_string())], ConstGauge::new(1_u64))
         });
-        self.family("run_info", "The run, with what identifies it", None, about)?;
+        self.family("run_info", "Backend and seed of the run, as labels", None, about)?;
         let phases = RunPhase::ALL
             .map(|it| (vec![("phase", format!("{it:?}"))], ConstGauge::new(u64::from(it == run.phase))));
         self.family("run_phase", "Phase of the run: 1 for the current one", None, phases)?;
@@ -135,7 +135,12 @@ impl Series<'_, '_> {
             let value = u64::from(Some(it) == run.verdict);
             (vec![("verdict", it.name().to_owned())], ConstGauge::new(value))
         });
-        self.family("run_verdict", "Verdict: 1 for that of the run, once it is known", None, verdicts)?;
+        self.family(
+            "run_verdict",
+            "Verdict of the run: 1 for the current one, once it is known",
+            None,
+            verdicts,
+        )?;
         self.clusters(run)?;
         self.faults(run)?;
         let detection = "From a fault, or the last heartbeat, to the announcement of the failure";
