@@ -27,8 +27,8 @@ pub(crate) struct Arguments {
     /// Subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// End a run before this program uses more memory than SIZE, such as 2GiB: with what was recorded, and with the
-    /// verdict `unknown`. Runs in parallel share it. Default: half of the machine's memory
+    /// Limit the memory of this program to SIZE, such as 2GiB. A run that would exceed the limit ends; its record is
+    /// kept, and its verdict is `unknown`. Parallel runs share the limit. Default: half of the machine's memory
     #[arg(long, value_name = "SIZE", global = true, allow_hyphen_values = true, help_heading = "Limits")]
     pub(crate) memory: Option<Size>,
 }
@@ -258,17 +258,17 @@ pub(crate) struct ReproduceArguments {
 
 /// Choose clusters from a communication graph.
 ///
-/// Large clusters roll back more processes per failure; small clusters log more messages. Prints the divisions that no
-/// other division found beats in both shares, and the chosen one, which has the smallest sum of both (proven optimal up
-/// to 12 processes; beyond, the best found). The graph is an edge list (`from to bytes [messages]`, one channel per
-/// line; `faultline export --format graph` writes one), a METIS file (`.graph` or `.metis`), a GraphML file
-/// (`.graphml`), or a recorded run. With `--out`, also writes all divisions as a picture (front.svg) and as a table
+/// Large clusters roll back more processes per failure; small clusters log more messages. Prints the best trade-offs
+/// between these two shares, and the chosen division, which has the smallest sum of both (proven optimal for up to 12
+/// processes; for more, the best found). The graph is an edge list (`from to bytes [messages]`, one channel per line;
+/// `faultline export --format graph` writes one), a METIS file (`.graph` or `.metis`), a GraphML file (`.graphml`), or
+/// a recorded run. With `--out`, also writes all divisions as a picture (front.svg) and as a table
 /// (front.csv), the cluster of each process (clusters.csv), the clusters in the form of a federation file
 /// (clusters.yaml), and the output of `--format json` (clusters.json).
 ///
-/// Several graphs are the traffic of one application in successive intervals of equal length, as are the intervals of a
-/// run. In this case, says whether changing the clusters between intervals, at a checkpoint, pays off, and prints the
-/// clusters of each interval and one division for all intervals. With `--out`, writes the costs by interval
+/// Pass several graphs, or `--intervals` with a recorded run, for the traffic of one application in successive
+/// intervals of equal length. Then also says whether it pays to change the clusters between intervals, at a checkpoint,
+/// and prints the clusters of each interval and one division for all intervals. With `--out`, writes the costs by interval
 /// (intervals.svg, intervals.csv), the cluster of each process in each interval (clusters.csv), the division for all
 /// intervals in the form of a federation file (clusters.yaml), and clusters.json.
 #[derive(Debug, Args)]
@@ -290,7 +290,7 @@ pub(crate) struct ClusterArguments {
     pub(crate) max_rollback: Option<f64>,
     /// Limit the largest cluster to FACTOR times the average size: 1 means clusters of equal size
     ///
-    /// For federations whose sites have similar numbers of machines. Only such divisions are searched.
+    /// Use this if all sites have about the same number of machines. The search considers only such divisions.
     #[arg(long, value_name = "FACTOR", allow_negative_numbers = true, value_parser = balance)]
     pub(crate) balance: Option<f64>,
     /// Divide a recorded run into N intervals of equal length
@@ -693,8 +693,9 @@ Known defects require a build with the feature `defects`:
   cargo run --release --features defects -- fuzz --defect hydee-no-gate
   cargo run --release --features defects -- fuzz --table --protocol hydee")]
 pub(crate) struct FuzzArguments {
-    /// Generate only federations with this protocol (hc3i, coordinated, chandyLamport, hierarchicalCoordinated, hydee,
-    /// fullLogging, spbc, pessimisticLogging, independent), instead of HC3I, HydEE and the coordinated baseline in turn
+    /// Generate only federations with this protocol (hc3i, hydee, spbc, fullLogging, pessimisticLogging, independent,
+    /// coordinated, chandyLamport, hierarchicalCoordinated, tic, sel, satin, cck), instead of HC3I, HydEE and the
+    /// coordinated baseline in turn
     #[arg(long, value_name = "P")]
     pub(crate) protocol: Option<Protocol>,
     /// Run N schedules
@@ -806,7 +807,7 @@ pub(crate) struct ExploreArguments {
     /// Choose what a failure does to the storage of its process
     #[arg(long, value_enum, default_value_t = StorageName::Any)]
     pub(crate) storage: StorageName,
-    /// Let up to N deadlines come before everything else has happened, such as those of unforced checkpoints
+    /// Let up to N timers expire before everything else has happened, such as those for unforced checkpoints
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(0..=20))]
     pub(crate) timers: u32,
     /// Let up to N packets, writes and computations be overtaken in a run, or `all`. Default: 0, 1, 2 and so on

@@ -11,6 +11,7 @@ use faultline_explore::{
     Bounds, Counterexample, Ending, Exploration, Extent, Program, Storage, explore as search, federation,
     names,
 };
+use faultline_report::explain::count;
 use faultline_report::transcript::{text, transcript};
 use faultline_report::{Cast, Timeline};
 use faultline_session::Unjudged;
@@ -345,11 +346,11 @@ fn title(report: &Report, programs: &[Program]) -> String {
         many => format!("{} programs", many.len()),
     };
     format!(
-        "{}, clusters of {} nodes, {program}, at most {} crashes and {} early deadlines\n",
+        "{}, clusters of {} nodes, {program}, at most {} and {}\n",
         report.protocol,
         clusters.join(" and "),
-        report.crashes,
-        report.timers
+        count(report.crashes.into(), "failure"),
+        count(report.timers.into(), "early timer")
     )
 }
 

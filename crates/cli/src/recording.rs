@@ -123,7 +123,7 @@ fn say_if_early(manifest: &Manifest) {
 fn say_if_some_failed(trace: &Trace) {
     if trace.streams.keys().any(|(_, life)| *life > Life(1)) {
         anstream::eprintln!(
-            "processes failed in this run, so that re-sent messages count twice in the graph; record a run without faults"
+            "processes failed in this run, so re-sent messages count twice in the graph; record a run without faults"
         );
     }
 }

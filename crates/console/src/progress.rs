@@ -4,8 +4,6 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use faultline_report::text::span;
-
 /// Between two refreshes on a terminal.
 const REFRESH: Duration = Duration::from_millis(200);
 /// Between two lines elsewhere.
@@ -20,18 +18,18 @@ pub struct Progress {
     count: Count,
 }
 
-/// What is done of work that consists of runs.
+/// Progress of work that consists of runs.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     begun: Instant,
     /// Runs that were done before.
     before: u64,
     done: u64,
-    /// How much work there is, if that is known.
+    /// The amount of work, if it is known.
     total: Option<Total>,
 }
 
-/// How much work there is.
+/// An amount of work.
 #[derive(Clone, Copy, Debug)]
 enum Total {
     Runs(u64),
@@ -135,8 +133,18 @@ impl Count {
             None => (String::new(), None),
         };
         let what = if what.is_empty() { String::new() } else { format!("{what}: ") };
-        let left = left.map(|it| format!(", about {} left", span(it))).unwrap_or_default();
+        let left = left.map(f64::round).filter(|it| *it >= 1.0);
+        let left = left.map(|it| format!(", about {} left", rough(it))).unwrap_or_default();
         format!("{what}{done}{of} runs, {rate:.1} per second{left}")
+    }
+}
+
+/// Formats a remaining time in the unit that suits an estimate.
+fn rough(seconds: f64) -> String {
+    match seconds {
+        ..120.0 => format!("{seconds} s"),
+        ..7200.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
     }
 }
 
@@ -151,13 +159,15 @@ mod tests {
         progress.count.done = 60;
         assert_eq!(
             progress.count.text("hc3i", elapsed),
-            "hc3i: 60 of 100 runs, 2.0 per second, about 20.0 s left"
+            "hc3i: 60 of 100 runs, 2.0 per second, about 20 s left"
         );
+        progress.count.done = 100;
+        assert_eq!(progress.count.text("hc3i", elapsed), "hc3i: 100 of 100 runs, 6.0 per second");
         progress.count.done = 40;
         assert_eq!(progress.count.text("", elapsed), "40 of 100 runs, 0.0 per second");
         let mut progress = Progress::lasting(Duration::from_secs(25));
         progress.count.done = 5;
-        assert_eq!(progress.count.text("", elapsed), "5 runs, 0.5 per second, about 15.0 s left");
+        assert_eq!(progress.count.text("", elapsed), "5 runs, 0.5 per second, about 15 s left");
         assert_eq!(Progress::new().count.text("", elapsed), "0 runs, 0.0 per second");
     }
 }

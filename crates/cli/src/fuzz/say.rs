@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use faultline_catalog::Defect;
+use faultline_core::FactKind;
 use faultline_fuzz::{Coverage, Shares, State, Trial, Word};
 
 use super::Report;
@@ -114,10 +115,18 @@ fn coverage(shares: &Shares) -> String {
     let mut stated = grid();
     stated.set_header(["fact", "runs", "total"]);
     for (kind, (runs, times)) in &shares.stated {
-        stated.add_row([format!("{kind:?}"), runs.to_string(), times.to_string()]);
+        stated.add_row([name(*kind), runs.to_string(), times.to_string()]);
     }
     right(&mut stated);
     text + &lines(&stated)
+}
+
+/// Returns the name of a kind of fact as records and triggers of faults spell it.
+fn name(kind: FactKind) -> String {
+    match serde_json::to_value(kind) {
+        Ok(serde_json::Value::String(name)) => name,
+        other => unreachable!("a name, not {other:?}"),
+    }
 }
 
 fn found(finding: &Finding) -> String {

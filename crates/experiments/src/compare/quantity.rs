@@ -229,12 +229,17 @@ impl Quantity {
     }
 }
 
+/// The share of a mean below which half the width of its interval is not shown.
+const NEGLIGIBLE: f64 = 1e-3;
+
 impl Unit {
-    /// Formats the mean with half the width of its interval, or with the range of few runs, in one unit.
+    /// Formats the mean with half the width of its interval, or with the range of few runs, in one unit. Omits a
+    /// width that the three digits of the mean do not show.
     pub fn text(self, estimate: &Estimate) -> String {
         let mean = estimate.mean();
         let (divisor, unit) = self.scale(mean);
-        let value = match estimate.half_width.map(|it| short(it / divisor)) {
+        let half_width = estimate.half_width.map(|it| if it < NEGLIGIBLE * mean.abs() { 0.0 } else { it });
+        let value = match half_width.map(|it| short(it / divisor)) {
             Some(half) if half != "0" => format!("{} ±{half}", short(mean / divisor)),
             Some(_) => short(mean / divisor),
             None => {

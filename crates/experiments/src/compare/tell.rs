@@ -37,10 +37,12 @@ pub fn text(it: &Comparison) -> String {
         writeln!(text, "{} are missing, because the comparison was interrupted.", count(it.missing, "run"))
             .expect("a string takes everything");
     }
-    for row in &it.rows {
-        for line in remarks(it, row) {
-            writeln!(text, "{line}").expect("a string takes everything");
-        }
+    let remarks: Vec<String> = it.rows.iter().flat_map(|row| remarks(it, row)).collect();
+    if !remarks.is_empty() {
+        text.push('\n');
+    }
+    for line in remarks {
+        writeln!(text, "note: {line}").expect("a string takes everything");
     }
     text
 }
@@ -207,8 +209,9 @@ fn fewer_faults(it: &Comparison, row: &Row) -> Option<String> {
     (most > own).then(|| {
         let [own, most] = [own, most].map(|it| Unit::Count.brief(it));
         format!(
-            "{} met fewer faults than others, {own} of {most} on average: the rest were due too late, or waited for an event \
-             that it does not have. Its costs with faults are not comparable (`faultline run` with this protocol shows which faults)",
+            "{} met fewer faults than others, {own} of {most} on average: the others were due after its end, or waited for an \
+             event that never happened. Its costs with faults are not comparable (`faultline run` with this protocol \
+             shows which faults took effect)",
             row.protocol
         )
     })

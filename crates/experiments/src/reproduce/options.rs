@@ -162,7 +162,7 @@ fn replicas(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
         for failures in 1..=4 {
             let mut setting = setting.clone();
             kill(&mut setting, "cluster-0", 10..10 + failures);
-            let what = format!("{copies} replicas, {failures} neighbours killed");
+            let what = format!("{copies} replicas, {failures} of the neighbours killed");
             let survives = failures <= copies;
             let runs = if survives { lab.run(&what, &setting)? } else { lab.run_whatever(&what, &setting)? };
             let completed = runs.iter().filter(|it| it.outcome == "completed").count();
