@@ -8,7 +8,7 @@ use faultline_checker::Verdict;
 use miette::{Report, miette};
 use textwrap::{WordSeparator, WordSplitter};
 
-/// How a command ends, as an exit status.
+/// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Done. For a run: everything was judged and holds.

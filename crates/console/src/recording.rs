@@ -41,7 +41,7 @@ impl Recording {
         Ok(Recording::new(dir, open(dir)?))
     }
 
-    /// Returns the data from which reports are made.
+    /// Returns the data for reports.
     pub fn recorded(&self) -> Recorded<'_> {
         Recorded {
             bundle: &self.dir,

@@ -26,7 +26,7 @@ pub struct Kept {
     pub result: Value,
 }
 
-/// What is told after each run.
+/// The message after each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'a> {
     /// What is being run.
@@ -131,7 +131,7 @@ impl<'a> Store<'a> {
                 let kept = serde_json::to_value(&result).expect("a result has a JSON form");
                 let kept = Kept { setting: setting.clone(), seed, result: kept };
                 (self.keep)(&kept);
-                // The same setting may be asked for again.
+                // The same setting may be requested again.
                 self.known.insert((kept.setting, seed), kept.result);
                 self.step(what, false);
                 results.insert(seed, result);

@@ -1,4 +1,4 @@
-//! The federation of an exploration: equal clusters under a protocol, and nothing else that matters.
+//! The federation of an exploration: equal clusters under a protocol. Everything else has defaults.
 
 use faultline_api::Federation;
 use faultline_api::quantity::{Duration, Period};

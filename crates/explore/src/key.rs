@@ -1,6 +1,6 @@
 //! Keys of states: 128 bits of a hash over what they print.
 //!
-//! Protocols are values that print everything that they hold, and nothing else of them is public. Two states with the same
+//! A protocol is a value whose `Debug` output shows all of its state; nothing else of it is public. Two states with the same
 //! key count as the same state. With 10^8 states, the chance that two different ones share a key is below 10^-22.
 
 use std::cell::RefCell;

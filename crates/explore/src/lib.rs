@@ -42,10 +42,10 @@ use replay::Replay;
 use search::{End, Search};
 use state::State;
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Exploration {
-    /// How far it came.
+    /// Its progress when it ended.
     pub extent: Extent,
     /// How it ended.
     pub end: Ending,
@@ -54,7 +54,7 @@ pub struct Exploration {
 /// How an exploration ended.
 #[derive(Clone, Debug)]
 pub enum Ending {
-    /// Every run within the bounds has been visited, and none violates anything.
+    /// Every run within the bounds was visited, and none violates a property.
     Exhausted,
     /// It stopped at [`Bounds::states`]. What lies beyond is unknown.
     Stopped,
@@ -65,7 +65,7 @@ pub enum Ending {
 }
 
 /// Explores a federation: its clusters and its protocol with its options, under `program`. `federation` must be valid; its
-/// application, links and faults play no part. `progress` is told how far the search has come after each step of depth, and
+/// application, links and faults play no part. `progress` receives the progress of the search after each step of depth, and
 /// returns whether to continue.
 ///
 /// # Errors

@@ -32,14 +32,14 @@ pub(crate) struct Local<P: Protocol> {
     /// `None` between two lives.
     node: Option<Composite<P>>,
     pub(crate) view: Arc<Membership>,
-    /// Whether the storage was lost and does not yet hold everything again.
+    /// Whether the storage was lost and is not yet complete again.
     replaced: bool,
     clock: Time,
     images: BTreeMap<ImageName, ImageOf<P>>,
     record: Option<Arc<[u8]>>,
     /// Operations of the storage that have not completed, in order.
     under_way: VecDeque<Operation<P>>,
-    /// Key of everything that the process has stated. Two states count as the same only if all processes have stated the
+    /// Key of all facts that the process has stated. Two states count as the same only if all processes have stated the
     /// same, so that a complete run is judged for all interleavings that lead to it.
     stated: Key,
     /// Whether the application has finished in this state.
@@ -72,7 +72,7 @@ pub(crate) enum ExploredEvent<P: Protocol> {
     Told(Arc<Membership>),
     /// The next deadline comes.
     Ring,
-    /// The supervisor has been told that the storage holds everything again.
+    /// Whether the supervisor knows that the storage is complete again.
     Refilled,
 }
 
@@ -86,7 +86,7 @@ pub(crate) enum Request<P: Protocol> {
     Held,
 }
 
-/// What an event does to a process.
+/// The effects of an event on a process.
 pub(crate) struct Effect<P: Protocol> {
     pub(crate) local: Arc<Local<P>>,
     pub(crate) requests: Vec<Request<P>>,
@@ -269,7 +269,7 @@ impl<P: Protocol> Local<P> {
         self.node.as_ref().and_then(Process::next_deadline)
     }
 
-    /// Returns whether the application has finished. A process without one has nothing to finish.
+    /// Returns whether the application has finished. True for a process without an application.
     pub(crate) fn has_finished(&self) -> bool {
         self.has_finished
     }

@@ -74,7 +74,7 @@ impl Program {
         self.of(rank).count().max(1) as u32
     }
 
-    /// Iterates over the messages that a rank takes part in, by their place in the program.
+    /// Iterates over the messages that a rank sends or receives, by their position in the program.
     fn of(&self, rank: ProcessId) -> impl Iterator<Item = (u32, ProcessId, ProcessId)> + '_ {
         let all = (0..).zip(self.0.iter()).map(|(place, &(from, to))| (place, from, to));
         all.filter(move |&(_, from, to)| from == rank || to == rank)
@@ -110,9 +110,9 @@ impl FromStr for Program {
 pub struct Rank {
     program: Arc<Program>,
     me: ProcessId,
-    /// Number of own messages, sent or received, that are done; of a rank without messages, whether it has computed.
+    /// Number of this rank's messages that it has sent or consumed; for a rank without messages, 1 once it has computed.
     done: u32,
-    /// Places of messages that have arrived before their turn, ascending.
+    /// Positions of messages that arrived early, ascending.
     early: Vec<u32>,
 }
 
@@ -223,7 +223,7 @@ impl Application for Rank {
     }
 }
 
-/// The result of a rank. A message that arrived and had no turn changes it.
+/// Returns the result of a rank. A message that arrived but was not consumed changes it.
 fn digest(done: u32, early: &[u32]) -> Digest {
     let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&done.to_le_bytes());

@@ -63,7 +63,7 @@ impl Counterexample {
 /// Longer than any bound on what a federation may take.
 const FOREVER: Span = Span::from_secs(10_000_000);
 
-const STUCK: &str = "the federation is quiet, no rank fails any more, and not all ranks finish";
+const STUCK: &str = "nothing is pending, and not all ranks have finished";
 
 /// Repeats runs of an exploration, and judges them.
 pub(crate) struct Replay {
@@ -124,7 +124,7 @@ impl Replay {
     }
 }
 
-/// Keeps what is stated. Each step takes a millisecond.
+/// Collects the stated facts. Each step takes a millisecond.
 struct Tape {
     trace: Trace,
     now: Time,

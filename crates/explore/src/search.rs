@@ -11,7 +11,7 @@ use crate::key::Key;
 use crate::local::Effects;
 use crate::state::{Choice, State};
 
-/// How far a search has come.
+/// The progress of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     /// Distinct states visited.
@@ -61,9 +61,9 @@ pub(crate) enum End {
     Exhausted,
     /// The bound on states was reached.
     Stopped,
-    /// A run that these choices lead to violates something.
+    /// The run to which these choices lead violates a property.
     Found(Vec<Choice>),
-    /// The caller wanted no more.
+    /// The caller ended the search.
     Interrupted,
 }
 

@@ -15,18 +15,18 @@ use crate::program::SendMessage;
 pub(crate) struct State<P: Protocol> {
     locals: Vec<Arc<Local<P>>>,
     membership: Arc<Membership>,
-    /// What will happen, in the order in which it was requested, except for what is overtaken.
+    /// Pending steps in the order in which they were requested, except those that are overtaken.
     pending: Vec<Pending<P>>,
-    /// What others overtake. It may happen at any time.
+    /// Pending steps that others overtake. They may happen at any time.
     overtaken: Vec<Pending<P>>,
     pub(crate) left: Left,
-    /// Key of everything that the supervisor has stated.
+    /// Key of all facts that the supervisor has stated.
     stated: Key,
     /// How the run has ended; `None` while it can continue.
     pub(crate) ended: Option<Outcome>,
 }
 
-/// What the bounds leave.
+/// The failures, timers and overtakings that the bounds still permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     crashes: u32,
@@ -74,16 +74,16 @@ enum Lane {
     Channel(ProcessId, ProcessId),
     Storage(ProcessId),
     Membership(ProcessId),
-    /// May overtake everything.
+    /// May overtake any step.
     Own,
 }
 
 /// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// What is pending with this place among what can happen. What comes before it is overtaken.
+    /// The pending step at this position. Steps before it are overtaken.
     Next(u8),
-    /// What is overtaken with this place.
+    /// The overtaken step at this position.
     Overtaken(u8),
     /// A process fails.
     Crash { process: ProcessId, storage: StorageFate, output: Output },
@@ -100,14 +100,14 @@ pub(crate) enum Output {
     Lost,
 }
 
-/// What processes state in a step, in order.
+/// The facts that processes state in a step, in order.
 pub(crate) trait Witnesses<P: Protocol> {
     fn states(&mut self, process: ProcessId, life: Life, facts: &[Fact]);
     /// A step begins, in words.
     fn steps(&mut self, text: impl FnOnce() -> String);
 }
 
-/// Nothing is kept of what is stated.
+/// Facts are discarded.
 impl<P: Protocol> Witnesses<P> for () {
     fn states(&mut self, _: ProcessId, _: Life, _: &[Fact]) {}
     fn steps(&mut self, _: impl FnOnce() -> String) {}
@@ -318,7 +318,7 @@ impl<P: Protocol> State<P> {
         self.ended.is_some() || self.has_finished()
     }
 
-    /// Returns the place of what is pending and happens next, if nothing is overtaken.
+    /// Returns the position of the next pending step if nothing is overtaken.
     fn next(&self) -> Option<usize> {
         (0..self.pending.len()).find(|&it| self.can_happen(it))
     }

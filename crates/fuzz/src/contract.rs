@@ -38,7 +38,7 @@ pub enum Differs {
     Count,
 }
 
-/// Runs a program in `orders` orders of delivery beside a first one. Returns the first difference found.
+/// Runs a program in `orders` orders of delivery besides a first one. Returns the first difference found.
 ///
 /// For each order, this takes as long as the program computes.
 pub fn difference<A: Application>(

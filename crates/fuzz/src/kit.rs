@@ -106,7 +106,7 @@ where
     }
 
     /// Returns a random federation of the kind used for protocols with these promises. The processes that
-    /// this protocol needs beside the ranks fail in it, too.
+    /// this protocol needs besides the ranks fail in it, too.
     fn federation(&self, seed: u64) -> Federation {
         let extra = P::extra_processes(&self.config);
         let mut federation = federation_promised(seed, Promises::of::<P>(&self.config), &extra);

@@ -17,7 +17,7 @@ pub struct Trial {
     pub scenario: Scenario,
     /// The simulator's counters.
     pub stats: Stats,
-    /// What a record of the run would contain beside the facts.
+    /// The parts of a record of the run other than the facts.
     pub manifest: Manifest,
     /// The facts of the run.
     pub trace: Trace,

@@ -1,4 +1,4 @@
-//! Tests the conformance kit with a protocol that needs processes beside the ranks: they fail in it, too.
+//! Tests the conformance kit with a protocol that needs processes besides the ranks: they fail in it, too.
 
 use faultline_checker::Property;
 use faultline_core::{Life, ProcessId, Scope, Span};

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const RARELY: u32 = 32;
 /// Number of checks within which an operator must have noticed a new federation.
 const UNHEEDED: u32 = 15;
-/// Number of checks for which a supervisor that has answered before may be silent until the user is told.
+/// Number of checks for which a supervisor that has answered before may be silent until the user is informed.
 const PATIENCE: u32 = 5;
 /// Number of checks for which a supervisor may be silent once the resource says that the run is over.
 const GIVEN_UP: u32 = 60;
@@ -186,7 +186,7 @@ struct Watch<'a> {
     said: String,
 }
 
-/// What a watch has learned about a run.
+/// The state of a run as a watch has seen it.
 #[derive(Default)]
 struct Seen {
     supervisor: Option<Supervisor>,

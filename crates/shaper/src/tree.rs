@@ -218,7 +218,7 @@ fn leaving(
         let leaf = leaf.unwrap_or(Leaf::Queue(queue(link, 1, FULL_PACKET.into())));
         direction.classes.insert(number, Class::of_rate(rate, leaf));
     }
-    // Each class may use the whole rate, but all of them together no more.
+    // Each class may use the whole rate, but all of them together not more than that.
     if let Some(fastest) = shared.iter().map(|&(_, bandwidth)| bandwidth).max() {
         direction.classes.insert(OTHERS, Class::of_rate(fastest, Leaf::Classes));
         for &(number, bandwidth) in &shared {

@@ -1,16 +1,16 @@
-//! What takes the memory of a simulation.
+//! The memory of a simulation, by its contents.
 
 use faultline_core::{Footprint, Process};
 use faultline_trace::Sink;
 
 use crate::simulation::Simulation;
 
-/// What takes the memory of a simulation, besides the facts, which its sink keeps.
+/// Returns what fills the memory of a simulation, except the facts, which its sink keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Number of stored images: parts of checkpoints, and their replicas.
     pub images: u64,
-    /// Memory of all stored images, in bytes. What several images share counts once.
+    /// Memory of all stored images, in bytes. Data that several images share counts once.
     pub image_bytes: u64,
     /// Number of messages in the logs of all processes.
     pub logged: u64,
@@ -23,7 +23,7 @@ pub struct Contents {
 }
 
 impl<P: Process, S: Sink> Simulation<'_, P, S> {
-    /// Returns what takes memory now. Visits everything that is stored.
+    /// Returns the current contents of memory. Visits all stored data.
     pub fn contents(&self) -> Contents {
         let mut contents = Contents {
             queued: self.queue.len() as u64,

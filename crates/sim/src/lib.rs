@@ -9,7 +9,7 @@
 //! | `supervising` | reports to the supervisor, and its orders |
 //! | `network`, `storage` | costs of packets and images, and what a crash leaves of them |
 //! | `handling` | time that packets occupy their senders and receivers |
-//! | `contents` | what takes the memory of a simulation |
+//! | `contents` | the memory of a simulation, by its contents |
 //! | `queue` | events in the order of their time |
 //! | `defect` | known defects of a driver, which tests can enable |
 //! | `parallel` | many runs on many cores |

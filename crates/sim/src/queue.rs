@@ -11,7 +11,7 @@
 //!
 //! The smallest keys are in the first bucket of the lowest level that has keys. When their turn comes, a small bucket
 //! is sorted. Otherwise the base becomes their common prefix, and the keys move to lower levels. A key therefore
-//! moves about as many times as it takes digits to tell the times apart, whatever the number of keys.
+//! moves at most once per digit that distinguishes the times, whatever the number of keys.
 
 use std::{iter, mem};
 
@@ -186,7 +186,7 @@ impl<T> Queue<T> {
         let place = self.near.partition_point(|&it| it > key);
         self.near.insert(place, key);
         if self.near.len() > MANY {
-            // No key is near any more. The last popped key is in the same bucket as they were.
+            // No key is near. The last popped key is in the bucket in which they were.
             self.base = time(self.last).0;
             self.near_end = self.last;
             let mut near = mem::take(&mut self.near);

@@ -70,7 +70,7 @@ impl Completion {
         self.newest.get(&group).is_some_and(|&newest| newest > incarnation)
     }
 
-    /// Records that `rank` is not finished any more, for instance after its failure.
+    /// Records that `rank` is no longer finished, for instance after its failure.
     pub(crate) fn unfinished(&mut self, rank: ProcessId) {
         if let Some((sent, delivered)) = self.finished[rank.index()].take() {
             self.count -= 1;
@@ -79,7 +79,7 @@ impl Completion {
         }
     }
 
-    /// Records that `rank` will not live again. The others can finish without it.
+    /// Records that `rank` has no next life. The others can finish without it.
     pub(crate) fn without(&mut self, rank: ProcessId) {
         self.unfinished(rank);
         self.ranks -= 1;

@@ -144,7 +144,7 @@ pub enum Report {
     /// The user changed the federation. An added fault has the number that follows the plan's last. Changes take
     /// effect in the order of their reports.
     Changed(Change),
-    /// A user or a signal asks for the end of the run.
+    /// A user or a signal requests the end of the run.
     Interrupted,
     /// Time may have passed. Changes of the membership are announced at the next timeout, so that changes of one
     /// instant share a version.

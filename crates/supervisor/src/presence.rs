@@ -1,5 +1,5 @@
 //! Presence of clusters: a cluster joins at its time, once all its processes are ready, and leaves once its protocol
-//! reports that no process can need anything from it any more.
+//! reports that no process can still need anything from it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

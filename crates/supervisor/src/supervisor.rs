@@ -67,7 +67,7 @@ pub(crate) struct SupervisedProcess {
     pub(crate) paused_until: Option<(Time, FaultNo)>,
     /// Whether it is halted at a fact.
     pub(crate) halted: bool,
-    /// Whether it does not live again once its life has ended.
+    /// Whether it has no next life once its current life has ended.
     pub(crate) gone: bool,
     /// Whether its lives send heartbeats.
     beats: bool,
@@ -85,7 +85,7 @@ pub(crate) enum LifeState {
     Killed,
     /// The end has been detected.
     Down,
-    /// Its cluster has left. The process was ended and does not live again.
+    /// Its cluster has left. The process was ended, and has no next life.
     Left,
 }
 

@@ -247,7 +247,7 @@ impl Interface<'_> {
         Ok(changes)
     }
 
-    /// Removes the own tree, if there is one.
+    /// Removes this program's tree, if there is one.
     fn unshape(&self) -> Result<usize, ApplyError> {
         let is_ours = match self.is_ours() {
             // The tree of another program is harmless if nothing has to be done.
@@ -312,7 +312,7 @@ impl Interface<'_> {
                 Leaf::Queue(limit) => Discipline::Pfifo(limit),
                 Leaf::Delay(delay) => Discipline::Netem(delay),
             };
-            // The kernel gives a class a default queue, whose handle differs from that of an own one.
+            // The kernel gives a class a default queue, whose handle differs from those of this program.
             let is = queues.iter().find(|it| it.parent == up && it.handle == handle);
             let same_kind = is.filter(|it| it.kind == discipline.kind());
             if same_kind.is_some_and(|it| it.is(discipline)) {

@@ -39,7 +39,7 @@ pub struct Socket {
     sequence: Cell<u32>,
 }
 
-/// What a message does.
+/// The operation that a message requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Mode {

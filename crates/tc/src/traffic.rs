@@ -69,7 +69,7 @@ impl Handle {
     pub const ROOT: Handle = Handle(u32::MAX);
     /// The parent of what looks at arriving packets.
     pub const INGRESS: Handle = Handle(0xffff_fff1);
-    /// Where the filters of arriving packets are.
+    /// The parent of the filters of arriving packets.
     pub const ARRIVING: Handle = Handle::new(0xffff, 0);
 
     /// Returns `MAJOR:MINOR`; the minor part of a queueing discipline is 0.
@@ -143,16 +143,16 @@ pub struct HtbClass {
     pub quantum: u32,
 }
 
-/// Which address of a packet a filter looks at.
+/// The address of a packet that a filter compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looks {
-    /// Where it is from.
+    /// The source address.
     AtSource,
-    /// Where it goes.
+    /// The destination address.
     AtDestination,
 }
 
-/// What a filter does with packets.
+/// The action of a filter on packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Puts them into a class.

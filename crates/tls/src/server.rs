@@ -101,7 +101,7 @@ async fn accept(mut listener: TcpListener, acceptor: TlsAcceptor, done: mpsc::Se
             match timeout(PATIENCE, introduced(stream, acceptor)).await {
                 Ok(Ok(connection)) => {
                     let is_encrypted = matches!(connection, Connection::Encrypted(_));
-                    // The receiver is gone only if nothing is served any more.
+                    // The receiver is gone only once the server has ended.
                     let _ = done.send((connection, Peer { address, is_encrypted })).await;
                 }
                 Ok(Err(error)) => debug!(%address, %error, "a caller did not introduce itself"),
@@ -111,7 +111,7 @@ async fn accept(mut listener: TcpListener, acceptor: TlsAcceptor, done: mpsc::Se
     }
 }
 
-/// Waits for the first byte of a caller, and encrypts the connection if that byte asks for it.
+/// Waits for the first byte of a caller, and encrypts the connection if that byte begins a TLS handshake.
 async fn introduced(stream: TcpStream, acceptor: TlsAcceptor) -> io::Result<Connection> {
     let mut first = [0];
     stream.peek(&mut first).await?;

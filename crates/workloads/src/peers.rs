@@ -10,7 +10,7 @@ pub(crate) struct Peers {
     clusters: Arc<[Cluster]>,
     /// The own cluster.
     cluster: ClusterId,
-    /// Position in the own cluster.
+    /// Position in its cluster.
     place: u32,
 }
 
@@ -25,12 +25,12 @@ impl Peers {
         Peers { clusters: membership.clusters.clone(), cluster, place: place as u32 }
     }
 
-    /// Returns the own cluster.
+    /// Returns the cluster of this rank.
     pub(crate) fn own(&self) -> ClusterId {
         self.cluster
     }
 
-    /// Returns the position in the own cluster.
+    /// Returns the position of this rank in its cluster.
     pub(crate) fn place(&self) -> usize {
         self.place as usize
     }
@@ -50,7 +50,7 @@ impl Peers {
         &self.clusters[cluster.index()].processes
     }
 
-    /// Returns a random rank of `cluster`, other than the own one.
+    /// Returns a random rank of `cluster`, other than this one.
     ///
     /// # Panics
     ///

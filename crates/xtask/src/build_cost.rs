@@ -23,7 +23,7 @@ use crate::Repository;
 const RECORD: &str = "FAULTLINE_BUILD_COST";
 /// Crates that several causes need.
 const SHARED: &str = "needed by several";
-/// What no compiler was run for.
+/// Crates for which no compiler ran.
 const REST: &str = "Cargo and build scripts";
 /// Crates of a cause that are named.
 const NAMED: usize = 4;
@@ -101,7 +101,7 @@ fn parse(record: &str) -> BTreeMap<String, f64> {
     units
 }
 
-/// Which crate needs which, by the names that the compiler knows them by.
+/// The dependencies of each crate, by the names that the compiler uses.
 #[derive(Debug, Default)]
 struct Edges {
     /// Of the workspace.
@@ -135,10 +135,10 @@ fn edges(repository: &Repository, units: &BTreeMap<String, f64>) -> Result<Edges
     Ok(edges)
 }
 
-/// What the compiler calls every build script.
+/// The compiler's name for every build script.
 const BUILD: &str = "build_script_build";
 
-/// What a cause costs, and each of its crates.
+/// The cost of a cause, and of each of its crates.
 type Causes = BTreeMap<String, Vec<(String, f64)>>;
 
 /// Each crate of the workspace is a cause. So is each crate from outside that one of those needs: it is the cause of what nothing

@@ -172,7 +172,7 @@ fn archive(
     Ok(archive)
 }
 
-/// What the programs were made from, as CycloneDX has it: every crate that is compiled into one, or compiles one.
+/// Inventory of the programs in the format CycloneDX: every crate that is compiled into one, or compiles one.
 fn inventory_of(repository: &Repository) -> Result<Value, Box<dyn Error>> {
     let resolve = repository.metadata.resolve.as_ref().ok_or("cargo has not resolved the dependencies")?;
     let package = |id: &PackageId| &repository.metadata[id];

@@ -180,7 +180,7 @@ pub struct Comparison {
     pub seeds: u32,
     /// Seconds that the unprotected run takes without faults; `None` if it cannot be run.
     pub unprotected: Option<Estimate>,
-    /// By protocol, in the order asked for. An interrupted comparison lacks the protocols that it did not reach.
+    /// By protocol, in the requested order. An interrupted comparison lacks the protocols that it did not reach.
     pub rows: Vec<Row>,
     /// Runs that were not made because the comparison was interrupted.
     pub missing: u64,
@@ -258,7 +258,7 @@ impl Comparison {
     }
 }
 
-/// Compares protocols on a federation. What `store` knows is not simulated again. Once the work is interrupted, the
+/// Compares protocols on a federation. Runs whose results `store` has are not repeated. Once the work is interrupted, the
 /// comparison has the runs that were made.
 ///
 /// # Errors
@@ -352,7 +352,7 @@ struct Bench<'a, 'r, 's> {
     settings: &'a Settings,
     maker: Runs<'r>,
     store: &'a mut Store<'s>,
-    /// No more runs are made.
+    /// Starts no more runs.
     is_stopped: bool,
 }
 

@@ -164,7 +164,7 @@ fn last_removal_milliseconds(run: &Statistics) -> f64 {
     Spread::of(run.collections.iter().map(|it| it.done_seconds * 1e3)).mean
 }
 
-/// Counts the collections that removed something in another cluster while the last was cut off.
+/// Counts the collections that removed data in another cluster while the last cluster was cut off.
 fn collections_meanwhile(run: &Statistics) -> f64 {
     let meanwhile = |it: &&Collection| (CUT.start as f64..CUT.end as f64).contains(&it.at_seconds);
     run.collections.iter().filter(meanwhile).count() as f64

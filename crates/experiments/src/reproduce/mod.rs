@@ -65,7 +65,7 @@ pub struct Paper {
     pub meta: &'static str,
     /// What is real, and what is not.
     pub prose: &'static [&'static str],
-    /// The command that makes the page.
+    /// The command that generates the page.
     pub command: &'static str,
 }
 
@@ -122,7 +122,7 @@ pub struct Interrupted;
 /// Settings of the HC3I paper's evaluation: all, and those that show the shape of the figures.
 const HC3I_SETTINGS: [u64; 2] = [73, 58];
 
-/// Repeats the HC3I paper's evaluation. What `store` knows is not simulated again. Once the work is interrupted, no more
+/// Repeats the HC3I paper's evaluation. Runs whose results `store` has are not repeated. Once the work is interrupted, no more
 /// experiments follow.
 pub fn reproduce(settings: Settings, store: &mut Store<'_>) -> Reproduction {
     let count = HC3I_SETTINGS[usize::from(settings.quick)];
@@ -164,7 +164,7 @@ struct Lab<'a, 's> {
 }
 
 impl Lab<'_, '_> {
-    /// Whether only the shape of a figure is wanted.
+    /// Whether only the shape of each figure is needed.
     fn is_quick(&self) -> bool {
         self.settings.quick
     }
@@ -195,7 +195,7 @@ impl Lab<'_, '_> {
         Ok(self.passing(what, runs))
     }
 
-    /// Runs one setting with every seed, each run with an observer, and returns what `close` makes of the observers.
+    /// Runs one setting with every seed, each run with an observer, and returns the results of `close` for the observers.
     /// Every run should pass.
     fn observed<O: Observer, R: Serialize + DeserializeOwned + Send>(
         &mut self,

@@ -70,14 +70,14 @@ pub(crate) struct FaultEntry {
     pub(crate) state: FaultState,
 }
 
-/// What identifies a run in its metrics.
+/// Labels that identify a run in its metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunInfo {
     /// Name of the federation.
     pub federation: String,
     /// Name of the protocol.
     pub protocol: String,
-    /// Where the run is carried out.
+    /// The backend of the run.
     pub backend: &'static str,
     /// Seed of the run.
     pub seed: u64,

@@ -2,7 +2,7 @@
 //! of the links.
 //!
 //! The node may have its own network namespace ([`faultline_tc::namespace`]), where it configures the kernel itself
-//! and knows all addresses from the start. Otherwise there is a shaper beside it ([`crate::shaper`]), and the
+//! and knows all addresses from the start. Otherwise, a shaper runs next to it ([`crate::shaper`]), and the
 //! directory contains the addresses of its peers. What the kernel cannot do is left to the delay lines of the
 //! transport. So are cuts: a line that is cut holds packets back, but loses none.
 

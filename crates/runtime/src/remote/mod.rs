@@ -40,9 +40,9 @@ pub struct RemoteOptions {
     pub sum: Sum,
 }
 
-/// Carries out a run at the places announced at `registry`. Returns once no process is hosted any more.
+/// Performs a run at the places announced at `registry`. Returns once no process is hosted.
 ///
-/// The supervisor's input is written to a journal beside the record. A restarted program that finds the journal
+/// The supervisor's input is written to a journal next to the record. A restarted program that finds the journal
 /// passes it as `past`, and resumes the run. All processes then begin new lives, because lives end with their
 /// supervisor. Agents keep the facts of earlier lives until they are requested.
 ///

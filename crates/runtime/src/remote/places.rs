@@ -639,7 +639,7 @@ impl Shared {
             ToPlace::Leaving => {
                 self.arrived(process, place, None);
                 if is_current {
-                    // Nothing can be launched at this place any more.
+                    // No life can be launched at this place.
                     let life = self.with(process, |entry| {
                         entry.agent = None;
                         entry.life.take()

@@ -1,5 +1,5 @@
 //! The shaper of a place: the only process there that may configure the kernel's traffic control, on behalf of the
-//! node beside it. In pods, where the node and its agent must not be privileged, it alone has the privilege.
+//! node in the same network namespace. In pods, where the node and its agent must not be privileged, it alone has the privilege.
 //!
 //! They communicate over a socket in a directory that no other program can reach. Every request uses a connection of
 //! its own, and requests are answered in the order of the connections, so that the requests of a life that has ended

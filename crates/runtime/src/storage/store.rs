@@ -214,7 +214,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
             .map_err(|source| StoreError::Write { what: "a preallocated file".into(), source })
     }
 
-    /// Writes a record durably, beside its predecessor.
+    /// Writes a record durably, in addition to its predecessor.
     pub(super) fn record(&mut self, version: u64, bytes: &[u8]) -> Result<(), StoreError> {
         if let Store::Disk(disk) = self {
             disk.write(record_file(disk.life, version), bytes)?;

@@ -1,4 +1,4 @@
-//! How long it takes to detect failures, and to recover from them.
+//! Measures the time until failures are detected, and until processes have recovered.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! The supervisor's input, written to a journal before anything is done about it. A restarted supervisor reads the
+//! The supervisor's input, written to a journal before it takes effect. A restarted supervisor reads the
 //! journal, and has the state of its predecessor: which faults have been injected, and which lives there were, and
 //! where.
 //!
-//! The file `journal` beside the record contains a sequence of [`JournalEntry`], as records like those of facts. Its content
+//! The file `journal` next to the record contains a sequence of [`JournalEntry`], as records like those of facts. Its content
 //! has been handed to the operating system: it outlives the process, and on a volume also the machine, as far as the
 //! volume does.
 

@@ -49,7 +49,7 @@ pub struct RunOptions {
     pub membership: Membership,
     /// Names for directories and for display.
     pub names: Names,
-    /// What metrics say about the run, if anything.
+    /// The labels of the run in metrics, if there are metrics.
     pub info: Option<RunInfo>,
     /// Seed of all random choices of processes and links.
     pub seed: u64,

@@ -85,7 +85,7 @@ pub(crate) trait PlaceBackend {
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError>;
 
     /// Records the newest life that a predecessor of this program launched, and whether the storage was to be removed
-    /// since. None of these lives is hosted any more. Not needed if processes end with their supervisor, because
+    /// since. None of these lives is hosted now. Not needed if processes end with their supervisor, because
     /// there is no predecessor then.
     fn recall(&mut self, process: ProcessId, newest: Life, wiped: bool) {
         let _ = (process, newest, wiped);

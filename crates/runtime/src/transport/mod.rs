@@ -89,7 +89,7 @@ struct TransportState {
     newest: Vec<Life>,
     /// Processes whose lines are not empty.
     waiting: Vec<ProcessId>,
-    /// Interfaces to the own cluster and to all others.
+    /// Interfaces to this node's cluster and to all others.
     interfaces: [Interface; 2],
     /// Number of packets that arrived from each cluster, and the sum of their delays.
     seen: Vec<(ClusterId, (u64, Span))>,

@@ -94,7 +94,7 @@ impl Federation {
         }
     }
 
-    /// A random federation in which, beside faults, processes are paused and the coordinator may be far from a cluster.
+    /// A random federation in which, besides faults, processes are paused and the coordinator may be far from a cluster.
     pub(crate) fn wide(seed: u64, most_faults: u32) -> Federation {
         let mut federation = Federation::random(seed, most_faults);
         let mut rng = ChaCha8Rng::seed_from_u64(!seed);

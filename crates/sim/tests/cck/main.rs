@@ -143,7 +143,7 @@ fn required(rerun: RerunOptions) -> Account {
     all
 }
 
-/// `FAULTLINE_SEEDS=FROM,COUNT` asks for others than these.
+/// `FAULTLINE_SEEDS=FROM,COUNT` selects other seeds.
 fn seeds_or(from: u64, count: u64) -> (u64, u64) {
     let asked = std::env::var("FAULTLINE_SEEDS").ok();
     let numbers = asked.as_deref().and_then(|it| it.split_once(','));

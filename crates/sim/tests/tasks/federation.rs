@@ -27,7 +27,7 @@ pub(crate) struct Federation {
     pub(crate) clusters: Vec<u32>,
     pub(crate) program: Flow,
     pub(crate) faults: Vec<(Trigger, Fault)>,
-    /// The number of copies of each image beside the owner's own, and their location.
+    /// The number of replicas of each image besides the owner's copy, and their location.
     pub(crate) copies: (u16, ReplicateTo),
     /// Clusters that join late.
     pub(crate) joins: Vec<(ClusterId, Span)>,

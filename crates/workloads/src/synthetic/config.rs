@@ -46,7 +46,7 @@ pub enum Traffic {
         /// i.
         messages: Vec<Vec<u64>>,
     },
-    /// As many messages as the machine can carry, for benchmarks. They go to the own cluster or to the next one, so
+    /// As many messages as the machine can carry, for benchmarks. They go to the sender's cluster or to the next one, so
     /// that traffic between clusters is one-way. The last cluster sends only inside.
     Burst {
         /// Number of messages sent by each rank.

@@ -83,7 +83,7 @@ impl Leave {
         self.state = State::default();
     }
 
-    /// Returns whether the own cluster leaves.
+    /// Returns whether this rank's cluster leaves.
     pub(super) fn is_own(&self) -> bool {
         self.own.is_some()
     }

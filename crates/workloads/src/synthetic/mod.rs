@@ -14,7 +14,7 @@
 //!
 //! * [`Traffic::Random`]: after each computation, a message to each cluster with a given, independent probability.
 //! * [`Traffic::Exact`]: a given number of messages for each ordered pair of clusters, at uniformly random instants.
-//! * [`Traffic::Burst`]: messages as fast as possible, inside the own cluster and, rarely, to the next.
+//! * [`Traffic::Burst`]: messages as fast as possible, inside the sender's cluster and, rarely, to the next.
 //!
 //! A cluster may take part in only a section of the program ([`Term`]). A cluster that leaves sends farewells to all
 //! others (`leave`): its ranks finish once everything that was sent to them has arrived.

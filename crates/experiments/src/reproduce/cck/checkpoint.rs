@@ -7,7 +7,7 @@ use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 use crate::reproduce::{Interrupted, Lab};
 
-/// Channels between the blocks of a grid: each block sends to those beside it.
+/// Channels between the blocks of a grid: each block sends to its neighbours.
 fn channels([rows, columns]: [u32; 2]) -> u64 {
     2 * u64::from((rows - 1) * columns + rows * (columns - 1))
 }

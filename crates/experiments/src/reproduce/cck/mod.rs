@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `checkpoint` | what a checkpoint costs: messages and time (figures 5 and 10) |
 //! | `frequency` | run time by the frequency of checkpoints (figure 11) |
-//! | `required` | what is executed again (figure 6, and the bound of section 3.6.2) |
+//! | `required` | re-execution (figure 6, and the bound of section 3.6.2) |
 //! | `order` | the same with local re-scheduling (figure 12) |
 //! | `observed` | checkpoints and recoveries, as facts show them |
 
@@ -72,12 +72,12 @@ struct Planned {
     iterations: u32,
     task_ms: f64,
     window: u32,
-    /// Options of the protocol beside the time between checkpoints.
+    /// Options of the protocol besides the time between checkpoints.
     options: String,
     /// Seconds from one checkpoint to the next; `None` for no checkpoints, and no protocol.
     tau: Option<f64>,
     sends_first: bool,
-    /// Bytes per second that a storage takes, in megabytes.
+    /// Write bandwidth of a storage, in megabytes per second.
     bandwidth: f64,
     faults: String,
 }
@@ -154,7 +154,7 @@ fn watch(lab: &mut Lab<'_, '_>, what: &str, planned: &Planned) -> Result<Vec<Wat
     lab.observed("watched", what, &planned.federation(), || Watch::new(interrupted), Watch::close)
 }
 
-/// How long complete checkpoints took, in milliseconds.
+/// Durations of complete checkpoints, in milliseconds.
 fn times(runs: &[Watched]) -> Spread {
     Spread::of(runs.iter().flat_map(|it| it.checkpoints.iter()).map(|it| it.0))
 }

@@ -49,10 +49,10 @@ pub(super) struct Watched {
     pub(super) redone: Option<Redone>,
 }
 
-/// What a failure made processes that had not failed execute again.
+/// Re-execution by processes that had not failed, after one failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Redone {
-    /// Of each: the process, tasks that it executed again, and tasks that it would have after a global rollback.
+    /// For each process: the tasks that it re-executed, and those that it would have re-executed after a global rollback.
     pub(super) live: Vec<(ProcessId, u64, u64)>,
 }
 
@@ -72,7 +72,7 @@ impl Redone {
         100.0 * self.again() as f64 / self.globally().max(1) as f64
     }
 
-    /// Percentage of the processes that execute nothing again.
+    /// Percentage of the processes that re-execute nothing.
     pub(super) fn idle(&self) -> f64 {
         100.0 * self.live.iter().filter(|it| it.1 == 0).count() as f64 / self.live.len().max(1) as f64
     }

@@ -120,7 +120,7 @@ pub(super) fn order(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
     }])
 }
 
-/// The last time of a failure after which something was executed again; 0 if there is none.
+/// The latest time of a failure that caused re-execution; 0 if there is none.
 fn last_with_tasks(series: &Series) -> f64 {
     series.points.iter().rfind(|it| it.1.most > 0.0).map_or(0.0, |it| it.0)
 }

@@ -1,4 +1,4 @@
-//! What processes that have not failed execute again: figure 6 of the short paper, and section 3.6.2 of the long one.
+//! Re-execution by processes that have not failed: figure 6 of the short paper, and section 3.6.2 of the long one.
 
 use faultline_core::ProcessId;
 
@@ -125,7 +125,7 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
     Ok(vec![section, neighbours(lab)?])
 }
 
-/// Tasks that a neighbour of the failed process executes again: cloth, as in the short paper.
+/// Tasks that a neighbour of the failed process re-executes: cloth, as in the short paper.
 fn neighbours(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
     let (blocks, iterations): ([u32; 2], &[u32]) =
         if lab.is_quick() { ([3, 3], &[1, 3]) } else { ([10, 12], &[0, 1, 2, 3, 4, 5, 6, 8]) };

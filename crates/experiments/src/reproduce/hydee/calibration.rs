@@ -18,7 +18,7 @@ const ONE_BYTE: usize = 0;
 const ONE_KIBIBYTE: usize = 3;
 const MANY_KIBIBYTES: usize = 6;
 
-/// How long a message keeps each of its two processes busy, in nanoseconds.
+/// Time for which a message keeps each of its two processes busy, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Effort {
     /// The cost of a message, independent of its length.
@@ -138,12 +138,12 @@ impl Predicted {
     }
 }
 
-/// How many settings there are.
+/// Returns the number of settings.
 pub(super) fn settings() -> usize {
     Predicted::ALL.len()
 }
 
-/// Predicts the runs that were made, with what messages cost many processes that share the cores.
+/// Predicts the measured runs with the message costs of many processes that share the cores.
 pub(super) fn section(
     lab: &mut Lab<'_, '_>,
     alone: &Calibration,

@@ -93,7 +93,7 @@ const DEEP: [Pattern; 2] = [Pattern::Bt, Pattern::Lu];
 const PROTOCOLS: [(&str, &str); 3] =
     [("HydEE", HYDEE), ("SPBC", "{ spbc: { checkpointEvery: 1s, replicas: 0 } }"), ("global", GLOBAL)];
 
-/// How many settings there are.
+/// Returns the number of settings.
 pub(super) fn settings(quick: bool) -> usize {
     let contained = sizes(quick).iter().map(|(_, positions)| Pattern::ALL.len() * (2 + 2 * positions.len()));
     contained.sum::<usize>() + DEEP.len() * iterations(quick).len() * PROTOCOLS.len() * 2
@@ -228,7 +228,7 @@ pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interru
     Ok(vec![contained, depth(lab)?])
 }
 
-/// What a recovery takes the longer the more phases it has to go through.
+/// Measures how the duration of a recovery grows with the number of phases.
 fn depth(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
     const PROCESSES: usize = 64;
     /// The largest ratio to the time under global checkpoints that counts as no slower.

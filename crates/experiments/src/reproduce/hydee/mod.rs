@@ -8,7 +8,7 @@
 //! | `overhead` | the kernels without failures |
 //! | `containment` | the kernels with a failure, compared with global checkpoints |
 //! | `phases` | the depth of a recovery |
-//! | [`real`] | runs on real processes that the simulator makes as well |
+//! | [`real`] | runs on real processes, compared with the simulator |
 
 mod calibration;
 mod containment;
@@ -59,7 +59,7 @@ pub struct Measured {
     pub real: Real,
 }
 
-/// Repeats the evaluation: simulates with what was measured. What `store` knows is not simulated again.
+/// Repeats the evaluation: simulates with the measured costs. Runs whose results `store` has are not repeated.
 pub fn reproduce(settings: Settings, measured: &Measured, store: &mut Store<'_>) -> Reproduction {
     let calibration = Calibration::of(&measured.played, PAIR, measured.real.cores);
     let crowded = Calibration::of(&measured.crowded, CROWD, measured.real.cores);

@@ -45,7 +45,7 @@ fn sizes(quick: bool) -> &'static [usize] {
     if quick { &[64] } else { &[256, 1024] }
 }
 
-/// How many settings there are.
+/// Returns the number of settings.
 pub(super) fn settings(quick: bool) -> usize {
     sizes(quick).len() * Pattern::ALL.len() * (1 + WAYS.len())
 }

@@ -1,6 +1,6 @@
-//! Runs on real processes that the simulator makes as well.
+//! Runs on real processes, compared with the same runs in the simulator.
 //!
-//! This module runs no processes: the caller makes [`runs`], and passes in the results.
+//! This module runs no processes: the caller performs [`runs`], and passes in the results.
 
 use crate::compare::{Costs, Made};
 use crate::measures::short;
@@ -113,7 +113,7 @@ impl Failing {
     }
 }
 
-/// How many settings there are.
+/// Returns the number of settings.
 pub(super) fn settings() -> usize {
     Failing::ALL.len()
 }

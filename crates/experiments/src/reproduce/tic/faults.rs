@@ -16,7 +16,7 @@ struct Way {
     over_own: Vec<(f64, Spread)>,
     /// The same over runs without protection.
     over_unprotected: Vec<(f64, Spread)>,
-    /// Time of tasks that ran again, in seconds.
+    /// Time of re-executed tasks, in seconds.
     again: Vec<(f64, Spread)>,
 }
 
@@ -26,7 +26,7 @@ impl Way {
         fit(&self.over_own.iter().map(|(crashes, it)| (*crashes, it.mean)).collect::<Vec<_>>())
     }
 
-    /// Seconds that run again for one crash.
+    /// Seconds of work that are re-executed after one crash.
     fn again_per_crash(&self) -> f64 {
         fit(&self.again.iter().map(|(crashes, it)| (*crashes, it.mean)).collect::<Vec<_>>()).0
     }

@@ -6,7 +6,7 @@
 //! | `fault_free` | run time and stored data without failures (figures 8 and 9) |
 //! | `faults` | what crashes cost (figures 10 and 11) |
 //! | `heterogeneous` | clusters of different speed, one of which is lost for good (figure 12) |
-//! | `satin` | beside Satin (figure 13) |
+//! | `satin` | compared with Satin (figure 13) |
 
 mod fault_free;
 mod faults;
@@ -40,7 +40,7 @@ pub const PAPER: Paper = Paper {
     command: "faultline reproduce tic",
 };
 
-/// Repeats the evaluation. What `store` knows is not simulated again.
+/// Repeats the evaluation. Runs whose results `store` has are not repeated.
 pub fn reproduce(settings: Settings, store: &mut Store<'_>) -> Reproduction {
     let all_of_them: [&Experiment<'_>; 5] = [
         &granularity::granularity,
@@ -59,7 +59,7 @@ const UNPROTECTED: &str = "{ none: {} }";
 const SATIN: &str = "{ satin: {} }";
 /// Time of a leaf task, the paper's mean (VII-C).
 const TASK_SECONDS: f64 = 0.23;
-/// Until a failure is detected and the process runs again: 1 s and 0.2 s.
+/// Time until a failure is detected (1 s) and the process is restarted (0.2 s).
 const OUTAGE_SECONDS: f64 = 1.2;
 
 /// Returns TIC with this `tau` in seconds, and one replica on another node.
@@ -140,12 +140,12 @@ fn of(runs: &[Costs], quantity: impl Fn(&Costs) -> f64) -> Spread {
     Spread::of(runs.iter().map(quantity))
 }
 
-/// Returns by how many percent runs took longer than those of the same seeds without something.
+/// Returns the overhead of runs, in percent, over the runs with the same seeds that they are compared with.
 fn longer(runs: &[Costs], without: &[Costs]) -> Spread {
     Spread::of(runs.iter().zip(without).map(|(run, without)| 100.0 * (run.seconds / without.seconds - 1.0)))
 }
 
-/// Returns the time of tasks that ran again, in seconds.
+/// Returns the time of re-executed tasks, in seconds.
 fn again(run: &Costs) -> f64 {
     run.tasks.map_or(0.0, |it| it.again_seconds)
 }

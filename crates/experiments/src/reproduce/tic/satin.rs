@@ -1,4 +1,4 @@
-//! TIC beside Satin: figure 13 of the paper.
+//! TIC compared with Satin: figure 13 of the paper.
 
 use super::{Program, SATIN, TASK_SECONDS, again, longer, of, tic};
 use crate::measures::{Spread, short};
@@ -24,7 +24,7 @@ pub(super) const SETTINGS: usize = 2 * (1 + VICTIMS.len() * MOMENTS.len());
 struct Way {
     name: String,
     is_tic: bool,
-    /// By moment: time of tasks that ran again, in seconds.
+    /// Time of re-executed tasks in seconds, by the moment of the failure.
     again: Vec<(f64, Spread)>,
     /// By moment, in percent.
     longer: Vec<Spread>,
