@@ -191,7 +191,7 @@ pub(crate) fn writes(dir: &Path) -> Finding {
         Ok(slowest) => Finding {
             name,
             state: if slowest <= SLOW_WRITE { CheckState::Ok } else { CheckState::Missing },
-            detail: format!("a page within {}", Span::from_micros(slowest.as_micros() as u64)),
+            detail: format!("writing a page takes up to {}", Span::from_micros(slowest.as_micros() as u64)),
             remedy: (slowest > SLOW_WRITE).then(|| {
                 "name a directory on another disk with `--out`, or use `storage: { kind: memory }` in the federation"
                     .to_owned()
@@ -297,7 +297,7 @@ mod tests {
     fn a_directory_is_tested_without_leaving_files() {
         let dir = tempfile::tempdir().unwrap();
         let found = writes(dir.path());
-        assert!(found.detail.starts_with("a page within "), "{found:?}");
+        assert!(found.detail.starts_with("writing a page takes up to "), "{found:?}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         let lacking = writes(&dir.path().join("absent"));
         assert!(lacking.state == CheckState::Missing && lacking.remedy.is_some(), "{lacking:?}");

@@ -1,4 +1,4 @@
-//! Searches for the least sum of both shares: divides regions again and again, and combines divisions.
+//! Searches for the least sum of both shares: divides regions repeatedly, and combines divisions.
 
 use std::collections::BTreeMap;
 use std::iter;

@@ -65,7 +65,7 @@ pub enum Ending {
 }
 
 /// Explores a federation: its clusters and its protocol with its options, under `program`. `federation` must be valid; its
-/// application, links and faults play no part. `progress` receives the progress of the search after each step of depth, and
+/// application, links and faults are ignored. `progress` receives the progress of the search after each step of depth, and
 /// returns whether to continue.
 ///
 /// # Errors

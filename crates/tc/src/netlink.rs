@@ -291,7 +291,7 @@ mod tests {
         for length in 0..whole.len() {
             assert!(attributes(&whole[..length]).count() < 3, "{length}");
         }
-        // A message of length 0 must not be read again and again.
+        // A message of length 0 must not be read repeatedly.
         assert_eq!(attributes(&[0; 64]).count(), 0);
         assert_eq!(messages(&[0; 64]).count(), 0);
     }

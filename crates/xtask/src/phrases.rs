@@ -15,6 +15,7 @@ const SELF: &str = "crates/xtask/src/phrases.rs";
 
 /// Phrases in lower case, and what to write instead. Matched as whole words, even across the end of a line.
 const PHRASES: &[(&str, &str)] = &[
+    ("again and again", "repeatedly"),
     ("as asked for", "as requested"),
     ("at the most", "at most"),
     ("begin again", "restart"),
@@ -22,7 +23,9 @@ const PHRASES: &[(&str, &str)] = &[
     ("belong into", "belong in"),
     ("belongs into", "belongs in"),
     ("came of it", "the outcome"),
+    ("come out even", "an equal share"),
     ("comes of it", "the outcome"),
+    ("dealt out", "assigned in turn"),
     ("everybody", "all ranks, every process, or all users"),
     ("for dead", "declared failed"),
     ("for ever", "permanently"),
@@ -33,6 +36,8 @@ const PHRASES: &[(&str, &str)] = &[
     ("goes on", "continues, or resumes"),
     ("gone back", "rolled back"),
     ("hears of", "learns of"),
+    ("heir", "successor"),
+    ("heirs", "successors"),
     ("how-manieth", "which occurrence, counted from 1"),
     ("in good order", "normally"),
     ("in the mean", "on average"),
@@ -55,6 +60,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("went on", "continued, or resumed"),
     ("who speaks for", "the coordinator, or the leader, of"),
     ("whoever", "a process that, or a user who"),
+    ("whomever", "any process that"),
 ];
 
 /// An occurrence of a phrase.

@@ -105,7 +105,7 @@ pub struct TaskGraph {
     pub task_time: Option<Duration>,
 }
 
-/// Jacobi's method on a grid in two dimensions: each cell becomes the mean of its four neighbours, again and again. The
+/// Jacobi's method on a grid in two dimensions: each cell repeatedly becomes the mean of its four neighbours. The
 /// grid is cut into blocks; a task computes one iteration of one block.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -309,6 +309,11 @@ mod tests {
             unit.text(&Estimate::of(values.iter().copied()).expect("there are values"))
         };
         assert_eq!(text(Unit::Bytes, &[2e6, 2.2e6, 2e6, 2.2e6, 2.1e6]), "2.1 ±0.12 MB");
+        assert_eq!(
+            text(Unit::Seconds, &[14.4, 14.401, 14.4, 14.401, 14.4]),
+            "14.4 s",
+            "too narrow to be shown"
+        );
         assert_eq!(text(Unit::Bytes, &[2e6, 2.2e6]), "2.1 [2..2.2] MB", "two runs have no interval");
         assert_eq!(text(Unit::Percent, &[3.25]), "3.25 %");
         assert_eq!(text(Unit::Count, &[3.0, 3.0]), "3");

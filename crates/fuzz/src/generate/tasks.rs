@@ -96,7 +96,7 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     federation
 }
 
-/// The last cluster may join late, if copies and heirs can do without it.
+/// The last cluster may join late, if replicas and successors can do without it.
 fn joins_late(chance: &mut Chance, federation: &mut Federation, length: Span) {
     let at = chance.duration(Span::from_millis(1), length);
     if !chance.percent(20) {

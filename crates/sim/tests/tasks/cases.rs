@@ -179,8 +179,8 @@ fn the_first_process_fails_permanently_before_others_join() {
         let fate = (StorageFate::Lost, false);
         federation.faults = vec![(when(FactKind::Ran, Some(ProcessId(0)), 10), crash(ProcessId(0), fate))];
         let ended = survives(&federation, protocol, &"the root");
-        let heirs = ended.facts.iter().filter(|it| matches!(it.fact, Fact::Absorbed(_)));
-        assert_eq!(heirs.map(|it| it.process).collect::<Vec<_>>(), [ProcessId(2)], "{protocol:?}");
+        let successors = ended.facts.iter().filter(|it| matches!(it.fact, Fact::Absorbed(_)));
+        assert_eq!(successors.map(|it| it.process).collect::<Vec<_>>(), [ProcessId(2)], "{protocol:?}");
     }
 }
 
