@@ -1,7 +1,7 @@
 //! Code shared by the programs that users call, `faultline` and `kubectl-faultline`: exit statuses, output, and
 //! showing and repeating runs.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | [`command_error`] | exit statuses, and errors with their remedy |
 //! | [`arguments`] | options of several commands |
@@ -9,7 +9,7 @@
 //! | [`recording`] | a recorded run with its judgement |
 //! | [`repetition`] | runs with consecutive seeds |
 //! | [`place`] | names of the directories in which runs are recorded |
-//! | [`progress`] | how far long work is |
+//! | [`progress`] | progress of long work |
 //! | [`examination`] | findings of `doctor` |
 //! | [`screen`] | the live view |
 //! | [`output`] | the standard output |

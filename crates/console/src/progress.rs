@@ -1,12 +1,12 @@
-//! How far a long piece of work is: on a terminal one line that is refreshed in place, elsewhere a line now and then. Goes
-//! to the standard error, and says nothing of work that is over at once.
+//! Progress of long work: on a terminal, one line that is refreshed in place; elsewhere, an occasional line. It is written
+//! to standard error, and omitted for work that ends soon.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Between two refreshes on a terminal.
+/// Interval between two refreshes on a terminal.
 const REFRESH: Duration = Duration::from_millis(200);
-/// Between two lines elsewhere.
+/// Interval between two lines elsewhere.
 const REMIND: Duration = Duration::from_secs(5);
 
 /// The progress of one piece of work.
@@ -22,7 +22,7 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug)]
 struct Count {
     begun: Instant,
-    /// Runs that were done before.
+    /// Number of runs that were done before this work began.
     before: u64,
     done: u64,
     /// The amount of work, if it is known.
@@ -58,7 +58,7 @@ impl Progress {
         Progress { count, ..progress }
     }
 
-    /// Another run is done. Shows how many of how many, at what rate, and how long the rest takes at that rate.
+    /// Records that another run is done. Shows the number of runs, their rate, and the remaining time at that rate.
     pub fn advance(&mut self) {
         self.reach("", self.count.done + 1);
     }
@@ -78,7 +78,7 @@ impl Progress {
         self.reach(what, done);
     }
 
-    /// Shows what `line` says, if it is time for that.
+    /// Shows `line` if the next refresh is due.
     pub fn show(&mut self, line: impl FnOnce() -> String) {
         let wait = if self.on_screen { REFRESH } else { REMIND };
         if self.shown.elapsed() < wait {
@@ -101,7 +101,7 @@ impl Progress {
         }
     }
 
-    /// A reader who has gone away does not stop the work.
+    /// A closed standard error does not stop the work.
     fn write(&mut self, text: &str) {
         let mut out = io::stderr().lock();
         let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -29,7 +29,7 @@ use crate::supervisor::{Supervisor, is_over};
 const LOOK: Duration = Duration::from_secs(1);
 /// Upper limit, in checks, of the delay before an unreachable API server is asked again. The delay doubles each time.
 const RARELY: u32 = 32;
-/// Number of checks within which an operator must have noticed a new federation.
+/// Number of checks within which an operator must accept or reject a new federation.
 const UNHEEDED: u32 = 15;
 /// Number of checks for which a supervisor that has answered before may be silent until the user is informed.
 const PATIENCE: u32 = 5;
@@ -79,7 +79,7 @@ fn with_seed(federation: &Federation, seed: u64) -> Result<Federation, CommandEr
     Ok(federation)
 }
 
-/// Runs a federation to its end, with the record in `dir`. A federation whose end was not seen stays on the cluster.
+/// Runs a federation to its end, with the record in `dir`. A federation whose end was not observed stays on the cluster.
 fn once(
     arguments: &RunArguments,
     federation: Federation,
