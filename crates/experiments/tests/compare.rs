@@ -150,7 +150,7 @@ spec:
     assert!(mean(tic, "tasksRunAgainPercent") > 0.0 && mean(tic, "recoverySeconds") > 0.0);
     assert!(mean(tic, "overheadPercent") < 50.0, "{tic:?}");
     assert!(!tic.values.contains_key("loggedBytes"));
-    assert!(page::render(&compared).contains("tasks run again"));
+    assert!(page::render(&compared).contains("tasks re-executed"));
     assert!(tell::text(&compared).contains("thefts per process"));
 }
 

@@ -180,7 +180,7 @@ pub const QUANTITIES: [Quantity; 18] = [
     },
     Quantity {
         name: "tasksRunAgainPercent",
-        title: "tasks run again",
+        title: "tasks re-executed",
         unit: Unit::Percent,
         faulty: true,
         drawn: true,

@@ -89,7 +89,7 @@ pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
     let mut told =
         vec![format!("Lowest {}: {} with {}.", quantity.title, words(setting), quantity.unit.brief(mean))];
     if !ties.is_empty() {
-        told.push(format!("These seeds cannot tell it from {}; add seeds to decide.", named(&ties)));
+        told.push(format!("These seeds cannot distinguish it from {}; add seeds to decide.", named(&ties)));
     }
     if let Some((other, difference)) = next {
         told.push(format!(

@@ -216,8 +216,8 @@ pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interr
         place: "long paper, section 4.1, figure 10",
         text: vec![
             "Jacobi with one block of 2 MB for each process (32 KB with `--quick`). Each server receives the states of its \
-             processes one after the other. In the paper, both curves leave the line at four processes for each server: \
-             with 20 servers, at 80 processes; with 60 servers, 240 processes are just as many."
+             processes sequentially. In the paper, both curves leave the line at four processes for each server: \
+             with 20 servers, at 80 processes; with 60 servers, at 240 processes."
                 .into(),
         ],
         findings: vec![

@@ -76,18 +76,18 @@ pub(super) fn order(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
                 false => Agreement::Measured,
             },
             sentence: match is_short {
-                true => "The window is short against the width of a partition: most tasks have no share in what is sent, and \
+                true => "The window is short relative to the width of a partition: most tasks contribute nothing to what is sent, and \
                     wait until everything is sent."
                     .into(),
-                false => "The window is long: almost every task has a share in what is sent, and there is little to \
-                    put off."
+                false => "The window is long: almost every task contributes to what is sent, and there is little to \
+                    postpone."
                     .into(),
             },
         });
         figures.push(Figure {
             name: if is_short { "order-short" } else { "order-long" },
             caption: format!(
-                "{window} iterations unrolled: tasks that processes which have not failed execute again"
+                "{window} iterations unrolled: tasks re-executed by processes that have not failed"
             ),
             chart: Chart {
                 title: format!("re-executed tasks by the time of the failure, window of {window} iterations"),
@@ -113,7 +113,7 @@ pub(super) fn order(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
         figures,
         tables: vec![Table {
             name: "order",
-            caption: "Tasks that processes which have not failed execute again".into(),
+            caption: "Tasks re-executed by processes that have not failed".into(),
             columns: vec!["iterations unrolled", "order", "time of the failure", "tasks"],
             rows,
         }],

@@ -60,7 +60,7 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
         }
         means.push(Spread::of(shares.iter().map(|it| it.1.mean)).mean);
         means.push(Spread::of(idle.iter().map(|it| it.1.mean)).mean);
-        series.push(Series { name: format!("executed again {name}"), points: shares });
+        series.push(Series { name: format!("re-executed {name}"), points: shares });
         series.push(Series { name: format!("processes without, {name}"), points: idle });
     }
     let n = grid[0] * grid[1];
@@ -69,18 +69,18 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
     let judged = |agrees| if is_quick { Agreement::Measured } else { Agreement::of(agrees) };
     let section = Section {
         id: "required",
-        title: "What is executed again".into(),
+        title: "Re-execution".into(),
         place: "long paper, sections 3.5 and 3.6.2",
         text: vec![format!(
             "Jacobi with one block for each of {n} processes, of which one in the middle fails some iterations after a \
-             checkpoint. All others keep their state; what they execute again is compared with what they would after a \
+             checkpoint. All others keep their state; what they re-execute is compared with what they would re-execute after a \
              rollback of all processes to the same checkpoint. A value from k iterations ago depends on blocks up to k \
              steps away: so both figures depend on the number of iterations since the checkpoint, and a period that is \
              long against the width of the grid leaves nothing to save."
         )],
         findings: vec![
             Finding {
-                what: "executed again by processes that have not failed".into(),
+                what: "re-executed by processes that have not failed".into(),
                 published: "a share ε of the period, for neighbours of the failed process only (no number)".into(),
                 ours: format!(
                     "{} % of a global rollback's, {} % with values in memory",
@@ -100,7 +100,7 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
         ],
         figures: vec![Figure {
             name: "required",
-            caption: "Percentage of a global rollback that is executed again, and of the processes that execute nothing".into(),
+            caption: "Percentage of a global rollback that is re-executed, and of the processes that re-execute nothing".into(),
             chart: Chart {
                 title: "re-executed tasks by iterations since the checkpoint".into(),
                 x: "iterations since the checkpoint".into(),
@@ -114,9 +114,9 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
             caption: "A failure some iterations after a checkpoint".into(),
             columns: vec![
                 "iterations",
-                "executed again %",
+                "re-executed %",
                 "processes without %",
-                "with memory: executed again %",
+                "with memory: re-executed %",
                 "with memory: processes without %",
             ],
             rows,
@@ -168,7 +168,7 @@ fn neighbours(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
     }
     Ok(Section {
         id: "neighbours",
-        title: "What neighbours execute again".into(),
+        title: "Re-execution by neighbours".into(),
         place: "short paper, section 4.3, figure 6",
         text: vec![format!(
             "Cloth on nine processes, {tasks} tasks for each in one iteration; the one in the middle fails, and all others \
@@ -191,7 +191,7 @@ fn neighbours(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
         }],
         figures: vec![Figure {
             name: "neighbours",
-            caption: "Tasks that a process which has not failed executes again".into(),
+            caption: "Tasks re-executed by a process that has not failed".into(),
             chart: Chart {
                 title: "re-executed tasks of a neighbour by iterations since the checkpoint".into(),
                 x: "iterations since the checkpoint".into(),
@@ -203,7 +203,7 @@ fn neighbours(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
         tables: vec![Table {
             name: "neighbours",
             caption: "Tasks of a process that has not failed, on average".into(),
-            columns: vec!["order", "iterations", "executed again", "after a global rollback"],
+            columns: vec!["order", "iterations", "re-executed", "after a global rollback"],
             rows,
         }],
     })

@@ -97,7 +97,7 @@ pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted>
         text: vec![format!(
             "Crashes at equal intervals, each of a process drawn from the seed, on {PLACES} places; TIC takes a \
              checkpoint every second, and leaf tasks take 0.23 s, as in the paper. A failure is detected after 1 s, \
-             and the process runs again 0.2 s later. Figure 10 compares with runs under the same protocol without \
+             and the process restarts 0.2 s later. Figure 10 compares with runs under the same protocol without \
              crashes, figure 11 with unprotected runs without crashes."
         )],
         findings: vec![
@@ -114,7 +114,7 @@ pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted>
                 agreement: Agreement::of(tic_share >= 0.8 && sel_share >= 0.8),
                 sentence: format!(
                     "The fitted law is a line through the origin. The outage of one place of {PLACES} alone costs \
-                     {} % of the run time; the rest is work that runs again, and waiting for it.",
+                     {} % of the run time; the rest is re-executed work, and waiting for it.",
                     short(expected)
                 ),
             },
@@ -122,7 +122,7 @@ pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted>
                 what: "computation that is lost".into(),
                 published: "lower under SEL: only the computation of failed tasks is lost".into(),
                 ours: format!(
-                    "{} s of finished tasks run again for each crash under TIC, {} s under SEL",
+                    "{} s of finished tasks re-executed for each crash under TIC, {} s under SEL",
                     short(tic.again_per_crash()),
                     short(sel.again_per_crash())
                 ),
@@ -172,10 +172,10 @@ pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted>
                 "crashes",
                 "TIC over its own runs, %",
                 "over unprotected, %",
-                "ran again, s",
+                "re-executed, s",
                 "SEL over its own runs, %",
                 "over unprotected, %",
-                "ran again, s",
+                "re-executed, s",
             ],
             rows: rows.collect(),
         }],

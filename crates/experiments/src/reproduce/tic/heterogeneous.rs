@@ -116,7 +116,7 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
                 ours: format!("{} % of the run time", beyond.text()),
                 agreement: Agreement::Measured,
                 sentence: format!(
-                    "Detection, tasks that run again, and the time until all places have work. This project's gate, at \
+                    "Detection, re-executed tasks, and the time until all places have work. This project's gate, at \
                      most {GATE_PERCENT} % in every run of at least {GATE_SECONDS} s: {gate}."
                 ),
             },

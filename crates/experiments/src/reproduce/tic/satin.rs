@@ -90,7 +90,7 @@ pub(super) fn satin(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
                 what: "Satin's loss grows with the time of the failure".into(),
                 published: "the loss is higher the later the fault occurs".into(),
                 ours: format!(
-                    "{} s of tasks run again after 25, 50 and 75 %; {} s if the first process fails",
+                    "{} s of tasks re-executed after 25, 50 and 75 %; {} s if the first process fails",
                     means(satins[0]),
                     means(satins[1])
                 ),
@@ -103,7 +103,7 @@ pub(super) fn satin(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
             Finding {
                 what: "TIC's loss is bounded".into(),
                 published: "at most the period and the longest task".into(),
-                ours: format!("at most {} s of tasks ran again in any run", short(most)),
+                ours: format!("at most {} s of tasks re-executed in any run", short(most)),
                 agreement: Agreement::of(most <= bound),
                 sentence: format!(
                     "The bound is {} s: the period, one task, and {WRITE_SECONDS} s for the write of a checkpoint.",
@@ -133,11 +133,11 @@ pub(super) fn satin(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
         ],
         figures: vec![Figure {
             name: "satin",
-            caption: "Time of tasks that ran again after one failure".into(),
+            caption: "Time of tasks that were re-executed after one failure".into(),
             chart: Chart {
-                title: "work that runs again, by the time of the failure".into(),
+                title: "re-executed work by the time of the failure".into(),
                 x: "time of the failure, % of the run time".into(),
-                y: "ran again, s".into(),
+                y: "re-executed, s".into(),
                 series: ways
                     .iter()
                     .map(|it| Series { name: it.name.clone(), points: it.again.clone() })
@@ -147,16 +147,15 @@ pub(super) fn satin(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
         }],
         tables: vec![Table {
             name: "satin",
-            caption:
-                "After 25 %, 50 % and 75 % of the run time: tasks that ran again, and the longer run time"
-                    .into(),
+            caption: "After 25 %, 50 % and 75 % of the run time: re-executed tasks, and the longer run time"
+                .into(),
             columns: vec![
                 "setting",
-                "25 %: ran again, s",
+                "25 %: re-executed, s",
                 "longer, %",
-                "50 %: ran again, s",
+                "50 %: re-executed, s",
                 "longer, %",
-                "75 %: ran again, s",
+                "75 %: re-executed, s",
                 "longer, %",
             ],
             rows: rows.collect(),
