@@ -169,7 +169,7 @@ impl Check<'_> {
             self.problem(
                 path,
                 format!(
-                    "for checkpoints of `{name}`, `replicas: {replicas}` needs {replicas} other clusters that stay from \
+                    "for checkpoints of `{name}`, `replicas: {replicas}` needs as many other clusters that stay from \
                      start to end (found {others})"
                 ),
                 "reduce `replicas`, change `replicateTo`, or let more clusters stay",
