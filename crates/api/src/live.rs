@@ -39,14 +39,16 @@ pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Pr
     Ok(changes)
 }
 
-/// Returns the fields that changed although they cannot.
-fn what_stays(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
+/// Returns the fields that changed although they cannot, with the reasons.
+pub fn what_stays(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
     let fields = [
         ("seed", old.seed != new.seed),
         ("clusters", old.clusters != new.clusters),
         ("storage", old.storage != new.storage),
         ("protocol", old.protocol != new.protocol),
         ("application", old.application != new.application),
+        ("stealing", old.stealing != new.stealing),
+        ("schedule", old.schedule != new.schedule),
         ("failures", old.failures != new.failures),
         ("deadline", old.deadline != new.deadline),
         ("kubernetes", old.kubernetes != new.kubernetes),
@@ -148,6 +150,7 @@ mod tests {
         use serde_json::json;
         assert_eq!(after(json!({ "seed": 99 })), Err(vec!["spec.seed".into()]));
         assert_eq!(after(json!({ "deadline": "99s" })), Err(vec!["spec.deadline".into()]));
+        assert_eq!(after(json!({ "deadline": "1m" })), Ok(vec![]), "it is 60s");
         assert_eq!(
             after(json!({ "kubernetes": { "placement": "spread" } })),
             Err(vec!["spec.kubernetes".into()])

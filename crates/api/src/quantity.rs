@@ -11,6 +11,10 @@ use faultline_core::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+mod cores;
+
+pub use cores::Cores;
+
 /// Why a text is not a valid quantity. Each message suggests a fix after the colon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
@@ -167,8 +171,17 @@ const LOSS: Kind =
     Kind { what: "a loss", example: "`0.1%`", units: &[("%", 10_000)], limit: (500_000, "50%") };
 
 impl Kind {
-    /// Splits `text` into the number and the unit.
+    /// Splits `text` into the number and the unit, which only a zero may lack.
     fn split<'a>(&self, text: &'a str) -> Result<(f64, &'a str), QuantityError> {
+        let (number, unit) = self.number(text)?;
+        if unit.is_empty() && text != "0" {
+            return Err(QuantityError::NoUnit { text: text.into(), example: self.example });
+        }
+        Ok((number, unit))
+    }
+
+    /// Splits `text` into the number and what follows it.
+    fn number<'a>(&self, text: &'a str) -> Result<(f64, &'a str), QuantityError> {
         let digits = text.trim_start_matches('-');
         let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());
         let (number, unit) = digits.split_at(end);
@@ -180,9 +193,6 @@ impl Kind {
         let number: f64 = number.parse().map_err(|_| no_number())?;
         if digits.len() != text.len() {
             return Err(QuantityError::Negative { text: text.into(), what: self.what });
-        }
-        if unit.is_empty() && text != "0" {
-            return Err(QuantityError::NoUnit { text: text.into(), example: self.example });
         }
         Ok((number, unit))
     }

@@ -34,6 +34,7 @@ fn the_definition_is_as_reviewed() {
 fn an_api_server_would_accept_the_definition() {
     walk("", &open_api_schema(), &mut |path, schema| {
         let bounded = match schema["type"].as_str() {
+            None if schema["x-kubernetes-int-or-string"] == true => schema["maxLength"].is_u64(),
             Some("string") => schema["maxLength"].is_u64() || schema["enum"].is_array(),
             Some("array") => schema["maxItems"].is_u64(),
             Some("object") => !schema["additionalProperties"].is_object() || schema["maxProperties"].is_u64(),
@@ -90,14 +91,14 @@ fn the_rules_refuse_what_the_validation_refuses() {
             spec.clusters.push(Cluster::new(&name.to_string(), 100_000));
         }
     };
-    assert!(refused(many).contains("at most 1000000 nodes"));
+    assert!(refused(many).contains("the federation has too many nodes"));
     let pair = |spec: &mut FederationSpec| {
         let pair = json!({ "from": "paris", "to": "nancy" });
         let links =
             Links { pairs: vec![serde_json::from_value(pair).expect("it is a pair")], ..spec.links() };
         spec.links = Some(links);
     };
-    assert!(refused(pair).contains("links.pairs names a cluster that does not exist"));
+    assert!(refused(pair).contains("there is no cluster `nancy`, which `to` of a pair names"));
     let fault = |fault: Value| {
         move |spec: &mut FederationSpec| {
             spec.faults = vec![serde_json::from_value(fault).expect("it is a fault")]
@@ -121,10 +122,131 @@ fn the_rules_refuse_what_the_validation_refuses() {
         ("partition", json!({ "from": "paris", "to": "nancy", "for": "1s" })),
     ] {
         let refusal = refused(fault(json!({ "at": "1s", action: fields })));
+        assert!(refusal.contains(&format!("there is no cluster `nancy`, which `{action}.")), "{refusal}");
+    }
+    let occurrence = json!({ "fact": "delivered", "cluster": "nancy" });
+    let refusal = refused(fault(json!({ "when": occurrence, "crash": {} })));
+    assert!(refusal.contains("there is no cluster `nancy`, which `when.cluster`"), "{refusal}");
+}
+
+#[test]
+fn the_rules_refuse_nodes_that_do_not_exist() {
+    let federation = |fault: Value| {
+        move |spec: &mut FederationSpec| {
+            spec.clusters[1].nodes = 2;
+            spec.faults.push(serde_json::from_value(fault).expect("it is a fault"));
+        }
+    };
+    for (action, fields) in [
+        ("crash", json!({})),
+        ("pause", json!({ "for": "1s" })),
+        ("slowStorage", json!({ "by": "1s" })),
+        ("fullStorage", json!({})),
+        ("corruptStorage", json!({})),
+    ] {
+        let fault = |target: Value| {
+            let mut fields = fields.clone();
+            fields
+                .as_object_mut()
+                .expect("it is an object")
+                .extend(target.as_object().expect("it is one").clone());
+            federation(json!({ "at": "1s", action: fields }))
+        };
+        let named = format!("in `{action}.node`");
+        let refusal = refused(fault(json!({ "cluster": "paris", "node": 3 })));
+        assert!(refusal.contains("cluster `paris` has no node") && refusal.contains(&named), "{refusal}");
+        let refusal = refused(fault(json!({ "node": 2 })));
         assert!(
-            refusal.contains("names a cluster that does not exist") && refusal.contains(action),
+            refusal.contains("the smallest cluster has no node") && refusal.contains(&named),
             "{refusal}"
         );
+        let mut fine = good();
+        fault(json!({ "cluster": "paris", "node": 2 }))(&mut fine.spec);
+        fault(json!({ "node": 1 }))(&mut fine.spec);
+        assert_eq!(fine.validate_cel(), Ok(()), "{action}");
+    }
+    let when = json!({ "fact": "delivered", "cluster": "rennes", "node": 2 });
+    assert!(
+        refused(federation(json!({ "when": when, "crash": {} }))).contains("cluster `rennes` has no node")
+    );
+}
+
+#[test]
+fn the_rules_refuse_names_that_are_not_names() {
+    let reserved = refused(|spec| spec.clusters[1].name = "supervisor".into());
+    assert!(
+        reserved.contains("spec.clusters[1].name")
+            && reserved.contains("a cluster must not be named `supervisor`: choose another name"),
+        "{reserved}"
+    );
+    let placed = |kubernetes: Value| {
+        move |spec: &mut FederationSpec| {
+            spec.kubernetes = Some(serde_json::from_value(kubernetes).expect("it is placement"));
+        }
+    };
+    for field in [json!({ "pools": { "pari": "east" } }), json!({ "sites": { "pari": {} } })] {
+        let refusal = refused(placed(field));
+        assert!(refusal.contains("there is no cluster `pari`"), "{refusal}");
+    }
+    for name in ["a.b", "a-", "1a", "A"] {
+        let mut federation = good();
+        federation.metadata.name = Some(name.into());
+        let errors = federation.validate_cel().expect_err("it is no name").to_string();
+        let problem = faultline_api::validate(&federation).remove(0);
+        assert!(errors.contains(&format!("{}: {}", problem.message, problem.help)), "{errors}");
+    }
+}
+
+#[test]
+fn quantities_that_mean_the_same_are_no_change() {
+    let old = r#"
+        {"deadline": "60s", "failures": {"detectAfter": "1s"}, "storage": {"latency": "1ms"},
+         "protocol": {"hc3i": {"checkpointEvery": "2000ms", "collectEvery": "never"}},
+         "application": {"heat": {"stepTime": "1000us"}},
+         "kubernetes": {"resources": {"cpu": "0.5", "memory": "1GiB"}, "volumes": {"size": "64Mi"}},
+         "faults": [{"at": "90s", "pause": {"for": "2m"}}]}"#;
+    let new = r#"
+        {"deadline": "1m", "failures": {"detectAfter": "1000ms"}, "storage": {"latency": "0.001s"},
+         "protocol": {"hc3i": {"checkpointEvery": "2s", "collectEvery": "never"}},
+         "application": {"heat": {"stepTime": "1ms"}},
+         "kubernetes": {"resources": {"cpu": "500m", "memory": "1Gi"}, "volumes": {"size": "64MiB"}},
+         "faults": [{"at": "90s", "pause": {"for": "2m"}}]}"#;
+    let rules = |old: &Value, new: &Value| {
+        let spec = &open_api_schema()["properties"]["spec"];
+        let federation = |spec: &Value| {
+            let mut all = serde_json::to_value(good().spec).expect("a spec serialises");
+            all.as_object_mut()
+                .expect("it is an object")
+                .extend(spec.as_object().expect("it is one").clone());
+            all
+        };
+        kube::core::cel::Validator::new().validate(spec, &federation(new), Some(&federation(old)))
+    };
+    let (old, new): (Value, Value) = (serde_json::from_str(old).unwrap(), serde_json::from_str(new).unwrap());
+    assert_eq!(rules(&old, &new).map_err(|it| it.to_string()), Ok(()));
+    for (field, value) in [
+        ("deadline", json!("61s")),
+        ("failures", json!({ "detectAfter": "2s" })),
+        ("failures", json!({})),
+        ("storage", json!({ "latency": "1ms", "kind": "memory" })),
+        ("protocol", json!({ "hc3i": { "checkpointEvery": "never", "collectEvery": "never" } })),
+        ("protocol", json!({ "coordinated": {} })),
+        ("application", json!({ "heat": { "stepTime": "1ms", "steps": 7 } })),
+        (
+            "kubernetes",
+            json!({ "resources": { "cpu": "501m", "memory": "1Gi" }, "volumes": { "size": "64Mi" } }),
+        ),
+        (
+            "kubernetes",
+            json!({ "resources": { "cpu": "0.5", "memory": "1025Mi" }, "volumes": { "size": "64Mi" } }),
+        ),
+        ("faults", json!([{ "at": "91s", "pause": { "for": "2m" } }])),
+        ("faults", json!([{ "at": "90s", "pause": { "for": "2m", "node": 1 } }])),
+    ] {
+        let mut changed = new.clone();
+        changed[field] = value;
+        let errors = rules(&old, &changed).expect_err(field).to_string();
+        assert!(errors.contains("cannot change"), "{field}: {errors}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::Size;
+use crate::quantity::{Cores, Size};
 
 /// Properties of the pods of a federation: placement, resources and volumes.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -130,10 +130,9 @@ pub enum Placement {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Resources {
-    /// CPU cores requested for the pod. It may use more if they are free. Default 0.05.
+    /// CPU cores requested for the pod, such as `100m` or `2`. It may use more if they are free. Default `50m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.001, max = 1024.0))]
-    pub cpu: Option<f64>,
+    pub cpu: Option<Cores>,
     /// Memory requested for the pod, and its limit. A pod that exceeds it is killed. Default 256MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
@@ -155,9 +154,9 @@ pub struct Volume {
 }
 
 impl Resources {
-    /// Cores; see [`Resources::cpu`].
-    pub fn cpu(&self) -> f64 {
-        self.cpu.unwrap_or(0.05)
+    /// See [`Resources::cpu`].
+    pub fn cpu(&self) -> Cores {
+        self.cpu.unwrap_or(Cores { millis: 50 })
     }
 
     /// Bytes; see [`Resources::memory`].

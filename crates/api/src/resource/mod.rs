@@ -16,6 +16,7 @@ mod known;
 mod kubernetes;
 mod link;
 mod protocol;
+mod rules;
 mod simulator;
 mod status;
 mod tasks;
@@ -31,7 +32,6 @@ pub use status::*;
 pub use tasks::*;
 
 use faultline_core::Span;
-use kube::core::{Message, Rule};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -81,44 +81,46 @@ pub const ANY: &str = "any";
     printcolumn(name = "Links", type_ = "string", json_path = ".status.shaping", priority = 1,
         description = "What emulates the links."),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
-    validation = Rule::new("size(self.metadata.name) <= 40").message("metadata.name must have at most 40 characters"),
-    validation = Rule::new("self.spec.clusters.all(c, size(self.metadata.name) + size(c.name) <= 51)")
-        .message("the names of the federation and of each cluster must have at most 51 characters together"),
+    validation = rules::is_named(),
+    validation = rules::short_names(),
 )]
 #[cfg_attr(feature = "rules", kube(cel))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
-    validation = stays("seed"),
-    validation = Rule::new("self.clusters == oldSelf.clusters").message(cannot_change("clusters"))
-        .field_path(".clusters"),
-    validation = stays("storage"),
-    validation = Rule::new("self.protocol == oldSelf.protocol").message(cannot_change("protocol"))
-        .field_path(".protocol"),
-    validation = Rule::new("self.application == oldSelf.application").message(cannot_change("application"))
-        .field_path(".application"),
-    validation = stays("stealing"),
-    validation = stays("schedule"),
-    validation = stays("failures"),
-    validation = stays("deadline"),
-    validation = stays("kubernetes"),
-    validation = stays("simulator"),
-    validation = faults_are_added(),
-    validation = Rule::new("self.clusters.map(c, c.nodes).sum() <= 1000000")
-        .message("a federation must have at most 1000000 nodes").field_path(".clusters"),
-    validation = Rule::new(
-        "!has(self.links) || !has(self.links.pairs) || self.links.pairs.all(p, \
-         self.clusters.exists(c, c.name == p.from) && self.clusters.exists(c, c.name == p.to))"
-    ).message("links.pairs names a cluster that does not exist; use the names in clusters").field_path(".links"),
-    validation = names_a_cluster("crash", "cluster"),
-    validation = names_a_cluster("pause", "cluster"),
-    validation = names_a_cluster("loseCluster", "cluster"),
-    validation = names_a_cluster("slowStorage", "cluster"),
-    validation = names_a_cluster("fullStorage", "cluster"),
-    validation = names_a_cluster("corruptStorage", "cluster"),
-    validation = names_a_cluster("link", "from"),
-    validation = names_a_cluster("link", "to"),
-    validation = names_a_cluster("partition", "from"),
-    validation = names_a_cluster("partition", "to"),
+    validation = rules::stays::<u64>("seed"),
+    validation = rules::stays_required::<Vec<Cluster>>("clusters"),
+    validation = rules::stays::<Storage>("storage"),
+    validation = rules::stays_required::<Protocol>("protocol"),
+    validation = rules::stays_required::<Application>("application"),
+    validation = rules::stays::<Stealing>("stealing"),
+    validation = rules::stays::<Schedule>("schedule"),
+    validation = rules::stays::<Failures>("failures"),
+    validation = rules::stays::<Duration>("deadline"),
+    validation = rules::stays::<Kubernetes>("kubernetes"),
+    validation = rules::stays::<Simulator>("simulator"),
+    validation = rules::faults_are_added(),
+    validation = rules::few_nodes(),
+    validation = rules::pairs_name_clusters("from"),
+    validation = rules::pairs_name_clusters("to"),
+    validation = rules::names_a_cluster("crash", "cluster"),
+    validation = rules::names_a_cluster("pause", "cluster"),
+    validation = rules::names_a_cluster("loseCluster", "cluster"),
+    validation = rules::names_a_cluster("slowStorage", "cluster"),
+    validation = rules::names_a_cluster("fullStorage", "cluster"),
+    validation = rules::names_a_cluster("corruptStorage", "cluster"),
+    validation = rules::names_a_cluster("link", "from"),
+    validation = rules::names_a_cluster("link", "to"),
+    validation = rules::names_a_cluster("partition", "from"),
+    validation = rules::names_a_cluster("partition", "to"),
+    validation = rules::names_a_cluster("when", "cluster"),
+    validation = rules::names_a_node("crash"),
+    validation = rules::names_a_node("pause"),
+    validation = rules::names_a_node("slowStorage"),
+    validation = rules::names_a_node("fullStorage"),
+    validation = rules::names_a_node("corruptStorage"),
+    validation = rules::names_a_node("when"),
+    validation = rules::places_clusters("pools"),
+    validation = rules::places_clusters("sites"),
 )]
 pub struct FederationSpec {
     /// Seed of all random choices. Default 0.
@@ -171,8 +173,9 @@ pub struct FederationSpec {
 }
 
 /// A cluster: a failure domain with a fast network inside.
-#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(validation = rules::is_not_reserved())]
 pub struct Cluster {
     /// Name of the cluster, and prefix of its processes' names: `paris-0`, `paris-1`, and so on.
     #[schemars(length(min = 1, max = 40), pattern(r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
@@ -346,51 +349,4 @@ impl Failures {
     pub fn at_once_within(&self) -> Span {
         self.at_once_within.map_or(Span::from_millis(50), |it| it.0)
     }
-}
-
-/// Message for a change of a field that cannot change.
-fn cannot_change(field: &str) -> Message {
-    Message::Message(format!(
-        "spec.{field} cannot change while the federation runs; only links, faults and pause can. To change it, delete the federation and apply it again"
-    ))
-}
-
-/// Rule: an optional field does not change.
-fn stays(field: &str) -> Rule {
-    let rule = format!(
-        "has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
-    );
-    Rule::new(rule).message(cannot_change(field)).field_path(format!(".{field}"))
-}
-
-/// Rule: faults are only added or removed at the end of the list, and added faults have no `mtbf`, because its times
-/// count from the start of the application. Faults that the run refused can be removed. This rule cannot tell whether
-/// the run has accepted a fault, because the stored spec contains both; the run itself checks that. CEL has no ranges,
-/// so that an index is written as a sum of a multiple of 16 and the rest.
-fn faults_are_added() -> Rule {
-    const { assert!(MAX_FAULTS == 16 * 16) };
-    let numbers = |step: usize| (0..16).map(|it| (it * step).to_string()).collect::<Vec<_>>().join(", ");
-    let rule = format!(
-        "!has(oldSelf.faults) ? !has(self.faults) || !self.faults.exists(f, has(f.mtbf)) \
-         : !has(self.faults) || [{}].all(h, [{}].all(l, h + l >= self.faults.size() || (h + l < oldSelf.faults.size() \
-         ? self.faults[h + l] == oldSelf.faults[h + l] : !has(self.faults[h + l].mtbf))))",
-        numbers(16),
-        numbers(1),
-    );
-    let message = "spec.faults: the faults of a running federation cannot change; add faults with at or when at the end of the \
-                   list, or remove faults that were refused";
-    Rule::new(rule).message(Message::Message(message.to_owned())).field_path(".faults")
-}
-
-/// Rule: the target of a fault exists, or is `any`.
-fn names_a_cluster(action: &str, field: &str) -> Rule {
-    let target = format!("f.{action}.{field}");
-    let rule = format!(
-        "!has(self.faults) || self.faults.all(f, !has(f.{action}) || !has({target}) || {target} == '{ANY}' \
-         || self.clusters.exists(c, c.name == {target}))"
-    );
-    let message = format!(
-        "a fault's {action}.{field} names a cluster that does not exist; use the name of a cluster, or any"
-    );
-    Rule::new(rule).message(Message::Message(message)).field_path(".faults")
 }

@@ -73,11 +73,11 @@ impl Check<'_> {
             }
         }
         let resources = kubernetes.resources.unwrap_or_default();
-        if !(0.001..=1024.0).contains(&resources.cpu()) {
+        if resources.cpu().millis == 0 {
             self.problem(
                 "spec.kubernetes.resources.cpu",
                 format!("a pod cannot request {} cores", resources.cpu()),
-                "write a number between 0.001 and 1024",
+                "write a number between `1m` and 1024",
             );
         }
         if resources.memory() < 16 << 20 {

@@ -384,10 +384,10 @@ impl<'a> Check<'a> {
 }
 
 /// Names that no cluster may have, because they have another meaning, or because other pods have them.
-const RESERVED: &[&str] =
+pub(crate) const RESERVED: &[&str] =
     &[ANY, "outside", "supervisor", "storage-server", "recovery-process", "event-logger"];
 
-const NAME_HELP: &str =
+pub(crate) const NAME_HELP: &str =
     "use at most 40 lower-case letters, digits and hyphens; start with a letter and do not end with a hyphen";
 
 /// Returns whether `name` can be part of the names of Kubernetes objects and of processes.

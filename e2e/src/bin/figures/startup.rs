@@ -143,7 +143,7 @@ async fn federation(room: &Room, processes: u32) -> Result<(Duration, Duration),
         spec.faults.clear();
         // The measured part is over before the application begins.
         spec.pause = true;
-        let resources = Resources { cpu: Some(0.01), memory: "64MiB".parse().ok() };
+        let resources = Resources { cpu: "10m".parse().ok(), memory: "64MiB".parse().ok() };
         spec.kubernetes = Some(Kubernetes {
             links: Some(Emulation::Tc),
             resources: Some(resources),

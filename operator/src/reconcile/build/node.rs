@@ -17,7 +17,7 @@ use crate::settings::Settings;
 const GRACE_SECONDS: u32 = 2;
 
 /// CPU limit in millicores: a process computes on one core, and communicates on another.
-const CPU_LIMIT_MILLIS: f64 = 2000.0;
+const CPU_LIMIT_MILLIS: u32 = 2000;
 /// Path of the file with the process's key.
 const KEY: &str = "/etc/faultline/key";
 /// Directory shared by a shaper and its agent.
@@ -70,12 +70,12 @@ fn container(resources: &faultline_api::resource::Resources, settings: &Settings
         ],
         "resources": {
             "requests": {
-                "cpu": format!("{}m", (resources.cpu() * 1000.0).ceil()),
+                "cpu": format!("{}m", resources.cpu().millis),
                 "memory": memory,
                 "ephemeral-storage": "64Mi",
             },
             "limits": {
-                "cpu": format!("{}m", (resources.cpu() * 1000.0).ceil().max(CPU_LIMIT_MILLIS)),
+                "cpu": format!("{}m", resources.cpu().millis.max(CPU_LIMIT_MILLIS)),
                 "memory": memory,
                 "ephemeral-storage": pod::MAX_DATA,
             },

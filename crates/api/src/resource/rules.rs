@@ -1,0 +1,206 @@
+//! The CEL rules of the custom resource definition, which API servers evaluate.
+//!
+//! Each rule says what [`crate::validate`] says, as far as CEL can: messages name the value, but not the entry of a list,
+//! because API servers limit what a rule may cost, and count a text of unknown length as a very long one. For the same
+//! reason, a message is put together within the loop that finds the value.
+
+use kube::core::{Message, Rule};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use super::{ANY, MAX_FAULTS, MAX_NODES};
+use crate::quantity::{Cores, Duration, Period, Size};
+use crate::validate::{NAME_HELP, RESERVED};
+
+/// Rule for a federation: its name can be part of the names of other objects.
+pub(super) fn is_named() -> Rule {
+    let message = format!("'`' + self.metadata.name + '` is not a valid name for a federation: {NAME_HELP}'");
+    Rule::new("size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
+        .message(Message::Expression(message))
+}
+
+/// Rule for a federation: the names of its StatefulSets are short enough.
+pub(super) fn short_names() -> Rule {
+    Rule::new("self.spec.clusters.all(c, size(self.metadata.name) + size(c.name) <= 51)")
+        .message("the names of the federation and of each cluster must have at most 51 characters together")
+}
+
+/// Rule for a cluster: its name has no other meaning.
+pub(super) fn is_not_reserved() -> Rule {
+    let reserved: Vec<String> = RESERVED.iter().map(|it| format!("'{it}'")).collect();
+    let message =
+        "'a cluster must not be named `' + self.name + '`: choose another name; this one is reserved'";
+    Rule::new(format!("!(self.name in [{}])", reserved.join(", ")))
+        .message(Message::Expression(message.into()))
+        .field_path(".name")
+}
+
+/// Rule: the federation has at most [`MAX_NODES`] nodes.
+pub(super) fn few_nodes() -> Rule {
+    let message = format!("the federation has too many nodes: reduce the total to at most {MAX_NODES}");
+    Rule::new(format!("self.clusters.map(c, c.nodes).sum() <= {MAX_NODES}"))
+        .message(Message::Message(message))
+        .field_path(".clusters")
+}
+
+/// Rule: this end of each entry in `links.pairs` exists.
+pub(super) fn pairs_name_clusters(field: &str) -> Rule {
+    let wrong = format!("!self.clusters.exists(c, c.name == p.{field})");
+    let message = format!(
+        "self.links.pairs.map(p, {wrong}, 'there is no cluster `' + p.{field} + '`, which `{field}` of a pair names')[0]"
+    );
+    Rule::new(format!("!has(self.links) || !has(self.links.pairs) || !self.links.pairs.exists(p, {wrong})"))
+        .message(Message::Expression(message))
+        .field_path(".links.pairs")
+}
+
+/// Rule: the target of a fault exists, or is `any`.
+pub(super) fn names_a_cluster(action: &str, field: &str) -> Rule {
+    let target = format!("f.{action}.{field}");
+    let wrong = format!(
+        "has(f.{action}) && has({target}) && {target} != '{ANY}' && !self.clusters.exists(c, c.name == {target})"
+    );
+    let text = format!(
+        "'there is no cluster `' + {target} + '`, which `{action}.{field}` of a fault names: use the name of a cluster, or \
+         `{ANY}`'"
+    );
+    of_faults(&wrong, &text)
+}
+
+/// Rule: the node of a fault exists in its cluster, or for `any` in every cluster.
+pub(super) fn names_a_node(action: &str) -> Rule {
+    let target = format!("f.{action}");
+    let wrong = format!(
+        "has({target}) && has({target}.node) && self.clusters.exists(c, (!has({target}.cluster) || {target}.cluster == \
+         '{ANY}' || {target}.cluster == c.name) && {target}.node >= c.nodes)"
+    );
+    let text = format!(
+        "(has({target}.cluster) && {target}.cluster != '{ANY}' ? 'cluster `' + {target}.cluster + '`' : 'the smallest \
+         cluster') + ' has no node with the number in `{action}.node` of a fault: its nodes are numbered from 0; omit \
+         `node` to draw one from the seed'"
+    );
+    of_faults(&wrong, &text)
+}
+
+/// Rule: `f` is not `wrong` for any fault `f`; otherwise, the message is `text` for the first such fault.
+fn of_faults(wrong: &str, text: &str) -> Rule {
+    Rule::new(format!("!has(self.faults) || !self.faults.exists(f, {wrong})"))
+        .message(Message::Expression(format!("self.faults.map(f, {wrong}, {text})[0]")))
+        .field_path(".faults")
+}
+
+/// Rule: this map of `kubernetes` is about clusters that exist.
+pub(super) fn places_clusters(field: &str) -> Rule {
+    let map = format!("self.kubernetes.{field}");
+    let wrong = "!self.clusters.exists(c, c.name == k)";
+    let message =
+        format!("{map}.map(k, {wrong}, 'there is no cluster `' + k + '`: use the names in `clusters`')[0]");
+    Rule::new(format!("!has(self.kubernetes) || !has({map}) || !{map}.exists(k, {wrong})"))
+        .message(Message::Expression(message))
+        .field_path(format!(".kubernetes.{field}"))
+}
+
+/// Rule: an optional field of this type does not change.
+pub(super) fn stays<T: JsonSchema>(field: &str) -> Rule {
+    let (new, old) = (format!("self.{field}"), format!("oldSelf.{field}"));
+    unless_same(field, &if_both(&new, &old, &same(&schema::<T>(), &new, &old)))
+}
+
+/// Rule: a required field of this type does not change.
+pub(super) fn stays_required<T: JsonSchema>(field: &str) -> Rule {
+    unless_same(field, &same(&schema::<T>(), &format!("self.{field}"), &format!("oldSelf.{field}")))
+}
+
+fn unless_same(field: &str, is_same: &str) -> Rule {
+    let message = format!(
+        "`{field}` cannot change while the federation runs: change only `links`, `faults` or `pause`, or delete the \
+         federation and apply it again"
+    );
+    Rule::new(is_same).message(Message::Message(message)).field_path(format!(".{field}"))
+}
+
+/// Rule: faults are only added or removed at the end of the list, and added faults have no `mtbf`, because its times
+/// count from the start of the application. Faults that the run refused can be removed. This rule cannot tell whether
+/// the run has accepted a fault, because the stored spec contains both; the run itself checks that. CEL has no ranges,
+/// so that an index is written as a sum of a multiple of 16 and the rest. Existing faults must be written as before:
+/// comparing what their quantities mean would make the longest rule by far.
+pub(super) fn faults_are_added() -> Rule {
+    const { assert!(MAX_FAULTS == 16 * 16) };
+    let numbers = |step: usize| (0..16).map(|it| (it * step).to_string()).collect::<Vec<_>>().join(", ");
+    let rule = format!(
+        "!has(oldSelf.faults) ? !has(self.faults) || !self.faults.exists(f, has(f.mtbf)) \
+         : !has(self.faults) || [{}].all(h, [{}].all(l, h + l >= self.faults.size() || (h + l < oldSelf.faults.size() \
+         ? self.faults[h + l] == oldSelf.faults[h + l] : !has(self.faults[h + l].mtbf))))",
+        numbers(16),
+        numbers(1),
+    );
+    let message = "the faults of a running federation cannot change: add faults with `at` or `when` at the end of the list, \
+                   or remove faults that were refused";
+    Rule::new(rule).message(Message::Message(message.to_owned())).field_path(".faults")
+}
+
+/// Returns the schema of a type, with everything in its place.
+fn schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::openapi3().with(|it| it.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
+/// Returns the expression that is true if two values of this schema are equal. Quantities are equal if they mean the
+/// same: `1m` and `60s`, `64KiB` and `64Ki`. In lists and maps, they must be written alike.
+fn same(schema: &Value, new: &str, old: &str) -> String {
+    let is = |quantity: Value| schema["pattern"].is_string() && schema["pattern"] == quantity["pattern"];
+    if is(self::schema::<Duration>()) || is(self::schema::<Period>()) {
+        let words = "['0', 'never', 'infinite']";
+        return format!(
+            "({new} == {old} || !({new} in {words}) && !({old} in {words}) && duration({new}) == duration({old}))"
+        );
+    }
+    if is(self::schema::<Size>()) {
+        return format!("{new}.replace('B', '') == {old}.replace('B', '')");
+    }
+    if is(self::schema::<Cores>()) {
+        return format!("quantity(string({new})).compareTo(quantity(string({old}))) == 0");
+    }
+    let fields = fields(schema);
+    if !fields.iter().any(|(_, it, _)| has_quantity(it)) {
+        return format!("{new} == {old}");
+    }
+    let each = fields.iter().map(|(name, schema, is_required)| {
+        let (new, old) = (format!("{new}.{name}"), format!("{old}.{name}"));
+        let equal = same(schema, &new, &old);
+        if *is_required { equal } else { format!("({})", if_both(&new, &old, &equal)) }
+    });
+    format!("({})", each.collect::<Vec<_>>().join(" && "))
+}
+
+/// Returns the expression that is true if an optional field is absent from both, or `equal` holds.
+fn if_both(new: &str, old: &str, equal: &str) -> String {
+    format!("has({new}) == has({old}) && (!has({new}) || {equal})")
+}
+
+/// Returns the fields of an object with their names, and whether they are required. An enum has one for each variant.
+fn fields(schema: &Value) -> Vec<(&str, &Value, bool)> {
+    let is_required = |name: &str| {
+        schema["required"].as_array().is_some_and(|it| it.iter().any(|it| it.as_str() == Some(name)))
+    };
+    let own = schema["properties"].as_object().into_iter().flatten();
+    let own = own.map(|(name, it)| (name.as_str(), it, is_required(name)));
+    let alternatives =
+        ["oneOf", "anyOf"].into_iter().flat_map(|it| schema[it].as_array().into_iter().flatten());
+    let of_alternatives =
+        alternatives.flat_map(|it| fields(it).into_iter().map(|(name, it, _)| (name, it, false)));
+    own.chain(of_alternatives).collect()
+}
+
+/// Returns whether a value of this schema can be written in several ways.
+fn has_quantity(schema: &Value) -> bool {
+    let quantities = [
+        self::schema::<Duration>(),
+        self::schema::<Period>(),
+        self::schema::<Size>(),
+        self::schema::<Cores>(),
+    ];
+    schema["pattern"].is_string() && quantities.iter().any(|it| it["pattern"] == schema["pattern"])
+        || fields(schema).iter().any(|(_, it, _)| has_quantity(it))
+}
