@@ -5,13 +5,14 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use faultline_api::Federation;
 use faultline_api::supervision::Places;
+use faultline_api::{Federation, FederationSpec};
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use kube::core::DeserializeGuard;
 use kube::runtime::controller::{Action, Config, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -22,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::mirror::{self, Mirror};
 use crate::naming;
 use crate::reconcile::keys::Known;
+use crate::reconcile::unreadable::unreadable;
 use crate::reconcile::update_status::Pace;
 use crate::reconcile::validate::Refusal;
 use crate::reconcile::{ReconcileError, reconcile};
@@ -33,6 +35,9 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 const CONCURRENCY: u16 = 32;
 /// Delay before the next attempt after a failure: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// A federation, or why this operator cannot read it. One that cannot be read does not keep it from the others.
+type Guarded = DeserializeGuard<Federation>;
 
 /// Everything that reconciling a federation needs.
 pub struct Context {
@@ -64,6 +69,10 @@ pub struct Session {
     pub ending: BTreeSet<String>,
     /// When the operator last asked why pods are missing, and the answer.
     pub refused: Option<(Instant, Option<String>)>,
+    /// The spec with which its pods were created.
+    pub made: Option<Arc<FederationSpec>>,
+    /// The generation that was last reported as unreadable.
+    pub unreadable: Option<i64>,
     /// The generation that was last checked, and whether it can be run.
     pub checked: Option<(i64, Result<(), Refusal>)>,
     /// Number of consecutive failures.
@@ -129,7 +138,11 @@ pub async fn run(
         if sets_known.await.is_err() || pods_known.await.is_err() {
             return;
         }
-        let federations: Api<Federation> = scoped(&context.client, namespace);
+        let federations: Api<Guarded> = scoped(&context.client, namespace);
+        let triggers = triggers.map(|it: ObjectRef<Federation>| {
+            let name = ObjectRef::new(&it.name);
+            it.namespace.iter().fold(name, |name, namespace| name.within(namespace))
+        });
         let config = Config::default().debounce(DEBOUNCE).concurrency(CONCURRENCY);
         Controller::new(federations, watcher::Config::default())
             .with_config(config)
@@ -211,11 +224,14 @@ where
     (known, keep_up)
 }
 
-async fn look(federation: Arc<Federation>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+async fn look(federation: Arc<Guarded>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let begun = Instant::now();
     let name = format!("{}/{}", federation.namespace().unwrap_or_default(), federation.name_any());
     let uid = federation.uid().unwrap_or_default();
-    let result = reconcile(federation, Arc::clone(&context)).await;
+    let result = match &federation.0 {
+        Ok(readable) => reconcile(Arc::new(readable.clone()), Arc::clone(&context)).await,
+        Err(error) => unreadable(&federation, &error.error, &context).await,
+    };
     context.metrics.looked(begun.elapsed(), result.is_ok());
     match &result {
         Ok(_) => context.session(&uid, |it| it.failures = 0),
@@ -227,7 +243,7 @@ async fn look(federation: Arc<Federation>, context: Arc<Context>) -> Result<Acti
     result
 }
 
-fn retry(federation: Arc<Federation>, _: &ReconcileError, context: Arc<Context>) -> Action {
+fn retry(federation: Arc<Guarded>, _: &ReconcileError, context: Arc<Context>) -> Action {
     let failures = context.session(&federation.uid().unwrap_or_default(), |it| it.failures);
     Action::requeue(pause_after(failures))
 }

@@ -41,6 +41,11 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
         self.store.get(&ObjectRef::new(name).within(namespace))
     }
 
+    /// Returns all objects.
+    fn all(&self) -> Vec<Arc<K>> {
+        self.store.state()
+    }
+
     /// Follows the watch. Returns a stream of federations with changes; `owner` returns the federation of an object.
     pub fn follow(
         &self,
@@ -96,11 +101,27 @@ impl Belongings {
         }
         belongings
     }
+
+    /// Returns the objects in the mirrors whose chain of controllers leads to `federation`, whatever its spec says or
+    /// has said.
+    pub fn by_owner<F: Resource>(
+        federation: &F,
+        sets: &Mirror<StatefulSet>,
+        pods: &Mirror<Pod>,
+    ) -> Belongings {
+        let sets = sets.all().into_iter().filter(|it| belongs(&**it, federation));
+        let sets: BTreeMap<String, Arc<StatefulSet>> = sets.map(|it| (it.name_any(), it)).collect();
+        let is_of_a_set = |pod: &Pod| sets.values().any(|it| is_controlled(pod, it.uid().as_deref()));
+        let pods = pods.all().into_iter().filter(|it| it.namespace() == federation.meta().namespace);
+        let pods = pods.filter(|it| is_of_a_set(it)).map(|it| (it.name_any(), it)).collect();
+        Belongings { sets, pods }
+    }
 }
 
 /// Returns whether an object is in a federation's namespace and controlled by it.
-pub fn belongs<K: Resource>(object: &K, federation: &Federation) -> bool {
-    object.namespace() == federation.namespace() && is_controlled(object, federation.uid().as_deref())
+pub fn belongs<K: Resource, F: Resource>(object: &K, federation: &F) -> bool {
+    let federation = federation.meta();
+    object.meta().namespace == federation.namespace && is_controlled(object, federation.uid.as_deref())
 }
 
 fn is_controlled<K: Resource>(object: &K, by: Option<&str>) -> bool {

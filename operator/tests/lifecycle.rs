@@ -19,10 +19,12 @@ use faultline_api::supervision::{self, Action, Event as Told, Places, Request, S
 use faultline_operator::install::RULES;
 use faultline_operator::metrics::Metrics;
 use faultline_operator::mirror::{self, Mirror};
+use faultline_operator::reconcile::unreadable::unreadable;
 use faultline_operator::reconcile::update_status::Pace;
 use faultline_operator::reconcile::{ReconcileError, reconcile};
 use faultline_operator::{Context, Settings, controller};
 use kube::Resource;
+use kube::core::DeserializeGuard;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
@@ -644,6 +646,88 @@ async fn an_invalid_federation_has_no_objects() {
     assert_eq!(world.status().phase, Phase::Rejected);
     assert_eq!(world.server.paths(SETS), [""; 0]);
     assert!(world.server.get(KEY).is_none());
+}
+
+#[tokio::test]
+async fn a_change_that_a_weakened_definition_admits_does_not_reach_the_pods() {
+    let world = World::new().await;
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    world.make_pods();
+    world.look().await.unwrap();
+    world.supervisor.say(|it| it.phase = supervision::Phase::Running);
+    world.look().await.unwrap();
+    let made = world.made();
+    let mut federation = world.server.get(FEDERATION).unwrap();
+    federation["spec"]["clusters"] =
+        json!([{ "name": "paris", "nodes": 1 }, { "name": "nancy", "nodes": 3 }]);
+    federation["metadata"]["generation"] = json!(2);
+    world.server.put(FEDERATION, federation);
+    world.server.writes();
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    assert_eq!(world.condition("Accepted"), "False ChangeRefused");
+    let message = world.status().condition("Accepted").unwrap().message.clone();
+    assert!(message.contains("spec.clusters: `clusters` cannot change"), "{message}");
+    assert_eq!(world.made(), made);
+    let writes = world.server.writes();
+    assert!(!writes.iter().any(|it| it.contains("statefulsets")), "{writes:?}");
+    let clusters = world.status().clusters;
+    let clusters: Vec<(&str, u32)> = clusters.iter().map(|it| (it.name.as_str(), it.pods)).collect();
+    assert_eq!(clusters, [("paris", 3), ("rennes", 3)]);
+}
+
+#[tokio::test]
+async fn a_federation_that_cannot_be_read_is_reported_and_holds_up_no_other() {
+    const BROKEN: &str = "/apis/faultline.dev/v1alpha1/namespaces/experiments/federations/broken";
+    let world = World::new().await;
+    let mut federation = world.server.get(FEDERATION).unwrap();
+    federation["metadata"]["finalizers"] = json!(["faultline.dev/cleanup"]);
+    world.server.put(FEDERATION, federation.clone());
+    federation["metadata"]["name"] = json!("broken");
+    federation["metadata"]["uid"] = json!("another");
+    federation["spec"]["clusters"] = json!("none");
+    world.server.put(BROKEN, federation);
+    let server = world.server.clone();
+    let told = async move {
+        while server.paths(SETS).len() < 3
+            || server.get(BROKEN).unwrap()["status"]["conditions"][0]["reason"] != "Unreadable"
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let run = controller::run(Arc::clone(&world.context), None, told);
+    tokio::time::timeout(Duration::from_secs(30), run).await.expect("one is reported, the other is made");
+    let status = &world.server.get(BROKEN).unwrap()["status"];
+    let message = status["message"].as_str().unwrap();
+    assert!(message.contains("cannot read this federation") && message.contains("none"), "{message}");
+    assert!(world.server.paths(SETS).iter().all(|it| it.contains("quickstart")));
+}
+
+#[tokio::test]
+async fn a_federation_that_cannot_be_read_is_deleted_with_its_objects() {
+    let world = World::new().await;
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    world.make_pods();
+    world.delete_federation();
+    let mut federation = world.server.get(FEDERATION).unwrap();
+    federation["spec"]["clusters"] = json!("none");
+    world.server.put(FEDERATION, federation);
+    let look = async || {
+        world.watch(&world.context.sets, "/statefulsets/", mirror::owner_of_set);
+        world.watch(&world.context.pods, "/pods/", |it| mirror::owner_of_pod(it, &world.context.sets));
+        let federation = world.server.get(FEDERATION).unwrap();
+        let finalizers = federation["metadata"]["finalizers"].as_array().unwrap().len();
+        let federation: DeserializeGuard<Federation> = serde_json::from_value(federation).unwrap();
+        let error = federation.0.as_ref().unwrap_err().error.clone();
+        unreadable(&federation, &error, &world.context).await.unwrap();
+        finalizers
+    };
+    assert_eq!([look().await, look().await], [1, 1]);
+    world.collect_garbage();
+    assert_eq!([look().await, look().await], [1, 0]);
+    assert_eq!((world.server.paths(SETS), world.server.paths(PODS)), (vec![], vec![]));
 }
 
 #[tokio::test]

@@ -102,11 +102,14 @@ pub async fn add_finalizer(federation: &Federation, context: &Context) -> Result
 /// # Errors
 ///
 /// Fails if the API server rejects a deletion or a read.
-pub async fn delete(federation: &Federation, context: &Context) -> Result<Vec<String>, ApplyError> {
+pub async fn delete<F>(federation: &F, context: &Context) -> Result<Vec<String>, ApplyError>
+where
+    F: Resource<DynamicType = ()>,
+{
     let uid = federation.uid().unwrap_or_default();
     let namespace = federation.namespace().unwrap_or_default();
     let sets: Api<StatefulSet> = Api::namespaced(context.client.clone(), &namespace);
-    let belongings = Belongings::of(federation, &context.sets, &context.pods);
+    let belongings = Belongings::by_owner(federation, &context.sets, &context.pods);
     let mut left = Vec::new();
     for (name, set) in &belongings.sets {
         let ending = set.uid().unwrap_or_default();
@@ -152,11 +155,14 @@ fn is_stuck(pod: &Pod) -> bool {
 }
 
 /// Changes the finalizers, and fails if the object was changed in the meantime.
-async fn change_finalizers(
-    federation: &Federation,
+async fn change_finalizers<F>(
+    federation: &F,
     finalizers: Vec<String>,
     context: &Context,
-) -> Result<(), ApplyError> {
+) -> Result<(), ApplyError>
+where
+    F: Resource<DynamicType = ()>,
+{
     let federations: Api<Federation> =
         Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
     let patch = json!({ "metadata": {

@@ -649,7 +649,7 @@ fn word(it: &impl serde::Serialize) -> String {
 }
 
 /// Returns at most `most` bytes of a text.
-fn shortened(text: &str, most: usize) -> String {
+pub(super) fn shortened(text: &str, most: usize) -> String {
     const CUT: &str = " …";
     if text.len() <= most {
         return text.to_owned();

@@ -100,17 +100,18 @@ impl Observed {
     }
 }
 
-/// Reads the existing state.
+/// Reads the existing state of a federation whose pods are those of `made`.
 ///
 /// # Errors
 ///
 /// Fails if the API server cannot be read.
 pub async fn dereference(
     federation: &Arc<Federation>,
+    made: &Federation,
     context: &Context,
 ) -> Result<Observed, DereferenceError> {
     let uid = federation.uid().unwrap_or_default();
-    let Belongings { sets, pods } = Belongings::of(federation, &context.sets, &context.pods);
+    let Belongings { sets, pods } = Belongings::of(made, &context.sets, &context.pods);
     let mut observed = Observed { sets, pods, ..Observed::of(Arc::clone(federation)) };
     if observed.phase() == Phase::Completed {
         return Ok(observed);

@@ -16,6 +16,8 @@ pub mod assess;
 pub mod build;
 pub mod dereference;
 pub mod keys;
+pub mod made;
+pub mod unreadable;
 pub mod update_status;
 pub mod validate;
 
@@ -52,6 +54,9 @@ pub enum ReconcileError {
     /// The desired state could not be applied.
     #[error("cannot apply the desired state: {0}")]
     Apply(#[from] apply::ApplyError),
+    /// The spec with which the federation was created could not be read.
+    #[error(transparent)]
+    Made(#[from] made::MadeError),
     /// The status could not be written.
     #[error("cannot write the status: {0}")]
     UpdateStatus(#[from] update_status::UpdateStatusError),
@@ -91,7 +96,7 @@ impl ReconcileError {
     fn reason(&self) -> &'static str {
         match (self, self.key()) {
             (_, Some(error)) => error.reason(),
-            (ReconcileError::Dereference(_), _) => "CannotRead",
+            (ReconcileError::Dereference(_) | ReconcileError::Made(_), _) => "CannotRead",
             (ReconcileError::Apply(_), _) => "CannotWrite",
             (ReconcileError::UpdateStatus(_), _) => "CannotTell",
         }
@@ -112,11 +117,13 @@ async fn look(federation: Arc<Federation>, context: &Context) -> Result<Action, 
         apply::add_finalizer(&federation, context).await?;
         return Ok(Action::await_change());
     }
-    let observed = dereference::dereference(&federation, context).await?;
-    let validated = match validate(&federation, context) {
+    // What the pods were made for. A definition that was weakened admits any change.
+    let (made, changed) = made::made(&federation, context).await?;
+    let observed = dereference::dereference(&federation, &made, context).await?;
+    let validated = match changed.map_or_else(|| validate(&federation, context), Err) {
         Ok(validated) => validated,
         // Its processes continue unchanged.
-        Err(refusal) if !observed.sets.is_empty() => validate::unchanged(&federation, refusal),
+        Err(refusal) if !observed.sets.is_empty() => validate::unchanged(&made, refusal),
         Err(refusal) => {
             let situation = Situation::Rejected(refusal);
             return Ok(after(update_status::update_status(&observed, &situation, context).await?));
@@ -164,7 +171,7 @@ async fn delete(federation: Arc<Federation>, context: &Context) -> Result<Action
     if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
         return Ok(Action::await_change());
     }
-    let left = apply::delete(&federation, context).await?;
+    let left = apply::delete(&*federation, context).await?;
     if left.is_empty() {
         context.forget(&federation.uid().unwrap_or_default());
         return Ok(Action::await_change());

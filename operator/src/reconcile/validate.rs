@@ -3,8 +3,8 @@
 //! The API server has already checked the rules of the definition. Everything that these cannot express is checked
 //! here, with the same code as for a file.
 
-use faultline_api::Federation;
 use faultline_api::names::Names;
+use faultline_api::{Federation, Problem};
 
 /// A valid federation.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,9 +67,7 @@ pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
 pub fn check(federation: &Federation) -> Result<(), Refusal> {
     let problems = faultline_api::validate(federation);
     if !problems.is_empty() {
-        let told: Vec<String> =
-            problems.iter().map(|it| format!("{}: {} ({})", it.path, it.message, it.help)).collect();
-        return Err(Refusal { message: told.join("; ") });
+        return Err(Refusal { message: told(&problems) });
     }
     // Its pods are created only once.
     if let Some(place) = federation.spec.clusters.iter().position(|it| !it.is_permanent()) {
@@ -80,6 +78,12 @@ pub fn check(federation: &Federation) -> Result<(), Refusal> {
         return Err(Refusal { message });
     }
     Ok(())
+}
+
+/// Returns what is wrong, with the remedies.
+pub(super) fn told(problems: &[Problem]) -> String {
+    let told = problems.iter().map(|it| format!("{}: {} ({})", it.path, it.message, it.help));
+    told.collect::<Vec<_>>().join("; ")
 }
 
 /// Returns whether a federation has no more pods than this operator permits.
@@ -105,8 +109,7 @@ pub fn passed(federation: &Federation) -> Validated {
     Validated { federation: federation.clone(), groups: groups(federation), refused: None }
 }
 
-/// Returns a federation that already has its pods, and was changed to one that cannot be run. The API server prevents
-/// changes that would affect the pods.
+/// Returns a federation as it was when its pods were created. It has since been changed to one that cannot be run.
 pub fn unchanged(federation: &Federation, refusal: Refusal) -> Validated {
     Validated { federation: federation.clone(), groups: groups(federation), refused: Some(refusal) }
 }

@@ -23,6 +23,9 @@ use super::validate::Validated;
 use crate::naming;
 use crate::settings::Settings;
 
+/// Name of the federation's file in its ConfigMap.
+pub(super) const FILE: &str = "federation.yaml";
+
 /// Desired objects that do not exist yet or differ.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
@@ -113,7 +116,7 @@ fn file(federation: &Federation) -> ConfigMap {
     });
     let mut file: ConfigMap = owned(federation, naming::file(federation));
     file.immutable = Some(true);
-    file.data = Some([("federation.yaml".to_owned(), format!("{text:#}\n"))].into());
+    file.data = Some([(FILE.to_owned(), format!("{text:#}\n"))].into());
     file
 }
 

@@ -1,0 +1,60 @@
+//! The federation as it was when its pods were created.
+//!
+//! The rules of the definition let only some fields change. If a definition without these rules is installed, any field
+//! can, and the pods of a run must not follow.
+
+use std::sync::Arc;
+
+use faultline_api::{Federation, FederationSpec, live};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, ResourceExt};
+use thiserror::Error;
+
+use super::build::FILE;
+use super::validate::{Refusal, told};
+use crate::controller::Context;
+use crate::{mirror, naming};
+
+/// The file could not be read.
+#[derive(Debug, Error)]
+#[error("cannot read the ConfigMap {0}, which contains the federation as it was applied: {1}")]
+pub struct MadeError(String, #[source] kube::Error);
+
+/// Returns the federation with the spec of its file, and why it cannot be changed to what it is now, if it has been. A
+/// federation that has no file yet, or whose file was deleted, is returned as it is.
+///
+/// # Errors
+///
+/// Fails if the API server does not return the file.
+pub async fn made(
+    federation: &Arc<Federation>,
+    context: &Context,
+) -> Result<(Arc<Federation>, Option<Refusal>), MadeError> {
+    // Most federations never change.
+    if federation.metadata.generation.is_none_or(|it| it <= 1) {
+        return Ok((Arc::clone(federation), None));
+    }
+    let Some(spec) = spec(federation, context).await? else { return Ok((Arc::clone(federation), None)) };
+    let problems = live::what_stays(&spec, &federation.spec);
+    if problems.is_empty() {
+        return Ok((Arc::clone(federation), None));
+    }
+    let made = Federation { spec: (*spec).clone(), ..(**federation).clone() };
+    Ok((Arc::new(made), Some(Refusal { message: told(&problems) })))
+}
+
+async fn spec(federation: &Federation, context: &Context) -> Result<Option<Arc<FederationSpec>>, MadeError> {
+    let uid = federation.uid().unwrap_or_default();
+    let known = context.session(&uid, |it| it.made.clone());
+    if known.is_some() {
+        return Ok(known);
+    }
+    let name = naming::file(federation);
+    let files: Api<ConfigMap> =
+        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let file = files.get_opt(&name).await.map_err(|it| MadeError(name, it))?;
+    let text = file.filter(|it| mirror::belongs(it, federation)).and_then(|it| it.data?.remove(FILE));
+    let made = text.and_then(|it| serde_json::from_str::<Federation>(&it).ok()).map(|it| Arc::new(it.spec));
+    context.session(&uid, |it| it.made.clone_from(&made));
+    Ok(made)
+}
