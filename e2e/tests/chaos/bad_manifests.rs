@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use faultline_api::Federation;
-use faultline_api::resource::{FederationStatus, Phase};
+use faultline_api::resource::{Fault, FederationStatus, Kubernetes, Phase};
 use faultline_e2e::{Failure, QUICK_START, Room};
-use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use kube::Api;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
 
 pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let refused =
@@ -17,13 +18,39 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         };
     refused("Too long", |spec| spec.clusters[0].name = "c".repeat(41)).await?;
     refused("Duplicate value", |spec| spec.clusters[1].name = "paris".into()).await?;
-    refused("a cluster that does not exist", |spec| spec.clusters[1].name = "nancy".into()).await?;
-    refused("at most 1000000 nodes", |spec| {
+    refused("the federation has too many nodes", |spec| {
         for name in 'a'..='k' {
             spec.clusters.push(faultline_api::resource::Cluster::new(&name.to_string(), 100_000));
         }
     })
     .await?;
+    // The same words as in `validate`.
+    let renamed = |spec: &mut faultline_api::FederationSpec| spec.clusters[1].name = "nancy".into();
+    refused("there is no cluster `rennes`, which `crash.cluster`", renamed).await?;
+    refused("there is no cluster `rennes`, which `when.cluster`", renamed).await?;
+    refused("a cluster must not be named `supervisor`", |spec| spec.clusters[1].name = "supervisor".into())
+        .await?;
+    refused("cluster `paris` has no node with the number in `crash.node`", |spec| {
+        spec.faults[0] = fault(json!({ "at": "4s", "crash": { "cluster": "paris", "node": 70 } }));
+    })
+    .await?;
+    refused("the smallest cluster has no node with the number in `pause.node`", |spec| {
+        spec.faults[0] = fault(json!({ "at": "4s", "pause": { "node": 70, "for": "1s" } }));
+    })
+    .await?;
+    refused("there is no cluster `pari`", |spec| {
+        spec.kubernetes = kubernetes(json!({ "pools": { "pari": "east" } }))
+    })
+    .await?;
+    refused("there is no cluster `pari`", |spec| {
+        spec.kubernetes = kubernetes(json!({ "sites": { "pari": {} } }))
+    })
+    .await?;
+    match room.apply_as("a.b", |_| {}).await {
+        Err(error)
+            if error.to_string().contains("`a.b` is not a valid name for a federation: use at most 40") => {}
+        other => return Err(format!("a name with a dot: {other:?}").into()),
+    }
 
     // The operator compares durations, the API server does not.
     room.apply(|spec| spec.deadline = "1ms".parse().ok()).await?;
@@ -32,10 +59,61 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     assert!(status.message.as_ref().is_some_and(|it| it.contains("spec.deadline")), "{status:#?}");
     assert_eq!(room.remains(QUICK_START).await?, [""; 0], "nothing was made");
 
+    same_quantities(&room).await?;
+    // No status but one of these.
+    let phase = Patch::Merge(json!({ "status": { "phase": "Sleeping" } }));
+    match room.api::<Federation>().patch_status(QUICK_START, &PatchParams::default(), &phase).await {
+        Err(error) if error.to_string().contains("Unsupported value: \"Sleeping\"") => {}
+        other => return Err(format!("an unknown phase: {other:?}").into()),
+    }
     let patch = Patch::Merge(json!({ "spec": { "seed": 8 } }));
     match room.api::<Federation>().patch(QUICK_START, &PatchParams::default(), &patch).await {
         Ok(_) => Err("a federation was changed".into()),
         Err(error) if error.to_string().contains("cannot change") => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Quantities are accepted as Kubernetes writes them, and writing one differently is no change.
+async fn same_quantities(room: &Room) -> Result<(), Failure> {
+    const NAME: &str = "quantities";
+    let resource = ApiResource::erase::<Federation>(&());
+    let objects: Api<DynamicObject> = Api::namespaced_with(room.client.clone(), &room.namespace, &resource);
+    let sample = faultline_api::samples::sample(QUICK_START).ok_or("there is no such sample")?;
+    let mut written = DynamicObject::new(NAME, &resource);
+    let mut federation = serde_saphyr::from_str::<Value>(sample.text)?;
+    let spec = &mut federation["spec"];
+    // It must not start.
+    spec["pause"] = json!(true);
+    spec["kubernetes"] = json!({ "resources": { "cpu": "100m", "memory": "512Mi" } });
+    written.data = json!({ "spec": spec });
+    objects.create(&PostParams::default(), &written).await?;
+    let patch = async |spec: Value| {
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        objects.patch(NAME, &PatchParams::default(), &patch).await
+    };
+    patch(json!({ "deadline": "1m", "kubernetes": { "resources": { "cpu": "0.1", "memory": "512MiB" } } }))
+        .await?;
+    patch(json!({ "protocol": { "hc3i": { "checkpointEvery": "2000ms" } } })).await?;
+    for (what, spec) in [
+        ("`deadline` cannot change", json!({ "deadline": "61s" })),
+        ("`kubernetes` cannot change", json!({ "kubernetes": { "resources": { "cpu": "101m" } } })),
+        ("`protocol` cannot change", json!({ "protocol": { "hc3i": { "checkpointEvery": "3s" } } })),
+        ("must be of type integer,string", json!({ "kubernetes": { "resources": { "cpu": 0.1 } } })),
+    ] {
+        match patch(spec).await {
+            Err(error) if error.to_string().contains(what) => {}
+            other => return Err(format!("not refused because `{what}`: {other:?}").into()),
+        }
+    }
+    objects.delete(NAME, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+fn fault(fault: Value) -> Fault {
+    serde_json::from_value(fault).expect("it is a fault")
+}
+
+fn kubernetes(kubernetes: Value) -> Option<Kubernetes> {
+    Some(serde_json::from_value(kubernetes).expect("it has the fields"))
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use faultline_api::Federation;
-use faultline_e2e::{Failure, Program, QUICK_START, Room};
+use faultline_e2e::{Busy, Failure, Program, QUICK_START, Room};
 use kube::api::ListParams;
 use serde_json::Value;
 
@@ -26,6 +26,10 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let in_namespace = ["--namespace", &room.namespace];
     let on_cluster = ["run", &file, "--backend", "kubernetes", "--out", &in_pods, "--format", "json"];
     let of_pods = program.run(&[&on_cluster[..], &in_namespace].concat()).await?;
+    let why = of_pods.said.split_once("the verdict is unknown: ").and_then(|it| it.1.lines().next());
+    if let Some(busy) = why.and_then(|why| Busy::found(Some("unknown"), why)) {
+        return Err(busy.into());
+    }
     assert_eq!((of_simulation.status, of_pods.status), (Some(0), Some(0)), "{}", of_pods.said);
     let (of_simulation, of_pods) = (of_simulation.json()?, of_pods.json()?);
     assert_eq!(of_pods["verdict"], "pass");

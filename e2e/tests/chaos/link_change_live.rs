@@ -31,7 +31,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     room.wait(QUICK_START, "the fault is planned", Duration::from_secs(20), is_planned).await?;
     let another = json!([{ "at": "50s", "crash": { "cluster": "paris", "node": 0 } }]);
     for (what, spec) in [
-        ("spec.deadline cannot change", json!({ "deadline": "100s" })),
+        ("`deadline` cannot change", json!({ "deadline": "100s" })),
         ("the faults of a running federation cannot change", json!({ "faults": another })),
     ] {
         match patch(spec).await {

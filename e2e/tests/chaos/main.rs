@@ -8,6 +8,7 @@
 mod api_frozen;
 mod api_slow;
 mod bad_manifests;
+mod cck_cluster_lost;
 mod chart_upgraded;
 mod cluster_lost;
 mod cluster_lost_beyond_recovery;
@@ -17,6 +18,7 @@ mod command_line;
 mod contained;
 mod crash;
 mod crash_in_rollback;
+mod definition_weakened;
 mod doctor;
 mod federation_deleted;
 mod finalizer_stuck;
@@ -27,6 +29,7 @@ mod masquerading;
 mod node_stopped;
 mod old_process_alive;
 mod operator_killed;
+mod operator_partitioned;
 mod operator_upgraded;
 mod partition;
 mod pause;
@@ -42,7 +45,9 @@ mod run_interrupted;
 mod shaper_killed;
 mod side_by_side;
 mod supervisor_killed;
+mod tic_cluster_lost;
 mod volume_lost;
+mod webhook_broken;
 
 use std::process::ExitCode;
 
@@ -71,10 +76,15 @@ const SCENARIOS: &[Scenario] = scenarios![
     cluster_lost_beyond_recovery,
     clusters_lost_together,
     contained,
+    tic_cluster_lost,
+    cck_cluster_lost,
     record_kept,
     operator_killed,
     lease_stolen,
     rbac_revoked,
+    operator_partitioned,
+    webhook_broken,
+    definition_weakened,
     operator_upgraded,
     chart_upgraded,
     supervisor_killed,

@@ -19,6 +19,8 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         spec.kubernetes = Some(Kubernetes { links: Some(Emulation::Tc), ..Kubernetes::default() });
         if let Application::Heat(heat) = &mut spec.application {
             heat.steps = Some(1500); // 30 s of computation
+            // A checkpoint must not keep the slower link busy: in the kernel, echoes wait behind it.
+            heat.state = "64KiB".parse().ok();
         }
         let change = LinkChange {
             from: "paris".into(),

@@ -1,0 +1,97 @@
+//! The definition is replaced with one that checks nothing, while a federation runs. A federation that cannot even be
+//! read is reported, and does not keep the operator from the others. A change that no rule refuses any more does not
+//! affect the run. Nothing is left of either.
+
+use std::time::Duration;
+
+use faultline_api::Federation;
+use faultline_api::resource::{FederationStatus, Phase, condition};
+use faultline_e2e::{Failure, QUICK_START, Room};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, Resource};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+const DEFINITION: &str = "federations.faultline.dev";
+const UNREADABLE: &str = "unreadable";
+const WITHIN: Duration = Duration::from_secs(60);
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(room.client.clone());
+    let definition = serde_json::to_value(definitions.get(DEFINITION).await?.spec)?;
+    room.apply(|_| {}).await?;
+    room.reach(QUICK_START, Phase::Running).await?;
+    let mut weak = definition.clone();
+    weak["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] =
+        json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    weak["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = Value::Null;
+    replace(&definitions, &weak).await?;
+    let played = play(&room).await;
+    // The other scenarios need it.
+    replace(&definitions, &definition).await?;
+    played?;
+    let left = room.remains(QUICK_START).await?;
+    assert!(left.is_empty(), "{left:?}");
+    Ok(())
+}
+
+async fn play(room: &Room) -> Result<(), Failure> {
+    let objects: Api<DynamicObject> = Api::namespaced_with(
+        room.client.clone(),
+        &room.namespace,
+        &kube::api::ApiResource::erase::<Federation>(&()),
+    );
+    let mut broken = DynamicObject::new(UNREADABLE, &kube::api::ApiResource::erase::<Federation>(&()));
+    broken.data = json!({ "spec": { "clusters": "none", "unknown": 7 } });
+    // API servers take a moment to use a new definition.
+    let mut attempts = 20;
+    while let Err(error) = objects.create(&PostParams::default(), &broken).await {
+        attempts -= 1;
+        if attempts == 0 {
+            return Err(error.into());
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+    let before = room.pods().await?;
+    let fewer = json!({ "spec": {
+        "seed": 99, "clusters": [{ "name": "paris", "nodes": 1 }, { "name": "nancy", "nodes": 3 }],
+    } });
+    let federations = room.api::<Federation>();
+    federations.patch(QUICK_START, &PatchParams::default(), &Patch::Merge(fewer)).await?;
+    let refused = |it: &FederationStatus| {
+        it.condition(condition::ACCEPTED)
+            .is_some_and(|it| it.reason == "ChangeRefused" && it.message.contains("clusters"))
+    };
+    room.wait(QUICK_START, "the change is refused", WITHIN, refused).await?;
+
+    let told = async {
+        loop {
+            let it = objects.get(UNREADABLE).await?;
+            let conditions = it.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            if let Some(it) = conditions.into_iter().find(|it| it["reason"] == "Unreadable") {
+                return Ok::<_, Failure>(it);
+            }
+            sleep(Duration::from_millis(500)).await;
+        }
+    };
+    let told =
+        tokio::time::timeout(WITHIN, told).await.map_err(|_| "nobody says that it cannot be read")??;
+    println!("    {}", told["message"].as_str().unwrap_or_default());
+
+    let status = room.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "{status:#?}");
+    let made = before.keys().filter(|it| it.contains("nancy")).count();
+    assert_eq!(made, 0, "no pod was made for the change");
+    objects.delete(UNREADABLE, &DeleteParams::default()).await?;
+    room.delete(QUICK_START).await
+}
+
+/// Replaces the definition's spec.
+async fn replace(definitions: &Api<CustomResourceDefinition>, spec: &Value) -> Result<(), Failure> {
+    let mut definition = definitions.get(DEFINITION).await?;
+    definition.spec = serde_json::from_value(spec.clone())?;
+    definition.meta_mut().managed_fields = None;
+    definitions.replace(DEFINITION, &PostParams::default(), &definition).await?;
+    Ok(())
+}

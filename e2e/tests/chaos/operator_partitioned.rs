@@ -1,0 +1,62 @@
+//! Nothing passes between the operator and the API server for a while, in either direction, while a federation runs.
+//! Neither end is told. The run needs neither, and the status reports it once the operator is connected again.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use faultline_api::resource::Phase;
+use faultline_e2e::{Failure, Machine, QUICK_START, Room};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::ListParams;
+use tokio::time::sleep;
+
+const PARTITIONED: Duration = Duration::from_secs(30);
+
+pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+    let of_operator =
+        ListParams::default().labels("app.kubernetes.io/name=faultline,app.kubernetes.io/component=operator");
+    let operator = Api::<Pod>::all(room.client.clone()).list(&of_operator).await?.items;
+    let operator = operator.first().ok_or("there is no operator")?;
+    let node =
+        operator.spec.as_ref().and_then(|it| it.node_name.clone()).ok_or("the operator is on no node")?;
+    let address =
+        operator.status.as_ref().and_then(|it| it.pod_ip.as_ref()).ok_or("the operator has no address")?;
+    let address: IpAddr = address.parse()?;
+    let machine = Machine::find(&room.client, &node).await?;
+
+    room.apply(|_| {}).await?;
+    room.reach(QUICK_START, Phase::Running).await?;
+    for rule in rules(address) {
+        machine.run(&format!("iptables -I {rule}")).await?;
+    }
+    sleep(PARTITIONED).await;
+    let mut counted = 0;
+    let mut removed = Ok(());
+    for rule in rules(address) {
+        counted += packets(&machine, &rule).await.unwrap_or(0);
+        removed = removed.and(machine.run(&format!("iptables -D {rule}")).await.map(drop));
+    }
+    removed?;
+    assert!(counted > 0, "no packet was dropped: nothing was tried");
+    let status = room.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor forgotten");
+    room.delete(QUICK_START).await
+}
+
+/// Returns the rules that drop packets between the operator at this address and the API server. They hold for existing
+/// connections, too.
+fn rules(operator: IpAddr) -> [String; 2] {
+    [
+        format!("FORWARD -s {operator} -p tcp --dport 6443 -j DROP"),
+        format!("FORWARD -d {operator} -p tcp --sport 6443 -j DROP"),
+    ]
+}
+
+/// Returns the number of packets to which a rule has applied.
+async fn packets(machine: &Machine, rule: &str) -> Result<u64, Failure> {
+    let words: Vec<&str> = rule.split(' ').collect();
+    let line = format!("iptables -nvxL FORWARD | grep DROP | grep -w {} | grep {}", words[2], &words[5][2..]);
+    let shown = machine.run(&line).await?;
+    Ok(shown.split_whitespace().next().and_then(|it| it.parse().ok()).unwrap_or(0))
+}
