@@ -75,8 +75,9 @@ async fn play(room: &Room) -> Result<(), Failure> {
             sleep(Duration::from_millis(500)).await;
         }
     };
-    let told =
-        tokio::time::timeout(WITHIN, told).await.map_err(|_| "nobody says that it cannot be read")??;
+    let told = tokio::time::timeout(WITHIN, told)
+        .await
+        .map_err(|_| "the status does not say that it cannot be read")??;
     println!("    {}", told["message"].as_str().unwrap_or_default());
 
     let status = room.passes(QUICK_START).await?;
