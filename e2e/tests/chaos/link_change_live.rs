@@ -43,10 +43,10 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         move |it: &FederationStatus| it.condition(condition::ACCEPTED).is_some_and(|it| it.status == wanted)
     };
     let soon = Duration::from_secs(20);
-    // Admission does not know how many nodes a cluster has, or which faults the run has accepted.
-    let no_such_node = json!({ "at": "9s", "crash": { "cluster": "paris", "node": 70 } });
+    // Admission does not know the names of processes, or which faults the run has accepted.
+    let no_such_process = json!({ "at": "9s", "crash": { "process": "paris-70" } });
     let mut more = faults.clone();
-    more.as_array_mut().ok_or("faults are a list")?.push(no_such_node);
+    more.as_array_mut().ok_or("faults are a list")?.push(no_such_process);
     patch(json!({ "faults": more })).await?;
     let status = room.wait(QUICK_START, "the change is refused", soon, accepted("False")).await?;
     assert!(status.phase >= Phase::Running && status.phase <= Phase::Completed, "{status:#?}");
