@@ -185,6 +185,8 @@ fn every_mistake_is_explained() {
         ("bad pool", pods("pools: { paris: east/west }")),
         ("too little memory", pods("resources: { memory: 1MiB }")),
         ("too little processor", pods("resources: { cpu: 0 }")),
+        ("a part of a core as a number", pods("resources: { cpu: 0.1 }")),
+        ("memory as cores", pods("resources: { cpu: 1Gi }")),
         ("no size", pods("volumes: { size: 0B }")),
         ("neither true nor false", pods("results: { size: 1GiB, keep: yes please }")),
         ("no number", pods("resources: { cpu: many }")),
