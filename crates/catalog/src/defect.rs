@@ -1,8 +1,8 @@
 //! The known defects of all protocols, by name. Builds with the feature `defects` can enable them.
 //!
 //! Two protocols may share a rule, and therefore a defect of the same name. A prefix distinguishes them: `hydee-` for
-//! HydEE, `spbc-` for SPBC, `pessimistic-` for pessimistic logging, `chandy-lamport-` for the non-blocking
-//! coordinated baseline, `hierarchical-` for the hierarchical one, and `tic-`, `sel-`, `satin-` and `cck-` for the protocols of
+//! HydEE, `spbc-` for SPBC, `pessimistic-` for pessimistic logging, `coordinated-` for coordinated checkpoints,
+//! `hierarchical-` for the hierarchical ones, `chandy-lamport-` for Chandy and Lamport's snapshot, and `tic-`, `sel-`, `satin-` and `cck-` for the protocols of
 //! programs of tasks. The composite of protocol and application, and the supervisor, have mutations only, whose names
 //! begin with `composite-` and `supervisor-`.
 
@@ -10,15 +10,19 @@ use std::fmt;
 use std::str::FromStr;
 
 use faultline_core::node as composite;
-use faultline_protocols::{cck, hc3i, hydee, satin, theft};
+use faultline_protocols::{cck, chandy_lamport, coordinated, hc3i, hydee, satin, theft};
 use faultline_supervisor as supervisor;
 use serde::Serialize;
 
 /// A rule in the code that protocols share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// In the code of HC3I, which the coordinated baselines share.
+    /// In the code of HC3I, which independent checkpoints share.
     Hc3i(hc3i::Defect),
+    /// In the code of coordinated checkpoints, with or without leaders.
+    Coordinated(coordinated::Defect),
+    /// In the code of Chandy and Lamport's snapshot.
+    ChandyLamport(chandy_lamport::Defect),
     /// In the code of HydEE, which the logging protocols share.
     Hydee(hydee::Defect),
     /// In the code that TIC and SEL share.
@@ -76,18 +80,20 @@ macro_rules! defects {
 }
 
 defects! {
-    /// Defects of HC3I, and of the coordinated baseline, which is HC3I with a single cluster.
-    Hc3i(hc3i, Hc3i) "hc3i" "" hc3i::Defect::ALL.iter().copied().filter(|it| it.is_of_hc3i());
+    /// Defects of HC3I.
+    Hc3i(hc3i, Hc3i) "hc3i" "" hc3i::Defect::ALL.iter().copied();
     /// Defects of HydEE.
     Hydee(hydee, Hydee) "hydee" "hydee-" hydee::Defect::ALL.iter().copied().filter(|it| it.is_of_phases());
     /// Defects of SPBC, which shares many rules with HydEE.
     Spbc(hydee, Hydee) "spbc" "spbc-" hydee::DEFECTS_OF_PAIRS;
     /// Defects of pessimistic logging, which shares many rules with SPBC.
     Pessimistic(hydee, Hydee) "pessimisticLogging" "pessimistic-" hydee::DEFECTS_OF_DETERMINANTS;
-    /// Defects of the non-blocking coordinated baseline, which shares many rules with HC3I.
-    ChandyLamport(hc3i, Hc3i) "chandyLamport" "chandy-lamport-" hc3i::DEFECTS_OF_COLOURS;
-    /// Defects of the hierarchical coordinated baseline, which shares many rules with HC3I.
-    Hierarchical(hc3i, Hc3i) "hierarchicalCoordinated" "hierarchical-" hc3i::DEFECTS_OF_LEADERS;
+    /// Defects of Chandy and Lamport's snapshot.
+    ChandyLamport(chandy_lamport, ChandyLamport) "chandyLamport" "chandy-lamport-" chandy_lamport::Defect::ALL.iter().copied();
+    /// Defects of coordinated checkpoints.
+    Coordinated(coordinated, Coordinated) "coordinated" "coordinated-" coordinated::DEFECTS;
+    /// Defects of hierarchical coordinated checkpoints, which share most rules with those without leaders.
+    Hierarchical(coordinated, Coordinated) "hierarchicalCoordinated" "hierarchical-" coordinated::DEFECTS_OF_LEADERS;
     /// Defects of TIC.
     Tic(theft, Theft) "tic" "tic-" theft::Defect::ALL.iter().copied().filter(|it| !it.is_of_logs());
     /// Defects of SEL, which shares most rules with TIC.
@@ -123,7 +129,9 @@ impl Defect {
     /// Returns protocols that run the code of the rule, by their names in the resource, those first that exercise most of it.
     pub fn run_by(self) -> &'static [&'static str] {
         match self.rule() {
-            Rule::Hc3i(_) => &["hc3i", "coordinated"],
+            Rule::Hc3i(_) => &["hc3i", "independent"],
+            Rule::Coordinated(_) => &["coordinated", "hierarchicalCoordinated"],
+            Rule::ChandyLamport(_) => &["chandyLamport"],
             Rule::Hydee(_) => &["hydee", "spbc"],
             Rule::Theft(_) => &["tic", "sel"],
             Rule::Satin(_) => &["satin"],
@@ -167,6 +175,8 @@ impl fmt::Display for Defect {
         f.write_str(self.prefix())?;
         match self.rule() {
             Rule::Hc3i(defect) => defect.serialize(f),
+            Rule::Coordinated(defect) => defect.serialize(f),
+            Rule::ChandyLamport(defect) => defect.serialize(f),
             Rule::Hydee(defect) => defect.serialize(f),
             Rule::Theft(defect) => defect.serialize(f),
             Rule::Satin(defect) => defect.serialize(f),

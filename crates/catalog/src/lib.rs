@@ -24,6 +24,8 @@ use faultline_core::{
     NodeId, Presence, Process, ProcessId, Promises, Protocol, Role, Scope,
 };
 use faultline_dataflow::Recovery as TaskRecovery;
+use faultline_protocols::chandy_lamport::ChandyLamport;
+use faultline_protocols::coordinated::{Coordinated, Coordination};
 use faultline_protocols::hc3i::Hc3i;
 use faultline_protocols::hydee::{Hydee, Recovery};
 use faultline_protocols::none::NoProtocol;
@@ -341,9 +343,17 @@ pub fn with_valid_messages<V: MessagesVisitor>(
             let config = protocol::hc3i(spec, Scope::Process, defect)?;
             visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
         }
-        Asked::Coordinated(_) | Asked::ChandyLamport(_) | Asked::HierarchicalCoordinated(_) => {
-            let config = protocol::hc3i(spec, Scope::Federation, defect)?;
-            visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
+        Asked::Coordinated(_) => {
+            let config = protocol::coordinated(spec, Coordination::Direct, defect)?;
+            visitor.visit(MessagesSetup::<Coordinated>::of_messages(federation, seed, config, defect)?)
+        }
+        Asked::HierarchicalCoordinated(_) => {
+            let config = protocol::coordinated(spec, Coordination::Hierarchical, defect)?;
+            visitor.visit(MessagesSetup::<Coordinated>::of_messages(federation, seed, config, defect)?)
+        }
+        Asked::ChandyLamport(_) => {
+            let config = protocol::chandy_lamport(spec, defect)?;
+            visitor.visit(MessagesSetup::<ChandyLamport>::of_messages(federation, seed, config, defect)?)
         }
         Asked::None(_) => match defect {
             Some(defect) => return Err(SetupError::ForeignDefect(defect)),

@@ -5,17 +5,16 @@ use std::sync::Arc;
 use faultline_api::resource::{self, FederationSpec, Protocol};
 use faultline_core::{Scope, Span};
 use faultline_dataflow::partition::RerunOptions;
-use faultline_protocols::hc3i::{self, CollectBy, Config, Coordinating, Cut, Forcing, Piggyback};
-use faultline_protocols::hydee;
+use faultline_protocols::hc3i::{self, CollectBy, Config, Forcing, Piggyback};
 use faultline_protocols::placement::{Placement, ReplicateTo};
-use faultline_protocols::{cck, satin, theft};
+use faultline_protocols::{Options, cck, chandy_lamport, coordinated, hydee, satin, theft};
 
 use crate::defect::{AVAILABLE, Rule};
 use crate::tasks::NEVER;
 use crate::{Defect, SetupError};
 
-/// Returns the parameters of HC3I. With the federation as its scope it becomes one of the coordinated baselines, and
-/// with the process as its scope and without forcing it becomes independent checkpoints.
+/// Returns the parameters of HC3I. With the process as its scope and without forcing it becomes independent
+/// checkpoints.
 pub(crate) fn hc3i(
     spec: &FederationSpec,
     scope: Scope,
@@ -47,14 +46,6 @@ pub(crate) fn hc3i(
             Protocol::Independent(_) => Forcing::Never,
             _ => Forcing::News,
         },
-        cut: match &spec.protocol {
-            Protocol::ChandyLamport(_) => Cut::Coloured,
-            _ => Cut::Frozen,
-        },
-        coordination: match &spec.protocol {
-            Protocol::HierarchicalCoordinated(_) => Coordinating::ByLeaders,
-            _ => Coordinating::Directly,
-        },
         retry_every: retry_every(spec),
         defects: match defect.map(|it| (it, it.rule())) {
             None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => hc3i::Defects::default(),
@@ -63,6 +54,50 @@ pub(crate) fn hc3i(
             Some((defect, _)) => return Err(unfit(defect)),
         },
     })
+}
+
+/// Returns the parameters of coordinated checkpoints.
+pub(crate) fn coordinated(
+    spec: &FederationSpec,
+    coordination: coordinated::Coordination,
+    defect: Option<Defect>,
+) -> Result<coordinated::Config, SetupError> {
+    let defects = match defect.map(|it| (it, it.rule())) {
+        None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => coordinated::Defects::default(),
+        #[cfg(feature = "defects")]
+        Some((_, Rule::Coordinated(rule))) => coordinated::Defects::only(rule),
+        Some((defect, _)) => return Err(unfit(defect)),
+    };
+    Ok(coordinated::Config { options: options(spec, defects), coordination })
+}
+
+/// Returns the parameters of Chandy and Lamport's snapshot.
+pub(crate) fn chandy_lamport(
+    spec: &FederationSpec,
+    defect: Option<Defect>,
+) -> Result<chandy_lamport::Config, SetupError> {
+    let defects = match defect.map(|it| (it, it.rule())) {
+        None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => chandy_lamport::Defects::default(),
+        #[cfg(feature = "defects")]
+        Some((_, Rule::ChandyLamport(rule))) => chandy_lamport::Defects::only(rule),
+        Some((defect, _)) => return Err(unfit(defect)),
+    };
+    Ok(options(spec, defects))
+}
+
+/// Returns the parameters of a protocol that takes checkpoints of the whole federation.
+fn options<D>(spec: &FederationSpec, defects: D) -> Options<D> {
+    let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
+    Options {
+        checkpoint_every: checkpointing.every,
+        collect_every: checkpointing.collect_every,
+        placement: Placement {
+            replicas: checkpointing.replicas as u16,
+            to: replicate_to(checkpointing.replicate_to),
+        },
+        retry_every: retry_every(spec),
+        defects,
+    }
 }
 
 /// Returns why a defect cannot be enabled.

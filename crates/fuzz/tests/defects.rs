@@ -92,6 +92,11 @@ fn each_defect_of_pessimistic_logging_is_found_within_the_bound() {
 }
 
 #[test]
+fn each_defect_of_coordinated_checkpoints_is_found_within_the_bound() {
+    found_within_the_bound("coordinated");
+}
+
+#[test]
 fn each_defect_of_the_non_blocking_baseline_is_found_within_the_bound() {
     found_within_the_bound("chandyLamport");
 }

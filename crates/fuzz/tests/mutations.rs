@@ -17,7 +17,7 @@ fn first(defect: Defect, protocol: &str, property: Property) -> Option<u64> {
 #[test]
 fn a_rollback_that_the_protocol_calls_a_failure_is_found_where_no_process_failed() {
     let defect = Defect::Hc3i(hc3i::Defect::RollsBackUnasked);
-    for protocol in ["hc3i", "coordinated", "independent"] {
+    for protocol in ["hc3i", "independent"] {
         let found = first(defect, protocol, Property::RollbackCaused);
         assert!(found.is_some_and(|it| it < 20), "{protocol}: {found:?}");
     }
@@ -43,7 +43,7 @@ fn a_cluster_that_resumes_before_its_holders_have_their_copies_is_found() {
     let of_hydee = Defect::Hydee(hydee::Defect::ReadyBeforeCopies);
     let of_hc3i = Defect::Hc3i(hc3i::Defect::ReadyBeforeCopies);
     let of_hydee = ["hydee", "spbc", "fullLogging"].map(|it| (of_hydee, it));
-    for (defect, protocol) in of_hydee.into_iter().chain([(of_hc3i, "hc3i"), (of_hc3i, "coordinated")]) {
+    for (defect, protocol) in of_hydee.into_iter().chain([(of_hc3i, "hc3i")]) {
         let found = first(defect, protocol, Property::DurableBeforeResume);
         assert!(found.is_some(), "{protocol}");
     }

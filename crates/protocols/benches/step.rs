@@ -45,8 +45,6 @@ fn protocol() -> hc3i::Config {
         scope: Scope::Cluster,
         piggyback: hc3i::Piggyback::Sn,
         forcing: hc3i::Forcing::News,
-        cut: hc3i::Cut::Frozen,
-        coordination: hc3i::Coordinating::Directly,
         retry_every: Span::from_secs(1),
         defects: hc3i::Defects::default(),
     }

@@ -4,6 +4,8 @@
 extern crate alloc;
 
 pub mod cck;
+pub mod chandy_lamport;
+pub mod coordinated;
 pub mod hc3i;
 pub mod hydee;
 mod machines;
@@ -12,3 +14,5 @@ pub mod placement;
 pub mod satin;
 mod shared_list;
 pub mod theft;
+
+pub use machines::{InTransit, Interval, Options};

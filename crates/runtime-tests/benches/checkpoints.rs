@@ -216,8 +216,6 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
             scope: Scope::Cluster,
             piggyback: hc3i::Piggyback::Sn,
             forcing: hc3i::Forcing::News,
-            cut: hc3i::Cut::Frozen,
-            coordination: hc3i::Coordinating::Directly,
             retry_every: Span::from_millis(500),
             defects: hc3i::Defects::default(),
         });

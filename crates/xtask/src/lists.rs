@@ -8,8 +8,8 @@ use std::fs;
 use faultline_api::samples::SAMPLES;
 use faultline_checker::{Context, judge};
 use faultline_core::{FactKind, Promise, Promises, Scope};
-use faultline_protocols::hc3i::{DEFECTS_OF_COLOURS, DEFECTS_OF_LEADERS, Defect};
-use faultline_protocols::{cck, hydee, theft};
+use faultline_protocols::hc3i::Defect;
+use faultline_protocols::{cck, chandy_lamport, coordinated, hydee, theft};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
@@ -26,9 +26,17 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
     for (file, title, expected) in [
         ("docs/verdict.md", "Properties", properties.collect()),
         ("docs/verdict.md", "Promises", Promise::ALL.iter().map(name).collect()),
-        ("docs/hc3i.md", "Defect switches", of_hc3i(Defect::ALL)),
-        ("docs/baselines.md", "Defect switches of the snapshot", own(&DEFECTS_OF_COLOURS)),
-        ("docs/baselines.md", "Defect switches of the hierarchical baseline", own(&DEFECTS_OF_LEADERS)),
+        ("docs/hc3i.md", "Defect switches", Defect::ALL.iter().map(name).collect()),
+        (
+            "docs/baselines.md",
+            "Defect switches of coordinated checkpoints",
+            coordinated::Defect::ALL.iter().map(name).collect(),
+        ),
+        (
+            "docs/baselines.md",
+            "Defect switches of the snapshot",
+            chandy_lamport::Defect::ALL.iter().map(name).collect(),
+        ),
         ("docs/hydee.md", "Defect switches", hydee::Defect::ALL.iter().map(name).collect()),
         ("docs/cck.md", "Defect switches", cck::Defect::ALL.iter().map(name).collect()),
         ("docs/tic-sel.md", "Defect switches", theft::Defect::ALL.iter().map(name).collect()),
@@ -80,16 +88,6 @@ fn listed(text: &str, title: &str) -> BTreeSet<String> {
     let heading = |line: &&str| line.trim_start_matches('#').trim() == title;
     let section = text.lines().skip_while(|it| !heading(it)).skip(1).take_while(|it| !it.starts_with('#'));
     section.filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect()
-}
-
-/// Returns the defects of HC3I itself.
-fn of_hc3i(defects: &[Defect]) -> BTreeSet<String> {
-    defects.iter().filter(|it| it.is_of_hc3i()).map(name).collect()
-}
-
-/// Returns the defects that a baseline does not share with HC3I.
-fn own(defects: &[Defect]) -> BTreeSet<String> {
-    defects.iter().filter(|it| !it.is_of_hc3i()).map(name).collect()
 }
 
 fn compare(place: &str, listed: &BTreeSet<String>, expected: &BTreeSet<String>) -> Problems {

@@ -1,8 +1,8 @@
 //! Taking a checkpoint inside a cluster (section 3.1), with the second round that drains the channels (errata, B5).
 //!
 //! Coordinator: Request -> Saved from all -> Drain -> Drained from all -> Commit. A member is frozen from the request
-//! to the commit, or with [`Cut::Coloured`] until its state is saved. It sends Drained only once its part is durable,
-//! both here and at its holders, so that a commit requires nothing further.
+//! to the commit. It sends Drained only once its part is durable, both here and at its holders, so that a commit
+//! requires nothing further.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -14,7 +14,7 @@ use faultline_core::{
     Vectors,
 };
 
-use super::config::{Cut as CutBy, Defect};
+use super::config::Defect;
 use super::delivery::Early;
 use super::log::Log;
 use super::message::{Control, Head, Kept, Saved};
@@ -29,16 +29,12 @@ pub(super) struct Part {
     attempt: Attempt,
     forced: bool,
     since: Time,
-    /// When the application resumed, if that was before the commit.
-    released: Option<Time>,
     /// The saved state, once the application has returned it.
     saved: Option<Cut>,
     /// Total number of messages from the cluster that must have arrived, once the coordinator has counted them.
     expected: Option<u64>,
     /// Messages from the cluster that arrived after the request and were sent before their senders' cuts.
     late: Vec<(MessageId, Payload)>,
-    /// Number of messages from the cluster that arrived meanwhile and were sent after their senders' cuts.
-    of_next: u64,
     /// The part as it is being made durable, once nothing is in transit to it any more.
     written: Option<Replication<Hc3i>>,
 }
@@ -58,17 +54,6 @@ impl Part {
     /// Returns whether sends still belong to the state being saved.
     pub(super) fn is_before_cut(&self) -> bool {
         self.saved.is_none()
-    }
-
-    /// Returns the position of sends after the cut; `None` unless the application has resumed after it.
-    #[inline]
-    pub(super) fn colour(&self) -> Option<Position> {
-        self.released.map(|_| self.position)
-    }
-
-    /// Counts a received message of the next interval.
-    pub(super) fn add_of_next(&mut self) {
-        self.of_next += 1;
     }
 
     /// Adds a message from the cluster that the checkpoint must contain because its sender's part contains the send.
@@ -133,14 +118,13 @@ impl Hc3i {
         }
         let position = Position { sn: self.position.sn.next(), ..self.position };
         let members = self.members.clone();
-        let awaited = self.gathered_from().into_iter().collect();
+        let awaited = members.iter().copied().collect();
         let ddv = self.ddv.clone();
-        let is_coloured = self.config.cut == CutBy::Coloured;
         let coordination = self.coordination();
         coordination.attempts += 1;
         coordination.checkpoint_at = None;
         coordination.leaving.checkpoint_begins(members.len());
-        let attempt = if is_coloured { Self::ONLY_ATTEMPT } else { Attempt(coordination.attempts) };
+        let attempt = Attempt(coordination.attempts);
         coordination.gathering = Some(Gathering {
             position,
             attempt,
@@ -193,11 +177,9 @@ impl Hc3i {
             attempt,
             forced,
             since: now,
-            released: None,
             saved: None,
             expected: None,
             late: Vec::new(),
-            of_next: 0,
             written: None,
         }));
         host.request_snapshot();
@@ -218,41 +200,7 @@ impl Hc3i {
         part.saved = Some(Cut { snapshot, head, log, received, left: self.left });
         let (position, attempt) = (part.position, part.attempt);
         let sent = self.sent_within.iter().map(|(to, count)| (to, u64::from(count))).collect();
-        self.tell_leader(Control::Saved { position, attempt, sent }, now, host);
-        // Before the first checkpoint is on record, no process may act.
-        if self.config.cut == CutBy::Coloured && self.position.sn.0 > 0 {
-            self.go_on_after_cut(now, host);
-        }
-    }
-
-    /// A checkpoint that ends in a commit or in a rollback has only one attempt. A process therefore knows its name
-    /// before the request arrives, and takes it as soon as a message of the next interval arrives.
-    const ONLY_ATTEMPT: Attempt = Attempt(1);
-
-    /// A message was sent in the next interval: this process's own cut must precede the delivery (C2).
-    pub(super) fn next_colour_seen(&mut self, position: Position, now: Time, host: &mut ProtocolHost) {
-        let is_next = position == Position { sn: self.position.sn.next(), ..self.position };
-        let is_running = matches!(self.phase, Phase::Running) && self.position.sn.0 > 0;
-        if is_next && is_running && self.config.cut == CutBy::Coloured {
-            self.checkpoint_requested(self.me, position, Self::ONLY_ATTEMPT, false, now, host);
-        }
-    }
-
-    /// Lets the application resume after its state has been saved. What it sends afterwards belongs to the next
-    /// interval; what was in transit becomes part of the checkpoint and is delivered (C3).
-    fn go_on_after_cut(&mut self, now: Time, host: &mut ProtocolHost) {
-        let delivers_late = !self.has(Defect::LateOnlyRecorded);
-        let Phase::Checkpointing(part) = &mut self.phase else {
-            return;
-        };
-        part.released = Some(now);
-        host.release();
-        if delivers_late {
-            for (id, payload) in &part.late {
-                host.deliver(*id, payload.clone());
-            }
-        }
-        self.replay(now, host);
+        self.tell_coordinator(Control::Saved { position, attempt, sent }, now, host);
     }
 
     /// Returns the DDV, raised by the queued messages that will be delivered after the commit (errata, B6).
@@ -308,10 +256,7 @@ impl Hc3i {
         }
         if gathering.awaited.is_empty() {
             let expected: Arc<[u64]> = core::mem::take(&mut gathering.expected).into();
-            let awaited = self.gathered_from().into_iter().collect();
-            if let Some(gathering) = &mut self.coordination().gathering {
-                gathering.awaited = awaited;
-            }
+            gathering.awaited = members.iter().copied().collect();
             self.broadcast(Control::Drain { position, attempt, expected: expected.clone() }, host);
             self.drain(position, attempt, &expected, now, host);
         }
@@ -339,15 +284,13 @@ impl Hc3i {
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
         let drains = !self.has(Defect::NoDrain);
         let is_safe = !self.has(Defect::CommitBeforeCopies);
-        let counts_next = self.has(Defect::NextColourCounted);
         let Phase::Checkpointing(part) = &mut self.phase else {
             return;
         };
         let (Some(cut), Some(expected), None) = (&part.saved, part.expected, &part.written) else {
             return;
         };
-        let of_next = if counts_next { 0 } else { part.of_next };
-        if drains && self.received_within - of_next < expected {
+        if drains && self.received_within < expected {
             return;
         }
         let late = if drains { part.late.clone() } else { Vec::new() };
@@ -409,7 +352,7 @@ impl Hc3i {
         {
             let (position, attempt) = (part.position, part.attempt);
             let head = written.image().head.clone();
-            self.tell_leader(Control::Drained { position, attempt, head }, now, host);
+            self.tell_coordinator(Control::Drained { position, attempt, head }, now, host);
         }
     }
 
@@ -496,17 +439,15 @@ impl Hc3i {
         self.position = position;
         self.ddv = vectors.ddv.clone();
         self.kept.push(Kept { position, attempt, vectors: vectors.clone(), covered: true });
-        let frozen = part.released.unwrap_or(now).since(part.since);
+        let frozen = now.since(part.since);
         host.claim(Claim::Committed { position, attempt, forced: part.forced, frozen, vectors });
         if part.saved.as_ref().is_some_and(|cut| cut.left) {
             self.left_at = self.left_at.or(Some(position.sn));
         }
-        if part.released.is_none() {
-            host.release();
-            if !self.has(Defect::LateNotDelivered) {
-                for (id, payload) in part.late {
-                    host.deliver(id, payload);
-                }
+        host.release();
+        if !self.has(Defect::LateNotDelivered) {
+            for (id, payload) in part.late {
+                host.deliver(id, payload);
             }
         }
         let unsent = core::mem::take(&mut self.unsent);

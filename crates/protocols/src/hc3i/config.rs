@@ -12,7 +12,7 @@ use crate::placement::ReplicateTo;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Delay between unforced checkpoints, one entry per cluster of the federation; `None` is infinite. A forced
-    /// checkpoint restarts the delay (section 5.2). With [`Scope::Federation`], the first entry applies.
+    /// checkpoint restarts the delay (section 5.2).
     pub checkpoint_every: Arc<[Option<Span>]>,
     /// Delay between garbage collections; `None` disables them (section 3.5).
     pub collect_every: Option<Span>,
@@ -23,17 +23,12 @@ pub struct Config {
     pub replicas: u16,
     /// Where the replicas are kept.
     pub replicate_to: ReplicateTo,
-    /// The unit that counts as a cluster: each cluster by itself, the whole federation (the global coordinated
-    /// baseline), or each process by itself.
+    /// The unit that counts as a cluster: each cluster by itself, or each process by itself.
     pub scope: Scope,
     /// Dependencies that a message to another cluster carries.
     pub piggyback: Piggyback,
     /// Which messages from another cluster force a checkpoint.
     pub forcing: Forcing,
-    /// How a checkpoint prevents messages inside the cluster from crossing its cut.
-    pub cut: Cut,
-    /// How coordinator and members communicate while a checkpoint is taken, if the federation counts as one cluster.
-    pub coordination: Coordinating,
     /// Delay before an unanswered request between clusters, or a failed write, is repeated.
     pub retry_every: Span,
     /// Enabled defects, for tests.
@@ -72,70 +67,6 @@ pub enum Forcing {
     EveryMessage,
     /// None. Checkpoints are independent of each other, and a rollback may propagate back to the first.
     Never,
-}
-
-/// How a checkpoint prevents a message that was sent after its sender's cut from being delivered before its
-/// receiver's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Cut {
-    /// No member sends or receives messages from the request to the commit (section 3.1).
-    #[default]
-    Frozen,
-    /// Messages carry the interval in which they were sent. A process that receives one of the next interval takes
-    /// its own checkpoint first (Lai and Yang 1987): the non-blocking snapshot of Chandy and Lamport for channels
-    /// without order. Requires a single cluster, whose checkpoints end in a commit or in a rollback.
-    Coloured,
-}
-
-/// Message pattern while a checkpoint of the whole federation is taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Coordinating {
-    /// The coordinator exchanges messages with every process directly.
-    #[default]
-    Directly,
-    /// The coordinator exchanges messages with the leaders of the federation's clusters (their lowest-numbered
-    /// processes), and each leader with its own members (Paul, Gupta and Badrinath 2002).
-    ByLeaders,
-}
-
-/// Known defects of the non-blocking baseline: its own, and those of rules that it shares with HC3I.
-pub const DEFECTS_OF_COLOURS: [Defect; 9] = [
-    Defect::NextColourDelivered,
-    Defect::SentUncoloured,
-    Defect::NextColourCounted,
-    Defect::LateOnlyRecorded,
-    Defect::NoDrain,
-    Defect::OldWithinAccepted,
-    Defect::FutureDropped,
-    Defect::CommitBeforeCopies,
-    Defect::RestartBefore,
-];
-
-/// Known defects of the hierarchical baseline: its own, and those of rules that it shares with HC3I.
-pub const DEFECTS_OF_LEADERS: [Defect; 7] = [
-    Defect::LeaderCountsAlone,
-    Defect::LeaderDrainsAlone,
-    Defect::SpreadUnaware,
-    Defect::NoDrain,
-    Defect::OldWithinAccepted,
-    Defect::CommitBeforeCopies,
-    Defect::RestartBefore,
-];
-
-impl Defect {
-    /// Returns whether the rule belongs to HC3I, and not only to one of the coordinated baselines.
-    pub fn is_of_hc3i(self) -> bool {
-        !matches!(
-            self,
-            Defect::NextColourDelivered
-                | Defect::SentUncoloured
-                | Defect::NextColourCounted
-                | Defect::LateOnlyRecorded
-                | Defect::LeaderCountsAlone
-                | Defect::LeaderDrainsAlone
-                | Defect::SpreadUnaware
-        )
-    }
 }
 
 faultline_core::defects! {
@@ -231,21 +162,6 @@ faultline_core::defects! {
     NoWriteBarrier,
     /// The target is entered into the holder's own table, where it masks the alert that follows (rule 15).
     TargetMasksAlert,
-    /// Non-blocking baseline: a message of the next interval is delivered before the receiver's own cut (C2).
-    NextColourDelivered,
-    /// Non-blocking baseline: messages sent between the cut and the commit are treated as sent before the cut (C1).
-    SentUncoloured,
-    /// Non-blocking baseline: messages of the next interval are counted as in transit (C3).
-    NextColourCounted,
-    /// Non-blocking baseline: a message in transit is recorded, but delivered only after a rollback (C3).
-    LateOnlyRecorded,
-    /// Hierarchical baseline: a leader reports its cluster's messages in transit once a single process has saved
-    /// (L2).
-    LeaderCountsAlone,
-    /// Hierarchical baseline: a leader reports its cluster's parts durable once a single part is (L2).
-    LeaderDrainsAlone,
-    /// Hierarchical baseline: a leader passes messages on to the lives that it knows, even if others are meant (L1).
-    SpreadUnaware,
     ; mutations
     /// A coordinator begins a recovery after every third checkpoint, although no process failed.
     RollsBackUnasked,

@@ -41,14 +41,7 @@ impl Hc3i {
         match &self.phase {
             // The state that sent the message is about to be replaced.
             Phase::Recovering(_) | Phase::Serving => {}
-            Phase::Checkpointing(part) if !part.is_before_cut() => match part.colour() {
-                None => self.unsent.push((id, payload)),
-                // C1: sends before the cut must be distinguishable from sends after it.
-                Some(colour) => {
-                    let uncoloured = self.has(Defect::SentUncoloured);
-                    self.send(id, payload, if uncoloured { self.position } else { colour }, host);
-                }
-            },
+            Phase::Checkpointing(part) if !part.is_before_cut() => self.unsent.push((id, payload)),
             Phase::Running | Phase::Checkpointing(_) => self.send(id, payload, self.position, host),
         }
     }
@@ -112,8 +105,6 @@ impl Hc3i {
         }
         let future = incarnation > self.position.incarnation || sn > self.position.sn;
         let drops = self.has(Defect::FutureDropped);
-        let only_records = self.has(Defect::LateOnlyRecorded);
-        let has_no_colours = self.has(Defect::NextColourDelivered);
         match &mut self.phase {
             Phase::Recovering(_) => self.early.push(Early::Application { id, stamp, payload }),
             _ if future && drops => {}
@@ -123,28 +114,10 @@ impl Hc3i {
             }
             Phase::Checkpointing(part) if !future => {
                 self.received_within += 1;
-                part.add_late(id, payload.clone());
-                if part.colour().is_some() && !only_records {
-                    host.deliver(id, payload);
-                }
+                part.add_late(id, payload);
                 self.maybe_write(now, host);
             }
-            Phase::Checkpointing(part) if part.colour() == Some(stamp.position) => {
-                self.received_within += 1;
-                part.add_of_next();
-                host.deliver(id, payload);
-            }
-            Phase::Running
-                if has_no_colours && incarnation == self.position.incarnation && self.position.sn.0 > 0 =>
-            {
-                self.received_within += 1;
-                host.deliver(id, payload);
-            }
-            _ => {
-                let position = stamp.position;
-                self.early.push(Early::Application { id, stamp, payload });
-                self.next_colour_seen(position, now, host);
-            }
+            _ => self.early.push(Early::Application { id, stamp, payload }),
         }
     }
 

@@ -188,32 +188,6 @@ pub enum Control {
         /// Maxima of the parts' vectors.
         vectors: Arc<Vectors>,
     },
-    /// Coordinator to the leader of a cluster of the federation: pass this message on to your members and handle it
-    /// yourself, once you know the lives that it is meant for.
-    Spread {
-        /// The membership that the message assumes.
-        membership: MembershipVersion,
-        /// The message to pass on.
-        message: Arc<Control>,
-    },
-    /// Leader: all its members have saved. Combines their answers.
-    ClusterSaved {
-        /// Position of the checkpoint.
-        position: Position,
-        /// The attempt at the checkpoint.
-        attempt: Attempt,
-        /// Number of messages sent, by receiver.
-        sent: Arc<[(ProcessId, u64)]>,
-    },
-    /// Leader: the parts of all its members are durable.
-    ClusterDrained {
-        /// Position of the checkpoint.
-        position: Position,
-        /// The attempt at the checkpoint.
-        attempt: Attempt,
-        /// Maxima of the parts' vectors.
-        vectors: Arc<Vectors>,
-    },
     /// Member: a message waits for a checkpoint (section 3.2). Void if the cluster's position has changed.
     Force {
         /// Position of the member.
@@ -401,9 +375,6 @@ impl Control {
             Control::Drain { .. } => "drain",
             Control::Drained { .. } => "drained",
             Control::Commit { .. } => "commit",
-            Control::Spread { message, .. } => message.kind(),
-            Control::ClusterSaved { .. } => "saved",
-            Control::ClusterDrained { .. } => "drained",
             Control::Force { .. } => "force",
             Control::Acknowledge { .. } => "acknowledge",
             Control::Alert { .. } => "alert",

@@ -7,7 +7,6 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `checkpoint` | taking a checkpoint: request, save, drain, write, commit (3.1) |
-//! | `leaders` | communication during a checkpoint, directly or through leaders of clusters |
 //! | `delivery` | sending and receiving, forcing a checkpoint before delivery (3.2, 3.3) |
 //! | `alert` | telling other clusters about a rollback, and handling their rollbacks (3.4) |
 //! | `round` | agreeing on what to restore: the coordinator's side (3.4) |
@@ -17,11 +16,9 @@
 //! | `presence` | clusters that join and leave (7) |
 //! | `history`, `log`, `received` | the three tables that the rules refer to |
 //!
-//! The *coordinator* of a cluster is its lowest-numbered process. With [`Scope::Federation`], all ranks count as one
-//! cluster: the global coordinated baseline. If [`Cut::Coloured`] is set as well, it does not stop the application;
-//! with [`Coordinating::ByLeaders`], it talks to only one process of each cluster. With [`Scope::Process`], each rank
-//! counts as a cluster. If [`Forcing::Never`] is set as well, checkpoints are independent, and only rollback
-//! propagation with logs remains: the baseline that shows the domino effect.
+//! The *coordinator* of a cluster is its lowest-numbered process. With [`Scope::Process`], each rank counts as a
+//! cluster. If [`Forcing::Never`] is set as well, checkpoints are independent, and only rollback propagation with logs
+//! remains: the baseline that shows the domino effect.
 
 mod alert;
 mod checkpoint;
@@ -30,7 +27,6 @@ mod config;
 mod copies;
 mod delivery;
 mod history;
-mod leaders;
 mod log;
 mod message;
 mod placement;
@@ -53,10 +49,7 @@ use faultline_core::{
 
 pub use crate::machines::Checkpoint;
 pub use crate::placement::ReplicateTo;
-pub use config::{
-    CollectBy, Config, Coordinating, Cut, DEFECTS_OF_COLOURS, DEFECTS_OF_LEADERS, Defect, Defects, Forcing,
-    Piggyback, Scope,
-};
+pub use config::{CollectBy, Config, Defect, Defects, Forcing, Piggyback, Scope};
 pub use history::{ClusterHistory, History};
 pub use message::{Control, Epoch, Saved, Stamp};
 pub use placement::holders;
@@ -66,7 +59,6 @@ use checkpoint::{Gathering, Part};
 use collection::Collecting;
 use copies::Copies;
 use delivery::{Arrival, Early};
-use leaders::Leading;
 use log::Log;
 use message::{Head, Kept};
 use presence::Leaving;
@@ -136,8 +128,6 @@ pub struct Hc3i {
     left: bool,
     /// SN of the first checkpoint of this incarnation whose state has left the program.
     left_at: Option<Sn>,
-    /// State of the leader of a cluster, if there are leaders.
-    leading: Option<Box<Leading>>,
 }
 
 #[derive(Clone, Debug)]
@@ -215,12 +205,13 @@ impl Protocol for Hc3i {
             Promise::MaximalLine,
             Promise::DurableRestore,
         ]);
-        // Nothing is forced if all ranks take checkpoints together.
-        let is_forcing = config.forcing != Forcing::Never && config.scope != Scope::Federation;
-        let promises = if is_forcing { promises.with(&[Promise::ForcedBeforeDelivery]) } else { promises };
-        // Groups that take independent checkpoints may undo each other's messages without end.
-        let is_independent = config.forcing == Forcing::Never && config.scope != Scope::Federation;
-        if is_independent { promises } else { promises.with(&[Promise::Progress]) }
+        match config.forcing {
+            // Groups that take independent checkpoints may undo each other's messages without end.
+            Forcing::Never => promises,
+            Forcing::News | Forcing::EveryMessage => {
+                promises.with(&[Promise::ForcedBeforeDelivery, Promise::Progress])
+            }
+        }
     }
 
     fn extra_processes(config: &Config) -> Vec<Role> {
@@ -271,7 +262,6 @@ impl Protocol for Hc3i {
             alerts: Alerts::default(),
             copies: Copies::new(&config, &membership, me, boot),
             coordination: coordinates.then(Box::default),
-            leading: Leading::of(&config, &membership, me),
             config,
             membership,
             cluster,
@@ -361,26 +351,15 @@ impl Hc3i {
             Control::Request { position, attempt, forced } => {
                 self.checkpoint_requested(from, position, attempt, forced, now, host);
             }
-            Control::Saved { position, attempt, sent } if self.leading.is_some() => {
-                self.member_saved(from, position, attempt, &sent, now, host);
-            }
-            Control::Saved { position, attempt, sent }
-            | Control::ClusterSaved { position, attempt, sent } => {
-                self.saved(from, position, attempt, &sent, now, host)
+            Control::Saved { position, attempt, sent } => {
+                self.saved(from, position, attempt, &sent, now, host);
             }
             Control::Drain { position, attempt, expected } => {
                 self.drain(position, attempt, &expected, now, host);
             }
-            Control::Drained { position, attempt, head } if self.leading.is_some() => {
-                self.member_drained(from, position, attempt, &head.vectors, now, host);
-            }
             Control::Drained { position, attempt, head } => {
                 self.drained(from, position, attempt, &head.vectors, now, host);
             }
-            Control::ClusterDrained { position, attempt, vectors } => {
-                self.drained(from, position, attempt, &vectors, now, host);
-            }
-            Control::Spread { membership, message } => self.pass_on(from, membership, message, now, host),
             Control::Commit { position, attempt, vectors } => {
                 self.commit(position, attempt, vectors, now, host);
             }
@@ -444,7 +423,6 @@ impl Hc3i {
         if let Some((epoch, membership)) = self.prepares.take() {
             self.prepare(epoch, membership, host);
         }
-        self.pass_waiting_on(now, host);
         self.watch_holders(&old, now, host);
         self.watch_receivers(&old, host);
         self.watch_presence(&old, now, host);
@@ -468,11 +446,7 @@ impl Hc3i {
         match self.config.scope {
             Scope::Process => {}
             Scope::Cluster => host.control(To::Cluster(self.cluster), message),
-            Scope::Federation => {
-                for cluster in (0..self.membership.clusters.len()).map(|it| ClusterId(it as u16)) {
-                    self.tell_cluster(cluster, message.clone(), host);
-                }
-            }
+            Scope::Federation => unreachable!("a federation that is one cluster has nothing to force"),
         }
     }
 

@@ -51,15 +51,10 @@ impl Rank {
 
     /// Handles new lives of holders: their storage, and messages in transit to them, may be lost.
     pub(super) fn watch_holders(&mut self, old: &View, host: &mut ProtocolHost) {
-        if !matches!(self.state, RankState::Restoring) {
-            for index in 0..self.group.holders.len() {
-                let holder = self.group.holders[index];
-                if self.group.view.began_new_life(holder, old) {
-                    self.group.tell_holder(holder, host);
-                    self.repeat_copy(holder, host);
-                    self.repeat_segments(holder, host);
-                }
-            }
+        for holder in self.group.reborn_holders(old) {
+            self.group.tell_holder(holder, host);
+            self.repeat_copy(holder, host);
+            self.repeat_segments(holder, host);
         }
         self.group.watch_outside_holders(old, host);
     }

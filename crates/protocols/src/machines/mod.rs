@@ -8,16 +8,23 @@
 //! | `replication` | makes an image durable here and at its holders: the owner's side of a replica |
 //! | `refill` | reports when a storage that was lost holds again what it should |
 //! | `survey` | which parts of which checkpoints are left, and which checkpoints are complete |
+//! | `gathering` | the coordinator's side of a checkpoint: counting messages, and waiting for all parts |
+//! | `frozen` | a member that stands still while a checkpoint is taken |
 //! | `group` | keeps the checkpoints of a group of processes, and restores the newest complete one |
+//! | `options`, `rule` | parameters and defects of protocols over these |
 //!
 //! A sub-machine is a value in the protocol's state. The protocol passes it the inputs that concern it, and a
 //! [`Machine`](faultline_core::Machine) on which it acts; it returns what has become true. Only `group` sends messages
 //! of its own, inside those of the protocol.
 
+mod frozen;
+mod gathering;
 pub(crate) mod group;
+mod options;
 mod reads;
 mod refill;
 mod replication;
+mod rule;
 mod survey;
 #[cfg(test)]
 mod testing;
@@ -26,9 +33,15 @@ mod writes;
 use faultline_core::{Attempt, Image, ImageName, Position, ProcessId, Speaks};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use frozen::{Frozen, FrozenRules};
+pub use frozen::{InTransit, Interval};
+pub(crate) use gathering::Gathering;
+pub use options::Options;
+pub(crate) use options::{membership, view};
 pub(crate) use reads::Reads;
 pub(crate) use refill::Refill;
 pub(crate) use replication::{Replication, Requires};
+pub(crate) use rule::rules;
 pub(crate) use survey::{Parts, Survey};
 pub(crate) use writes::Writes;
 

@@ -5,7 +5,7 @@
 use faultline_checker::Verdict;
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Claim, ClusterId, Presence, ProcessId};
-use faultline_protocols::hc3i::{CollectBy, Config, Coordinating, Cut, Defects, ReplicateTo, Scope};
+use faultline_protocols::hc3i::{CollectBy, Config, Defects, ReplicateTo};
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
@@ -48,23 +48,17 @@ impl Schedule {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         let clusters: &[u32] =
             pick(&mut dice, &[&[1, 1][..], &[1, 2], &[2, 1], &[2, 2], &[1, 1, 1], &[1, 2, 1]]);
-        let mut own = Config {
+        let own = Config {
             replicas: pick(&mut dice, &[1, 1, 2]),
             replicate_to: pick(
                 &mut dice,
                 &[ReplicateTo::OtherCluster, ReplicateTo::SameCluster, ReplicateTo::SharedStorage],
             ),
-            scope: pick(&mut dice, &[Scope::Cluster, Scope::Cluster, Scope::Cluster, Scope::Federation]),
             collect_by: pick(&mut dice, &[CollectBy::Initiator, CollectBy::EveryCluster]),
             ..config(Defects::default())
         };
-        match (own.scope, seed % 3) {
-            (Scope::Federation, 1) => own.cut = Cut::Coloured,
-            (Scope::Federation, 2) => own.coordination = Coordinating::ByLeaders,
-            _ => {}
-        }
         // The other clusters hold its copies, and collect without it.
-        let may_have_guest = clusters.len() == 3 && own.scope == Scope::Cluster && own.replicas == 1;
+        let may_have_guest = clusters.len() == 3 && own.replicas == 1;
         let presence = may_have_guest.then(|| {
             pick(
                 &mut dice,

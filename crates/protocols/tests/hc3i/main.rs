@@ -7,7 +7,6 @@ mod harness;
 
 mod checkpoints;
 mod collection;
-mod coordinated;
 mod defects;
 mod explore;
 mod figures;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use faultline_checker::Verdict;
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Attempt, Claim, ImageName, Incarnation, Position, ProcessId, Sn};
-use faultline_protocols::hc3i::{Config, Control, Defects, ReplicateTo, Scope};
+use faultline_protocols::hc3i::{Config, Control, Defects, ReplicateTo};
 
 use crate::harness::{c, p};
 use crate::setting::{Federation, config, part_of, running, says, within};
@@ -212,25 +212,6 @@ fn with_two_replicas_an_owner_and_a_holder_can_be_lost() {
     federation.retry();
     assert_eq!((federation.sent(p(0)), federation.received(p(1))), (vec!["m"], vec!["m"]));
     assert_eq!(federation.wrong(), [""; 0]);
-}
-
-/// The global coordinated baseline: one failure rolls all processes back, and no message is logged.
-#[test]
-fn the_federation_as_one_group_rolls_back_together() {
-    let global = Config { scope: Scope::Federation, ..config(Defects::default()) };
-    let mut federation = running(&[2, 2], global);
-    federation.exchange(p(0), p(2), "m1");
-    assert_eq!(federation.protocol(p(2)).position().sn.0, 1, "no message forces a checkpoint");
-    federation.take_checkpoint(c(0));
-    federation.exchange(p(3), p(1), "m2");
-    federation.crash(p(2), Kept);
-    federation.retry();
-    let positions = [p(0), p(1), p(2), p(3)].map(|it| federation.protocol(it).position());
-    assert_eq!(positions, [Position::new(1, 2); 4]);
-    assert_eq!((federation.received(p(2)), federation.received(p(1))), (vec!["m1"], vec![]));
-    federation.exchange(p(3), p(1), "m3");
-    assert_eq!(federation.judge().reasons, [""; 0]);
-    assert_eq!(federation.judge().verdict, Verdict::Pass);
 }
 
 /// Rule 10: "the queues of a surviving node survive its rollback".

@@ -2,9 +2,7 @@
 
 use faultline_checker::Property;
 use faultline_core::{Claim, ClusterId, Packet, ProcessId, Sn, Span};
-use faultline_protocols::hc3i::{
-    CollectBy, Config, Coordinating, Cut, Defects, Forcing, Hc3i, Piggyback, ReplicateTo, Scope,
-};
+use faultline_protocols::hc3i::{CollectBy, Config, Defects, Forcing, Hc3i, Piggyback, ReplicateTo, Scope};
 
 use crate::harness::{Federation as AnyFederation, Flight, p};
 
@@ -27,8 +25,6 @@ pub(crate) fn config(defects: Defects) -> Config {
         scope: Scope::Cluster,
         piggyback: Piggyback::Sn,
         forcing: Forcing::News,
-        cut: Cut::Frozen,
-        coordination: Coordinating::Directly,
         retry_every: RETRY,
         defects,
     }

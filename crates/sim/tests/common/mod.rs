@@ -58,8 +58,6 @@ pub(crate) fn hc3i(clusters: usize, checkpoint_every: Span) -> hc3i::Config {
         scope: Scope::Cluster,
         piggyback: hc3i::Piggyback::Sn,
         forcing: hc3i::Forcing::News,
-        cut: hc3i::Cut::Frozen,
-        coordination: hc3i::Coordinating::Directly,
         retry_every: Span::from_millis(100),
         defects: hc3i::Defects::default(),
     }

@@ -9,6 +9,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `view` | what follows from the membership: incarnations |
+//! | `member` | a member: what it keeps, and the inputs that concern its storage |
 //! | `store` | this process's storage: its parts, and the replicas that it keeps for others |
 //! | `restore` | agreeing on what to restore, and restoring it |
 //! | `server` | a process that only keeps replicas |
@@ -23,18 +24,22 @@
 //!   it had been committed or not, or the initial state if the group had not acted.
 //! * A group that has lost every complete checkpoint is declared unrecoverable, with the parts that are missing.
 
+mod member;
 mod message;
 mod restore;
 mod server;
 mod store;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use alloc::vec::Vec;
 
 use faultline_core::{ImageName, ProcessId, Speaks};
 
+pub(crate) use member::{Group, Membership};
 pub use message::{Message, RestoreNo};
-pub(crate) use restore::{Group, Membership, Resumed};
+pub(crate) use restore::Resumed;
 pub(crate) use server::Server;
 pub(crate) use view::View;
 
@@ -77,4 +82,21 @@ pub(crate) struct Rules {
     pub(crate) resumes_complete: bool,
     /// What belongs to an older attempt at a restore is ignored.
     pub(crate) ignores_older: bool,
+}
+
+impl Rules {
+    /// All rules are obeyed.
+    pub(crate) const ALL: Rules = Rules {
+        companions_first: true,
+        keeps_companions: true,
+        confirms_durable: true,
+        repeats_writes: true,
+        removes_older: true,
+        answers_after_writes: true,
+        asks_holders: true,
+        restores_newest: true,
+        copies_first: true,
+        resumes_complete: true,
+        ignores_older: true,
+    };
 }

@@ -8,49 +8,13 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{
-    Attempt, Boot, Claim, ClusterId, ImageName, Incarnation, Machine, Position, ProcessId, Scope, To,
-};
+use faultline_core::{Attempt, Claim, ImageName, Incarnation, Machine, Position, ProcessId, To};
 
+use super::Grouped;
+use super::member::Group;
 use super::message::{Message, RestoreNo};
-use super::store::{Answers, Store};
 use super::view::View;
-use super::{Grouped, Rules};
 use crate::machines::{Checkpoint, ImageOf, Survey};
-use crate::placement::Placement;
-
-/// A member of a group, and the group's storage and recovery as this member sees them.
-#[derive(Clone, Debug)]
-pub(crate) struct Group<P: Grouped> {
-    pub(crate) me: ProcessId,
-    pub(crate) view: View,
-    /// The group's number.
-    pub(crate) number: ClusterId,
-    pub(crate) members: Arc<[ProcessId]>,
-    /// Holders of this process's parts.
-    pub(crate) holders: Vec<ProcessId>,
-    /// Incarnation of the state that this process is in.
-    pub(crate) incarnation: Incarnation,
-    /// The checkpoint that a failure would restore, as far as this process knows.
-    pub(crate) kept: Option<Checkpoint>,
-    pub(crate) store: Store<P>,
-    placement: Placement,
-    rules: Rules,
-    /// The member's side of a recovery; `None` while the group runs.
-    attempt: Option<MemberAttempt<P>>,
-    /// The coordinator's side of a recovery.
-    round: Option<Round>,
-    resumed: Option<Resumed<P>>,
-}
-
-/// What the constructor of a [`Group`] needs to know about the process and the federation.
-pub(crate) struct Membership {
-    pub(crate) me: ProcessId,
-    pub(crate) boot: Boot,
-    pub(crate) view: View,
-    pub(crate) placement: Placement,
-    pub(crate) rules: Rules,
-}
 
 /// The end of a recovery, as every member learns it.
 #[derive(Clone, Debug)]
@@ -65,7 +29,7 @@ pub(crate) struct Resumed<P: Grouped> {
 
 /// The member's side of an attempt.
 #[derive(Clone, Debug)]
-struct MemberAttempt<P: Grouped> {
+pub(super) struct MemberAttempt<P: Grouped> {
     restore: RestoreNo,
     target: Option<Option<Checkpoint>>,
     image: Option<Arc<ImageOf<P>>>,
@@ -82,7 +46,7 @@ impl<P: Grouped> MemberAttempt<P> {
 
 /// The coordinator's side of an attempt.
 #[derive(Clone, Debug)]
-struct Round {
+pub(super) struct Round {
     restore: RestoreNo,
     awaited: BTreeSet<ProcessId>,
     parts: Survey<()>,
@@ -90,78 +54,6 @@ struct Round {
 }
 
 impl<P: Grouped> Group<P> {
-    /// Begins a life of a member.
-    pub(crate) fn new(membership: Membership, host: &mut dyn Machine<P>) -> Group<P> {
-        let Membership { me, boot, view, placement, rules } = membership;
-        let number = view.group_of(me);
-        Group {
-            me,
-            number,
-            members: view.members_of(number),
-            holders: placement.holders(&view.membership, me),
-            incarnation: Incarnation(0),
-            kept: None,
-            store: Store::new(placement, rules, &view, me, boot, host),
-            view,
-            placement,
-            rules,
-            attempt: None,
-            round: None,
-            resumed: None,
-        }
-    }
-
-    /// Returns the process that coordinates the group: its lowest-numbered one.
-    pub(crate) fn coordinator(&self) -> ProcessId {
-        self.members[0]
-    }
-
-    pub(crate) fn coordinates(&self) -> bool {
-        self.coordinator() == self.me
-    }
-
-    pub(crate) fn all_members_up(&self) -> bool {
-        self.members.iter().all(|&member| self.view.is_up(member))
-    }
-
-    /// Returns whether the supervisor knows that this group may have acted.
-    pub(crate) fn has_started(&self) -> bool {
-        self.view.membership.member(self.coordinator()).started
-    }
-
-    /// Returns whether the group is recovering.
-    pub(crate) fn is_recovering(&self) -> bool {
-        self.attempt.is_some()
-    }
-
-    /// Sends a message to all other members.
-    pub(crate) fn broadcast(&self, message: P::Control, host: &mut dyn Machine<P>) {
-        match self.view.scope() {
-            Scope::Process => {}
-            Scope::Cluster => host.control(To::Cluster(self.number), message),
-            Scope::Federation => {
-                for cluster in (0..self.view.membership.clusters.len()).map(|it| ClusterId(it as u16)) {
-                    host.control(To::Cluster(cluster), message.clone());
-                }
-            }
-        }
-    }
-
-    /// Sends a message of this sub-machine to any process, which may be this one.
-    fn tell(&mut self, whom: ProcessId, message: Message, host: &mut dyn Machine<P>) {
-        if whom == self.me {
-            self.handle(whom, message, host);
-        } else {
-            host.control(To::One(whom), message.into());
-        }
-    }
-
-    fn say(&mut self, answers: Answers, host: &mut dyn Machine<P>) {
-        for (whom, message) in answers {
-            self.tell(whom, message, host);
-        }
-    }
-
     /// Returns whether the sender of a message knows of a failure that this process does not know yet. The message
     /// is to be handled after the next change of the membership.
     pub(crate) fn is_early(&self, message: &Message) -> bool {
@@ -374,41 +266,6 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Handles an image that is durable here.
-    pub(crate) fn persisted(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
-        let answers = self.store.persisted(name, &self.view, host);
-        self.say(answers, host);
-    }
-
-    /// Handles a write that the storage refused. It is repeated at `retry_at`.
-    pub(crate) fn write_failed(
-        &mut self,
-        name: ImageName,
-        retry_at: faultline_core::Time,
-        host: &mut dyn Machine<P>,
-    ) {
-        let answers = self.store.write_failed(name, retry_at, &self.view);
-        self.say(answers, host);
-    }
-
-    /// Handles the listing of the storage.
-    pub(crate) fn listed(&mut self, images: Vec<(ImageName, Arc<P::Head>)>, host: &mut dyn Machine<P>) {
-        let answers = self.store.listed(images, &self.view, host);
-        self.say(answers, host);
-    }
-
-    /// Handles a completed read. Returns whether this process wanted the image itself.
-    pub(crate) fn read(
-        &mut self,
-        name: ImageName,
-        image: Option<&Arc<ImageOf<P>>>,
-        host: &mut dyn Machine<P>,
-    ) -> bool {
-        let (own, answers) = self.store.read(name, image, host);
-        self.say(answers, host);
-        own
-    }
-
     /// Member: its own part is in its storage again, if it had been lost.
     pub(crate) fn own_part_durable(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         if self.awaited_part() == Some(name) {
@@ -530,30 +387,5 @@ impl<P: Grouped> Group<P> {
     /// Returns the end of a recovery, once. Call after each of the above.
     pub(crate) fn take_resumed(&mut self) -> Option<Resumed<P>> {
         self.resumed.take()
-    }
-
-    /// Keeps this checkpoint, which is committed or restored, and removes what is older, here and at the holders.
-    pub(crate) fn keep(&mut self, checkpoint: Option<Checkpoint>, host: &mut dyn Machine<P>) {
-        self.kept = checkpoint;
-        let own = checkpoint.map(|it| it.part(self.me));
-        self.store.remove_older(self.me, self.incarnation, own, host);
-    }
-
-    /// Tells every holder which part it should hold.
-    pub(crate) fn tell_holders(&self, host: &mut dyn Machine<P>) {
-        for &holder in &self.holders {
-            self.tell_holder(holder, host);
-        }
-    }
-
-    pub(crate) fn tell_holder(&self, holder: ProcessId, host: &mut dyn Machine<P>) {
-        let name = self.kept.map(|it| it.part(self.me));
-        let incarnation = self.incarnation;
-        host.control(To::One(holder), Message::Hold { incarnation, name }.into());
-    }
-
-    /// Reports that a part is lost that no other process can supply.
-    pub(crate) fn unrecoverable(&self, missing: &[(ImageName, Vec<ProcessId>)], host: &mut dyn Machine<P>) {
-        host.claim(Claim::Unrecoverable { cluster: self.number, missing: missing.into() });
     }
 }

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use faultline_core::{Input, Machine, ProcessId, Protocol, Span, Time, To};
 
 use super::Grouped;
+use super::member::Membership;
 use super::message::Message;
-use super::restore::Membership;
 use super::store::{Answers, Store};
 use super::view::View;
 

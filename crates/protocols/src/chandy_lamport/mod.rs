@@ -1,0 +1,164 @@
+//! Chandy and Lamport's snapshot: checkpoints of the whole federation that stop no process.
+//!
+//! Chandy, Lamport: *Distributed Snapshots: Determining Global States of Distributed Systems* (ACM TOCS 1985).
+//! Channels are FIFO. A process that has saved its state sends a *marker* on every channel before any other message.
+//! A marker separates the messages that its sender's saved state has sent from those that it has not:
+//!
+//! * a process that receives its first marker saves its state before it receives anything that follows the marker;
+//! * what it receives on another channel between its own cut and the channel's marker was in transit: it is the
+//!   state of that channel.
+//!
+//! The processes agree in the same way as all protocols over [`group`] on when a checkpoint is complete, and on what
+//! to restore. The rules C1 to C5 are those of `docs/baselines.md`.
+
+mod rank;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use faultline_core::{Birth, Gauges, Host, Input, Promise, Promises, Protocol, Role, Scope, Speaks, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::machines::group::{self, Grouped};
+use crate::machines::{self, Checkpoint, InTransit, Interval, Options, rules};
+use rank::Rank;
+
+/// Parameters of the protocol.
+pub type Config = Options<Defects>;
+
+rules! {
+    /// After a process has saved its state, it sends the markers before any other message (C1).
+    MarkersFirst, without
+        /// A process sends one more message between its cut and its markers (C1).
+        SendsBeforeMarkers;
+    /// What follows a channel's marker is received only after the receiver has saved its state (C2).
+    SavesAtMarker, without
+        /// A message behind a marker is delivered before the receiver's own cut (C2).
+        DeliversBehindMarker;
+    /// What is received on a channel between the own cut and the channel's marker belongs to the checkpoint (C3).
+    RecordsChannels, without
+        /// Channels are not recorded (C3).
+        NoDrain;
+    /// Nothing that follows a channel's marker belongs to the checkpoint (C3).
+    StopsAtMarker, without
+        /// Messages behind a channel's marker are recorded, too (C3).
+        RecordsBehindMarker;
+    /// What is recorded is also delivered (C3).
+    DeliversRecorded, without
+        /// A message in transit is recorded, but delivered only after a rollback (C3).
+        LateOnlyRecorded;
+    /// A checkpoint is committed once every part is durable, at its process and at its holders (C4).
+    DurableFirst, without
+        /// A part counts as durable before it is (C4).
+        CommitBeforeCopies;
+    /// Messages from before a rollback are dropped (C5).
+    DropsOld, without
+        /// Messages from before a rollback are delivered (C5).
+        OldWithinAccepted;
+    /// The newest complete checkpoint is restored (C5).
+    RestoresNewest, without
+        /// The oldest complete checkpoint is restored (C5).
+        RestartBefore;
+}
+
+/// Messages between processes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Control {
+    /// Its sender has saved its state for this checkpoint, and has sent all earlier messages of the channel before.
+    Marker(Checkpoint),
+    /// Member to coordinator: its part is durable, here and at its holders.
+    Durable(Checkpoint),
+    /// Coordinator: all parts are durable, and the checkpoint is committed.
+    Commit {
+        /// The checkpoint.
+        checkpoint: Checkpoint,
+        /// Whether all older ones are removed.
+        collects: bool,
+    },
+    /// Checkpoints that are kept and restored.
+    Group(group::Message),
+}
+
+impl From<group::Message> for Control {
+    fn from(message: group::Message) -> Control {
+        Control::Group(message)
+    }
+}
+
+/// One process under Chandy and Lamport's snapshot.
+#[derive(Clone, Debug)]
+pub struct ChandyLamport(Process);
+
+#[derive(Clone, Debug)]
+enum Process {
+    Rank(Box<Rank>),
+    Server(Box<group::Server<ChandyLamport>>),
+}
+
+impl Speaks for ChandyLamport {
+    type Control = Control;
+    type Head = ();
+    type Saved = InTransit;
+}
+
+impl Grouped for ChandyLamport {}
+
+impl Protocol for ChandyLamport {
+    type Config = Config;
+    type Stamp = Interval;
+    const FIFO: bool = true;
+
+    fn promises(_: &Config) -> Promises {
+        Promises::of_scope(Scope::Federation).with(&[
+            Promise::Checkpoints,
+            Promise::DenseNumbering,
+            Promise::MaximalLine,
+            Promise::DurableRestore,
+            Promise::Progress,
+        ])
+    }
+
+    fn extra_processes(config: &Config) -> Vec<Role> {
+        config.extra_processes()
+    }
+
+    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let defects = birth.config.defects;
+        let rules =
+            group::Rules { restores_newest: defects.obeys(Rule::RestoresNewest), ..group::Rules::ALL };
+        let membership = machines::membership(&birth, rules);
+        ChandyLamport(match birth.membership.member(birth.me).role {
+            Role::RANK => Process::Rank(Box::new(Rank::start(membership, birth.config, now, host))),
+            _ => {
+                let retry_every = birth.config.retry_every;
+                Process::Server(Box::new(group::Server::new(membership, retry_every, host)))
+            }
+        })
+    }
+
+    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>) {
+        match &mut self.0 {
+            Process::Rank(rank) => rank.handle(input, now, host),
+            Process::Server(server) => match input {
+                Input::Control { from, message: Control::Group(message) } => server.told(from, message, host),
+                other => server.handle(other, now, host),
+            },
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        match &self.0 {
+            Process::Rank(rank) => rank.next_deadline(),
+            Process::Server(server) => server.next_deadline(),
+        }
+    }
+
+    fn gauges(&self) -> Gauges {
+        match &self.0 {
+            Process::Rank(rank) => {
+                Gauges { checkpoints: u32::from(rank.has_checkpoint()), ..Gauges::default() }
+            }
+            Process::Server(_) => Gauges::default(),
+        }
+    }
+}

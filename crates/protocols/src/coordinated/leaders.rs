@@ -1,0 +1,147 @@
+//! Who talks to whom while a checkpoint is taken: the coordinator with all processes, or with the leaders of clusters
+//! (L1, L2). A leader passes on what the coordinator says, and answers once for its cluster, so that each step takes
+//! one message each way per cluster. Recoveries do not go through leaders.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Host, ProcessId, Time, To};
+
+use super::rank::Rank;
+use super::{Config, Control, Coordinated, Coordination, Rule};
+use crate::machines::group::Group;
+use crate::machines::{Checkpoint, Gathering};
+
+/// State of a process that leads its cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Leader {
+    members: Arc<[ProcessId]>,
+    gathering: Option<Gathering>,
+}
+
+impl Leader {
+    /// Creates the state of a process that leads its cluster. `None` for other processes, and without leaders.
+    pub(super) fn of(config: &Config, group: &Group<Coordinated>) -> Option<Leader> {
+        let members = members(group).clone();
+        let leads = config.coordination == Coordination::Hierarchical && members[0] == group.me;
+        leads.then_some(Leader { members, gathering: None })
+    }
+
+    pub(super) fn discard(&mut self) {
+        self.gathering = None;
+    }
+}
+
+/// Returns the processes of this process's cluster. Its leader is the lowest-numbered one.
+fn members(group: &Group<Coordinated>) -> &Arc<[ProcessId]> {
+    let membership = &group.view.membership;
+    membership.processes_of(membership.cluster_of(group.me))
+}
+
+impl Rank {
+    /// Returns the processes that answer the coordinator.
+    pub(super) fn answering(&self) -> Arc<[ProcessId]> {
+        match self.config.coordination {
+            Coordination::Direct => self.group.members.clone(),
+            Coordination::Hierarchical => {
+                self.group.view.membership.clusters.iter().map(|it| it.processes[0]).collect()
+            }
+        }
+    }
+
+    /// Coordinator: tells all processes, including this one.
+    pub(super) fn command(&mut self, message: Control, now: Time, host: &mut dyn Host<Coordinated>) {
+        match self.config.coordination {
+            Coordination::Direct => self.group.broadcast(message.clone(), host),
+            Coordination::Hierarchical => {
+                let leaders = Vec::from_iter(self.answering().iter().copied());
+                for leader in leaders.into_iter().filter(|&it| it != self.group.me) {
+                    host.control(To::One(leader), message.clone());
+                }
+            }
+        }
+        self.told(self.group.me, message, now, host);
+    }
+
+    /// Leader: passes on what the coordinator says (L1).
+    pub(super) fn pass_on(&mut self, from: ProcessId, message: &Control, host: &mut dyn Host<Coordinated>) {
+        let is_command =
+            matches!(message, Control::Request(_) | Control::Drain { .. } | Control::Commit { .. });
+        let Some(leader) = self.leader.as_mut().filter(|_| is_command) else { return };
+        assert_eq!(from, self.group.coordinator(), "a leader is told by the coordinator");
+        if let Control::Request(checkpoint) = message {
+            leader.gathering = Some(Gathering::new(*checkpoint, leader.members.clone()));
+        }
+        let cluster = self.group.view.membership.cluster_of(self.group.me);
+        host.control(To::Cluster(cluster), message.clone());
+    }
+
+    /// Answers the coordinator, or the leader that answers for this process.
+    pub(super) fn answer(&mut self, message: Control, now: Time, host: &mut dyn Host<Coordinated>) {
+        let whom = match self.config.coordination {
+            Coordination::Direct => self.group.coordinator(),
+            Coordination::Hierarchical => members(&self.group)[0],
+        };
+        if whom == self.group.me {
+            self.told(whom, message, now, host);
+        } else {
+            host.control(To::One(whom), message);
+        }
+    }
+
+    /// A member has saved its state; or all members of a cluster have, and their leader says so.
+    pub(super) fn saved(
+        &mut self,
+        from: ProcessId,
+        checkpoint: Checkpoint,
+        sent: &[(ProcessId, u64)],
+        now: Time,
+        host: &mut dyn Host<Coordinated>,
+    ) {
+        let counts_all = self.config.options.defects.obeys(Rule::LeaderCountsAll);
+        let Some(leader) = self.leader.as_mut().filter(|it| it.members.contains(&from)) else {
+            return self.counted(from, checkpoint, sent, now, host);
+        };
+        let Some(gathering) = &mut leader.gathering else { return };
+        let is_first = gathering.is_saving(checkpoint);
+        let counts = match gathering.saved(from, checkpoint, sent) {
+            None if is_first && !counts_all => Some(gathering.counted()),
+            counts => counts,
+        };
+        if let Some(sent) = counts {
+            self.report(Control::Saved { checkpoint, sent }, now, host);
+        }
+    }
+
+    /// A member's part is durable; or those of all members of a cluster are, and their leader says so.
+    pub(super) fn drained(
+        &mut self,
+        from: ProcessId,
+        checkpoint: Checkpoint,
+        now: Time,
+        host: &mut dyn Host<Coordinated>,
+    ) {
+        let drains_all = self.config.options.defects.obeys(Rule::LeaderDrainsAll);
+        let Some(leader) = self.leader.as_mut().filter(|it| it.members.contains(&from)) else {
+            return self.all_drained(from, checkpoint, now, host);
+        };
+        if leader.gathering.as_mut().is_some_and(|it| it.drained(from, checkpoint) || !drains_all) {
+            leader.gathering = None;
+            self.report(Control::Drained(checkpoint), now, host);
+        }
+    }
+
+    /// Leader: answers the coordinator for its cluster (L2).
+    fn report(&mut self, message: Control, now: Time, host: &mut dyn Host<Coordinated>) {
+        let me = self.group.me;
+        match message {
+            Control::Saved { checkpoint, sent } if self.group.coordinates() => {
+                self.counted(me, checkpoint, &sent, now, host);
+            }
+            Control::Drained(checkpoint) if self.group.coordinates() => {
+                self.all_drained(me, checkpoint, now, host);
+            }
+            message => host.control(To::One(self.group.coordinator()), message),
+        }
+    }
+}

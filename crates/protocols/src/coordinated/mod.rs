@@ -1,0 +1,240 @@
+//! Coordinated checkpoints of the whole federation, taken by stopping it.
+//!
+//! The blocking two-phase protocol of section 3.2 of Elnozahy, Alvisi, Wang, Johnson: *A Survey of Rollback-Recovery
+//! Protocols in Message-Passing Systems* (ACM Computing Surveys 2002). A coordinator requests a checkpoint. Every
+//! process stops and saves its state; what is in transit is counted and waited for; the processes resume once every
+//! part is durable. A failure rolls all processes back to the newest complete checkpoint. The rules K1 to K5 are those
+//! of `docs/baselines.md`.
+//!
+//! | part | does |
+//! | --- | --- |
+//! | `Frozen` | a process that stands still while a checkpoint is taken (K1, K3, K4) |
+//! | `Gathering` | the coordinator's side: counting, and waiting for all parts (K2, K4) |
+//! | `Group` | keeping checkpoints, and restoring the newest complete one (K5) |
+//! | `leaders` | the hierarchical variant, in which clusters answer through leaders (L1, L2) |
+
+mod leaders;
+mod rank;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Birth, Gauges, Host, Input, ProcessId, Promise, Promises, Protocol, Role, Scope, Speaks, Time,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::machines::group::{self, Grouped};
+use crate::machines::{self, Checkpoint, InTransit, Interval, Options, rules};
+use rank::Rank;
+
+/// Parameters of the protocol, equal for all processes.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The parameters that all protocols have that take checkpoints of the whole federation.
+    pub options: Options<Defects>,
+    /// Which processes talk to the coordinator during a checkpoint.
+    pub coordination: Coordination,
+}
+
+/// Which processes talk to the coordinator during a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coordination {
+    /// All of them.
+    Direct,
+    /// The leader of each cluster, its lowest-numbered process, for its cluster (Paul, Gupta, Badrinath:
+    /// *Hierarchical Coordinated Checkpointing Protocol*, PDCS 2002).
+    Hierarchical,
+}
+
+rules! {
+    /// A part contains the messages that were in transit (K3).
+    Drains, without
+        /// A checkpoint does not contain the messages that were in transit (K3).
+        NoDrain;
+    /// A checkpoint is committed once every part is durable, at its process and at its holders (K4).
+    DurableFirst, without
+        /// A part counts as durable before it is (K4).
+        CommitBeforeCopies;
+    /// A message of a later interval waits until its receiver has reached the interval (K4).
+    KeepsEarly, without
+        /// Messages from beyond the next commit are dropped instead of held back (K4).
+        FutureDropped;
+    /// Messages from before a rollback are dropped (K5).
+    DropsOld, without
+        /// Messages from before a rollback are delivered (K5).
+        OldWithinAccepted;
+    /// The newest complete checkpoint is restored (K5).
+    RestoresNewest, without
+        /// The oldest complete checkpoint is restored (K5).
+        RestartBefore;
+    /// A leader reports what its cluster has sent once all its members have saved (L2).
+    LeaderCountsAll, without
+        /// A leader reports what its cluster has sent as soon as one member has saved (L2).
+        LeaderCountsAlone;
+    /// A leader reports its cluster's parts once all of them are durable (L2).
+    LeaderDrainsAll, without
+        /// A leader reports its cluster's parts as durable as soon as one is (L2).
+        LeaderDrainsAlone;
+}
+
+/// Known defects of the protocol without leaders.
+pub const DEFECTS: [Defect; 5] = [
+    Defect::NoDrain,
+    Defect::CommitBeforeCopies,
+    Defect::FutureDropped,
+    Defect::OldWithinAccepted,
+    Defect::RestartBefore,
+];
+
+/// Known defects of the hierarchical variant: its own, and those of rules that it shares.
+pub const DEFECTS_OF_LEADERS: [Defect; 6] = [
+    Defect::LeaderCountsAlone,
+    Defect::LeaderDrainsAlone,
+    Defect::NoDrain,
+    Defect::OldWithinAccepted,
+    Defect::CommitBeforeCopies,
+    Defect::RestartBefore,
+];
+
+/// Messages between processes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Control {
+    /// Coordinator: stop, and save the state.
+    Request(Checkpoint),
+    /// Member, or leader for its cluster: the state is saved.
+    Saved {
+        /// The checkpoint.
+        checkpoint: Checkpoint,
+        /// Number of messages sent since the last rollback, by receiver.
+        sent: Arc<[(ProcessId, u64)]>,
+    },
+    /// Coordinator: wait until this many messages have arrived, then write the part.
+    Drain {
+        /// The checkpoint.
+        checkpoint: Checkpoint,
+        /// Number of messages sent since the last rollback, by receiver.
+        sent: Arc<[(ProcessId, u64)]>,
+    },
+    /// Member, or leader for its cluster: the part is durable, here and at its holders.
+    Drained(Checkpoint),
+    /// Coordinator: all parts are durable, and the checkpoint is committed.
+    Commit {
+        /// The checkpoint.
+        checkpoint: Checkpoint,
+        /// Whether all older ones are removed.
+        collects: bool,
+    },
+    /// Checkpoints that are kept and restored.
+    Group(group::Message),
+}
+
+impl From<group::Message> for Control {
+    fn from(message: group::Message) -> Control {
+        Control::Group(message)
+    }
+}
+
+/// One process under coordinated checkpoints.
+#[derive(Clone, Debug)]
+pub struct Coordinated(Process);
+
+#[derive(Clone, Debug)]
+enum Process {
+    Rank(Box<Rank>),
+    Server(Box<group::Server<Coordinated>>),
+}
+
+impl Speaks for Coordinated {
+    type Control = Control;
+    type Head = ();
+    type Saved = InTransit;
+}
+
+impl Grouped for Coordinated {}
+
+impl Protocol for Coordinated {
+    type Config = Config;
+    type Stamp = Interval;
+    const FIFO: bool = true;
+
+    fn promises(_: &Config) -> Promises {
+        Promises::of_scope(Scope::Federation).with(&[
+            Promise::Checkpoints,
+            Promise::DenseNumbering,
+            Promise::MaximalLine,
+            Promise::DurableRestore,
+            Promise::Progress,
+        ])
+    }
+
+    fn extra_processes(config: &Config) -> Vec<Role> {
+        config.options.extra_processes()
+    }
+
+    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let Birth { me, boot, membership, config, .. } = birth;
+        let defects = config.options.defects;
+        let role = membership.member(me).role;
+        let membership = group::Membership {
+            me,
+            boot,
+            view: machines::view(membership),
+            placement: config.options.placement,
+            rules: group::Rules { restores_newest: defects.obeys(Rule::RestoresNewest), ..group::Rules::ALL },
+        };
+        let retry_every = config.options.retry_every;
+        Coordinated(match role {
+            Role::RANK => Process::Rank(Box::new(Rank::start(membership, config, now, host))),
+            _ => Process::Server(Box::new(group::Server::new(membership, retry_every, host))),
+        })
+    }
+
+    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>) {
+        match &mut self.0 {
+            Process::Rank(rank) => rank.handle(input, now, host),
+            Process::Server(server) => match input {
+                Input::Control { from, message: Control::Group(message) } => server.told(from, message, host),
+                other => server.handle(other, now, host),
+            },
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        match &self.0 {
+            Process::Rank(rank) => rank.next_deadline(),
+            Process::Server(server) => server.next_deadline(),
+        }
+    }
+
+    fn gauges(&self) -> Gauges {
+        match &self.0 {
+            Process::Rank(rank) => {
+                Gauges { checkpoints: u32::from(rank.has_checkpoint()), ..Gauges::default() }
+            }
+            Process::Server(_) => Gauges::default(),
+        }
+    }
+
+    fn control_kind(message: &Control) -> &'static str {
+        match message {
+            Control::Request(_) => "request",
+            Control::Saved { .. } => "saved",
+            Control::Drain { .. } => "drain",
+            Control::Drained(_) => "drained",
+            Control::Commit { .. } => "commit",
+            Control::Group(_) => "control",
+        }
+    }
+}
+
+impl Coordinated {
+    /// Returns the position of this process.
+    pub fn position(&self) -> faultline_core::Position {
+        match &self.0 {
+            Process::Rank(rank) => rank.position(),
+            Process::Server(_) => faultline_core::Position::default(),
+        }
+    }
+}

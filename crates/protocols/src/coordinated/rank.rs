@@ -1,0 +1,311 @@
+//! A process that runs the application.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Attempt, Claim, Host, Input, Membership, Position, ProcessId, Time};
+
+use super::leaders::Leader;
+use super::{Config, Control, Coordinated, Rule};
+use crate::machines::group::{self, Group};
+use crate::machines::{self, Checkpoint, Frozen, FrozenRules, Gathering, Requires};
+
+#[derive(Clone, Debug)]
+pub(super) struct Rank {
+    pub(super) config: Arc<Config>,
+    pub(super) group: Group<Coordinated>,
+    pub(super) member: Frozen<Coordinated>,
+    /// State of the process that begins and commits checkpoints.
+    coordinator: Option<Box<Coordinator>>,
+    /// State of the leader of a cluster, in the hierarchical variant.
+    pub(super) leader: Option<Leader>,
+    /// Messages from processes that know of a failure of which this one has yet to learn, or that have recovered from
+    /// it already.
+    early: Vec<(ProcessId, Control)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Coordinator {
+    /// Number of checkpoints begun since the last rollback.
+    attempts: u32,
+    gathering: Option<Gathering>,
+    checkpoint_at: Option<Time>,
+    collect_at: Option<Time>,
+}
+
+impl Rank {
+    pub(super) fn start(
+        membership: group::Membership,
+        config: Arc<Config>,
+        now: Time,
+        host: &mut dyn Host<Coordinated>,
+    ) -> Rank {
+        let group = Group::new(membership, host);
+        let defects = config.options.defects;
+        let is_safe = defects.obeys(Rule::DurableFirst);
+        let member = Frozen::new(FrozenRules {
+            drains: defects.obeys(Rule::Drains),
+            drops_old: defects.obeys(Rule::DropsOld),
+            keeps_early: defects.obeys(Rule::KeepsEarly),
+            counts_all: defects.obeys(Rule::LeaderCountsAll),
+            commits_all: defects.obeys(Rule::LeaderDrainsAll),
+            requires: Requires { own: is_safe, replicas: is_safe },
+        });
+        let collect_at = config.options.collect_every.map(|every| now + every);
+        let coordinator = Box::new(Coordinator { collect_at, ..Coordinator::default() });
+        let mut this = Rank {
+            coordinator: group.coordinates().then_some(coordinator),
+            leader: Leader::of(&config, &group),
+            config,
+            group,
+            member,
+            early: Vec::new(),
+        };
+        this.membership_changed(this.group.view.membership.clone(), now, host);
+        this
+    }
+
+    pub(super) fn position(&self) -> Position {
+        self.member.position()
+    }
+
+    pub(super) fn has_checkpoint(&self) -> bool {
+        self.group.kept.is_some()
+    }
+
+    pub(super) fn handle(&mut self, input: Input<Coordinated>, now: Time, host: &mut dyn Host<Coordinated>) {
+        let retry_every = self.config.options.retry_every;
+        match input {
+            Input::Sent { .. } if self.group.is_recovering() => {} // Its state is about to be replaced.
+            Input::Sent { id, payload } => self.member.sent(id, payload, host),
+            Input::Received { id, stamp, payload } => {
+                self.member.arrived(&self.group, id, stamp, payload, host);
+            }
+            Input::Control { from, message } => self.told(from, message, now, host),
+            Input::Snapshot(snapshot) => {
+                if let Some((checkpoint, sent)) = self.member.saved(snapshot) {
+                    self.answer(Control::Saved { checkpoint, sent }, now, host);
+                }
+            }
+            Input::Membership(membership) => self.membership_changed(membership, now, host),
+            Input::Persisted(name) => {
+                self.member.durable(name);
+                self.group.storage(input, now, retry_every, host);
+            }
+            Input::Timeout => {
+                if self.coordinator.as_ref().is_some_and(|it| it.checkpoint_at.is_some_and(|at| at <= now)) {
+                    self.begin_checkpoint(now, host);
+                }
+                self.group.storage(input, now, retry_every, host);
+            }
+            other => self.group.storage(other, now, retry_every, host),
+        }
+        self.member.maybe_write(&mut self.group, host);
+        if let Some(checkpoint) = self.member.completes() {
+            self.answer(Control::Drained(checkpoint), now, host);
+        }
+        self.maybe_resumed(now, host);
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        let is_idle = !self.member.is_checkpointing() && !self.group.is_recovering();
+        let checkpoint = self.coordinator.as_ref().and_then(|it| it.checkpoint_at).filter(|_| is_idle);
+        [checkpoint, self.group.store.writes.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Handles a message of another process, or of this one in another part.
+    pub(super) fn told(
+        &mut self,
+        from: ProcessId,
+        message: Control,
+        now: Time,
+        host: &mut dyn Host<Coordinated>,
+    ) {
+        let is_early = match &message {
+            Control::Request(checkpoint)
+            | Control::Saved { checkpoint, .. }
+            | Control::Drain { checkpoint, .. }
+            | Control::Drained(checkpoint)
+            | Control::Commit { checkpoint, .. } => {
+                checkpoint.position.incarnation > self.position().incarnation
+            }
+            Control::Group(message) => self.group.is_early(message),
+        };
+        if is_early {
+            self.early.push((from, message));
+            return;
+        }
+        self.pass_on(from, &message, host);
+        match message {
+            Control::Request(checkpoint) => self.member.request(&self.group, checkpoint, now, host),
+            Control::Saved { checkpoint, sent } => self.saved(from, checkpoint, &sent, now, host),
+            Control::Drain { checkpoint, sent } => self.member.expect(self.group.me, checkpoint, &sent),
+            Control::Drained(checkpoint) => self.drained(from, checkpoint, now, host),
+            Control::Commit { checkpoint, collects } => self.commit(checkpoint, collects, now, host),
+            Control::Group(message) => {
+                if let group::Message::Stored(name) = message {
+                    self.member.confirmed(from, name);
+                }
+                self.group.handle(from, message, host);
+            }
+        }
+    }
+
+    fn hear_early(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
+        for (from, message) in core::mem::take(&mut self.early) {
+            self.told(from, message, now, host);
+        }
+    }
+
+    /// Coordinator: begins a checkpoint unless something prevents it (K1).
+    fn begin_checkpoint(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
+        let is_idle = !self.member.is_checkpointing() && !self.group.is_recovering();
+        let position = Position { sn: self.position().sn.next(), ..self.position() };
+        let answering = self.answering();
+        let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_idle) else { return };
+        if !self.group.all_members_up() {
+            return;
+        }
+        coordinator.attempts += 1;
+        coordinator.checkpoint_at = None;
+        let checkpoint = Checkpoint { position, attempt: Attempt(coordinator.attempts) };
+        coordinator.gathering = Some(Gathering::new(checkpoint, answering));
+        host.claim(Claim::CheckpointRequested { position, attempt: checkpoint.attempt, forced: false });
+        self.command(Control::Request(checkpoint), now, host);
+    }
+
+    fn gathering(&mut self) -> Option<&mut Gathering> {
+        self.coordinator.as_mut()?.gathering.as_mut()
+    }
+
+    /// Coordinator: counts what is in transit (K2).
+    pub(super) fn counted(
+        &mut self,
+        from: ProcessId,
+        checkpoint: Checkpoint,
+        sent: &[(ProcessId, u64)],
+        now: Time,
+        host: &mut dyn Host<Coordinated>,
+    ) {
+        if let Some(sent) = self.gathering().and_then(|it| it.saved(from, checkpoint, sent)) {
+            self.command(Control::Drain { checkpoint, sent }, now, host);
+        }
+    }
+
+    /// Coordinator: commits once every part is durable (K4). Before the first checkpoint, it must be on record that
+    /// the federation may have acted.
+    pub(super) fn all_drained(
+        &mut self,
+        from: ProcessId,
+        checkpoint: Checkpoint,
+        now: Time,
+        host: &mut dyn Host<Coordinated>,
+    ) {
+        if self.gathering().is_some_and(|it| it.drained(from, checkpoint)) {
+            match self.group.has_started() {
+                true => self.commit_gathered(now, host),
+                false => host.started(),
+            }
+        }
+    }
+
+    fn commit_gathered(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
+        let Some(coordinator) = &mut self.coordinator else { return };
+        let Some(gathering) = coordinator.gathering.take_if(|it| it.is_over()) else { return };
+        let collects = coordinator.collect_at.is_some_and(|at| at <= now);
+        if collects {
+            coordinator.collect_at = self.config.options.collect_every.map(|every| now + every);
+        }
+        self.command(Control::Commit { checkpoint: gathering.checkpoint(), collects }, now, host);
+    }
+
+    /// The checkpoint is committed, and the application resumes (K4).
+    fn commit(
+        &mut self,
+        checkpoint: Checkpoint,
+        collects: bool,
+        now: Time,
+        host: &mut dyn Host<Coordinated>,
+    ) {
+        if self.member.commit(&self.group, checkpoint, now, host) {
+            self.group.kept = Some(checkpoint);
+            if collects {
+                self.collect(Some(checkpoint), host);
+            }
+            self.restart_timer(now);
+        }
+    }
+
+    /// Removes all checkpoints before this one, here and at the holders.
+    fn collect(&mut self, checkpoint: Option<Checkpoint>, host: &mut dyn Host<Coordinated>) {
+        if let Some(Checkpoint { position: Position { sn, .. }, .. }) = checkpoint {
+            host.claim(Claim::Collected { round: sn.0, below: sn, kept: 1, log: 0 });
+        }
+        self.group.keep(checkpoint, host);
+        self.group.tell_holders(host);
+    }
+
+    fn restart_timer(&mut self, now: Time) {
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.checkpoint_at = self.config.options.checkpoint_every.map(|every| now + every);
+        }
+    }
+
+    fn membership_changed(
+        &mut self,
+        membership: Arc<Membership>,
+        now: Time,
+        host: &mut dyn Host<Coordinated>,
+    ) {
+        let old = core::mem::replace(&mut self.group.view, machines::view(membership));
+        if self.group.has_started() {
+            self.commit_gathered(now, host);
+        }
+        if self.group.must_freeze() {
+            self.freeze(host);
+        }
+        self.group.watch_members(host);
+        self.maybe_resumed(now, host);
+        for holder in self.group.reborn_holders(&old) {
+            self.group.tell_holder(holder, host);
+            self.member.repeat_copy(holder, host);
+        }
+        self.group.watch_outside_holders(&old, host);
+        self.hear_early(now, host);
+        if self.position().sn.0 == 0 {
+            self.begin_checkpoint(now, host);
+        }
+    }
+
+    /// A process has failed: discards the checkpoint in progress, and holds the application (K5).
+    fn freeze(&mut self, host: &mut dyn Host<Coordinated>) {
+        if !self.group.is_recovering() {
+            self.member.freeze(host);
+        }
+        self.group.freeze();
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.gathering = None;
+            coordinator.checkpoint_at = None;
+        }
+        if let Some(leader) = &mut self.leader {
+            leader.discard();
+        }
+    }
+
+    /// Installs what the federation has agreed to restore, once all processes have it, and resumes (K5).
+    fn maybe_resumed(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
+        let Some(resumed) = self.group.take_resumed() else { return };
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.attempts = 0;
+        }
+        self.member.restore(&self.group, &resumed, host);
+        self.collect(resumed.target, host);
+        self.group.store.has_own(host);
+        self.restart_timer(now);
+        self.hear_early(now, host);
+        if self.position().sn.0 == 0 {
+            self.begin_checkpoint(now, host);
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! A member of a group that stands still while a checkpoint of the group is taken.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Claim, Counters, Host, Image, ImageName, MessageId, Payload, Position, ProcessId, Protocol, Snapshot,
+    Time,
+};
+use serde::{Deserialize, Serialize};
+
+use super::gathering::Counts;
+use super::group::{Group, Grouped, Resumed};
+use super::{Checkpoint, Replication, Requires};
+
+/// The stamp of a message: the interval between two checkpoints in which it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval(pub Position);
+
+impl faultline_core::Stamp for Interval {
+    fn position(&self) -> Position {
+        self.0
+    }
+}
+
+/// Messages that were in transit when a part of a checkpoint was taken: sent before their senders' parts, received
+/// after this one.
+pub type InTransit = Vec<(MessageId, Payload)>;
+
+/// What a member does that is frozen from the request for a checkpoint to its commit:
+///
+/// * It saves the state of its application. What arrives from then on is kept, and becomes part of the checkpoint.
+/// * Once as many messages have arrived as had been sent to it, it writes its part, here and at its holders.
+/// * At the commit, it delivers what was in transit, sends what the application had sent meanwhile, and resumes.
+///
+/// Messages belong to the incarnation and the interval in which they were sent. Those of an older incarnation are
+/// dropped; those of a later interval wait until this member has reached it.
+#[derive(Clone, Debug)]
+pub(crate) struct Frozen<P: Grouped> {
+    /// Position of this member.
+    position: Position,
+    part: Option<Box<Part<P>>>,
+    /// Number of messages sent to each member since the last rollback.
+    sent: Counters,
+    /// Number of messages received since the last rollback.
+    received: u64,
+    /// Messages from members that are ahead.
+    early: Vec<(MessageId, Interval, Payload)>,
+    /// Messages that the application sent after its state was saved.
+    unsent: Vec<(MessageId, Payload)>,
+    rules: FrozenRules,
+}
+
+/// The rules of the sub-machine, for tests that leave one out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrozenRules {
+    /// A part contains the messages that were in transit.
+    pub(crate) drains: bool,
+    /// Messages of an older incarnation are dropped.
+    pub(crate) drops_old: bool,
+    /// The number of messages to wait for is that of all that were sent.
+    pub(crate) counts_all: bool,
+    /// A commit follows the durability of every part.
+    pub(crate) commits_all: bool,
+    /// Messages of a later interval wait.
+    pub(crate) keeps_early: bool,
+    /// What a part waits for before it counts as durable.
+    pub(crate) requires: Requires,
+}
+
+impl FrozenRules {
+    /// Returns whether a part waits for exactly what was in transit.
+    fn counts_exactly(self) -> bool {
+        self.drains && self.counts_all && self.commits_all && self.drops_old && self.keeps_early
+    }
+}
+
+/// This member's part of the checkpoint in progress.
+#[derive(Clone, Debug)]
+struct Part<P: Grouped> {
+    checkpoint: Checkpoint,
+    since: Time,
+    saved: Option<Snapshot>,
+    /// Number of messages that had been sent to this member since the last rollback, once it is known.
+    expected: Option<u64>,
+    in_transit: InTransit,
+    written: Option<Replication<P>>,
+}
+
+impl<P> Frozen<P>
+where
+    P: Grouped + Protocol<Stamp = Interval, Head = (), Saved = InTransit>,
+{
+    pub(crate) fn new(rules: FrozenRules) -> Frozen<P> {
+        Frozen {
+            position: Position::default(),
+            part: None,
+            sent: Counters::default(),
+            received: 0,
+            early: Vec::new(),
+            unsent: Vec::new(),
+            rules,
+        }
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Returns whether a checkpoint is being taken.
+    pub(crate) fn is_checkpointing(&self) -> bool {
+        self.part.is_some()
+    }
+
+    /// Handles a message that the application sent.
+    pub(crate) fn sent(&mut self, id: MessageId, payload: Payload, host: &mut dyn Host<P>) {
+        if self.part.as_ref().is_some_and(|part| part.saved.is_some()) {
+            self.unsent.push((id, payload));
+        } else {
+            *self.sent.get_mut(id.to) += 1;
+            host.transmit(id, Interval(self.position), payload);
+        }
+    }
+
+    /// Handles a message from the network.
+    pub(crate) fn arrived(
+        &mut self,
+        group: &Group<P>,
+        id: MessageId,
+        interval: Interval,
+        payload: Payload,
+        host: &mut dyn Host<P>,
+    ) {
+        let Position { incarnation, sn } = interval.0;
+        if incarnation < self.position.incarnation && self.rules.drops_old {
+            host.drop_stale(id);
+            return;
+        }
+        if group.is_recovering() || incarnation > self.position.incarnation || sn > self.position.sn {
+            if self.rules.keeps_early || group.is_recovering() {
+                self.early.push((id, interval, payload));
+            }
+            return;
+        }
+        let is_drained = sn == self.position.sn;
+        assert!(
+            is_drained || !self.rules.counts_exactly(),
+            "{id:?} of interval {interval:?} arrives in {:?}: a checkpoint waits for what was sent before it",
+            self.position
+        );
+        self.received += 1;
+        match &mut self.part {
+            Some(part) => part.in_transit.push((id, payload)),
+            None => host.deliver(id, payload),
+        }
+    }
+
+    /// Freezes, and requests the application's state. Ignores a request that a rollback has made void.
+    pub(crate) fn request(
+        &mut self,
+        group: &Group<P>,
+        checkpoint: Checkpoint,
+        now: Time,
+        host: &mut dyn Host<P>,
+    ) {
+        let next = Position { sn: self.position.sn.next(), ..self.position };
+        if checkpoint.position != next || group.is_recovering() {
+            return;
+        }
+        assert!(self.part.is_none(), "a checkpoint begins when the one before is committed");
+        self.part = Some(Box::new(Part {
+            checkpoint,
+            since: now,
+            saved: None,
+            expected: None,
+            in_transit: InTransit::new(),
+            written: None,
+        }));
+        host.request_snapshot();
+    }
+
+    /// Receives the application's state. Every earlier send has been seen. Returns the checkpoint, and how many
+    /// messages had been sent before it.
+    pub(crate) fn saved(&mut self, snapshot: Snapshot) -> Option<(Checkpoint, Counts)> {
+        let part = self.part.as_mut()?;
+        part.saved = Some(snapshot);
+        let sent = self.sent.iter().map(|(to, count)| (to, u64::from(count))).collect();
+        Some((part.checkpoint, sent))
+    }
+
+    /// Learns how many messages had been sent to each member before the checkpoint.
+    pub(crate) fn expect(&mut self, me: ProcessId, checkpoint: Checkpoint, counts: &[(ProcessId, u64)]) {
+        if let Some(part) = self.part.as_mut().filter(|part| part.checkpoint == checkpoint) {
+            let own = counts.iter().find(|&&(receiver, _)| receiver == me);
+            part.expected = Some(own.map_or(0, |&(_, count)| count));
+        }
+    }
+
+    /// Writes this member's part once nothing is in transit to it. Call after each change.
+    pub(crate) fn maybe_write(&mut self, group: &mut Group<P>, host: &mut dyn Host<P>) {
+        let Some(part) = &mut self.part else { return };
+        let (Some(snapshot), Some(expected), None) = (&part.saved, part.expected, &part.written) else {
+            return;
+        };
+        if self.received < expected && self.rules.drains {
+            return;
+        }
+        assert!(
+            self.received == expected || !self.rules.counts_exactly(),
+            "{} messages arrived, {expected} were sent: nobody sends while a checkpoint is taken",
+            self.received
+        );
+        let saved = if self.rules.drains { part.in_transit.clone() } else { InTransit::new() };
+        let image = Image {
+            name: part.checkpoint.part(group.me),
+            head: Arc::new(()),
+            saved: Arc::new(saved),
+            snapshot: snapshot.clone(),
+        };
+        let Group { holders, store, .. } = group;
+        let requires = self.rules.requires;
+        part.written = Some(Replication::begin(image.into(), holders, requires, &mut store.writes, host));
+    }
+
+    /// Handles durability of an image in the own storage.
+    pub(crate) fn durable(&mut self, name: ImageName) {
+        if let Some(written) = self.written() {
+            written.durable(name);
+        }
+    }
+
+    /// Handles a holder's confirmation.
+    pub(crate) fn confirmed(&mut self, holder: ProcessId, name: ImageName) {
+        if let Some(written) = self.written() {
+            written.confirmed(holder, name);
+        }
+    }
+
+    /// Handles a new life of a holder.
+    pub(crate) fn repeat_copy(&mut self, holder: ProcessId, host: &mut dyn Host<P>) {
+        if let Some(written) = self.written() {
+            written.repeat(holder, host);
+        }
+    }
+
+    fn written(&mut self) -> Option<&mut Replication<P>> {
+        self.part.as_mut()?.written.as_mut()
+    }
+
+    /// Returns the checkpoint if this member's part has just become durable, here and at its holders. Call after each
+    /// of the above.
+    pub(crate) fn completes(&mut self) -> Option<Checkpoint> {
+        self.written()?.completes().then(|| self.part.as_ref().map(|part| part.checkpoint))?
+    }
+
+    /// The checkpoint is committed: states it, and resumes the application. Returns whether this was new.
+    pub(crate) fn commit(
+        &mut self,
+        group: &Group<P>,
+        checkpoint: Checkpoint,
+        now: Time,
+        host: &mut dyn Host<P>,
+    ) -> bool {
+        let Some(part) = self.part.take_if(|part| part.checkpoint == checkpoint) else { return false };
+        let is_written = part.written.is_some() || !self.rules.commits_all;
+        assert!(is_written, "a checkpoint is committed once all parts are durable");
+        let Checkpoint { position, attempt } = checkpoint;
+        self.position = position;
+        let (frozen, vectors) = (now.since(part.since), Arc::default());
+        host.claim(Claim::Committed { position, attempt, forced: false, frozen, vectors });
+        host.release();
+        self.resume(group, part.in_transit, host);
+        true
+    }
+
+    /// Delivers what was in transit, sends what the application had sent, and delivers what was early.
+    fn resume(&mut self, group: &Group<P>, in_transit: InTransit, host: &mut dyn Host<P>) {
+        for (id, payload) in in_transit {
+            host.deliver(id, payload);
+        }
+        for (id, payload) in core::mem::take(&mut self.unsent) {
+            self.sent(id, payload, host);
+        }
+        for (id, interval, payload) in core::mem::take(&mut self.early) {
+            self.arrived(group, id, interval, payload, host);
+        }
+    }
+
+    /// A member has failed: discards the checkpoint in progress, and holds the application.
+    pub(crate) fn freeze(&mut self, host: &mut dyn Host<P>) {
+        if let Some(part) = self.part.take() {
+            let Checkpoint { position, attempt } = part.checkpoint;
+            host.claim(Claim::Aborted { position, attempt });
+        }
+        self.unsent.clear();
+        host.hold();
+    }
+
+    /// Installs what the group restores, and resumes.
+    pub(crate) fn restore(&mut self, group: &Group<P>, resumed: &Resumed<P>, host: &mut dyn Host<P>) {
+        let Resumed { incarnation, target, image } = resumed;
+        let checkpoint = target.map(|it| it.position).unwrap_or_default();
+        host.restore(image.as_deref(), *incarnation);
+        self.position = Position { incarnation: *incarnation, sn: checkpoint.sn };
+        self.sent.clear();
+        self.received = 0;
+        let (cause, vectors) = (faultline_core::Cause::Failure, Arc::default());
+        host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });
+        // Before the first checkpoint is on record, no process may act.
+        if target.is_some() {
+            host.release();
+        }
+        let in_transit = image.as_ref().map(|it| InTransit::clone(&it.saved)).unwrap_or_default();
+        self.resume(group, in_transit, host);
+    }
+}

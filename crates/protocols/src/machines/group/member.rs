@@ -1,0 +1,213 @@
+//! A member of a group: what it keeps, and the inputs that concern its storage.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Boot, Claim, ClusterId, ImageName, Incarnation, Input, Machine, ProcessId, Protocol, Scope, Span, Time,
+    To,
+};
+
+use super::message::Message;
+use super::restore::{MemberAttempt, Resumed, Round};
+use super::store::{Answers, Store};
+use super::view::View;
+use super::{Grouped, Rules};
+use crate::machines::{Checkpoint, ImageOf};
+use crate::placement::Placement;
+
+/// A member of a group, and the group's storage and recovery as this member sees them.
+#[derive(Clone, Debug)]
+pub(crate) struct Group<P: Grouped> {
+    pub(crate) me: ProcessId,
+    pub(crate) view: View,
+    /// The group's number.
+    pub(crate) number: ClusterId,
+    pub(crate) members: Arc<[ProcessId]>,
+    /// Holders of this process's parts.
+    pub(crate) holders: Vec<ProcessId>,
+    /// Incarnation of the state that this process is in.
+    pub(crate) incarnation: Incarnation,
+    /// The checkpoint that a failure would restore, as far as this process knows.
+    pub(crate) kept: Option<Checkpoint>,
+    pub(crate) store: Store<P>,
+    pub(super) placement: Placement,
+    pub(super) rules: Rules,
+    /// The member's side of a recovery; `None` while the group runs.
+    pub(super) attempt: Option<MemberAttempt<P>>,
+    /// The coordinator's side of a recovery.
+    pub(super) round: Option<Round>,
+    pub(super) resumed: Option<Resumed<P>>,
+}
+
+/// What the constructor of a [`Group`] needs to know about the process and the federation.
+pub(crate) struct Membership {
+    pub(crate) me: ProcessId,
+    pub(crate) boot: Boot,
+    pub(crate) view: View,
+    pub(crate) placement: Placement,
+    pub(crate) rules: Rules,
+}
+
+impl<P: Grouped> Group<P> {
+    /// Begins a life of a member.
+    pub(crate) fn new(membership: Membership, host: &mut dyn Machine<P>) -> Group<P> {
+        let Membership { me, boot, view, placement, rules } = membership;
+        let number = view.group_of(me);
+        Group {
+            me,
+            number,
+            members: view.members_of(number),
+            holders: placement.holders(&view.membership, me),
+            incarnation: Incarnation(0),
+            kept: None,
+            store: Store::new(placement, rules, &view, me, boot, host),
+            view,
+            placement,
+            rules,
+            attempt: None,
+            round: None,
+            resumed: None,
+        }
+    }
+
+    /// Returns the process that coordinates the group: its lowest-numbered one.
+    pub(crate) fn coordinator(&self) -> ProcessId {
+        self.members[0]
+    }
+
+    pub(crate) fn coordinates(&self) -> bool {
+        self.coordinator() == self.me
+    }
+
+    pub(crate) fn all_members_up(&self) -> bool {
+        self.members.iter().all(|&member| self.view.is_up(member))
+    }
+
+    /// Returns whether the supervisor knows that this group may have acted.
+    pub(crate) fn has_started(&self) -> bool {
+        self.view.membership.member(self.coordinator()).started
+    }
+
+    /// Returns whether the group is recovering.
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.attempt.is_some()
+    }
+
+    /// Sends a message to all other members.
+    pub(crate) fn broadcast(&self, message: P::Control, host: &mut dyn Machine<P>) {
+        match self.view.scope() {
+            Scope::Process => {}
+            Scope::Cluster => host.control(To::Cluster(self.number), message),
+            Scope::Federation => {
+                for cluster in (0..self.view.membership.clusters.len()).map(|it| ClusterId(it as u16)) {
+                    host.control(To::Cluster(cluster), message.clone());
+                }
+            }
+        }
+    }
+
+    /// Sends a message of this sub-machine to any process, which may be this one.
+    pub(super) fn tell(&mut self, whom: ProcessId, message: Message, host: &mut dyn Machine<P>) {
+        if whom == self.me {
+            self.handle(whom, message, host);
+        } else {
+            host.control(To::One(whom), message.into());
+        }
+    }
+
+    pub(super) fn say(&mut self, answers: Answers, host: &mut dyn Machine<P>) {
+        for (whom, message) in answers {
+            self.tell(whom, message, host);
+        }
+    }
+
+    /// Handles an input about the storage, for a protocol whose parts have no companions. Ignores other inputs.
+    /// `retry_every` is the delay before a write is repeated that the storage refused.
+    pub(crate) fn storage(&mut self, input: Input<P>, now: Time, retry_every: Span, host: &mut dyn Machine<P>)
+    where
+        P: Protocol,
+    {
+        match input {
+            Input::Image { from, image } => self.image_arrived(from, image, host),
+            Input::Persisted(name) => {
+                self.persisted(name, host);
+                self.own_part_durable(name, host);
+            }
+            Input::PersistFailed(name) => self.write_failed(name, now + retry_every, host),
+            Input::Read { name, image } => {
+                // A part that turns out to be lost while it is read for a holder may also be the one to restore.
+                if self.read(name, image.as_ref(), host) || image.is_none() {
+                    self.own_part_read(name, image, host);
+                }
+            }
+            Input::Listed(images) => self.listed(images, host),
+            Input::Timeout => self.store.writes.retry(now, host),
+            _ => {}
+        }
+    }
+
+    /// Returns the holders of this process's parts that began a new life since `old`: their storage, and what was in
+    /// transit to them, may be lost. While the group recovers, there is no such holder, since all are told when it
+    /// resumes.
+    pub(crate) fn reborn_holders(&self, old: &View) -> Vec<ProcessId> {
+        let is_reborn = |holder: &ProcessId| self.view.began_new_life(*holder, old);
+        let holders = self.holders.iter().copied().filter(|_| !self.is_recovering());
+        holders.filter(is_reborn).collect()
+    }
+
+    /// Handles an image that is durable here.
+    pub(crate) fn persisted(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
+        let answers = self.store.persisted(name, &self.view, host);
+        self.say(answers, host);
+    }
+
+    /// Handles a write that the storage refused. It is repeated at `retry_at`.
+    pub(crate) fn write_failed(&mut self, name: ImageName, retry_at: Time, host: &mut dyn Machine<P>) {
+        let answers = self.store.write_failed(name, retry_at, &self.view);
+        self.say(answers, host);
+    }
+
+    /// Handles the listing of the storage.
+    pub(crate) fn listed(&mut self, images: Vec<(ImageName, Arc<P::Head>)>, host: &mut dyn Machine<P>) {
+        let answers = self.store.listed(images, &self.view, host);
+        self.say(answers, host);
+    }
+
+    /// Handles a completed read. Returns whether this process wanted the image itself.
+    pub(crate) fn read(
+        &mut self,
+        name: ImageName,
+        image: Option<&Arc<ImageOf<P>>>,
+        host: &mut dyn Machine<P>,
+    ) -> bool {
+        let (own, answers) = self.store.read(name, image, host);
+        self.say(answers, host);
+        own
+    }
+
+    /// Keeps this checkpoint, which is committed or restored, and removes older ones from the own storage.
+    pub(crate) fn keep(&mut self, checkpoint: Option<Checkpoint>, host: &mut dyn Machine<P>) {
+        self.kept = checkpoint;
+        let own = checkpoint.map(|it| it.part(self.me));
+        self.store.remove_older(self.me, self.incarnation, own, host);
+    }
+
+    /// Tells every holder which part it should hold.
+    pub(crate) fn tell_holders(&self, host: &mut dyn Machine<P>) {
+        for &holder in &self.holders {
+            self.tell_holder(holder, host);
+        }
+    }
+
+    pub(crate) fn tell_holder(&self, holder: ProcessId, host: &mut dyn Machine<P>) {
+        let name = self.kept.map(|it| it.part(self.me));
+        let incarnation = self.incarnation;
+        host.control(To::One(holder), Message::Hold { incarnation, name }.into());
+    }
+
+    /// Reports that a part is lost that no other process can supply.
+    pub(crate) fn unrecoverable(&self, missing: &[(ImageName, Vec<ProcessId>)], host: &mut dyn Machine<P>) {
+        host.claim(Claim::Unrecoverable { cluster: self.number, missing: missing.into() });
+    }
+}

@@ -1,0 +1,281 @@
+//! A group of three processes with one replica of each part at the next process, whose network and storages work at
+//! once.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Attempt, Boot, Claim, Cluster, ClusterId, Image, ImageName, Incarnation, Life, Machine, Member,
+    Membership, MembershipVersion, NodeId, Position, ProcessId, Role, Scope, Sn, Speaks, To,
+};
+
+use super::{Group, Grouped, Message, Resumed, Rules, View};
+use crate::machines::{Checkpoint, testing};
+use crate::placement::{Placement, ReplicateTo};
+
+#[derive(Clone, Debug)]
+struct Plain;
+
+impl Speaks for Plain {
+    type Control = Message;
+    type Head = ();
+    type Saved = ();
+}
+
+impl Grouped for Plain {}
+
+type Part = Arc<Image<(), ()>>;
+
+/// What the processes do.
+#[derive(Debug)]
+enum Act {
+    Message(ProcessId, Message),
+    Image(ProcessId, Part),
+    Persist(Part),
+    Read(ImageName),
+    List,
+    Started,
+}
+
+/// The host of one process.
+#[derive(Default)]
+struct Actions {
+    acts: Vec<Act>,
+    claims: Vec<Claim>,
+    deleted: Vec<ImageName>,
+}
+
+const ALL: [ProcessId; 3] = [ProcessId(0), ProcessId(1), ProcessId(2)];
+
+impl Machine<Plain> for Actions {
+    fn control(&mut self, to: To, message: Message) {
+        match to {
+            To::One(to) => self.acts.push(Act::Message(to, message)),
+            To::Cluster(_) => self.acts.extend(ALL.map(|to| Act::Message(to, message.clone()))),
+        }
+    }
+    fn send_image(&mut self, to: ProcessId, image: Part) {
+        self.acts.push(Act::Image(to, image));
+    }
+    fn persist(&mut self, image: Part) {
+        self.acts.push(Act::Persist(image));
+    }
+    fn read(&mut self, name: ImageName) {
+        self.acts.push(Act::Read(name));
+    }
+    fn list(&mut self) {
+        self.acts.push(Act::List);
+    }
+    fn delete(&mut self, name: ImageName) {
+        self.deleted.push(name);
+    }
+    fn record(&mut self, _: u64, _: Arc<[u8]>) {
+        unreachable!("all numbers follow from the membership")
+    }
+    fn started(&mut self) {
+        self.acts.push(Act::Started);
+    }
+    fn held(&mut self) {}
+    fn claim(&mut self, claim: Claim) {
+        self.claims.push(claim);
+    }
+}
+
+struct Federation {
+    membership: Membership,
+    groups: Vec<Group<Plain>>,
+    storages: Vec<BTreeMap<ImageName, Part>>,
+    resumed: Vec<Option<Resumed<Plain>>>,
+    claims: Vec<Claim>,
+}
+
+impl Federation {
+    fn new() -> Federation {
+        let member = |it: ProcessId| Member {
+            cluster: ClusterId(0),
+            role: Role::RANK,
+            node: NodeId(it.0),
+            life: Life(1),
+            up: true,
+            started: true,
+            gone: false,
+        };
+        let membership = Membership {
+            version: MembershipVersion(1),
+            members: ALL.map(member).into(),
+            clusters: [Cluster::new(ALL.into())].into(),
+        };
+        let mut federation = Federation {
+            membership,
+            groups: Vec::new(),
+            storages: ALL.map(|_| BTreeMap::new()).into(),
+            resumed: ALL.map(|_| None).into(),
+            claims: Vec::new(),
+        };
+        for it in ALL {
+            let group = federation.begin_life(it, Boot::Fresh);
+            federation.groups.push(group);
+        }
+        federation
+    }
+
+    fn view(&self) -> View {
+        View::new(Scope::Cluster, None, Arc::new(self.membership.clone()))
+    }
+
+    fn begin_life(&self, me: ProcessId, boot: Boot) -> Group<Plain> {
+        let placement = Placement { replicas: 1, to: ReplicateTo::SameCluster };
+        let membership = super::Membership { me, boot, view: self.view(), placement, rules: Rules::ALL };
+        let mut group = Group::new(membership, &mut Actions::default());
+        let images = self.storages[me.index()].keys().map(|&name| (name, Arc::default())).collect();
+        group.listed(images, &mut Actions::default());
+        group
+    }
+
+    /// Stores a checkpoint, without the parts that these processes would store.
+    fn store(&mut self, sn: u32, without: &[(ProcessId, ProcessId)]) {
+        for owner in ALL {
+            for at in [owner, ProcessId((owner.0 + 1) % 3)] {
+                if !without.contains(&(owner, at)) {
+                    let image = testing::image(owner.0, sn);
+                    self.storages[at.index()].insert(image.name, image.clone());
+                    let mut host = Actions::default();
+                    self.groups[at.index()].store.writes.write(image.clone(), &mut host);
+                    self.groups[at.index()].persisted(image.name, &mut host);
+                }
+            }
+        }
+    }
+
+    /// A process fails, and lives again. Then everything happens that follows.
+    fn fail(&mut self, failed: ProcessId, storage_lost: bool) {
+        let mut members = self.membership.members.to_vec();
+        members[failed.index()].life.0 += 1;
+        self.membership.version.0 += 1;
+        self.membership.members = members.into();
+        if storage_lost {
+            self.storages[failed.index()].clear();
+        }
+        let boot = if storage_lost { Boot::Replaced } else { Boot::Restarted };
+        self.groups[failed.index()] = self.begin_life(failed, boot);
+        let mut pending = VecDeque::new();
+        for it in ALL.into_iter().rev() {
+            let mut host = Actions::default();
+            let view = self.view();
+            let group = &mut self.groups[it.index()];
+            group.view = view;
+            assert!(group.must_freeze());
+            group.freeze();
+            group.watch_members(&mut host);
+            self.done(it, host, &mut pending);
+        }
+        while let Some((it, act)) = pending.pop_front() {
+            self.perform(it, act, &mut pending);
+        }
+    }
+
+    fn perform(&mut self, by: ProcessId, act: Act, pending: &mut VecDeque<(ProcessId, Act)>) {
+        let mut host = Actions::default();
+        let mut at = by;
+        match act {
+            Act::Message(to, message) if to != by => {
+                at = to;
+                let group = &mut self.groups[to.index()];
+                assert!(!group.is_early(&message));
+                group.handle(by, message, &mut host);
+            }
+            Act::Message(..) | Act::List | Act::Started => {}
+            Act::Image(to, image) => {
+                at = to;
+                self.groups[to.index()].image_arrived(by, image, &mut host);
+            }
+            Act::Persist(image) => {
+                let name = image.name;
+                self.storages[by.index()].insert(name, image);
+                self.groups[by.index()].persisted(name, &mut host);
+                self.groups[by.index()].own_part_durable(name, &mut host);
+            }
+            Act::Read(name) => {
+                let image = self.storages[by.index()].get(&name).cloned();
+                if self.groups[by.index()].read(name, image.as_ref(), &mut host) || image.is_none() {
+                    self.groups[by.index()].own_part_read(name, image, &mut host);
+                }
+            }
+        }
+        self.done(at, host, pending);
+    }
+
+    fn done(&mut self, at: ProcessId, host: Actions, pending: &mut VecDeque<(ProcessId, Act)>) {
+        pending.extend(host.acts.into_iter().map(|act| (at, act)));
+        self.claims.extend(host.claims);
+        for name in host.deleted {
+            self.storages[at.index()].remove(&name);
+        }
+        if let Some(resumed) = self.groups[at.index()].take_resumed() {
+            let before = self.resumed[at.index()].replace(resumed);
+            assert!(before.is_none(), "once");
+        }
+    }
+
+    /// Returns the checkpoints that the processes have restored.
+    fn restored(&mut self) -> Vec<Option<Sn>> {
+        let sn = |it: &mut Option<Resumed<Plain>>| {
+            it.take().map(|it| it.target.map_or(Sn(0), |it| it.position.sn))
+        };
+        self.resumed.iter_mut().map(sn).collect()
+    }
+}
+
+#[test]
+fn all_members_resume_once_from_the_newest_checkpoint() {
+    let mut federation = Federation::new();
+    federation.store(1, &[]);
+    federation.store(2, &[]);
+    federation.fail(ALL[1], false);
+    assert_eq!(federation.restored(), [Some(Sn(2)); 3]);
+    assert!(federation.groups.iter().all(|it| it.incarnation == Incarnation(1) && !it.is_recovering()));
+    federation.fail(ALL[0], false);
+    assert_eq!(federation.restored(), [Some(Sn(2)); 3]);
+}
+
+#[test]
+fn a_lost_part_comes_back_from_its_holder_and_to_it() {
+    let mut federation = Federation::new();
+    federation.store(1, &[]);
+    federation.fail(ALL[1], true);
+    assert_eq!(federation.restored(), [Some(Sn(1)); 3]);
+    let names =
+        |it: ProcessId| federation.storages[it.index()].keys().map(|it| it.owner.0).collect::<Vec<_>>();
+    assert_eq!(names(ALL[1]), [0, 1], "its own part, and the replica that it holds");
+}
+
+#[test]
+fn an_incomplete_checkpoint_is_passed_over() {
+    let mut federation = Federation::new();
+    federation.store(1, &[]);
+    federation.store(2, &[(ALL[2], ALL[2]), (ALL[2], ALL[0])]);
+    federation.fail(ALL[1], false);
+    assert_eq!(federation.restored(), [Some(Sn(1)); 3]);
+}
+
+#[test]
+fn a_replica_is_made_again_before_the_group_resumes() {
+    let mut federation = Federation::new();
+    federation.store(1, &[(ALL[0], ALL[1])]);
+    federation.fail(ALL[2], false);
+    assert_eq!(federation.restored(), [Some(Sn(1)); 3]);
+    assert!(federation.storages[1].keys().any(|it| it.owner == ALL[0]));
+}
+
+#[test]
+fn the_loss_of_a_part_and_its_replica_is_said_to_be_unrecoverable() {
+    let mut federation = Federation::new();
+    federation.store(1, &[(ALL[1], ALL[1]), (ALL[1], ALL[2])]);
+    federation.fail(ALL[2], false);
+    assert_eq!(federation.restored(), [None; 3]);
+    let first = Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) };
+    let missing = Arc::from([(first.part(ALL[1]), Vec::from([ALL[1], ALL[2]]))]);
+    let expected = Claim::Unrecoverable { cluster: ClusterId(0), missing };
+    assert!(federation.claims.contains(&expected), "{:?}", federation.claims);
+}

@@ -1,0 +1,49 @@
+//! Parameters of protocols that take checkpoints of the whole federation.
+
+use alloc::sync::Arc;
+
+use faultline_core::{Birth, Membership, Role, Scope, Span};
+
+use super::group::{self, Rules, View};
+use crate::placement::{Placement, ReplicateTo};
+
+/// Parameters of a protocol that takes checkpoints of the whole federation, equal for all processes. `D` are its
+/// enabled defects.
+#[derive(Clone, Debug)]
+pub struct Options<D> {
+    /// Delay between checkpoints; `None` is infinite.
+    pub checkpoint_every: Option<Span>,
+    /// Delay after which the next checkpoint removes all older ones; `None` keeps all.
+    pub collect_every: Option<Span>,
+    /// Placement of the replicas of each part of a checkpoint.
+    pub placement: Placement,
+    /// Delay before a failed write is repeated.
+    pub retry_every: Span,
+    /// Enabled defects, for tests.
+    pub defects: D,
+}
+
+impl<D> Options<D> {
+    /// Returns the roles of the processes that are needed besides the ranks.
+    pub(crate) fn extra_processes(&self) -> alloc::vec::Vec<Role> {
+        let Placement { replicas, to } = self.placement;
+        let server = (replicas > 0 && to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER);
+        server.into_iter().collect()
+    }
+}
+
+/// Returns how a protocol that rolls back the whole federation reads a membership.
+pub(crate) fn view(membership: Arc<Membership>) -> View {
+    View::new(Scope::Federation, None, membership)
+}
+
+/// Returns what the federation as a group needs to know.
+pub(crate) fn membership<D>(birth: &Birth<Options<D>>, rules: Rules) -> group::Membership {
+    group::Membership {
+        me: birth.me,
+        boot: birth.boot,
+        view: view(birth.membership.clone()),
+        placement: birth.config.placement,
+        rules,
+    }
+}

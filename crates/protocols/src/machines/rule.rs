@@ -1,0 +1,30 @@
+//! Rules, and the defects that leave them out.
+
+/// Declares `Rule`, the rules of a protocol, together with `Defect` and `Defects`, the switches that leave one out
+/// (see `faultline_core::defects`). Code asks whether a rule is obeyed, which is constant without the feature
+/// `defects`.
+macro_rules! rules {
+    ($($(#[$doc:meta])* $rule:ident, without $(#[$left_out:meta])* $defect:ident;)*) => {
+        faultline_core::defects! {
+            $($(#[$left_out])* $defect,)*
+        }
+
+        /// A rule of the protocol.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Rule {
+            $($(#[$doc])* $rule,)*
+        }
+
+        impl Defects {
+            /// Returns whether the rule is obeyed.
+            #[inline]
+            pub fn obeys(self, rule: Rule) -> bool {
+                !self.has(match rule {
+                    $(Rule::$rule => Defect::$defect,)*
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use rules;

@@ -1,0 +1,281 @@
+//! Coordinated checkpoints of the whole federation: with the application stopped, also through leaders, and as Chandy
+//! and Lamport's snapshot. The rules K, L and C are those of `docs/baselines.md`. Random schedules are left to the
+//! fuzzer.
+
+use faultline_core::StorageFate::{Kept, Lost};
+use faultline_core::{Claim, ProcessId, Protocol, Span};
+use faultline_protocols::Options;
+use faultline_protocols::chandy_lamport::{self, ChandyLamport};
+use faultline_protocols::coordinated::{self, Coordinated, Coordination};
+use faultline_protocols::placement::{Placement, ReplicateTo};
+
+use harness::{Entry, Federation, p};
+
+#[allow(dead_code, unused_imports, reason = "each protocol's tests use their part")]
+#[path = "../harness/mod.rs"]
+mod harness;
+
+/// Checkpoints after the first are taken only on request.
+const EVERY: Span = Span::from_secs(3_600);
+
+fn options<D>(defects: D) -> Options<D> {
+    Options {
+        checkpoint_every: Some(EVERY),
+        collect_every: Some(EVERY),
+        placement: Placement { replicas: 1, to: ReplicateTo::OtherCluster },
+        retry_every: Span::from_secs(1),
+        defects,
+    }
+}
+
+fn stopped(coordination: Coordination, defects: coordinated::Defects) -> coordinated::Config {
+    coordinated::Config { options: options(defects), coordination }
+}
+
+/// A federation that has taken its first checkpoint.
+fn running<P: Protocol>(clusters: &[u32], config: P::Config) -> Federation<P> {
+    let mut federation = Federation::new(clusters, config);
+    federation.settle();
+    federation
+}
+
+impl<P: Protocol> Federation<P> {
+    /// Takes a checkpoint, as far as nothing is held.
+    fn take_checkpoint(&mut self) {
+        self.wake(p(0), EVERY);
+        self.settle();
+    }
+
+    fn exchange(&mut self, from: ProcessId, to: ProcessId, text: &str) {
+        self.send(from, to, text);
+        self.settle();
+    }
+
+    /// A process fails, and all that follows happens.
+    fn fail(&mut self, process: ProcessId) {
+        self.crash(process, Kept);
+        self.settle();
+    }
+
+    /// Returns the SNs of the checkpoints that a process has heard to be committed.
+    fn committed(&self, process: ProcessId) -> Vec<u32> {
+        let sn = |claim: &Claim| match claim {
+            Claim::Committed { position, .. } => Some(position.sn.0),
+            _ => None,
+        };
+        self.claims(process).filter_map(sn).collect()
+    }
+
+    /// Returns the SNs of the checkpoints that a process has restored.
+    fn restored(&self, process: ProcessId) -> Vec<u32> {
+        let sn = |claim: &Claim| match claim {
+            Claim::RolledBack { checkpoint, .. } => Some(checkpoint.sn.0),
+            _ => None,
+        };
+        self.claims(process).filter_map(sn).collect()
+    }
+
+    /// Returns the findings of the checker as sentences.
+    fn wrong(&self) -> Vec<String> {
+        let findings = self.judge().findings;
+        findings.into_iter().flat_map(|it| it.violations).map(|it| it.text).collect()
+    }
+}
+
+/// K1, K4: what is sent during a checkpoint arrives after it. K5: one failure rolls all processes back.
+#[test]
+fn the_federation_stops_and_rolls_back_together() {
+    for coordination in [Coordination::Direct, Coordination::Hierarchical] {
+        let mut federation = running::<Coordinated>(&[2, 2], stopped(coordination, Default::default()));
+        federation.exchange(p(0), p(2), "m1");
+        let drained = federation.hold(|it| matches!(it.control(), Some(coordinated::Control::Drained(_))));
+        federation.take_checkpoint();
+        federation.exchange(p(0), p(3), "m2");
+        assert_eq!(federation.received(p(3)), [""; 0], "before the commit");
+        federation.release(drained);
+        federation.settle();
+        assert_eq!(federation.received(p(3)), ["m2"]);
+        federation.exchange(p(3), p(1), "m3");
+        federation.fail(p(2));
+        for process in [p(0), p(1), p(2), p(3)] {
+            assert_eq!(federation.committed(process), [1, 2]);
+            assert_eq!(federation.restored(process), [2]);
+        }
+        assert_eq!(federation.received(p(2)), ["m1"]);
+        assert_eq!((federation.received(p(1)), federation.received(p(3))), (vec![], vec![]));
+        assert_eq!(federation.wrong(), [""; 0]);
+    }
+}
+
+/// K2, K3: a message in transit is part of the checkpoint, and is waited for.
+#[test]
+fn a_stopped_federation_waits_for_what_is_in_transit() {
+    let mut federation = running::<Coordinated>(&[2, 1], stopped(Coordination::Direct, Default::default()));
+    let in_transit = federation.hold(|flight| flight.says("m"));
+    federation.exchange(p(1), p(2), "m");
+    federation.take_checkpoint();
+    assert_eq!(federation.committed(p(2)), [1]);
+    federation.release(in_transit);
+    federation.settle();
+    assert_eq!(federation.committed(p(2)), [1, 2]);
+    assert_eq!(federation.received(p(2)), ["m"]);
+    federation.fail(p(0));
+    assert_eq!((federation.restored(p(2)), federation.received(p(2))), (vec![2], vec!["m"]));
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// A commit follows the durability of all parts, so that a checkpoint in doubt is as good as a committed one.
+#[test]
+fn a_checkpoint_in_doubt_is_restored() {
+    let mut federation = running::<Coordinated>(&[2, 1], stopped(Coordination::Direct, Default::default()));
+    federation.exchange(p(1), p(2), "m");
+    federation.hold(|it| matches!(it.control(), Some(coordinated::Control::Commit { .. })));
+    federation.take_checkpoint();
+    assert_eq!(federation.committed(p(2)), [1]);
+    federation.crash(p(0), Lost);
+    federation.settle();
+    assert_eq!(federation.restored(p(2)), [2]);
+    assert_eq!(federation.received(p(2)), ["m"]);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// L1, L2: one message in each direction per step and other cluster.
+#[test]
+fn leaders_represent_their_clusters() {
+    for (coordination, expected) in [(Coordination::Direct, 25), (Coordination::Hierarchical, 10)] {
+        let mut federation = running::<Coordinated>(&[2, 3, 2], stopped(coordination, Default::default()));
+        let before = between_clusters(&federation);
+        federation.take_checkpoint();
+        assert_eq!(federation.committed(p(6)), [1, 2]);
+        // Request, Saved, Drain, Drained, Commit.
+        assert_eq!(between_clusters(&federation) - before, expected, "{coordination:?}");
+        assert_eq!(federation.wrong(), [""; 0]);
+    }
+}
+
+/// Counts the messages of checkpoints that went from one cluster to another.
+fn between_clusters(federation: &Federation<Coordinated>) -> usize {
+    let crosses = |entry: &&Entry<Coordinated>| match entry {
+        Entry::Arrival(flight) => {
+            federation.cluster_of(flight.from) != federation.cluster_of(flight.to)
+                && flight.control().is_some_and(|it| !matches!(it, coordinated::Control::Group(_)))
+        }
+        Entry::Fact { .. } => false,
+    };
+    federation.log().iter().filter(crosses).count()
+}
+
+/// L2: a leader that speaks too soon leaves out what its other members have sent.
+#[test]
+fn a_leader_speaks_for_all_its_members() {
+    for defect in [None, Some(coordinated::Defect::LeaderCountsAlone)] {
+        let defects = defect.map_or_else(Default::default, coordinated::Defects::only);
+        let mut federation = running::<Coordinated>(&[1, 2], stopped(Coordination::Hierarchical, defects));
+        federation.hold(|it| it.to == p(2) && matches!(it.control(), Some(coordinated::Control::Request(_))));
+        federation.take_checkpoint();
+        let drains = |it: &&Entry<Coordinated>| match it {
+            Entry::Arrival(flight) => matches!(flight.control(), Some(coordinated::Control::Drain { .. })),
+            Entry::Fact { .. } => false,
+        };
+        let has_counted = federation.log().iter().filter(drains).count() > first_drains(&[1, 2]);
+        assert_eq!(has_counted, defect.is_some(), "p2 has not been asked");
+    }
+}
+
+/// Returns how many processes are told in the first checkpoint what to wait for: all but the coordinator.
+fn first_drains(clusters: &[u32]) -> usize {
+    clusters.iter().sum::<u32>() as usize - 1
+}
+
+/// No process is paused while parts are written.
+#[test]
+fn a_snapshot_stops_no_process() {
+    let mut federation = running::<ChandyLamport>(&[2, 1], options(Default::default()));
+    let durable = federation.hold(|it| matches!(it.control(), Some(chandy_lamport::Control::Durable(_))));
+    federation.take_checkpoint();
+    federation.exchange(p(0), p(2), "m");
+    assert_eq!((federation.received(p(2)), federation.committed(p(0))), (vec!["m"], vec![1]));
+    federation.release(durable);
+    federation.settle();
+    assert_eq!((federation.received(p(2)), federation.committed(p(0))), (vec!["m"], vec![1, 2]));
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// C2: the coordinator's marker to p2 is late, and p1's makes p2 save its state. The checkpoint does not contain the
+/// message behind p1's marker.
+#[test]
+fn the_first_marker_makes_a_process_save_its_state() {
+    for defect in [None, Some(chandy_lamport::Defect::DeliversBehindMarker)] {
+        let defects = defect.map_or_else(Default::default, chandy_lamport::Defects::only);
+        let mut federation = running::<ChandyLamport>(&[2, 1], options(defects));
+        let late = federation.hold(|it| {
+            let is_marker = matches!(it.control(), Some(chandy_lamport::Control::Marker(_)));
+            is_marker && it.from == p(0) && it.to == p(2)
+        });
+        federation.take_checkpoint();
+        federation.exchange(p(1), p(2), "m");
+        assert_eq!(federation.received(p(2)), ["m"]);
+        federation.release(late);
+        federation.settle();
+        assert_eq!(federation.committed(p(0)), [1, 2]);
+        federation.fail(p(1));
+        match defect {
+            None => assert_eq!((federation.received(p(2)), federation.wrong()), (vec![], vec![])),
+            Some(_) => assert_ne!(federation.wrong(), [""; 0], "a ghost"),
+        }
+    }
+}
+
+/// C3, C5: a message in transit is delivered although a checkpoint is being taken, and again when that is restored.
+#[test]
+fn what_is_in_transit_belongs_to_the_snapshot() {
+    use chandy_lamport::Defect;
+    for defect in [None, Some(Defect::NoDrain), Some(Defect::LateOnlyRecorded)] {
+        let defects = defect.map_or_else(Default::default, chandy_lamport::Defects::only);
+        let mut federation = running::<ChandyLamport>(&[2, 1], options(defects));
+        let in_transit = federation.hold(|flight| flight.says("m"));
+        federation.exchange(p(0), p(2), "m");
+        federation.take_checkpoint();
+        federation.release(in_transit);
+        federation.settle();
+        let delivered = federation.received(p(2)).len();
+        federation.fail(p(1));
+        let again = federation.received(p(2)).len();
+        match defect {
+            None => assert_eq!((delivered, again, federation.wrong()), (1, 1, vec![])),
+            Some(Defect::NoDrain) => assert_eq!((delivered, again), (1, 0)),
+            Some(_) => assert_eq!((delivered, again), (0, 1)),
+        }
+    }
+}
+
+/// C4: a failure before all parts are durable rolls all processes back, including those that have continued.
+#[test]
+fn what_follows_an_interrupted_snapshot_is_undone() {
+    let mut federation = running::<ChandyLamport>(&[2, 1], options(Default::default()));
+    federation.exchange(p(0), p(1), "before");
+    let late = federation.hold(|it| {
+        let is_marker = matches!(it.control(), Some(chandy_lamport::Control::Marker(_)));
+        is_marker && it.from == p(1) && it.to == p(2)
+    });
+    federation.take_checkpoint();
+    federation.exchange(p(0), p(1), "after the cut");
+    assert_eq!(federation.received(p(1)), ["before", "after the cut"]);
+    federation.fail(p(2));
+    federation.release(late);
+    federation.settle();
+    assert_eq!(federation.received(p(1)), [""; 0], "the first checkpoint is all there is");
+    assert_eq!((federation.restored(p(1)), federation.wrong()), (vec![1], vec![]));
+}
+
+/// What is older than the newest checkpoint is removed with the first commit after the delay.
+#[test]
+fn older_checkpoints_are_collected() {
+    let mut federation = running::<ChandyLamport>(&[1, 1], options(Default::default()));
+    federation.take_checkpoint();
+    for process in [p(0), p(1)] {
+        let sns: Vec<u32> = federation.images(process).iter().map(|it| it.sn.0).collect();
+        assert_eq!(sns, [2, 2], "the own part, and the other's");
+    }
+    assert_eq!(federation.wrong(), [""; 0]);
+}
