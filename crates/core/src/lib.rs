@@ -51,6 +51,6 @@ pub use membership::{Birth, Boot, Cluster, Member, Membership, Presence, Scope};
 pub use message::{MessageId, Payload, Short};
 pub use node::{Node, NodeConfig};
 pub use process::{Action, Event, Gauges, Out, Packet, Process, To};
-pub use promises::{Promise, Promises};
+pub use promises::{Affected, FaultModel, Promise, Promises};
 pub use protocol::{Host, Input, Machine, Protocol, Speaks, Stamp};
 pub use time::{Span, Time};

@@ -82,7 +82,35 @@ impl Promise {
     ];
 }
 
-/// The promises of a protocol: which processes roll back together, and a set of [`Promise`]s.
+/// Which groups a failure rolls back, besides those in which a process failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Affected {
+    /// Those that had delivered a message whose send was undone.
+    #[default]
+    Dependents,
+    /// Any: the protocol restores a line that is consistent by its numbers, as index-based protocols do. Each failure
+    /// rolls a group back at most once.
+    Line,
+}
+
+/// What a protocol survives, as long as every part of its checkpoints has an intact copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FaultModel {
+    /// Any number of failures: everything that a recovery needs is in stable storage.
+    #[default]
+    Stable,
+    /// At most this many processes that are failed or recovering at the same time: each of them loses something that
+    /// other recoveries need, such as a log in memory. If more of them fail, the protocol may give up.
+    Volatile {
+        /// The number of processes.
+        failures: u32,
+    },
+}
+
+/// The promises of a protocol: which processes roll back together and which are affected, what is survived, and a set of
+/// [`Promise`]s.
 ///
 /// ```
 /// use faultline_core::{Promise, Promises, Scope};
@@ -96,20 +124,24 @@ impl Promise {
 pub struct Promises {
     /// The unit that takes checkpoints and rolls back together.
     pub scope: Scope,
+    /// The groups that a failure rolls back.
+    pub affected: Affected,
+    /// The failures that are survived.
+    pub survives: FaultModel,
     properties: u32,
 }
 
 impl Promises {
     /// Creates promises without any property beyond what every protocol owes. Groups are those of `scope`.
     pub const fn of_scope(scope: Scope) -> Promises {
-        Promises { scope, properties: 0 }
+        Promises { scope, affected: Affected::Dependents, survives: FaultModel::Stable, properties: 0 }
     }
 
     /// Returns what `P` promises with these parameters: what it declares ([`Protocol::promises`]) and what follows
     /// from its constants.
     pub fn of<P: Protocol>(config: &P::Config) -> Promises {
         let declared = P::promises(config);
-        if P::REPEATS { declared.with(&[Promise::Repetition]) } else { declared }
+        if P::repeats(config) { declared.with(&[Promise::Repetition]) } else { declared }
     }
 
     /// Returns these promises with `promises` added.
@@ -121,6 +153,18 @@ impl Promises {
             index += 1;
         }
         self
+    }
+
+    /// Returns these promises for a protocol that rolls back these groups.
+    #[must_use]
+    pub const fn affecting(self, affected: Affected) -> Promises {
+        Promises { affected, ..self }
+    }
+
+    /// Returns these promises for a protocol that survives these failures.
+    #[must_use]
+    pub const fn surviving(self, survives: FaultModel) -> Promises {
+        Promises { survives, ..self }
     }
 
     /// Returns these promises without `promise`.
@@ -141,19 +185,29 @@ impl Promises {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Listed {
     scope: Scope,
+    #[serde(default, skip_serializing_if = "is_default")]
+    affected: Affected,
+    #[serde(default, skip_serializing_if = "is_default")]
+    survives: FaultModel,
     properties: Vec<Promise>,
+}
+
+fn is_default<T: Default + PartialEq>(it: &T) -> bool {
+    *it == T::default()
 }
 
 impl From<Listed> for Promises {
     fn from(listed: Listed) -> Promises {
-        Promises::of_scope(listed.scope).with(&listed.properties)
+        let Listed { scope, affected, survives, properties } = listed;
+        Promises::of_scope(scope).affecting(affected).surviving(survives).with(&properties)
     }
 }
 
 impl From<Promises> for Listed {
     fn from(promises: Promises) -> Listed {
         let properties = Promise::ALL.into_iter().filter(|&it| promises.include(it)).collect();
-        Listed { scope: promises.scope, properties }
+        let Promises { scope, affected, survives, .. } = promises;
+        Listed { scope, affected, survives, properties }
     }
 }
 
@@ -176,7 +230,8 @@ mod tests {
 
     #[test]
     fn promises_survive_the_list_that_people_read() {
-        let all = Promises::of_scope(Scope::Process).with(&Promise::ALL);
+        let all = Promises::of_scope(Scope::Process).with(&Promise::ALL).affecting(Affected::Line);
+        let all = all.surviving(FaultModel::Volatile { failures: 1 });
         assert_eq!(Promises::from(Listed::from(all)), all);
         assert_eq!(Listed::from(all).properties, Promise::ALL);
     }

@@ -6,11 +6,14 @@
 //! message counts if the rollback undid its delivery. Chains of undone messages must start with the end of a
 //! life: two groups that make each other roll back indefinitely have no cause.
 //!
+//! A protocol that restores a line by its numbers ([`Affected::Line`]) rolls groups back that had delivered nothing undone: at
+//! most once per end of a life, of any process.
+//!
 //! No clock orders rollbacks of different groups, so a send that was undone at any time is a cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::{Incarnation, Life, ProcessId};
+use faultline_core::{Affected, Incarnation, Life, ProcessId};
 
 use super::dirt::is_undone;
 use crate::finding::{Found, Wrong};
@@ -25,14 +28,19 @@ pub(super) fn check(history: &History<'_>) -> Found {
     let mut caused = Vec::new();
     let mut open = BTreeMap::new();
     let ends = ends(history);
+    let ended: usize = ends.values().map(BTreeSet::len).sum();
+    let follows_line = history.context.promises.affected == Affected::Line;
     for (number, group) in history.groups.numbered() {
         let mut lives: Vec<Life> = vec![Life(1); group.members.len()];
+        let mut rolled_back = 0;
         for (&incarnation, rollback) in &group.rollbacks {
             if rollback.restores().next().is_none() {
                 continue;
             }
             finding.instances += 1;
-            if is_after_an_end(history, rollback, &group.members, &mut lives, &ends) {
+            rolled_back += 1;
+            let is_on_line = follows_line && rolled_back <= ended;
+            if is_after_an_end(history, rollback, &group.members, &mut lives, &ends) || is_on_line {
                 caused.push((number, incarnation));
             } else {
                 open.insert((number, incarnation), Undone::by(history, number, rollback));
@@ -214,6 +222,19 @@ mod tests {
         let mut run = run();
         run.restore(1, 1, Some((0, 1)));
         assert!(matches!(wrong(&run)[..], [Wrong::WithoutCause { group: GroupId(1), .. }]));
+    }
+
+    #[test]
+    fn a_line_by_numbers_rolls_others_back_once_per_failure() {
+        let mut run = run();
+        run.context.promises = run.context.promises.affecting(Affected::Line);
+        run.restore(1, 1, Some((0, 1)));
+        assert_eq!(wrong(&run).len(), 1, "nothing had failed");
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 1)));
+        assert_eq!(wrong(&run).len(), 0);
+        run.restore(1, 2, Some((0, 1)));
+        assert_eq!(wrong(&run).len(), 1);
     }
 
     #[test]

@@ -5,8 +5,13 @@
 //! checkpoint has all of its parts and need not be passed over. The exception is a cluster that lacks a newer
 //! committed checkpoint, which is lost, after a collection: then the older one may have been collected, and
 //! must not be restored.
+//!
+//! A protocol that survives a number of failures at a time ([`FaultModel::Volatile`]) may also give up once more processes
+//! than that have failed. Whether the first of them had recovered by then is not judged.
 
-use faultline_core::{Claim, ImageName, Incarnation, Life, Position, ProcessId, Promise};
+use std::collections::BTreeSet;
+
+use faultline_core::{Claim, FaultModel, ImageName, Incarnation, Life, Position, ProcessId, Promise};
 
 use super::dirt::Dirt;
 use crate::finding::{Found, Wrong};
@@ -44,6 +49,9 @@ impl<'a> GivingUp<'a> {
 
     fn judge(&self, missing: &[(ImageName, Vec<ProcessId>)], finding: &mut Found) {
         let (history, context) = (self.history, self.history.context);
+        if self.is_beyond(context.promises.survives) {
+            return;
+        }
         let at = history.source(self.claimed.at);
         let mut is_explained = false;
         // What a process stored that never returns is out of reach.
@@ -85,6 +93,13 @@ impl<'a> GivingUp<'a> {
         {
             finding.violated([at], Wrong::WasAvailable { group, position });
         }
+    }
+
+    /// Returns whether more processes have failed than the protocol survives at a time.
+    fn is_beyond(&self, survives: FaultModel) -> bool {
+        let FaultModel::Volatile { failures } = survives else { return false };
+        let ends = self.history.supervision.ends.iter().filter(|it| it.fact < self.before);
+        ends.map(|it| it.process).collect::<BTreeSet<_>>().len() > failures as usize
     }
 
     /// Judges a log that only a process outside all groups holds: it must have been lost, and not been
@@ -258,6 +273,18 @@ mod tests {
         give_up(&mut run);
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
+    }
+
+    #[test]
+    fn it_is_justified_with_more_failures_than_are_survived() {
+        for (failures, violations) in [(1, 0), (2, 1)] {
+            let mut run = run();
+            run.context.promises = run.context.promises.surviving(FaultModel::Volatile { failures });
+            run.kill(0, false);
+            run.kill(1, false);
+            give_up(&mut run);
+            assert_eq!(check_alone(check, &run).violation_count(), violations, "{failures}");
+        }
     }
 
     #[test]
