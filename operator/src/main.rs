@@ -45,6 +45,8 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // The image of a federation's pods contains its protocol, not the operator.
+    faultline_api::resource::custom::accept_unknown();
     let colours = std::io::stderr().is_terminal();
     let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());
     let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));

@@ -7,14 +7,17 @@ use std::collections::BTreeMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::CustomResourceExt;
-use schemars::{JsonSchema, schema_for};
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::Deserialize;
 
-use crate::resource::{Federation, FederationSpec};
+use crate::resource::{Federation, FederationSpec, custom};
 
 /// Returns the JSON schema of a file, for editors and for `faultline schema`.
 pub fn schema() -> serde_json::Value {
-    schema_for!(Document).to_value()
+    let mut generator = SchemaGenerator::default();
+    let mut schema = generator.root_schema_for::<Document>().to_value();
+    custom::describe(&mut schema, &mut generator);
+    schema
 }
 
 /// Returns the custom resource definition.

@@ -1,12 +1,17 @@
 //! Translates the application's options into its configuration.
 
+use crate::{SetupError, custom};
 use faultline_api::resource::{self, Application, FederationSpec, NasPattern, Receive};
 use faultline_core::Span;
 use faultline_workloads::{Config, exchange, farm, heat, nas, pingpong, salted, synthetic};
 
-/// Returns the parameters of an application that exchanges messages; `None` for a program of tasks.
-pub(crate) fn config(spec: &FederationSpec) -> Option<Config> {
-    Some(match &spec.application {
+/// Returns the parameters of an application that exchanges messages.
+///
+/// # Errors
+///
+/// Fails for a program of tasks, and for an application that this program does not contain.
+pub(crate) fn config(spec: &FederationSpec) -> Result<Config, SetupError> {
+    Ok(match &spec.application {
         Application::Heat(it) => Config::Heat(heat::Config {
             rows: it.rows(),
             columns: it.columns(),
@@ -56,7 +61,12 @@ pub(crate) fn config(spec: &FederationSpec) -> Option<Config> {
         | Application::Qap(_)
         | Application::TaskGraph(_)
         | Application::Jacobi(_)
-        | Application::Cloth(_) => return None,
+        | Application::Cloth(_) => return Err(SetupError::Tasks),
+        Application::Custom(it) => {
+            let custom =
+                custom::application(it, spec).ok_or_else(|| SetupError::unknown("application", it))?;
+            Config::Custom(custom.map_err(|it| SetupError::unsuitable("application", it))?)
+        }
     })
 }
 

@@ -4,6 +4,7 @@
 //! are a single enum. Nothing is run here.
 
 mod application;
+pub mod custom;
 pub mod defect;
 mod hosted;
 pub mod manifest;
@@ -16,7 +17,10 @@ mod tasks;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use faultline_api::resource::{Family, FederationSpec, Protocol as Asked, Simulator, Storage, StorageKind};
+use faultline_api::resource::custom::InvalidParameter;
+use faultline_api::resource::{
+    self, Family, FederationSpec, Protocol as Asked, Simulator, Storage, StorageKind,
+};
 use faultline_api::{Federation, Names, Problem, plan_among, validate};
 use faultline_core::fault::LinkProperties;
 use faultline_core::{
@@ -32,6 +36,8 @@ use faultline_protocols::none::NoProtocol;
 use faultline_supervisor::process_seed;
 use faultline_workloads::{Invalid, Workload};
 
+use custom::Erased;
+pub use custom::{CustomApplication, CustomProtocol};
 pub use defect::Defect;
 pub use hosted::Hosted;
 pub use rederive::{Rederived, rederive};
@@ -67,6 +73,25 @@ pub enum SetupError {
     /// The requested defect belongs to another protocol.
     #[error("`{0}` is not a defect of this federation's protocol")]
     ForeignDefect(Defect),
+}
+
+impl SetupError {
+    /// The file names a protocol or an application that this program does not contain.
+    fn unknown(kind: &str, custom: &resource::Custom) -> SetupError {
+        SetupError::Federation(vec![Problem {
+            path: format!("spec.{kind}.custom.name"),
+            message: format!("this program does not contain the {kind} `{}`", custom.name),
+            help: format!("run the program that was built with it (docs/{kind}s.md)"),
+        }])
+    }
+
+    /// Parameters do not suit the federation.
+    fn unsuitable(kind: &str, invalid: InvalidParameter) -> SetupError {
+        let InvalidParameter { parameter, message } = invalid;
+        let parameter = parameter.map(|it| format!(".{it}")).unwrap_or_default();
+        let path = format!("spec.{kind}.custom{parameter}");
+        SetupError::Federation(vec![Problem { path, message, help: "change the parameter".to_owned() }])
+    }
 }
 
 /// An operation on a federation, whatever its protocol.
@@ -180,7 +205,7 @@ where
         defect: Option<Defect>,
     ) -> Result<Self, SetupError> {
         let sizes: Vec<usize> = federation.spec.clusters.iter().map(|it| it.nodes as usize).collect();
-        let application = application::config(&federation.spec).ok_or(SetupError::Tasks)?;
+        let application = application::config(&federation.spec)?;
         application.validate(&sizes)?;
         let extra = P::extra_processes(&config);
         let process = NodeConfig {
@@ -359,6 +384,15 @@ pub fn with_valid_messages<V: MessagesVisitor>(
             Some(defect) => return Err(SetupError::ForeignDefect(defect)),
             None => visitor.visit(MessagesSetup::<NoProtocol>::of_messages(federation, seed, (), None)?),
         },
+        Asked::Custom(custom) => {
+            if let Some(defect) = defect {
+                return Err(SetupError::ForeignDefect(defect));
+            }
+            let config =
+                custom::protocol(custom, spec).ok_or_else(|| SetupError::unknown("protocol", custom))?;
+            let config = config.map_err(|it| SetupError::unsuitable("protocol", it))?;
+            visitor.visit(MessagesSetup::<Erased>::of_messages(federation, seed, config, None)?)
+        }
         Asked::Tic(_) | Asked::Sel(_) | Asked::Satin(_) | Asked::Cck(_) => return Err(SetupError::Tasks),
     })
 }

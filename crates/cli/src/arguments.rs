@@ -15,6 +15,7 @@ use faultline_console::arguments::{nodes, number};
 use faultline_experiments::sweep::{Parameter, quantities};
 use faultline_explore::Program;
 use faultline_fuzz::Protocol;
+use serde_json::Value;
 
 /// Test rollback-recovery protocols on federations of clusters.
 ///
@@ -714,6 +715,9 @@ pub(crate) struct FuzzArguments {
     /// Run this share of the schedules twice, in percent, to confirm that they are deterministic
     #[arg(long, value_name = "PERCENT", default_value_t = 100, allow_negative_numbers = true, value_parser = number::<u8>(0..=100))]
     pub(crate) twice: u8,
+    /// Set a parameter of a protocol of another crate, such as a switch that omits one of its rules
+    #[arg(long, value_name = "NAME=VALUE", requires = "protocol", value_parser = parameter)]
+    pub(crate) set: Vec<(String, Value)>,
     /// Enable a known defect of the protocol (requires a build with the feature `defects`)
     #[arg(long, value_name = "NAME")]
     pub(crate) defect: Option<Defect>,
@@ -751,6 +755,7 @@ impl FuzzArguments {
             seed: None,
             jobs: None,
             twice: 0,
+            set: Vec::new(),
             defect: None,
             table: false,
             file: None,
@@ -761,6 +766,12 @@ impl FuzzArguments {
             quiet: true,
         }
     }
+}
+
+/// Reads a parameter and its value: a number, `true`, `false`, or a word.
+fn parameter(text: &str) -> Result<(String, Value), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| "write a name, `=` and a value".to_owned())?;
+    Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
 }
 
 /// Visit every run of a small federation, within bounds.

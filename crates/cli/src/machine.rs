@@ -61,7 +61,8 @@ impl Size {
             | Application::Qap(_)
             | Application::TaskGraph(_)
             | Application::Jacobi(_)
-            | Application::Cloth(_) => 0,
+            | Application::Cloth(_)
+            | Application::Custom(_) => 0,
         };
         Size { nodes: nodes as u64, state }
     }

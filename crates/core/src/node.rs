@@ -78,6 +78,8 @@ struct NodeState<A: Application> {
     held: bool,
     snapshot_wanted: bool,
     rest_wanted: bool,
+    /// Whether the protocol relies on a re-execution that sends the same messages.
+    repeats: bool,
     /// Whether the application may have changed since its result was last read.
     changed: bool,
     /// Whether the protocol has been told that the application left the program.
@@ -114,6 +116,10 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
     type Config = NodeConfig<P, A>;
     const FIFO: bool = P::FIFO;
 
+    fn is_fifo(config: &Self::Config) -> bool {
+        P::is_fifo(&config.protocol)
+    }
+
     fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
         let Birth { me, life, boot, membership, config, record, seed, facts } = birth;
         let application = (membership.member(me).role == Role::RANK)
@@ -133,6 +139,7 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             held: true,
             snapshot_wanted: false,
             rest_wanted: false,
+            repeats: P::repeats(&config.protocol),
             next_job: JobNo(0),
             job: None,
             changed: false,
@@ -274,7 +281,7 @@ impl<A: Application> NodeState<A> {
         let application = self.application.as_mut().expect("only ranks run an application");
         act(application, &mut self.outbox);
         self.changed = true;
-        if !P::REPEATS {
+        if !self.repeats {
             self.outbox.consumed.clear();
         }
         if self.outbox.sends.is_empty() && self.outbox.consumed.is_empty() {
@@ -438,7 +445,7 @@ impl<P: Protocol, A: Application> Host<P> for NodeHost<'_, P, A> {
         if !defects.has(Defect::UnseenNotCleared) {
             state.unseen.clear();
         }
-        let keeps_incarnation = P::REPEATS || defects.has(Defect::IncarnationIgnored);
+        let keeps_incarnation = state.repeats || defects.has(Defect::IncarnationIgnored);
         state.incarnation = if keeps_incarnation { Incarnation(0) } else { incarnation };
         state.changed = !defects.has(Defect::ResultNotRepeated);
         state.left = false;

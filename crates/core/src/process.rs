@@ -172,6 +172,10 @@ pub trait Process: Sized {
     type Config: Clone + Debug;
     /// Whether packets between two lives must arrive in the order in which they were sent.
     const FIFO: bool;
+    /// Returns [`Process::FIFO`]. Only a process whose types have been erased decides it by its configuration.
+    fn is_fifo(_config: &Self::Config) -> bool {
+        Self::FIFO
+    }
 
     /// Begins a life.
     fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self;

@@ -49,6 +49,15 @@ pub trait Protocol: Speaks {
     /// protocol and stated as facts.
     const REPEATS: bool = false;
 
+    /// Returns [`Protocol::FIFO`]. Only a protocol whose types have been erased decides it by its parameters.
+    fn is_fifo(_config: &Self::Config) -> bool {
+        Self::FIFO
+    }
+    /// Returns [`Protocol::REPEATS`]. Only a protocol whose types have been erased decides it by its parameters.
+    fn repeats(_config: &Self::Config) -> bool {
+        Self::REPEATS
+    }
+
     /// Returns what the protocol promises with these parameters beyond what every protocol owes. The checker judges
     /// it by these promises, and by no others that only some protocols make. [`Promises::of`] adds what follows from
     /// the constants above.

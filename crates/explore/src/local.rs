@@ -113,6 +113,11 @@ impl<P: Protocol> Effects<P> {
         Effects { config, known: HashMap::new() }
     }
 
+    /// Returns whether packets of one channel arrive in order.
+    pub(crate) fn is_fifo(&self) -> bool {
+        P::is_fifo(&self.config.protocol)
+    }
+
     /// Returns the effect of an event. `event` is the key of `happening`.
     pub(crate) fn of(
         &mut self,

@@ -19,6 +19,8 @@ pub(crate) struct State<P: Protocol> {
     pending: Vec<Pending<P>>,
     /// Pending steps that others overtake. They may happen at any time.
     overtaken: Vec<Pending<P>>,
+    /// Whether packets of one channel arrive in order.
+    is_fifo: bool,
     pub(crate) left: Left,
     /// Key of all facts that the supervisor has stated.
     stated: Key,
@@ -130,9 +132,9 @@ impl<P: Protocol> Pending<P> {
         Pending { key, body: Arc::new(body) }
     }
 
-    fn lane(&self) -> Lane {
+    fn lane(&self, is_fifo: bool) -> Lane {
         match &*self.body {
-            Body::Packet { from, to, .. } if P::FIFO => Lane::Channel(*from, *to),
+            Body::Packet { from, to, .. } if is_fifo => Lane::Channel(*from, *to),
             Body::Store(process, _) => Lane::Storage(*process),
             Body::Tell(process, ..) => Lane::Membership(*process),
             _ => Lane::Own,
@@ -163,6 +165,7 @@ impl<P: Protocol> State<P> {
             membership: membership.clone(),
             pending: Vec::new(),
             overtaken: Vec::new(),
+            is_fifo: effects.is_fifo(),
             left: Left { crashes: bounds.crashes, timers: bounds.timers, overtakings: bounds.overtakings },
             stated: 0,
             ended: None,
@@ -195,11 +198,11 @@ impl<P: Protocol> State<P> {
         let mut pending: Vec<Key> = self.pending.iter().map(|it| it.key).collect();
         if left.overtakings.is_none() {
             // Every order is explored, so that the order of requests says nothing, except on ordered channels.
-            if P::FIFO {
+            if self.is_fifo {
                 for place in 0..self.pending.len() {
-                    let lane = self.pending[place].lane();
+                    let lane = self.pending[place].lane(self.is_fifo);
                     let earlier =
-                        self.pending[..place].iter().filter(|it| it.lane() == lane && lane != Lane::Own);
+                        self.pending[..place].iter().filter(|it| it.lane(self.is_fifo) == lane && lane != Lane::Own);
                     pending[place] = pending[place].wrapping_add(earlier.count() as u128);
                 }
             }
@@ -325,8 +328,8 @@ impl<P: Protocol> State<P> {
 
     fn can_happen(&self, place: usize) -> bool {
         let pending = &self.pending[place];
-        let lane = pending.lane();
-        let waits = |earlier: &[Pending<P>]| lane != Lane::Own && earlier.iter().any(|it| it.lane() == lane);
+        let lane = pending.lane(self.is_fifo);
+        let waits = |earlier: &[Pending<P>]| lane != Lane::Own && earlier.iter().any(|it| it.lane(self.is_fifo) == lane);
         self.can_arrive(pending) && !waits(&self.pending[..place]) && !waits(&self.overtaken)
     }
 

@@ -52,7 +52,7 @@ pub struct Observed {
     /// Whether a second run was the same; `None` if there was none.
     pub repeats: Option<bool>,
     outcome: &'static str,
-    protocol: &'static str,
+    protocol: Word,
     /// The number of the simulator's events.
     events: u64,
     salted: bool,
@@ -129,7 +129,7 @@ impl Observed {
                 Some(Outcome::NotRepeated { .. }) => "not repeated",
                 Some(Outcome::OutOfMemory(_)) => "out of memory",
             },
-            protocol: trial.scenario.federation.spec.protocol.name(),
+            protocol: trial.scenario.federation.spec.protocol.name().to_owned().into(),
             events: trial.stats.events,
             salted: trial.scenario.is_salted(),
             cascading: story.cascading,
@@ -155,8 +155,8 @@ impl Coverage {
         self.cascading += u64::from(trial.cascading);
         self.failed_in_recovery += u64::from(trial.failed_in_recovery);
         *self.verdicts.entry(trial.verdict).or_default().entry(trial.outcome.into()).or_default() += 1;
-        *self.protocols.entry(trial.protocol.into()).or_default() += 1;
-        *self.outcomes.entry(trial.protocol.into()).or_default().entry(trial.outcome.into()).or_default() +=
+        *self.protocols.entry(trial.protocol.clone()).or_default() += 1;
+        *self.outcomes.entry(trial.protocol.clone()).or_default().entry(trial.outcome.into()).or_default() +=
             1;
         for (&kind, &count) in &trial.stated {
             let (runs, times) = self.stated.entry(kind).or_default();

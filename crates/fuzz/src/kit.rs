@@ -6,19 +6,24 @@
 
 use std::any::type_name;
 use std::fmt::Write;
+use std::path::Path;
 
 use faultline_api::Federation;
 use faultline_api::resource::{Protocol as Asked, Unprotected};
 use faultline_catalog::{MessagesSetup, SetupError, manifest};
 use faultline_checker::{Judgement, Property};
 use faultline_core::Promises;
-use faultline_session::Recording;
-use faultline_trace::Trace;
+use faultline_report::diagram::{Diagram, Limits, svg};
+use faultline_report::transcript::{text, transcript};
+use faultline_report::{Cast, Timeline};
+use faultline_session::{Recording, Unjudged};
 use faultline_trace::describe::describe;
+use faultline_trace::{Bundle, BundleError, Manifest, Trace};
 
 use crate::generate::federation_promised;
 use crate::scenario::Scenario;
-use crate::trial::{self, Played};
+use crate::shrink::{Steps, shrink_by};
+use crate::trial::{self, Played, Trial};
 
 /// A protocol to be tested.
 #[derive(Clone, Debug)]
@@ -40,6 +45,8 @@ pub struct Tried {
     /// Whether a second run stated exactly the same facts. A protocol must not depend on a clock or a random
     /// number.
     pub repeats: bool,
+    /// Description of the run besides its facts.
+    pub manifest: Manifest,
     /// The facts.
     pub trace: Trace,
 }
@@ -57,6 +64,29 @@ impl Tried {
             let _ = write!(text, "\n  {reason}");
         }
         Some(text)
+    }
+
+    /// Writes the run into a directory: its record, `transcript.txt` with one line per event, and the space-time diagram
+    /// `diagram.svg`. The federation file of the record says `none`, because no file names the protocol.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the directory contains other files or cannot be written.
+    pub fn write(&self, dir: &Path) -> Result<(), BundleError> {
+        let bundle = Bundle::create(dir)?;
+        let federation = faultline_api::to_yaml(&self.federation);
+        let manifest = Manifest { federation, ..self.manifest.clone() };
+        Unjudged { manifest, trace: self.trace.clone(), is_read: false }.write(&bundle)?;
+        let cast = Cast::new(&self.manifest);
+        let history = Timeline::new(&self.trace, &self.manifest);
+        let diagram = Diagram::new(&history, &cast, Limits::default());
+        let picture = svg::render(&diagram, svg::Options { within: true, ..svg::Options::default() });
+        let lines = text(&transcript(&self.trace, &history, &cast));
+        for (name, content) in [("transcript.txt", lines), ("diagram.svg", picture)] {
+            let path = dir.join(name);
+            std::fs::write(&path, content).map_err(|source| BundleError::Write { path, source })?;
+        }
+        Ok(())
     }
 
     /// Returns the facts as text, process by process: a *golden transcript*, to be kept with the protocol's
@@ -86,8 +116,27 @@ where
         let scenario = Scenario { seed, federation: self.federation(seed), defect: None };
         let played = self.play(&scenario)?;
         let repeats = self.play(&scenario)? == played;
-        let Recording { trace, judgement, .. } = played.run.judge();
-        Ok(Tried { seed, federation: scenario.federation, judgement, repeats, trace })
+        let Recording { manifest, trace, judgement } = played.run.judge();
+        Ok(Tried { seed, federation: scenario.federation, judgement, repeats, manifest, trace })
+    }
+
+    /// Returns the smallest federation, with a seed, that violates the first property that `tried` violates; `tried`
+    /// itself if it violates none. Takes up to a few thousand runs.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a federation cannot be set up.
+    pub fn shrink(&self, tried: &Tried) -> Result<Tried, SetupError> {
+        let Some(property) = tried.judgement.violated().next() else { return Ok(tried.clone()) };
+        let run = |scenario: Scenario| {
+            let Played { stats, run } = self.play(&scenario)?;
+            let Recording { manifest, trace, judgement } = run.judge();
+            Ok(Trial { scenario, stats, manifest, trace, judgement })
+        };
+        let scenario = Scenario { seed: tried.seed, federation: tried.federation.clone(), defect: None };
+        let shrunk = shrink_by(&run, &scenario, property, Steps::default(), |_, _| {})?.trial;
+        let Trial { scenario: Scenario { seed, federation, .. }, manifest, trace, judgement, .. } = shrunk;
+        Ok(Tried { seed, federation, judgement, repeats: tried.repeats, manifest, trace })
     }
 
     /// Returns the first of these seeds with a complaint.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use faultline_api::Federation;
 use faultline_api::resource::{Application, Protocol as Options, Stated};
 use faultline_catalog::Defect;
+use serde_json::Value;
 
 use crate::generate;
 
@@ -41,6 +42,15 @@ impl Scenario {
         Scenario { seed, federation: generate::federation(seed, protocol.or(demanded)), defect }
     }
 
+    /// Sets parameters of a protocol of another crate. Other protocols have none.
+    #[must_use]
+    pub fn set(mut self, parameters: &[(String, Value)]) -> Scenario {
+        if let Options::Custom(custom) = &mut self.federation.spec.protocol {
+            custom.parameters.extend(parameters.iter().cloned());
+        }
+        self
+    }
+
     /// Returns whether its application is the one whose re-execution differs, which is judged only by
     /// properties.
     pub fn is_salted(&self) -> bool {
@@ -65,6 +75,11 @@ impl Protocol {
     /// Returns the name in the resource.
     pub fn name(self) -> &'static str {
         self.0
+    }
+
+    /// Returns whether the protocol is one of another crate.
+    pub fn is_custom(self) -> bool {
+        matches!(self.with(Stated::default()), Options::Custom(_))
     }
 
     /// Returns the protocol with these options.

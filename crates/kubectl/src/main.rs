@@ -25,6 +25,8 @@ use arguments::{Arguments, Command};
 fn main() -> ExitCode {
     command_error::explain();
     let arguments = Arguments::parse();
+    // The image of a federation's pods contains its protocol, not this program.
+    faultline_api::resource::custom::accept_unknown();
     let colours = std::io::stderr().is_terminal();
     let level = if arguments.command.is_verbose() { LevelFilter::DEBUG } else { LevelFilter::WARN };
     let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());

@@ -139,6 +139,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         } = config;
         let processes = membership.members.len();
         let has_plan = !supervisor.plan.is_empty();
+        let is_fifo = P::is_fifo(&process);
         let mut orders = Vec::new();
         let supervisor = Supervisor::new(supervisor, membership.clone(), &mut orders);
         let followed_kinds =
@@ -156,7 +157,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             sim_processes: (0..processes).map(|_| SimProcess::new()).collect(),
             storages: (0..processes).map(|_| Storage::new()).collect(),
             addresses: membership.members.iter().map(|member| Address::new(member.cluster)).collect(),
-            network: Network::new(links, processes, P::FIFO, chance, RandomStream::new(seed, 0)),
+            network: Network::new(links, processes, is_fifo, chance, RandomStream::new(seed, 0)),
             processors: handling.map(|it| Processors::new(it, processes)),
             held: BTreeMap::new(),
             echoes: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! The programs that Faultline's protocols protect.
 //!
-//! [`Workload`] is one rank of one of seven applications, selected by its [`Config`]. Users write their own programs
-//! with [`messaging`].
+//! [`Workload`] is one rank of one of seven applications, or of one of another crate ([`custom`]), selected by its
+//! [`Config`]. Users write their own programs with [`messaging`].
 //!
 //! | module | models | result |
 //! | --- | --- | --- |
@@ -21,6 +21,7 @@
 extern crate alloc;
 
 mod config;
+pub mod custom;
 pub mod exchange;
 pub mod farm;
 pub mod heat;

@@ -36,6 +36,7 @@ pub fn reference(
         Config::PingPong(it) => Some(sequential::<pingpong::Player>(&Arc::new(it.clone()), membership)),
         Config::Farm(it) => Some(farm::reference(it, ranks)),
         Config::Salted(_) => None,
+        Config::Custom(it) => it.reference(membership, &seed),
     }
 }
 

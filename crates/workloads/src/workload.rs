@@ -10,6 +10,7 @@ use faultline_core::{
     Application, Chunk, Digest, Incarnation, Membership, Outbox, Payload, ProcessId, Progress, Span,
 };
 
+use crate::custom::{CustomJob, CustomOutput, CustomRank};
 use crate::messaging::{Performer, Program};
 use crate::{Config, exchange, farm, heat, nas, pingpong, salted, synthetic};
 
@@ -24,6 +25,7 @@ enum Rank {
     Program(Box<dyn Performs>),
     Farm(Box<farm::Rank>),
     Salted(Box<salted::Rank>),
+    Custom(Box<dyn CustomRank>),
 }
 
 /// A job of any of the applications.
@@ -33,6 +35,8 @@ pub enum Job {
     Heat(Box<heat::Step>),
     /// Modelled time that passes.
     Pass(Span),
+    /// A computation of an application of another crate.
+    Custom(CustomJob),
 }
 
 /// The output of a [`Job`].
@@ -42,6 +46,8 @@ pub enum Done {
     Heat(Box<heat::Stepped>),
     /// The modelled time has passed.
     Passed,
+    /// The output of a computation of an application of another crate.
+    Custom(CustomOutput),
 }
 
 impl faultline_core::Job for Job {
@@ -51,6 +57,7 @@ impl faultline_core::Job for Job {
         match self {
             Job::Heat(step) => step.cost(),
             Job::Pass(span) => *span,
+            Job::Custom(job) => job.cost(),
         }
     }
 
@@ -58,6 +65,7 @@ impl faultline_core::Job for Job {
         match self {
             Job::Heat(step) => Done::Heat(Box::new(step.run())),
             Job::Pass(_) => Done::Passed,
+            Job::Custom(job) => Done::Custom(job.run()),
         }
     }
 }
@@ -78,6 +86,7 @@ impl Application for Workload {
             Config::PingPong(config) => program::<pingpong::Player>(config, me, membership),
             Config::Farm(config) => Rank::Farm(Box::new(farm::Rank::new(config, me, membership))),
             Config::Salted(config) => Rank::Salted(Box::new(salted::Rank::new(config, me, membership, seed))),
+            Config::Custom(custom) => Rank::Custom(custom.rank(me, membership, seed)),
         })
     }
 
@@ -89,6 +98,7 @@ impl Application for Workload {
             Rank::Program(rank) => rank.deliver(from, payload, out),
             Rank::Farm(rank) => rank.deliver(from, &payload, out),
             Rank::Salted(rank) => rank.deliver(from, &payload, out),
+            Rank::Custom(rank) => rank.deliver(from, payload, out),
         }
     }
 
@@ -99,6 +109,7 @@ impl Application for Workload {
             (Rank::Program(rank), Done::Passed) => rank.computed(out),
             (Rank::Farm(rank), Done::Passed) => rank.computed(out),
             (Rank::Salted(rank), Done::Passed) => rank.computed(out),
+            (Rank::Custom(rank), Done::Custom(output)) => rank.computed(output, out),
             (_, done) => panic!("{done:?} is not a computation of this application"),
         }
     }
@@ -111,10 +122,11 @@ impl Application for Workload {
             Rank::Program(rank) => rank.next_job().map(Job::Pass),
             Rank::Farm(rank) => rank.next_job().map(Job::Pass),
             Rank::Salted(rank) => rank.next_job().map(Job::Pass),
+            Rank::Custom(rank) => rank.next_job().map(Job::Custom),
         }
     }
 
-    /// Never returns `None`: no job holds state that a snapshot needs.
+    /// Returns `None` only for an application of another crate: otherwise, no job holds state that a snapshot needs.
     fn snapshot(&self) -> Option<Arc<[Chunk]>> {
         Some(match &self.0 {
             Rank::Heat(rank) => rank.snapshot(),
@@ -122,6 +134,7 @@ impl Application for Workload {
             Rank::Program(rank) => rank.snapshot(),
             Rank::Farm(rank) => rank.snapshot(),
             Rank::Salted(rank) => rank.snapshot(),
+            Rank::Custom(rank) => return rank.snapshot(),
         })
     }
 
@@ -146,6 +159,7 @@ impl Application for Workload {
             Rank::Program(rank) => rank.restore(chunks),
             Rank::Farm(rank) => rank.restore(chunks),
             Rank::Salted(rank) => rank.restore(chunks, salt),
+            Rank::Custom(rank) => rank.restore(chunks, salt),
         }
     }
 
@@ -157,6 +171,7 @@ impl Application for Workload {
             Rank::Program(rank) => rank.result(),
             Rank::Farm(rank) => rank.result(),
             Rank::Salted(rank) => rank.result(),
+            Rank::Custom(rank) => rank.result(),
         }
     }
 
@@ -175,12 +190,17 @@ impl Application for Workload {
             Rank::Program(rank) => rank.progress(),
             Rank::Farm(rank) => rank.progress(),
             Rank::Salted(rank) => rank.progress(),
+            Rank::Custom(rank) => rank.progress(),
         }
     }
 
     #[inline]
     fn has_left(&self) -> bool {
-        matches!(&self.0, Rank::Synthetic(rank) if rank.has_left())
+        match &self.0 {
+            Rank::Synthetic(rank) => rank.has_left(),
+            Rank::Custom(rank) => rank.has_left(),
+            _ => false,
+        }
     }
 }
 

@@ -50,7 +50,13 @@ pub(crate) fn no_std(repository: &Repository) -> Result<Problems, Box<dyn Error>
 pub(crate) fn reached(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
     let packages = repository.metadata.workspace_packages();
     let targets = packages.iter().flat_map(|it| &it.targets);
-    let roots: Vec<PathBuf> = targets.map(|it| it.src_path.clone().into()).collect();
+    let mut roots: Vec<PathBuf> = targets.map(|it| it.src_path.clone().into()).collect();
+    // The examples are a workspace of their own.
+    let is_root = |it: &PathBuf| {
+        let parts: Vec<&str> = it.iter().filter_map(|part| part.to_str()).collect();
+        matches!(parts[..], ["examples", _, "src", "lib.rs" | "main.rs"] | ["examples", _, "tests", _])
+    };
+    roots.extend(files(repository)?.into_iter().filter(is_root).map(|it| repository.root.join(it)));
     let compiled = reached_from(&roots)?;
     let sources = files(repository)?.into_iter().filter(|it| it.extension().is_some_and(|it| it == "rs"));
     Ok(sources

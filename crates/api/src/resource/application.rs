@@ -4,6 +4,7 @@ use faultline_core::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::custom::Custom;
 use super::tasks::{Cloth, Fibonacci, Jacobi, NQueens, Qap, TaskGraph};
 use crate::quantity::{Duration, Size};
 
@@ -41,6 +42,8 @@ pub enum Application {
     Jacobi(Jacobi),
     /// Program of tasks, planned in advance: cloth made of particles held together by springs, cut into blocks.
     Cloth(Cloth),
+    /// An application of another crate, which must be part of the program that runs the federation.
+    Custom(Custom),
 }
 
 /// Families of applications. A protocol protects one of them.
@@ -333,8 +336,8 @@ pub struct Salted {
 }
 
 impl Application {
-    /// Returns the name of the application in the resource, such as `heat`.
-    pub fn name(&self) -> &'static str {
+    /// Returns the name of the application, such as `heat`.
+    pub fn name(&self) -> &str {
         match self {
             Application::Heat(_) => "heat",
             Application::Synthetic(_) => "synthetic",
@@ -349,6 +352,7 @@ impl Application {
             Application::TaskGraph(_) => "taskGraph",
             Application::Jacobi(_) => "jacobi",
             Application::Cloth(_) => "cloth",
+            Application::Custom(it) => &it.name,
         }
     }
 
@@ -361,7 +365,8 @@ impl Application {
             | Application::Nas(_)
             | Application::PingPong(_)
             | Application::Farm(_)
-            | Application::Salted(_) => Family::Messages,
+            | Application::Salted(_)
+            | Application::Custom(_) => Family::Messages,
             Application::Fibonacci(_)
             | Application::NQueens(_)
             | Application::Qap(_)
@@ -393,6 +398,8 @@ impl Application {
             | Application::TaskGraph(_)
             | Application::Jacobi(_)
             | Application::Cloth(_) => None,
+            // Only its crate knows.
+            Application::Custom(_) => None,
             Application::Synthetic(it) => match &it.traffic {
                 Traffic::Random(it) => Some(it.duration.0),
                 Traffic::Exact(it) => Some(it.duration.0),

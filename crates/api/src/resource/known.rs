@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use faultline_core::{Role, Span};
+use serde::{Deserialize, Serialize};
 
 use super::application::{Application, Family};
+use super::custom::{self, Custom};
 use super::protocol::{
     Cck, Checkpointing, Coordinated, Coordination, Forcing, Hc3i, Hydee, Independent, Protocol, ReplicateTo,
     Satin, Sel, Tic, Unprotected,
@@ -47,23 +49,31 @@ pub enum Options {
     Satin(Satin),
     Cck(Cck),
     Unprotected(Unprotected),
+    Custom(Custom),
 }
 
 /// Options that several protocols share; `None` if the file does not set them. A protocol ignores those that it does
 /// not have.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Stated {
     /// Delay between checkpoints.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<Period>,
     /// Delay between checkpoints of individual clusters, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub checkpoint_every_in: BTreeMap<String, Period>,
     /// Delay between garbage collections.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Period>,
     /// Replicas of each part of a checkpoint, in addition to the owner's part.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
     /// Where the replicas are stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
     /// Maximum size of the message log in a process's memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub log_memory: Option<Size>,
 }
 
@@ -89,10 +99,11 @@ macro_rules! known {
         },)*];
 
         impl Protocol {
-            /// Returns the name of the protocol in the resource, such as `hc3i`.
-            pub fn name(&self) -> &'static str {
+            /// Returns the name of the protocol, such as `hc3i`.
+            pub fn name(&self) -> &str {
                 match self {
                     $(Protocol::$variant(_) => $name,)*
+                    Protocol::Custom(it) => &it.name,
                 }
             }
 
@@ -100,6 +111,7 @@ macro_rules! known {
             pub fn options(&self) -> Options {
                 match self {
                     $(Protocol::$variant(it) => Options::$options(it.clone()),)*
+                    Protocol::Custom(it) => Options::Custom(it.clone()),
                 }
             }
 
@@ -112,6 +124,7 @@ macro_rules! known {
             pub fn with_options(&self, options: Options) -> Protocol {
                 match (self, options) {
                     $((Protocol::$variant(_), Options::$options(it)) => Protocol::$variant(it),)*
+                    (Protocol::Custom(_), Options::Custom(it)) => Protocol::Custom(it),
                     (_, options) => panic!("{} does not have the options {options:?}", self.name()),
                 }
             }
@@ -165,9 +178,17 @@ impl Protocol {
             && (!self.plans() || application.is_planned())
     }
 
-    /// Returns the names of all protocols, in the order of the table.
+    /// Returns the names of all protocols: in the order of the table, then those of other crates.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        KNOWN.iter().map(|it| it.name)
+        KNOWN.iter().map(|it| it.name).chain(custom::protocols().into_iter().map(|it| it.name))
+    }
+
+    /// Returns the field of `spec.protocol` that contains the options.
+    pub fn field(&self) -> &str {
+        match self {
+            Protocol::Custom(_) => "custom",
+            _ => self.name(),
+        }
     }
 
     /// Returns the names that can be compared for applications of this family: all protocols that can protect them, with
@@ -175,6 +196,8 @@ impl Protocol {
     pub fn compared(family: Family) -> Vec<&'static str> {
         let protects = |it: &Known| (it.with_defaults)().family().is_none_or(|own| own == family);
         let mut names: Vec<_> = KNOWN.iter().filter(|it| protects(it)).map(|it| it.name).collect();
+        let of_other_crates = custom::protocols().into_iter().filter(|_| family == Family::Messages);
+        names.splice(names.len() - 1..names.len() - 1, of_other_crates.map(|it| it.name));
         let also = match family {
             Family::Messages => EVERY_MESSAGE,
             Family::Tasks => CCK_GLOBAL,
@@ -196,8 +219,12 @@ impl Protocol {
     /// Returns the protocol of this name with those of the given options that it has; `None` if there is no such
     /// protocol.
     pub fn named(name: &str, stated: Stated) -> Option<Protocol> {
-        let known = KNOWN.iter().find(|it| it.name == name)?;
-        let mut protocol = (known.with_defaults)();
+        let known = || Some((KNOWN.iter().find(|it| it.name == name)?.with_defaults)());
+        let of_other_crate = || {
+            let name = custom::protocol(name)?.name.to_owned();
+            Some(Protocol::Custom(Custom { name, ..Custom::default() }))
+        };
+        let mut protocol = known().or_else(of_other_crate)?;
         protocol.restate(|it| *it = stated);
         Some(protocol)
     }
@@ -225,8 +252,14 @@ impl Protocol {
         *self = self.with_options(options);
     }
 
-    fn known(&self) -> &'static Known {
-        KNOWN.iter().find(|it| it.name == self.name()).expect("one table makes both")
+    fn known(&self) -> Option<&'static Known> {
+        KNOWN.iter().find(|it| it.name == self.field())
+    }
+
+    /// Returns what this program knows about a protocol of another crate.
+    fn known_custom(&self) -> Option<custom::KnownProtocol> {
+        let Protocol::Custom(it) = self else { return None };
+        custom::protocol(&it.name)
     }
 
     /// Returns the shared options that are set.
@@ -241,12 +274,14 @@ impl Protocol {
 
     /// Returns what the protocol requires of a program.
     pub fn demand(&self) -> Demand {
-        self.known().demand
+        let custom = || self.known_custom().map(|it| it.demand);
+        self.known().map(|it| it.demand).or_else(custom).unwrap_or(Demand::Nothing)
     }
 
     /// Returns which messages the protocol logs.
     pub fn logs(&self) -> Logs {
-        self.known().logs
+        let custom = || self.known_custom().map(|it| it.logs);
+        self.known().map(|it| it.logs).or_else(custom).unwrap_or(Logs::Nothing)
     }
 
     /// Returns the processes that the protocol needs in addition to the ranks, in order.
@@ -254,7 +289,7 @@ impl Protocol {
         let keeps_copies =
             |it: Checkpointing| it.replicas > 0 && it.replicate_to == ReplicateTo::SharedStorage;
         let server = self.checkpointing().is_some_and(keeps_copies).then_some(Role::STORAGE_SERVER);
-        self.known().helper.into_iter().chain(server).collect()
+        self.known().and_then(|it| it.helper).into_iter().chain(server).collect()
     }
 
     /// Returns the checkpoint options with defaults filled in; `None` if the protocol takes no checkpoints.
@@ -263,6 +298,7 @@ impl Protocol {
         let stated = options.stated();
         let collect_every = match options {
             Options::Satin(_) | Options::Unprotected(_) => return None,
+            Options::Custom(it) => return it.checkpointing(),
             // Garbage collection follows each checkpoint, so it needs no timer.
             Options::Hydee(_) | Options::Tic(_) | Options::Sel(_) | Options::Cck(_) => None,
             Options::Hc3i(_) | Options::Independent(_) | Options::Coordinated(_) => {
@@ -333,10 +369,14 @@ impl Options {
                 ..Stated::default()
             },
             Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) => Stated::default(),
+            Options::Custom(it) => it.stated(),
         }
     }
 
     fn state(&mut self, stated: Stated) {
+        if let Options::Custom(it) = self {
+            return it.state(&stated);
+        }
         let Stated {
             checkpoint_every,
             checkpoint_every_in,
@@ -382,7 +422,7 @@ impl Options {
                 let tau = checkpoint_every.and_then(|it| it.0).map(Duration);
                 *it = Cck { tau, replicas, replicate_to, ..it.clone() };
             }
-            Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) => {}
+            Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) | Options::Custom(_) => {}
         }
     }
 }

@@ -11,6 +11,7 @@
 #![expect(unreachable_pub, reason = "the derive of KubeSchema repeats each struct inside a function")]
 
 mod application;
+pub mod custom;
 mod fault;
 mod known;
 mod kubernetes;
@@ -22,6 +23,7 @@ mod status;
 mod tasks;
 
 pub use application::*;
+pub use custom::Custom;
 pub use fault::*;
 pub use known::{Demand, Logs, Options, Stated};
 pub use kubernetes::*;

@@ -6,6 +6,7 @@ use faultline_core::Span;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
+use super::custom::Custom;
 use crate::quantity::{Duration, Period, Size};
 
 /// The protocol that protects the application.
@@ -52,6 +53,8 @@ pub enum Protocol {
     Cck(Cck),
     /// No checkpoints. The first failure ends the run. The baseline for overhead.
     None(Unprotected),
+    /// A protocol of another crate, which must be part of the program that runs the federation.
+    Custom(Custom),
 }
 
 /// Options of HC3I.

@@ -46,6 +46,9 @@ impl Check<'_> {
             | Application::TaskGraph(_)
             | Application::Jacobi(_)
             | Application::Cloth(_) => self.program(),
+            Application::Custom(it) => {
+                self.custom("spec.application.custom", it.problem_of_application(self.spec));
+            }
         }
     }
 

@@ -215,7 +215,10 @@ impl<'a> Check<'a> {
     }
 
     fn protocol(&mut self) {
-        let path = format!("spec.protocol.{}", self.spec.protocol.name());
+        let path = format!("spec.protocol.{}", self.spec.protocol.field());
+        if let Protocol::Custom(it) = &self.spec.protocol {
+            self.custom(&path, it.problem_of_protocol(self.spec));
+        }
         let Some(checkpointing) = self.spec.protocol.checkpointing() else { return };
         let has_tau = matches!(self.spec.protocol, Protocol::Tic(_) | Protocol::Sel(_) | Protocol::Cck(_));
         let every = if has_tau { "tau" } else { "checkpointEvery" };
@@ -252,6 +255,14 @@ impl<'a> Check<'a> {
             _ => {}
         }
         self.replicas(&path, checkpointing.replicas, checkpointing.replicate_to);
+    }
+
+    /// Reports what is wrong with a protocol or an application of another crate.
+    fn custom(&mut self, path: &str, problem: Option<(String, String, String)>) {
+        if let Some((parameter, message, help)) = problem {
+            let path = if parameter.is_empty() { path.to_owned() } else { format!("{path}.{parameter}") };
+            self.problem(path, message, help);
+        }
     }
 
     fn period(&mut self, path: &str, period: Option<Span>) {

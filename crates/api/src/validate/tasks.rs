@@ -22,7 +22,7 @@ impl Check<'_> {
     /// Checks that the protocol protects this family of applications.
     pub(super) fn family(&mut self) {
         let (protocol, application) = (&self.spec.protocol, &self.spec.application);
-        let path = format!("spec.protocol.{}", protocol.name());
+        let path = format!("spec.protocol.{}", protocol.field());
         let (protocol, application) = (protocol.name(), application.name());
         match (self.spec.protocol.family(), self.spec.application.family()) {
             (Some(Family::Messages), Family::Tasks) => self.problem(

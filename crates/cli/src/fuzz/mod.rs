@@ -9,7 +9,7 @@ mod table;
 
 use faultline_catalog::{Defect, defect};
 use faultline_checker::Verdict;
-use faultline_fuzz::{Scenario, Shares, run, seed_under_way};
+use faultline_fuzz::{Protocol, Scenario, Shares, run, seed_under_way};
 use miette::miette;
 use serde::Serialize;
 
@@ -31,6 +31,13 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
         let seed = arguments.seed.or(federation.spec.seed).unwrap_or(0);
         let scenario = Scenario { seed, federation, defect: arguments.defect };
         return one(scenario, arguments.format);
+    }
+    let of_other_crate = |it: Protocol| it.is_custom();
+    if !arguments.set.is_empty() && !arguments.protocol.is_some_and(of_other_crate) {
+        return Err(CommandError::input(miette!(
+            help = "write the option of a built-in protocol into a file, and use `--file`",
+            "`--set` has no effect on a built-in protocol"
+        )));
     }
     let interrupted = interrupt::flag();
     if arguments.table {

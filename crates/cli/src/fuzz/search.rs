@@ -40,6 +40,9 @@ pub(super) struct Search<'a> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Searched {
     protocol: Option<String>,
+    /// Parameters of the protocol.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    set: Vec<(String, serde_json::Value)>,
     defect: Option<String>,
     first_seed: u64,
     twice: u8,
@@ -156,6 +159,7 @@ impl<'a> Search<'a> {
     fn searched(&self) -> Searched {
         Searched {
             protocol: self.arguments.protocol.map(|it| it.name().to_owned()),
+            set: self.arguments.set.clone(),
             defect: self.defect.map(|it| it.to_string()),
             first_seed: self.first_seed,
             twice: self.arguments.twice,
@@ -174,7 +178,10 @@ impl<'a> Search<'a> {
         let left = runs.saturating_sub(self.before);
         let seeds = (begin..=u64::MAX).take(usize::try_from(left).unwrap_or(usize::MAX));
         let mut ticker = SearchProgress::new(arguments, self.before, defect);
-        let work = |seed| observe(Scenario::new(seed, arguments.protocol, defect), arguments.twice);
+        let work = |seed| {
+            let scenario = Scenario::new(seed, arguments.protocol, defect).set(&arguments.set);
+            observe(scenario, arguments.twice)
+        };
         let (coverage, interrupted) = (&mut self.coverage, self.interrupted);
         let flow = in_order(self.jobs, seeds, work, |observed: Result<Observed, SetupError>| {
             let observed = match observed {

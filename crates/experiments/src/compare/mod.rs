@@ -165,7 +165,7 @@ pub struct Comparison {
     /// The backend on which the runs were made.
     pub backend: Backend,
     /// The application's name.
-    pub application: &'static str,
+    pub application: String,
     /// The family of the application: messages or tasks.
     pub family: Family,
     /// The number of ranks.
@@ -303,7 +303,7 @@ pub fn compare(
     Comparison {
         name: federation.metadata.name.clone().unwrap_or_else(|| "federation".to_owned()),
         backend,
-        application: spec.application.name(),
+        application: spec.application.name().to_owned(),
         family: spec.application.family(),
         ranks: spec.clusters.iter().map(|it| it.nodes).sum(),
         clusters: spec.clusters.len(),

@@ -89,7 +89,7 @@ pub fn json(it: &Comparison) -> String {
     let object = Object {
         name: &it.name,
         backend: it.backend,
-        application: it.application,
+        application: &it.application,
         processes: it.ranks,
         clusters: it.clusters,
         first_seed: it.first_seed,

@@ -217,6 +217,7 @@ fn application(spec: &FederationSpec) -> Smaller {
             let all = shorter.chain(lower).chain(narrower).chain(untested);
             all.map(|it| put(Application::Jacobi(it))).collect()
         }
+        Application::Custom(_) => Vec::new(),
         Application::Synthetic(synthetic) => {
             let Traffic::Exact(exact) = &synthetic.traffic else { return Vec::new() };
             let put = |exact| {
@@ -381,7 +382,7 @@ fn protocol(spec: &FederationSpec) -> Smaller {
             }
             smaller
         }
-        Options::Sel(_) | Options::Satin(_) | Options::Unprotected(_) => Vec::new(),
+        Options::Sel(_) | Options::Satin(_) | Options::Unprotected(_) | Options::Custom(_) => Vec::new(),
     }
 }
 

@@ -54,9 +54,20 @@ pub fn shrink(
     scenario: &Scenario,
     property: Property,
     steps: Steps,
+    progress: impl FnMut(u64, &Trial),
+) -> Result<Shrunk, SetupError> {
+    shrink_by(&run, scenario, property, steps, progress)
+}
+
+/// Same as [`shrink`], for scenarios that `run` runs.
+pub(crate) fn shrink_by(
+    run: &dyn Fn(Scenario) -> Result<Trial, SetupError>,
+    scenario: &Scenario,
+    property: Property,
+    steps: Steps,
     mut progress: impl FnMut(u64, &Trial),
 ) -> Result<Shrunk, SetupError> {
-    let mut search = Search { property, steps, trials: 0 };
+    let mut search = Search { run, property, steps, trials: 0 };
     let mut best = run(scenario.clone())?;
     assert!(best.violated().any(|it| it == property), "the scenario violates {property:?}");
     'smaller: loop {
@@ -81,13 +92,14 @@ pub fn shrink(
     Ok(Shrunk { trial: shortest, trials: search.trials })
 }
 
-struct Search {
+struct Search<'a> {
+    run: &'a dyn Fn(Scenario) -> Result<Trial, SetupError>,
     property: Property,
     steps: Steps,
     trials: u64,
 }
 
-impl Search {
+impl Search<'_> {
     /// Returns the first trial of the scenario, under its own seed and then others, that violates the
     /// property.
     fn any(&mut self, scenario: &Scenario) -> Result<Option<Trial>, SetupError> {
@@ -116,7 +128,7 @@ impl Search {
 
     fn violating(&mut self, scenario: Scenario) -> Result<Option<Trial>, SetupError> {
         self.trials += 1;
-        let trial = run(scenario)?;
+        let trial = (self.run)(scenario)?;
         let violates = trial.violated().any(|it| it == self.property);
         Ok(violates.then_some(trial))
     }

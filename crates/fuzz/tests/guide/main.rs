@@ -2,12 +2,67 @@
 
 mod start_again;
 
+use faultline_api::resource::{Custom, FederationSpec, Protocol};
+use faultline_catalog::CustomProtocol;
+use faultline_catalog::custom::add_protocol;
 use faultline_checker::Property;
 use faultline_fuzz::Candidate;
+use faultline_session::{Session, Simulator};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use start_again::{Config, StartAgain};
 
 fn candidate(accepts_stale: bool) -> Candidate<StartAgain> {
     Candidate { config: Config { accepts_stale } }
+}
+
+/// The parameters in a file.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Parameters {
+    /// Whether messages from before a failure are delivered after it.
+    accepts_stale: bool,
+}
+
+impl CustomProtocol for StartAgain {
+    const NAME: &'static str = "start-again";
+    type Parameters = Parameters;
+
+    fn configure(parameters: Parameters, _: &FederationSpec) -> Result<Config, String> {
+        Ok(Config { accepts_stale: parameters.accepts_stale })
+    }
+}
+
+/// Its types are erased then, which must not change anything.
+#[test]
+fn a_file_that_names_the_protocol_describes_the_same_run() {
+    add_protocol::<StartAgain>();
+    let named = |parameters: serde_json::Value| {
+        let serde_json::Value::Object(parameters) = parameters else { panic!("they are an object") };
+        Protocol::Custom(Custom { name: "start-again".to_owned(), parameters })
+    };
+    for seed in 0..5 {
+        for accepts_stale in [false, true] {
+            let tried = candidate(accepts_stale).try_seed(seed).unwrap();
+            let mut federation = tried.federation;
+            federation.spec.protocol = named(serde_json::json!({ "acceptsStale": accepts_stale }));
+            let text = faultline_api::to_yaml(&federation);
+            assert_eq!(faultline_api::parse("federation.yaml", text.as_bytes()).unwrap(), federation);
+            let mut no_observer = ();
+            let mut simulator = Simulator::new(&mut no_observer).at_most(2_000_000);
+            let run = Session::new(&federation).seed(seed).simulate(&mut simulator).unwrap();
+            assert_eq!(run.manifest.protocol, "start-again");
+            assert_eq!(run.manifest.promises, tried.manifest.promises);
+            assert!(run.trace == tried.trace, "seed {seed}: the runs differ");
+        }
+    }
+    let mut federation = candidate(false).try_seed(0).unwrap().federation;
+    federation.spec.protocol = named(serde_json::json!({ "acceptsState": true }));
+    let text = faultline_api::to_yaml(&federation);
+    let rejected = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap_err();
+    let complaint = &rejected.complaints()[0];
+    assert!(complaint.message.contains("unknown field `acceptsState`"), "{complaint:?}");
+    assert!(text.lines().nth(complaint.line - 1).unwrap().contains("acceptsState"), "{complaint:?}");
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl Collective {
                     received.into_iter().next().map_or_else(|| take(content), |it| Some(it.bytes().into()));
                 let content = content.expect("the root has something to say, and others have received it");
                 let sends = tree.children.iter().map(|&child| (child, content.clone())).collect();
-                Stage { sends, then: Then::Over(Some(vec![Message::of(*root, content)])) }
+                Stage { sends, then: Then::Over(Some(vec![Message::new(*root, content)])) }
             }
             Collective::Reduce { root, part, operation, has_begun } => {
                 let tree = Tree::new(place, *root);
@@ -84,7 +84,7 @@ impl Collective {
                 match tree.parent {
                     Some(parent) => Stage { sends: vec![(parent, content)], then: Then::Over(None) },
                     None => {
-                        let brought = vec![Message::of(me, content)];
+                        let brought = vec![Message::new(me, content)];
                         Stage { sends: Vec::new(), then: Then::Over(Some(brought)) }
                     }
                 }
@@ -100,7 +100,7 @@ impl Collective {
                     return Stage { sends, then: Then::Await(from) };
                 }
                 let mut brought = received;
-                brought.insert(me as usize, Message::of(me, take(&mut contents[me as usize])));
+                brought.insert(me as usize, Message::new(me, take(&mut contents[me as usize])));
                 Stage { sends: Vec::new(), then: Then::Over(Some(brought)) }
             }
         }

@@ -154,8 +154,8 @@ pub struct Message {
 pub const NUMBER: usize = size_of::<u32>();
 
 impl Message {
-    /// Creates a message of a rank to itself, which is not sent.
-    fn of(from: u32, content: Vec<u8>) -> Message {
+    /// Creates a message that was not sent: of a rank to itself, or in a test of a program.
+    pub fn new(from: u32, content: Vec<u8>) -> Message {
         Message { from, sealed: seal(content, 0) }
     }
 

@@ -1,0 +1,265 @@
+//! Protocols and applications of other crates: what a file says about them, and what this program knows about them.
+//!
+//! A program is built with a fixed set of them. It registers their names and the shapes of their parameters here once,
+//! before it reads a file. A program that hosts no processes, such as the operator, [accepts](accept_unknown) names that
+//! it does not know.
+
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::FederationSpec;
+use super::known::{Demand, Logs, Stated};
+use super::protocol::{Checkpointing, Protocol};
+use crate::validate::similar;
+
+/// A protocol or an application of another crate: its name, beside its parameters.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[schemars(transform = keep_parameters)]
+pub struct Custom {
+    /// Name under which the program knows it.
+    #[schemars(length(min = 1, max = 40))]
+    pub name: String,
+    /// All other fields: the parameters. `schema` of the program that contains it describes them.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub parameters: Parameters,
+}
+
+/// API servers keep fields that the definition does not describe only if it says so.
+fn keep_parameters(schema: &mut Schema) {
+    schema.remove("additionalProperties");
+    schema.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
+}
+
+/// Why parameters were rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidParameter {
+    /// The parameter; `None` if it is missing or not known.
+    pub parameter: Option<String>,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Everything that this program knows about a protocol of another crate, besides its code.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownProtocol {
+    /// Name in files.
+    pub name: &'static str,
+    /// What it requires of a program.
+    pub demand: Demand,
+    /// Which messages it logs.
+    pub logs: Logs,
+    /// What its parameters look like.
+    pub parameters: KnownParameters,
+}
+
+/// Everything that this program knows about an application of another crate, besides its code.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownApplication {
+    /// Name in files.
+    pub name: &'static str,
+    /// What its parameters look like.
+    pub parameters: KnownParameters,
+}
+
+/// Parameters, by name.
+pub type Parameters = Map<String, Value>;
+
+/// The shape of parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownParameters {
+    /// Returns their schema, an object.
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
+    /// Returns the given parameters with defaults filled in.
+    pub complete: fn(&Parameters) -> Result<Parameters, InvalidParameter>,
+    /// Checks whether the parameters suit a federation.
+    pub check: fn(&Parameters, &FederationSpec) -> Result<(), InvalidParameter>,
+}
+
+impl KnownParameters {
+    fn names(&self) -> Vec<String> {
+        let schema = (self.schema)(&mut SchemaGenerator::default());
+        let properties = schema.get("properties").and_then(Value::as_object);
+        properties.into_iter().flat_map(|it| it.keys().cloned()).collect()
+    }
+}
+
+static PROTOCOLS: RwLock<Vec<KnownProtocol>> = RwLock::new(Vec::new());
+static APPLICATIONS: RwLock<Vec<KnownApplication>> = RwLock::new(Vec::new());
+static ACCEPTS_UNKNOWN: AtomicBool = AtomicBool::new(false);
+
+/// Makes a protocol known to this program.
+///
+/// # Panics
+///
+/// Panics if a protocol of this name is known.
+pub fn register_protocol(known: KnownProtocol) {
+    assert!(Protocol::names().all(|it| it != known.name), "there is a protocol `{}` already", known.name);
+    PROTOCOLS.write().expect("nothing panics while it is locked").push(known);
+}
+
+/// Makes an application known to this program.
+///
+/// # Panics
+///
+/// Panics if an application of this name is known.
+pub fn register_application(known: KnownApplication) {
+    assert!(application(known.name).is_none(), "there is an application `{}` already", known.name);
+    APPLICATIONS.write().expect("nothing panics while it is locked").push(known);
+}
+
+/// Accepts names that this program does not know: it hosts no processes, and another program runs the federation.
+pub fn accept_unknown() {
+    ACCEPTS_UNKNOWN.store(true, Ordering::Relaxed);
+}
+
+/// Returns all protocols of other crates, in the order in which they were registered.
+pub(crate) fn protocols() -> Vec<KnownProtocol> {
+    PROTOCOLS.read().expect("nothing panics while it is locked").clone()
+}
+
+/// Returns all applications of other crates, in the order in which they were registered.
+pub(crate) fn applications() -> Vec<KnownApplication> {
+    APPLICATIONS.read().expect("nothing panics while it is locked").clone()
+}
+
+/// Returns the protocol of this name.
+pub(super) fn protocol(name: &str) -> Option<KnownProtocol> {
+    protocols().into_iter().find(|it| it.name == name)
+}
+
+fn application(name: &str) -> Option<KnownApplication> {
+    applications().into_iter().find(|it| it.name == name)
+}
+
+/// The parameters that built-in protocols share, and that a protocol of another crate may share with them.
+const SHARED: [&str; 6] =
+    ["checkpointEvery", "checkpointEveryIn", "collectEvery", "replicas", "replicateTo", "logMemory"];
+
+impl Custom {
+    /// Returns the shared parameters that are set.
+    pub(super) fn stated(&self) -> Stated {
+        stated(&self.parameters)
+    }
+
+    /// Changes the shared parameters. Those that the protocol does not have are ignored.
+    pub(super) fn state(&mut self, stated: &Stated) {
+        let own = protocol(&self.name).map(|it| it.parameters.names());
+        let has = |name: &str, set: &Parameters| match &own {
+            Some(own) => own.iter().any(|it| it == name),
+            None => set.contains_key(name),
+        };
+        let Ok(Value::Object(new)) = serde_json::to_value(stated) else {
+            panic!("options have the form of an object")
+        };
+        for name in SHARED.into_iter().filter(|it| has(it, &self.parameters)).collect::<Vec<_>>() {
+            match new.get(name) {
+                Some(value) => drop(self.parameters.insert(name.to_owned(), value.clone())),
+                None => drop(self.parameters.remove(name)),
+            }
+        }
+    }
+
+    /// Returns the shared options with the protocol's own defaults; `None` if the protocol has no `checkpointEvery`, or
+    /// is not known.
+    pub(super) fn checkpointing(&self) -> Option<Checkpointing> {
+        let known = protocol(&self.name)?;
+        let all = (known.parameters.complete)(&self.parameters).ok()?;
+        let stated = stated(&all);
+        Some(Checkpointing {
+            every: stated.checkpoint_every?.0,
+            collect_every: stated.collect_every.and_then(|it| it.0),
+            replicas: stated.replicas.unwrap_or(0),
+            replicate_to: stated.replicate_to.unwrap_or_default(),
+        })
+    }
+
+    /// Returns what is wrong with a protocol of another crate: the parameter, the message, and the suggested fix.
+    pub(crate) fn problem_of_protocol(&self, spec: &FederationSpec) -> Option<(String, String, String)> {
+        let names = protocols().into_iter().map(|it| it.name).collect();
+        self.problem("protocol", names, protocol(&self.name).map(|it| it.parameters), spec)
+    }
+
+    /// Returns the same for an application.
+    pub(crate) fn problem_of_application(&self, spec: &FederationSpec) -> Option<(String, String, String)> {
+        let names = applications().into_iter().map(|it| it.name).collect();
+        self.problem("application", names, application(&self.name).map(|it| it.parameters), spec)
+    }
+
+    fn problem(
+        &self,
+        kind: &str,
+        names: Vec<&'static str>,
+        known: Option<KnownParameters>,
+        spec: &FederationSpec,
+    ) -> Option<(String, String, String)> {
+        let name = &self.name;
+        let Some(known) = known else {
+            if ACCEPTS_UNKNOWN.load(Ordering::Relaxed) {
+                return None;
+            }
+            let message =
+                format!("this program does not contain the {kind} `{name}`, which is part of another crate");
+            let help = match similar(name, names.iter().copied()) {
+                Some(similar) => format!("did you mean `{similar}`?"),
+                None => format!(
+                    "run the program that was built with `{name}` (docs/{kind}s.md); this one contains {}",
+                    match &names[..] {
+                        [] => format!("no custom {kind}"),
+                        names => format!("only: {}", names.join(", ")),
+                    }
+                ),
+            };
+            return Some(("name".to_owned(), message, help));
+        };
+        let InvalidParameter { parameter, message } =
+            (known.complete)(&self.parameters).and_then(|it| (known.check)(&it, spec)).err()?;
+        let help = format!("the parameters of `{name}` are: {}", known.names().join(", "));
+        Some((parameter.unwrap_or_default(), message, help))
+    }
+}
+
+fn stated(parameters: &Parameters) -> Stated {
+    serde_json::from_value(Value::Object(parameters.clone())).unwrap_or_default()
+}
+
+/// Replaces the shapes of protocols and applications of other crates, in the schema of a file.
+pub(crate) fn describe(schema: &mut Value, generator: &mut SchemaGenerator) {
+    let protocols = protocols().into_iter().map(|it| (it.name, it.parameters)).collect();
+    let applications = applications().into_iter().map(|it| (it.name, it.parameters)).collect();
+    for (list, known) in [("Protocol", protocols), ("Application", applications)] {
+        let known: Vec<(&str, KnownParameters)> = known;
+        let variants = schema.pointer_mut(&format!("/$defs/{list}/oneOf")).and_then(Value::as_array_mut);
+        let custom =
+            variants.and_then(|it| it.iter_mut().find_map(|it| it.pointer_mut("/properties/custom")));
+        if let (Some(custom), false) = (custom, known.is_empty()) {
+            let shapes = known.into_iter().map(|(name, parameters)| shape(name, parameters, generator));
+            *custom = serde_json::json!({ "oneOf": shapes.collect::<Vec<_>>() });
+        }
+    }
+    if let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
+        for (name, definition) in generator.take_definitions(true) {
+            definitions.entry(name).or_insert(definition);
+        }
+    }
+}
+
+fn shape(name: &str, parameters: KnownParameters, generator: &mut SchemaGenerator) -> Value {
+    let mut schema = (parameters.schema)(generator).to_value();
+    if let Some(object) = schema.as_object_mut() {
+        object.remove("$schema");
+        let properties = object.entry("properties").or_insert_with(|| Map::new().into());
+        if let Some(properties) = properties.as_object_mut() {
+            properties.insert("name".to_owned(), serde_json::json!({ "const": name }));
+        }
+        let required = object.entry("required").or_insert_with(|| Vec::<Value>::new().into());
+        if let Some(required) = required.as_array_mut() {
+            required.push("name".into());
+        }
+    }
+    schema
+}

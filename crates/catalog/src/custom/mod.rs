@@ -1,0 +1,186 @@
+//! Protocols and applications of other crates.
+//!
+//! A program registers those that it is built with, once, before it reads a file. What they consist of is then found by
+//! the name in the file. Their types are erased ([`Erased`], [`Custom`]), so that every operation on a federation is
+//! compiled once for all of them, with this program, and nothing else is generic over them.
+
+mod protocol;
+mod wire;
+
+use std::cell::RefCell;
+use std::sync::RwLock;
+
+use faultline_api::resource::custom::{
+    InvalidParameter, KnownApplication, KnownParameters, KnownProtocol, register_application,
+    register_protocol,
+};
+use faultline_api::resource::{self, Demand, FederationSpec, Logs};
+use faultline_core::{Application, Protocol};
+use faultline_workloads::custom::Custom;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::de::value::MapDeserializer;
+use serde_json::{Map, Value};
+
+pub use protocol::{Erased, ErasedConfig};
+
+/// Parameters in a federation file. Fields with a default may be omitted. A parameter that is named like an option of
+/// the built-in protocols has their meaning: `checkpointEvery`, `checkpointEveryIn`, `collectEvery`, `replicas`,
+/// `replicateTo`, `logMemory`. Searches draw such parameters, comparisons carry them over, and the checker reads them. No
+/// parameter may be called `name`.
+pub trait Parameters: Serialize + DeserializeOwned + JsonSchema + 'static {}
+impl<T: Serialize + DeserializeOwned + JsonSchema + 'static> Parameters for T {}
+
+/// A protocol that a federation file can name: `protocol: { custom: { name: …, … } }`.
+pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static {
+    /// Name in files: lower-case letters, digits and hyphens, and not that of another protocol.
+    const NAME: &'static str;
+    /// What the protocol requires of a program's re-execution. Determines the applications of random federations.
+    const DEMAND: Demand = if Self::REPEATS { Demand::AnyOrder } else { Demand::Nothing };
+    /// Which messages the protocol logs. For the columns of comparisons.
+    const LOGS: Logs = Logs::Nothing;
+    /// Fields of the file besides the name.
+    type Parameters: Parameters;
+
+    /// Returns the configuration that the parameters mean for a federation.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the parameters are invalid, or do not suit the federation: a clause without a full stop.
+    fn configure(parameters: Self::Parameters, federation: &FederationSpec) -> Result<Self::Config, String>;
+}
+
+/// An application that a federation file can name: `application: { custom: { name: …, … } }`.
+pub trait CustomApplication: 'static {
+    /// Name in files: lower-case letters, digits and hyphens.
+    const NAME: &'static str;
+    /// Fields of the file besides the name.
+    type Parameters: Parameters;
+    /// One rank: `Performer<Self>` for a program on the messaging interface, or an application of its own.
+    type Rank: Application<Config: Send + Sync> + Send + Sync + 'static;
+
+    /// Returns the configuration that the parameters mean for a federation.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the parameters are invalid, or do not suit the federation: a clause without a full stop.
+    fn configure(
+        parameters: Self::Parameters,
+        federation: &FederationSpec,
+    ) -> Result<<Self::Rank as Application>::Config, String>;
+}
+
+type Configure<C> = fn(&Map<String, Value>, &FederationSpec) -> Result<C, InvalidParameter>;
+
+static PROTOCOLS: RwLock<Vec<(&'static str, Configure<ErasedConfig>)>> = RwLock::new(Vec::new());
+static APPLICATIONS: RwLock<Vec<(&'static str, Configure<Custom>)>> = RwLock::new(Vec::new());
+
+/// Adds a protocol to this program.
+///
+/// # Panics
+///
+/// Panics if the name is not valid or is taken.
+pub fn add_protocol<P: CustomProtocol>() {
+    assert_is_name(P::NAME);
+    let (name, demand, logs) = (P::NAME, P::DEMAND, P::LOGS);
+    let check = |parameters: &Map<String, Value>, spec: &FederationSpec| {
+        configured_protocol::<P>(parameters, spec).map(drop)
+    };
+    let parameters =
+        KnownParameters { schema: schema::<P::Parameters>, complete: complete::<P::Parameters>, check };
+    register_protocol(KnownProtocol { name, demand, logs, parameters });
+    PROTOCOLS.write().expect("nothing panics while it is locked").push((name, configured_protocol::<P>));
+}
+
+/// Adds an application to this program.
+///
+/// # Panics
+///
+/// Panics if the name is not valid or is taken.
+pub fn add_application<A: CustomApplication>() {
+    assert_is_name(A::NAME);
+    let name = A::NAME;
+    let check = |parameters: &Map<String, Value>, spec: &FederationSpec| {
+        configured_application::<A>(parameters, spec).map(drop)
+    };
+    let parameters =
+        KnownParameters { schema: schema::<A::Parameters>, complete: complete::<A::Parameters>, check };
+    register_application(KnownApplication { name, parameters });
+    APPLICATIONS
+        .write()
+        .expect("nothing panics while it is locked")
+        .push((name, configured_application::<A>));
+}
+
+fn assert_is_name(name: &str) {
+    let allowed = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-';
+    let is_name = (1..=40).contains(&name.len()) && name.chars().all(allowed);
+    assert!(is_name, "`{name}` is not a valid name: use at most 40 lower-case letters, digits and hyphens");
+}
+
+/// Returns the protocol that a federation names; `None` if this program does not contain it.
+pub(crate) fn protocol(
+    custom: &resource::Custom,
+    spec: &FederationSpec,
+) -> Option<Result<ErasedConfig, InvalidParameter>> {
+    let protocols = PROTOCOLS.read().expect("nothing panics while it is locked");
+    let (_, configure) = protocols.iter().find(|(name, _)| *name == custom.name)?;
+    Some(configure(&custom.parameters, spec))
+}
+
+/// Returns the application that a federation names; `None` if this program does not contain it.
+pub(crate) fn application(
+    custom: &resource::Custom,
+    spec: &FederationSpec,
+) -> Option<Result<Custom, InvalidParameter>> {
+    let applications = APPLICATIONS.read().expect("nothing panics while it is locked");
+    let (_, configure) = applications.iter().find(|(name, _)| *name == custom.name)?;
+    Some(configure(&custom.parameters, spec))
+}
+
+fn configured_protocol<P: CustomProtocol>(
+    parameters: &Map<String, Value>,
+    spec: &FederationSpec,
+) -> Result<ErasedConfig, InvalidParameter> {
+    let config = P::configure(parsed(parameters)?, spec).map_err(unsuitable)?;
+    Ok(ErasedConfig::new::<P>(config))
+}
+
+fn configured_application<A: CustomApplication>(
+    parameters: &Map<String, Value>,
+    spec: &FederationSpec,
+) -> Result<Custom, InvalidParameter> {
+    let config = A::configure(parsed(parameters)?, spec).map_err(unsuitable)?;
+    Ok(Custom::new::<A::Rank>(config))
+}
+
+fn unsuitable(message: String) -> InvalidParameter {
+    InvalidParameter { parameter: None, message }
+}
+
+fn schema<T: Parameters>(generator: &mut SchemaGenerator) -> Schema {
+    T::json_schema(generator)
+}
+
+fn complete<T: Parameters>(parameters: &Map<String, Value>) -> Result<Map<String, Value>, InvalidParameter> {
+    match serde_json::to_value(parsed::<T>(parameters)?) {
+        Ok(Value::Object(all)) => Ok(all),
+        Ok(_) | Err(_) => Err(unsuitable("its parameters do not have the form of an object".to_owned())),
+    }
+}
+
+/// Reads parameters, and names the one that is wrong.
+fn parsed<T: Parameters>(parameters: &Map<String, Value>) -> Result<T, InvalidParameter> {
+    let last = RefCell::new(None);
+    let entries = parameters.iter().map(|(name, value)| {
+        *last.borrow_mut() = Some(name);
+        (name.as_str(), value.clone())
+    });
+    T::deserialize(MapDeserializer::new(entries)).map_err(|error: serde_json::Error| {
+        let message = error.to_string();
+        // What is missing is noticed after the last parameter has been read.
+        let is_missing = message.starts_with("missing field");
+        InvalidParameter { parameter: last.take().filter(|_| !is_missing).cloned(), message }
+    })
+}

@@ -1,0 +1,153 @@
+//! The `faultline` program as a library: runs federations, judges them, and prints what happened.
+//!
+//! A crate of your own builds the same program with protocols and applications of its own:
+//!
+//! ```no_run
+//! # use faultline::{CustomApplication, CustomProtocol};
+//! # fn program<Bcs: CustomProtocol, Stencil: CustomApplication>() -> std::process::ExitCode {
+//! faultline::cli().protocol::<Bcs>().application::<Stencil>().main()
+//! # }
+//! ```
+//!
+//! Federation files then name them, and every command works with them as with those that are built in:
+//!
+//! ```yaml
+//! protocol: { custom: { name: bcs, checkpointEvery: 2s } }
+//! application: { custom: { name: stencil, rows: 64 } }
+//! ```
+//!
+//! The guides are `docs/protocols.md` and `docs/applications.md`, and `examples/` has complete crates.
+//!
+//! | item | for |
+//! | --- | --- |
+//! | [`cli`], [`Cli`] | the program |
+//! | [`CustomProtocol`], [`core`] | protocols: the trait for files, and the kernel with the trait `Protocol` |
+//! | [`CustomApplication`], [`messaging`] | applications: the trait for files, and the messaging interface |
+//! | [`quantity`], [`resource`] | the types of parameters, and the federation to which they belong |
+//! | [`placement`] | which processes keep replicas |
+//! | [`kit`] | random federations and faults, in a test |
+
+mod arguments;
+mod cluster;
+mod compare;
+mod doctor;
+mod explore;
+mod files;
+mod fuzz;
+mod journal;
+mod live;
+mod local;
+mod log;
+mod machine;
+mod memory;
+mod paper;
+mod plugin;
+mod processes;
+mod recording;
+mod replay;
+mod reproduce;
+mod run;
+mod runner;
+mod simulate;
+mod sweep;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use faultline_console::{command_error, interrupt, output, progress, screen};
+
+pub use faultline_api::{quantity, resource};
+pub use faultline_catalog::{CustomApplication, CustomProtocol};
+pub use faultline_core as core;
+pub use faultline_protocols::placement;
+pub use faultline_workloads::messaging;
+
+use arguments::{Arguments, Command};
+use command_error::{CommandError, Exit};
+
+/// Runs a protocol that needs no name in files under random federations and faults.
+pub mod kit {
+    pub use faultline_checker::Property;
+    pub use faultline_fuzz::{Candidate, Tried};
+}
+
+/// Returns the program, with built-in protocols and applications only.
+pub fn cli() -> Cli {
+    Cli(())
+}
+
+/// The program, before it runs.
+#[derive(Debug)]
+pub struct Cli(());
+
+impl Cli {
+    /// Adds a protocol.
+    ///
+    /// # Panics
+    ///
+    /// Panics if its name is not valid, or is that of another protocol.
+    #[must_use]
+    pub fn protocol<P: CustomProtocol>(self) -> Cli {
+        faultline_catalog::custom::add_protocol::<P>();
+        self
+    }
+
+    /// Adds an application.
+    ///
+    /// # Panics
+    ///
+    /// Panics if its name is not valid, or is that of another application.
+    #[must_use]
+    pub fn application<A: CustomApplication>(self) -> Cli {
+        faultline_catalog::custom::add_application::<A>();
+        self
+    }
+
+    /// Performs the command on the command line, and returns the exit status of the program. With `run`, starts this
+    /// executable again for every process of the federation.
+    pub fn main(self) -> ExitCode {
+        command_error::explain();
+        let arguments = Arguments::parse();
+        log::begin(&arguments.command);
+        match memory::bound(arguments.memory).and_then(|()| perform(arguments.command)) {
+            Ok(exit) => exit.into(),
+            Err(CommandError { exit, report }) => {
+                anstream::eprintln!("{report:?}");
+                exit.into()
+            }
+        }
+    }
+}
+
+fn perform(command: Command) -> Result<Exit, CommandError> {
+    match command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Fetch(arguments) => plugin::fetch(&arguments),
+        Command::Simulate(arguments) => paper::simulate(&arguments),
+        Command::Import(arguments) => paper::import(&arguments),
+        Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
+        Command::Compare(arguments) => compare::compare(&arguments),
+        Command::Sweep(arguments) => sweep::sweep(&arguments),
+        Command::Cluster(arguments) => cluster::cluster(&arguments),
+        Command::Check(arguments) => recording::check(&arguments),
+        Command::Explain(arguments) => recording::tell(&arguments),
+        Command::Report(arguments) => recording::report(&arguments),
+        Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Export(arguments) => recording::export(&arguments),
+        Command::Fuzz(arguments) => fuzz::fuzz(&arguments),
+        Command::Explore(arguments) => explore::explore(&arguments),
+        Command::Errata(arguments) => fuzz::errata(&arguments),
+        Command::Plan(arguments) => files::plan(&arguments),
+        Command::Validate(arguments) => files::validate(&arguments),
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Schema => files::schema(),
+        Command::Samples(arguments) => files::samples(&arguments),
+        Command::Completions(arguments) => {
+            let mut script = Vec::new();
+            clap_complete::generate(arguments.shell, &mut Arguments::command(), "faultline", &mut script);
+            output::print(&String::from_utf8_lossy(&script))?;
+            Ok(Exit::Pass)
+        }
+        Command::Node { arguments } => local::node(arguments).map(|()| Exit::Pass),
+    }
+}
