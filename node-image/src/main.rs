@@ -1,77 +1,7 @@
-//! The node image: the programs in the pods of a federation.
+//! The `faultline-node` binary: the [programs](faultline_node::node) with nothing added to them.
 
-mod agent;
-mod amend;
-mod api;
-mod command_error;
-mod key;
-mod node;
-mod probe;
-mod run_state;
-mod shape;
-mod supervise;
-
-use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use tracing_subscriber::Layer;
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
-
-use command_error::CommandError;
-
-/// Log level unless FAULTLINE_LOG is set.
-const LOGGED: LevelFilter = LevelFilter::WARN;
-
-/// The programs in the pods of a federation.
-#[derive(Debug, Parser)]
-#[command(name = "faultline-node", version, disable_help_subcommand = true, arg_required_else_help = true)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    Agent(agent::AgentArguments),
-    Probe(probe::ProbeArguments),
-    Shape(shape::ShapeArguments),
-    Supervise(supervise::SuperviseArguments),
-    Key(key::KeyArguments),
-    Token(key::TokenArguments),
-    /// Run one process of a federation, started by an agent.
-    #[command(hide = true, disable_help_flag = true)]
-    Node {
-        /// Arguments from the agent.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<OsString>,
-    },
-}
-
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let colours = std::io::stderr().is_terminal();
-    let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());
-    let filter = filter.unwrap_or_else(|| Targets::new().with_default(LOGGED));
-    let shown = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr);
-    tracing_subscriber::registry().with(shown.with_filter(filter)).init();
-    let done = match arguments.command {
-        Command::Agent(arguments) => agent::run(arguments),
-        Command::Probe(arguments) => probe::run(&arguments),
-        Command::Shape(arguments) => shape::run(&arguments),
-        Command::Supervise(arguments) => supervise::run(&arguments),
-        Command::Key(arguments) => key::print_key(&arguments),
-        Command::Token(arguments) => key::print(&arguments),
-        Command::Node { arguments } => node::run(arguments),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(CommandError { status, text }) => {
-            eprintln!("faultline-node: {text}");
-            status
-        }
-    }
+    faultline_node::node().main()
 }

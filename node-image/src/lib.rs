@@ -1,0 +1,123 @@
+//! The node image as a library: the programs in the pods of a federation.
+//!
+//! A federation in pods under a protocol of another crate needs an image with a program that contains it. It is the same
+//! builder as that of the command-line program:
+//!
+//! ```no_run
+//! # use faultline_catalog::CustomProtocol;
+//! # fn program<Bcs: CustomProtocol>() -> std::process::ExitCode {
+//! faultline_node::node().protocol::<Bcs>().main()
+//! # }
+//! ```
+
+mod agent;
+mod amend;
+mod api;
+mod command_error;
+mod key;
+mod node;
+mod probe;
+mod run_state;
+mod shape;
+mod supervise;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use faultline_catalog::custom::{add_application, add_protocol};
+use faultline_catalog::{CustomApplication, CustomProtocol};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use command_error::CommandError;
+
+/// Log level unless FAULTLINE_LOG is set.
+const LOGGED: LevelFilter = LevelFilter::WARN;
+
+/// The programs in the pods of a federation.
+#[derive(Debug, Parser)]
+#[command(name = "faultline-node", version, disable_help_subcommand = true, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Agent(agent::AgentArguments),
+    Probe(probe::ProbeArguments),
+    Shape(shape::ShapeArguments),
+    Supervise(supervise::SuperviseArguments),
+    Key(key::KeyArguments),
+    Token(key::TokenArguments),
+    /// Run one process of a federation, started by an agent.
+    #[command(hide = true, disable_help_flag = true)]
+    Node {
+        /// Arguments from the agent.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+/// Returns the programs, with built-in protocols and applications only.
+pub fn node() -> Node {
+    Node(())
+}
+
+/// The programs, before one of them runs.
+#[derive(Debug)]
+pub struct Node(());
+
+impl Node {
+    /// Adds a protocol.
+    ///
+    /// # Panics
+    ///
+    /// Panics if its name is not valid, or is that of another protocol.
+    #[must_use]
+    pub fn protocol<P: CustomProtocol>(self) -> Node {
+        add_protocol::<P>();
+        self
+    }
+
+    /// Adds an application.
+    ///
+    /// # Panics
+    ///
+    /// Panics if its name is not valid, or is that of another application.
+    #[must_use]
+    pub fn application<A: CustomApplication>(self) -> Node {
+        add_application::<A>();
+        self
+    }
+
+    /// Performs the command on the command line, and returns the exit status of the program.
+    pub fn main(self) -> ExitCode {
+        let arguments = Arguments::parse();
+        let colours = std::io::stderr().is_terminal();
+        let filter = std::env::var("FAULTLINE_LOG").ok().and_then(|it| it.parse::<Targets>().ok());
+        let filter = filter.unwrap_or_else(|| Targets::new().with_default(LOGGED));
+        let shown = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr);
+        tracing_subscriber::registry().with(shown.with_filter(filter)).init();
+        let done = match arguments.command {
+            Command::Agent(arguments) => agent::run(arguments),
+            Command::Probe(arguments) => probe::run(&arguments),
+            Command::Shape(arguments) => shape::run(&arguments),
+            Command::Supervise(arguments) => supervise::run(&arguments),
+            Command::Key(arguments) => key::print_key(&arguments),
+            Command::Token(arguments) => key::print(&arguments),
+            Command::Node { arguments } => node::run(arguments),
+        };
+        match done {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(CommandError { status, text }) => {
+                eprintln!("faultline-node: {text}");
+                status
+            }
+        }
+    }
+}
