@@ -167,6 +167,8 @@ pub struct Frame {
     newest: Vec<(DataId, Newest)>,
     hint: u64,
     marks: Marks,
+    /// The accesses of the task being spawned. Empty otherwise, and reused.
+    accesses: Vec<Access>,
 }
 
 /// How a program asks for its tasks to be planned. Work stealing ignores this.
@@ -214,7 +216,7 @@ impl Frame {
     fn new(task: TaskId, own: Arc<[Access]>, hint: u64) -> Frame {
         let fates = vec![Fate::default(); own.len()];
         let (outcome, newest, marks) = (Outcome::default(), Vec::new(), Marks::default());
-        Frame { task, own, fates, outcome, created: 0, newest, hint, marks }
+        Frame { task, own, fates, outcome, created: 0, newest, hint, marks, accesses: Vec::new() }
     }
 
     /// Creates data without a value: a task must write it before another may read it.
@@ -275,7 +277,7 @@ impl Frame {
     /// [hint](Frame::hint), except that it may spawn none at all.
     pub fn spawn(&mut self, kind: u16, args: &[u64], uses: &[Use]) {
         let id = self.task.child(self.outcome.spawned.len() as u32);
-        let mut accesses = Vec::with_capacity(uses.len());
+        let mut accesses = core::mem::take(&mut self.accesses);
         for &each in uses {
             match each {
                 Use::Read(Data(data)) => accesses.push(self.read(data)),
@@ -287,8 +289,11 @@ impl Frame {
                 Use::Gather(Data(data), op) => accesses.push(self.assign(data, Mode::Gather(op))),
             }
         }
-        let (args, accesses) = (args.into(), accesses.into());
-        self.outcome.spawned.push(Call { id, kind, args, accesses, inputs: Vec::new() });
+        let call =
+            Call { id, kind, args: args.into(), accesses: Arc::from(&accesses[..]), inputs: Vec::new() };
+        self.outcome.spawned.push(call);
+        accesses.clear();
+        self.accesses = accesses;
     }
 
     /// Assigns the tasks spawned afterwards to this piece of the program's data. A [plan](crate::plan::Plan)
@@ -403,7 +408,11 @@ impl Frame {
 
 /// Returns a chunk of these words, little-endian.
 pub fn chunk(words: &[u64]) -> Chunk {
-    Chunk::Bytes(words.iter().flat_map(|it| it.to_le_bytes()).collect())
+    // An iterator of known length fills the shared bytes without an intermediate copy.
+    let mut bytes: Arc<[u8]> = core::iter::repeat_n(0, words.len() * 8).collect();
+    let places = Arc::get_mut(&mut bytes).expect("they are not shared yet").chunks_exact_mut(8);
+    places.zip(words).for_each(|(place, word)| place.copy_from_slice(&word.to_le_bytes()));
+    Chunk::Bytes(bytes)
 }
 
 /// Returns the words of a chunk, the last padded with zeros, or no words for a chunk without bytes.

@@ -100,13 +100,11 @@ impl Part {
     pub(super) fn execute(&mut self, task: TaskId) -> Call {
         let vertex = self.tasks.get_mut(&task).expect("a ready task has not ended");
         vertex.is_executing = true;
-        let vertex = &self.tasks[&task];
-        self.with_inputs(vertex)
+        with_inputs(&self.data, vertex)
     }
 
     pub(super) fn with_inputs(&self, vertex: &Vertex) -> Call {
-        let value = |version| self.data[&version].chunk.clone().unwrap_or_else(|| Chunk::Bytes([].into()));
-        Call { inputs: vertex.call.reads().map(value).collect(), ..vertex.call.clone() }
+        with_inputs(&self.data, vertex)
     }
 
     pub(super) fn end(&mut self, task: TaskId) -> Option<Call> {
@@ -195,4 +193,10 @@ impl Part {
             self.data.remove(&version);
         }
     }
+}
+
+/// Returns the task's call with its inputs.
+fn with_inputs(data: &BTreeMap<Version, Datum>, vertex: &Vertex) -> Call {
+    let value = |version| data[&version].chunk.clone().unwrap_or_else(|| Chunk::Bytes([].into()));
+    Call { inputs: vertex.call.reads().map(value).collect(), ..vertex.call.clone() }
 }

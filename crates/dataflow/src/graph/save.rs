@@ -1,11 +1,24 @@
 //! A graph as chunks: an index, followed by one chunk for each existing value, so that images share unchanged
 //! values.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use faultline_core::Chunk;
+use faultline_core::{Chunk, ProcessId, TaskId, Theft};
+use serde::Serialize;
 
 use super::Graph;
+use super::part::{Part, Vertex};
+
+/// A graph as it is encoded, with the same fields in the same order. Only the ready tasks differ.
+#[derive(Serialize)]
+struct Saved<'a> {
+    parts: &'a BTreeMap<Theft, Part>,
+    ready: Vec<(Theft, TaskId)>,
+    loans: &'a BTreeMap<Theft, (Theft, Vertex)>,
+    absorbed: &'a BTreeSet<ProcessId>,
+}
 
 impl Graph {
     /// Returns the graph as chunks. Executing tasks are saved as not started, and are the next to run.
@@ -14,14 +27,14 @@ impl Graph {
     ///
     /// Panics if the graph cannot be encoded, which would be a bug.
     pub fn save(&self) -> Arc<[Chunk]> {
-        let mut graph = self.clone();
         let executing = self.parts.iter().flat_map(|(theft, part)| {
             part.tasks.values().filter(|it| it.is_executing).map(|it| (*theft, it.task()))
         });
-        graph.ready.extend(executing);
-        let index = postcard::to_allocvec(&graph).expect("a graph can be encoded");
+        let ready = self.ready.iter().copied().chain(executing).collect();
+        let saved = Saved { parts: &self.parts, ready, loans: &self.loans, absorbed: &self.absorbed };
+        let index = postcard::to_allocvec(&saved).expect("a graph can be encoded");
         let values =
-            graph.parts.values().flat_map(|part| part.data.values()).filter_map(|it| it.chunk.clone());
+            self.parts.values().flat_map(|part| part.data.values()).filter_map(|it| it.chunk.clone());
         core::iter::once(Chunk::Bytes(index.into())).chain(values).collect()
     }
 
