@@ -16,6 +16,7 @@ use faultline_core::{Fact, ImageName, Life, ProcessId, Promise, TaskId, Theft, T
 use faultline_trace::Stream;
 
 use crate::history::{History, Point, SegmentNo, Sums};
+use crate::groups::{Checkpoint, CheckpointName};
 
 /// The history of a program of tasks.
 #[derive(Clone, Debug, Default)]
@@ -187,6 +188,7 @@ struct Cursor<'a> {
 struct Pass<'h, 'a> {
     history: &'h History<'a>,
     tasks: Tasks,
+    has_lost_states: bool,
     /// Cuts whose state is needed.
     wanted: BTreeSet<Cut>,
     states: BTreeMap<Cut, TaskState>,
@@ -202,10 +204,12 @@ pub(super) fn follow(history: &History<'_>, tasks: Tasks) -> Tasks {
     let stated = history.witnessed.iter().map(|it| of_witness(it.owner, &it.witness));
     let wanted: BTreeSet<Cut> = stated.collect();
     let mut differing = BTreeSet::new();
+    let has_lost_states = has_lost_states(history, &tasks);
     loop {
         let mut pass = Pass {
             history,
             tasks: tasks.clone(),
+            has_lost_states,
             wanted: wanted.clone(),
             states: BTreeMap::new(),
             results: BTreeMap::new(),
@@ -216,12 +220,34 @@ pub(super) fn follow(history: &History<'_>, tasks: Tasks) -> Tasks {
         let found: BTreeSet<Theft> = all.map(|(theft, _)| *theft).collect();
         // Repeats the pass, now knowing which results cannot be told apart.
         if found.is_subset(&differing) {
-            let states = pass.states.iter();
-            pass.tasks.contained = states.map(|(cut, state)| (*cut, state.sums())).collect();
+            let sums = |state: &TaskState| state.sums().filter(|_| !pass.is_mixed(state));
+            let contained = pass.states.iter().map(|(cut, state)| (*cut, sums(state))).collect();
+            pass.tasks.contained = contained;
             return pass.tasks;
         }
         differing.extend(found);
     }
+}
+
+/// Returns whether a process continued from a state older than one that had been durable, or another process absorbed one.
+fn has_lost_states(history: &History<'_>, tasks: &Tasks) -> bool {
+    let is_newest = |process: ProcessId, life: Life, from: Option<CheckpointName>| {
+        let Some((group, place)) = history.member(process) else { return true };
+        let is_durable = |checkpoint: &Checkpoint<'_>| !checkpoint.parts[place].copies.is_empty();
+        let all = history.groups[group].checkpoints.iter();
+        let mut durable =
+            all.filter(|(name, it)| name.position.incarnation < life.incarnation() && is_durable(it));
+        durable.all(|(name, _)| Some(*name) <= from)
+    };
+    let mut restores =
+        history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores());
+    let has_restored_newest = restores.all(|it| {
+        let point = history.source(it.at);
+        is_newest(point.process, point.life, it.checkpoint)
+    });
+    let mut absorbed = tasks.absorptions.iter();
+    let end = Life(u32::MAX);
+    !has_restored_newest || !absorbed.all(|it| is_newest(it.of, end, it.image.map(CheckpointName::from)))
 }
 
 impl<'a> Pass<'_, 'a> {
@@ -449,9 +475,11 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Whether the parts of a state cannot be told apart. Where nothing is stored, what a failed process had stolen runs again,
-    /// perhaps beside the first execution. Where tasks are lent only after they are durable, no process has a task twice.
+    /// perhaps beside the first execution. Where tasks are lent only after they are durable, no process has a task twice,
+    /// unless durable states were lost.
     fn is_mixed(&self, state: &TaskState) -> bool {
-        state.is_mixed && !self.history.context.promises.include(Promise::CheckpointedFirst)
+        let is_first = self.history.context.promises.include(Promise::CheckpointedFirst);
+        state.is_mixed && (!is_first || self.has_lost_states)
     }
 
     fn state_of(&self, owner: ProcessId, witness: &Witness) -> Option<TaskState> {

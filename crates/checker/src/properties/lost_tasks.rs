@@ -4,20 +4,23 @@
 //!
 //! The parts of that bound that the protocol controls are when a process takes its next checkpoint (tau after
 //! the last one, or, if its write took longer than that, tau after it was durable), and that it restores the
-//! newest one. The duration of a write depends on the storage and the network.
+//! newest one that is left, at the process or at a holder. The duration of a write depends on the storage and the network.
+
+use std::collections::BTreeSet;
 
 use faultline_core::{Claim, Fact, FactNo, Life, Position, ProcessId, Span};
 use faultline_trace::Stream;
 use faultline_trace::manifest::Bounds;
 
 use crate::finding::{Found, Wrong};
-use faultline_history::{CheckpointName, Group, History, RestoredBy, Source};
+use faultline_history::{CheckpointName, Group, History, RestoredBy, Source, StoredCopy};
 
 /// How late timers of real processes may be.
 const SLACK: Span = Span::from_millis(500);
 
 pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Found) -> Found {
     let slack = if history.context.common_clock { Span(1) } else { SLACK };
+    let gone = history.supervision.gone(&history.context.clusters);
     for group in &history.groups {
         let Some(&process) = group.members.first() else { continue };
         let cluster = history.context.clusters.iter().position(|it| it.contains(&process));
@@ -27,7 +30,7 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Found) 
             let life = Life(at.life.0.saturating_sub(1));
             let Some(stream) = history.trace.streams.get(&(process, life)) else { continue };
             finding.instances += 1;
-            if let Some(newer) = passed_over(history, group, restored) {
+            if let Some(newer) = passed_over(history, group, restored, &gone) {
                 finding.violated([at], Wrong::NewestNotRestored { process, newest: newer });
             }
             if let Some((number, waited)) = too_late(history, process, stream, tau + slack) {
@@ -41,17 +44,24 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Found) 
     finding
 }
 
-/// Returns the newest committed checkpoint that the process still has in its storage, unless it was restored.
-fn passed_over(history: &History<'_>, group: &Group<'_>, restored: &RestoredBy) -> Option<Position> {
+/// Returns the newest checkpoint of earlier lives that is still durable at the process or at one of its holders, unless it
+/// was restored, or a newer one.
+fn passed_over(
+    history: &History<'_>,
+    group: &Group<'_>,
+    restored: &RestoredBy,
+    gone: &BTreeSet<ProcessId>,
+) -> Option<Position> {
     let source = history.source(restored.at);
     let before = history.supervision.end_of_life(source.process, source.life);
+    let is_left = |it: &StoredCopy| {
+        !gone.contains(&it.holder) && !history.supervision.may_have_lost(it.holder, it.life, before)
+    };
     let earlier = |name: &CheckpointName| name.position.incarnation < source.life.incarnation();
-    let committed = group.checkpoints.iter().filter(|(name, it)| !it.commits.is_empty() && earlier(name));
-    let (name, checkpoint) = committed.max_by_key(|(name, _)| name.position)?;
-    let own = checkpoint.parts[0].copies.iter().filter(|it| it.holder == source.process);
-    let is_there = own.copied().any(|it| !history.supervision.may_have_lost(it.holder, it.life, before));
+    let all = group.checkpoints.iter().filter(|(name, _)| earlier(name));
+    let left = all.filter(|(_, it)| it.parts[0].copies.iter().any(is_left)).map(|it| it.0.position);
     let restored = restored.checkpoint.map_or(Position::default(), |it| it.position);
-    (is_there && restored < name.position).then_some(name.position)
+    left.max().filter(|it| restored < *it)
 }
 
 /// Checks whether a life ran for longer than `limit` after its last checkpoint without writing one. Returns a
@@ -66,6 +76,8 @@ fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: S
         }
         match fact {
             Fact::Saved(saved) if saved.0.owner == process => (since, is_writing) = (Some(*at), true),
+            // Until then, the process has nothing that it could save.
+            Fact::Restored(_) => since = Some(*at),
             Fact::Claim(claim) => match **claim {
                 Claim::Committed { .. } => {
                     is_writing = false;
@@ -123,5 +135,33 @@ mod tests {
         let wrong = found(Span::ZERO, 0);
         let newest = Position::new(0, 2);
         assert_eq!(wrong[0], Wrong::NewestNotRestored { process: ProcessId(0), newest });
+    }
+
+    /// Checkpoint 2 is durable at a holder, but not in the process's own storage.
+    fn found_at_a_holder(is_lost: bool, restored: usize) -> Vec<Wrong> {
+        let mut run = TaskRun::new(2);
+        run.0.context.common_clock = true;
+        let every = Some(Span::from_millis(100));
+        run.0.context.bounds = Some(Bounds { checkpoint_every: vec![every; 2], detect_after: Span::ZERO });
+        run.begin(0, 1);
+        let first = run.commit(0, 1, false);
+        let second = (run.0.image(0, 0, 2), run.0.witness(0));
+        run.state(0, Fact::Saved(Box::new((second.0, second.1, 0))));
+        run.0.durable(1, second.0);
+        run.0.kill(0, false);
+        if is_lost {
+            run.0.kill(1, true);
+        }
+        run.restore(0, Some([first, second][restored]));
+        check_alone(super::super::bounded_loss::check, &run.0).wrong()
+    }
+
+    #[test]
+    fn a_process_restores_the_newest_checkpoint_at_any_holder() {
+        let newest = Position::new(0, 2);
+        let wrong = Wrong::NewestNotRestored { process: ProcessId(0), newest };
+        assert_eq!(found_at_a_holder(false, 0), [wrong]);
+        assert_eq!(found_at_a_holder(false, 1), []);
+        assert_eq!(found_at_a_holder(true, 0), []);
     }
 }
