@@ -74,8 +74,9 @@ pub trait Recovery: Speaks {
 pub enum Input<P: Recovery> {
     /// The graph is ready to send this leg. The protocol sends it with [`Host::pass`].
     Due(Theft, Leg),
-    /// A task arrived that this place no longer asks for, or a result of a task that it has not lent.
-    Unwanted(Theft, Leg),
+    /// A task arrived that this place no longer asks for, or a result of a task that it has not lent. The last field is
+    /// the sender.
+    Unwanted(Theft, Leg, ProcessId),
     /// The graph has changed; [`Host::log`] returns the changes. Only for a protocol that
     /// [logs](Recovery::logs), once for all events since the log was last taken.
     Changed,

@@ -21,7 +21,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     /// Handles a leg with content. A held place drops the leg, since it does not yet know its future state.
     pub(super) fn arrived(
         &mut self,
-        _from: ProcessId,
+        from: ProcessId,
         Mark { theft, leg }: Mark,
         bytes: &[u8],
         out: &mut Out<Place<P, G>>,
@@ -30,9 +30,9 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             return;
         }
         match leg {
-            Leg::Task => self.take(theft, decode(bytes), out),
+            Leg::Task => self.take(from, theft, decode(bytes), out),
             Leg::Result if self.is_mine(theft.victim) || self.graph.lent(theft).is_some() => {
-                self.merge(theft, decode(bytes), out);
+                self.merge(from, theft, decode(bytes), out);
             }
             _ => {}
         }
@@ -86,10 +86,10 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    fn take(&mut self, theft: Theft, loan: Loan, out: &mut Out<Place<P, G>>) {
+    fn take(&mut self, from: ProcessId, theft: Theft, loan: Loan, out: &mut Out<Place<P, G>>) {
         if self.thief.asking() != Some(theft) {
             if self.graph.owed(theft).is_none() {
-                self.unseen.push_back(Input::Unwanted(theft, Leg::Task));
+                self.unseen.push_back(Input::Unwanted(theft, Leg::Task, from));
             }
             return;
         }
@@ -101,10 +101,10 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    fn merge(&mut self, theft: Theft, payment: Payment, out: &mut Out<Place<P, G>>) {
+    fn merge(&mut self, from: ProcessId, theft: Theft, payment: Payment, out: &mut Out<Place<P, G>>) {
         let event = self.logs.then(|| GraphEvent::Merged(theft, payment.clone()));
         let Some((task, of)) = self.graph.merge(theft, payment) else {
-            return self.unseen.push_back(Input::Unwanted(theft, Leg::Result));
+            return self.unseen.push_back(Input::Unwanted(theft, Leg::Result, from));
         };
         self.step(theft, task, TheftStep::Merged, out);
         self.events.extend(event);
@@ -186,7 +186,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     fn pay_to(&mut self, to: ProcessId, theft: Theft, payment: Payment, out: &mut Out<Place<P, G>>) {
         if to == self.me {
             // Both sides of the theft are here: one step merges the result and drops the debt.
-            self.merge(theft, payment, out);
+            self.merge(self.me, theft, payment, out);
             self.forget(theft, out);
         } else {
             let task = self.graph.owed(theft);

@@ -25,24 +25,38 @@ pub(super) fn is_checkpoint(name: ImageName) -> bool {
 }
 
 /// The contents of this process's storage, including its own images.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Copies {
     /// Durable images by owner, ascending.
     names: BTreeMap<ProcessId, BTreeSet<ImageName>>,
-    /// Requests received before the storage was listed: the requesting process and the owner.
-    early: Vec<(ProcessId, ProcessId)>,
+    /// Images of other owners that are being written. A request waits for those of its owner: an image that became
+    /// durable after the answer could be restored later, after its owner has restored an older one.
+    writing: BTreeSet<ImageName>,
+    /// Images that are being read.
+    reading: BTreeSet<ImageName>,
+    /// Whether the storage has been listed.
+    is_listed: bool,
+    /// Requests that wait for the listing, or for a write.
+    waiting: Vec<Request>,
     /// Reads for processes that requested images.
     lookups: Vec<Lookup>,
 }
 
-/// The images of an owner that are being read for a process that requested them.
+/// A request for the newest state of an owner.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) from: ProcessId,
+    pub(super) owner: ProcessId,
+    /// The newest image that the requesting process has, with all that it follows.
+    pub(super) beyond: Option<ImageName>,
+}
+
+/// The images that are being read for a request.
 #[derive(Clone, Debug)]
 struct Lookup {
-    from: ProcessId,
-    owner: ProcessId,
+    request: Request,
     missing: BTreeSet<ImageName>,
     read: Vec<Arc<ImageOf>>,
-    is_damaged: bool,
 }
 
 /// The answer to a process that asked for an owner's state.
@@ -50,20 +64,26 @@ struct Lookup {
 pub(super) struct Answer {
     pub(super) to: ProcessId,
     pub(super) owner: ProcessId,
-    /// All images from the newest checkpoint on.
+    /// All images from the newest checkpoint on that the process does not have.
     pub(super) images: Vec<Arc<ImageOf>>,
-    /// An image that should exist could not be read.
-    pub(super) is_damaged: bool,
 }
 
 impl Copies {
+    /// Describes a storage that is empty, or whose listing is awaited.
+    pub(super) fn new(is_listed: bool) -> Copies {
+        Copies {
+            names: BTreeMap::new(),
+            writing: BTreeSet::new(),
+            reading: BTreeSet::new(),
+            is_listed,
+            waiting: Vec::new(),
+            lookups: Vec::new(),
+        }
+    }
+
     /// Returns the newest checkpoint of an owner in this storage.
     fn checkpoint(&self, owner: ProcessId) -> Option<ImageName> {
         self.names.get(&owner)?.iter().copied().rfind(|it| is_checkpoint(*it))
-    }
-
-    pub(super) fn is_empty(&self, owner: ProcessId) -> bool {
-        self.checkpoint(owner).is_none()
     }
 
     /// Handles a durable image: collects images before its owner's newest checkpoint.
@@ -75,6 +95,20 @@ impl Copies {
         for old in core::mem::replace(all, kept) {
             host.delete(old);
         }
+    }
+
+    /// Handles the end of a write of another owner's image. Returns the answers that waited for it.
+    pub(super) fn written(
+        &mut self,
+        name: ImageName,
+        is_durable: bool,
+        host: &mut dyn Machine<TaskRecovery>,
+    ) -> Vec<Answer> {
+        self.writing.remove(&name);
+        if is_durable {
+            self.settle(name, host);
+        }
+        self.resume(host)
     }
 
     /// Stores an image of its owner, unless the owner failed permanently or the image is of an earlier life.
@@ -92,44 +126,42 @@ impl Copies {
         let is_held = self.names.get(&name.owner).is_some_and(|it| it.contains(&name));
         if is_held || self.checkpoint(name.owner).is_some_and(|it| it > name) {
             host.control(To::One(name.owner), Message::Durable(name));
-        } else {
+        } else if self.writing.insert(name) {
             host.persist(image);
         }
     }
 
-    /// Looks up the newest state of an owner for a requesting process. Answers immediately if there is none.
-    pub(super) fn fetch(
-        &mut self,
-        from: ProcessId,
-        owner: ProcessId,
-        is_listed: bool,
-        host: &mut dyn Machine<TaskRecovery>,
-    ) -> Option<Answer> {
-        if !is_listed {
-            self.early.push((from, owner));
-            return None;
-        }
-        self.lookups.retain(|it| (it.from, it.owner) != (from, owner));
-        self.look_up(from, owner, false, host)
+    /// Looks up the newest state of an owner for a requesting process. Answers immediately if the process lacks
+    /// nothing of it.
+    pub(super) fn fetch(&mut self, request: Request, host: &mut dyn Machine<TaskRecovery>) -> Option<Answer> {
+        let is_same = |it: &Request| (it.from, it.owner) == (request.from, request.owner);
+        self.lookups.retain(|it| !is_same(&it.request));
+        self.waiting.retain(|it| !is_same(it));
+        self.look_up(request, host)
     }
 
-    fn look_up(
-        &mut self,
-        from: ProcessId,
-        owner: ProcessId,
-        is_damaged: bool,
-        host: &mut dyn Machine<TaskRecovery>,
-    ) -> Option<Answer> {
-        let Some(checkpoint) = self.checkpoint(owner) else {
-            return Some(Answer { to: from, owner, images: Vec::new(), is_damaged });
-        };
-        let missing: BTreeSet<ImageName> = self.names[&owner].range(checkpoint..).copied().collect();
-        missing.iter().for_each(|it| host.read(*it));
-        self.lookups.push(Lookup { from, owner, missing, read: Vec::new(), is_damaged });
+    fn look_up(&mut self, request: Request, host: &mut dyn Machine<TaskRecovery>) -> Option<Answer> {
+        let Request { from, owner, beyond } = request;
+        if !self.is_listed || self.writing.iter().any(|it| it.owner == owner) {
+            self.waiting.push(request);
+            return None;
+        }
+        let checkpoint = self.checkpoint(owner);
+        let all = checkpoint.into_iter().flat_map(|it| self.names[&owner].range(it..)).copied();
+        let missing: BTreeSet<ImageName> = all.filter(|it| Some(*it) > beyond).collect();
+        if missing.is_empty() {
+            return Some(Answer { to: from, owner, images: Vec::new() });
+        }
+        for name in &missing {
+            if self.reading.insert(*name) {
+                host.read(*name);
+            }
+        }
+        self.lookups.push(Lookup { request, missing, read: Vec::new() });
         None
     }
 
-    /// Handles the listing of the storage: answers the processes that asked before it.
+    /// Handles the listing of the storage. Returns the answers that waited for it.
     pub(super) fn listed(
         &mut self,
         names: impl Iterator<Item = ImageName>,
@@ -138,12 +170,19 @@ impl Copies {
         for name in names {
             self.names.entry(name.owner).or_default().insert(name);
         }
-        let early = core::mem::take(&mut self.early);
-        early.into_iter().filter_map(|(from, owner)| self.fetch(from, owner, true, host)).collect()
+        self.is_listed = true;
+        self.resume(host)
     }
 
-    /// Handles an image that was read, or could not be. In the latter case it is damaged or was collected
-    /// meanwhile, and the remaining images are looked up again.
+    /// Looks at the requests that waited. Returns the answers that need no read.
+    fn resume(&mut self, host: &mut dyn Machine<TaskRecovery>) -> Vec<Answer> {
+        let waiting = core::mem::take(&mut self.waiting);
+        waiting.into_iter().filter_map(|it| self.look_up(it, host)).collect()
+    }
+
+    /// Handles an image that was read, or could not be: it is damaged, or was collected meanwhile. A damaged image is
+    /// deleted, so that it cannot be restored later, after its owner has restored an older one; the second read
+    /// confirms the deletion. The remaining images are then looked up again.
     pub(super) fn read(
         &mut self,
         name: ImageName,
@@ -152,21 +191,26 @@ impl Copies {
     ) -> Vec<Answer> {
         let is_damaged =
             image.is_none() && self.names.get_mut(&name.owner).is_some_and(|it| it.remove(&name));
+        if is_damaged {
+            host.delete(name);
+            host.read(name);
+            return Vec::new();
+        }
+        self.reading.remove(&name);
         let lookups = core::mem::take(&mut self.lookups);
         let (concerned, others) = lookups.into_iter().partition(|it| it.missing.contains(&name));
         self.lookups = others;
         let mut answers = Vec::new();
         for mut lookup in concerned {
             let Some(image) = image else {
-                let is_damaged = is_damaged || lookup.is_damaged;
-                answers.extend(self.look_up(lookup.from, lookup.owner, is_damaged, host));
+                answers.extend(self.look_up(lookup.request, host));
                 continue;
             };
             lookup.missing.remove(&name);
             lookup.read.push(image.clone());
             if lookup.missing.is_empty() {
-                let Lookup { from, owner, read, is_damaged, .. } = lookup;
-                answers.push(Answer { to: from, owner, images: read, is_damaged });
+                let Request { from, owner, .. } = lookup.request;
+                answers.push(Answer { to: from, owner, images: lookup.read });
             } else {
                 self.lookups.push(lookup);
             }
@@ -219,6 +263,11 @@ impl Search {
     fn conclude(&mut self) {
         let (asked, announced) = (&mut self.asked, &self.announced);
         asked.retain(|it| announced.get(it).is_none_or(|missing| !missing.is_empty()));
+    }
+
+    /// Returns the last image of [`Search::chain`].
+    pub(super) fn end(&self) -> Option<ImageName> {
+        self.chain().last().map(|it| it.name)
     }
 
     /// Returns the newest checkpoint found, and the segments of the log that follow it without a gap.

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 pub enum Message {
     /// From a holder to an owner: this image, or a newer checkpoint, is durable at the holder.
     Durable(ImageName),
-    /// From a process that restores or absorbs: asks for the newest state of this owner.
-    Fetch(ProcessId),
-    /// These images of this owner make up the newest state at the sender, which also sends them. Empty if it
+    /// From a process that restores or absorbs: asks for the newest state of this owner. The process has the state up
+    /// to this image.
+    Fetch(ProcessId, Option<ImageName>),
+    /// The sender has these images of this owner beyond the state that was asked for, and also sends them. Empty if it
     /// has none.
     Holds(ProcessId, Arc<[ImageName]>),
     /// The sender now answers for these processes. Messages sent to them before may be lost.

@@ -44,13 +44,14 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Boot, Claim, Life, Membership, ProcessId, Promise, Promises, Role, Scope, Speaks, Theft, Time, To,
+    Birth, Boot, Claim, ImageName, Life, Membership, ProcessId, Promise, Promises, Role, Scope, Speaks,
+    Theft, Time, To,
 };
 use faultline_dataflow::recovery::{Host, Input, Leg, Recovery};
 use faultline_dataflow::successor;
 
 pub use config::{Config, Defect, Defects, Record};
-use copies::{Copies, Search, is_checkpoint};
+use copies::{Copies, Request, Search, is_checkpoint};
 use message::{Head, Message};
 use stable::Stable;
 
@@ -65,8 +66,6 @@ pub struct TaskRecovery {
     config: Arc<Config>,
     membership: Arc<Membership>,
     is_rank: bool,
-    /// Whether the storage has been listed.
-    is_listed: bool,
     /// Whether the process has a state, and answers for itself.
     is_running: bool,
     /// Whether no image of the program is left.
@@ -120,11 +119,10 @@ impl Recovery for TaskRecovery {
             life,
             boot,
             is_rank,
-            is_listed: boot == Boot::Fresh,
             is_running: boot == Boot::Fresh && is_rank,
             is_lost: false,
             stable: Stable::new(me, life, now, config.tau),
-            copies: Copies::default(),
+            copies: Copies::new(boot == Boot::Fresh),
             searches: BTreeMap::new(),
             absorbed: BTreeSet::new(),
             unfilled: BTreeSet::new(),
@@ -134,7 +132,7 @@ impl Recovery for TaskRecovery {
         if this.is_running {
             host.release();
             this.look_for_last_states(host);
-        } else if !this.is_listed {
+        } else if boot != Boot::Fresh {
             host.list();
         }
         this
@@ -143,7 +141,7 @@ impl Recovery for TaskRecovery {
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>) {
         match input {
             Input::Due(theft, leg) => self.due(theft, leg, host),
-            Input::Unwanted(theft, leg) => self.unwanted(theft, leg, host),
+            Input::Unwanted(theft, leg, from) => self.unwanted(theft, leg, from, host),
             Input::Control { from, message } => self.told(from, message, host),
             Input::Image { from, image } => {
                 if image.name.owner == from {
@@ -152,22 +150,13 @@ impl Recovery for TaskRecovery {
                     self.found(&image, host);
                 }
             }
-            Input::Persisted(name) => {
-                if name.owner == self.me {
-                    self.stable.is_here(name);
-                } else {
-                    self.copies.settle(name, host);
-                    host.control(To::One(name.owner), Message::Durable(name));
-                    if is_checkpoint(name) {
-                        self.filled(name.owner, host);
-                    }
-                }
-            }
+            Input::Persisted(name) => self.written(name, true, host),
+            Input::PersistFailed(name) => self.written(name, false, host),
             Input::Read { name, image } => self.read(name, image.as_ref(), host),
             Input::Listed(images) => self.listed(images.into_iter().map(|(name, _)| name).collect(), host),
             Input::Membership(membership) => self.meet(membership, host),
             Input::Timeout => self.stable.timeout(&self.config, &self.membership, now, host),
-            Input::Changed | Input::PersistFailed(_) | Input::Recorded { .. } => {}
+            Input::Changed | Input::Recorded { .. } => {}
         }
         if self.is_running && !self.is_lost {
             self.settle(now, host);
@@ -185,7 +174,7 @@ impl Recovery for TaskRecovery {
     fn control_kind(message: &Message) -> &'static str {
         match message {
             Message::Durable(_) => "durable",
-            Message::Fetch(_) | Message::Holds(..) => "fetch",
+            Message::Fetch(..) | Message::Holds(..) => "fetch",
             Message::Here(_) => "here",
             Message::Query(_) | Message::Want(_) | Message::Never(_) => "query",
             Message::Refill | Message::Nothing => "refill",
@@ -205,6 +194,21 @@ impl TaskRecovery {
         let absorbed = self.absorbed.iter().copied().collect();
         self.stable.advance(&self.config, &self.membership, now, host, absorbed);
         self.stable.release(&self.membership, host);
+    }
+
+    /// Handles the end of a write to this process's storage.
+    fn written(&mut self, name: ImageName, is_durable: bool, host: &mut dyn Host<Self>) {
+        if name.owner == self.me {
+            return self.stable.written(name, is_durable);
+        }
+        let answers = self.copies.written(name, is_durable, host);
+        self.answer(answers, host);
+        if is_durable {
+            host.control(To::One(name.owner), Message::Durable(name));
+            if is_checkpoint(name) {
+                self.filled(name.owner, host);
+            }
+        }
     }
 
     /// Handles a leg that the graph is ready to send.
@@ -228,12 +232,10 @@ impl TaskRecovery {
         }
     }
 
-    fn unwanted(&mut self, theft: Theft, leg: Leg, host: &mut dyn Host<Self>) {
+    fn unwanted(&mut self, theft: Theft, leg: Leg, from: ProcessId, host: &mut dyn Host<Self>) {
         match leg {
-            Leg::Task if host.is_mine(theft.thief) => {
-                let victim = successor(&self.membership, theft.victim);
-                host.control(To::One(victim), Message::Never(theft));
-            }
+            // The sender answers for the victim, even if this process has not yet learned that the victim has failed.
+            Leg::Task if host.is_mine(theft.thief) => host.control(To::One(from), Message::Never(theft)),
             // The result was merged before, perhaps in a state that is not durable yet.
             Leg::Result => self.stable.await_next(theft, Leg::Receipt),
             _ => {}
@@ -243,11 +245,13 @@ impl TaskRecovery {
     fn told(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<Self>) {
         match message {
             Message::Durable(name) => self.stable.is_at(name, from),
-            Message::Fetch(owner) => {
-                let answer = self.copies.fetch(from, owner, self.is_listed, host);
+            Message::Fetch(owner, beyond) => {
+                let answer = self.copies.fetch(Request { from, owner, beyond }, host);
                 self.answer(answer, host);
             }
             Message::Holds(owner, names) => self.holds(owner, from, &names, host),
+            // It takes a checkpoint once it has restored.
+            Message::Refill if !self.is_running => {}
             Message::Refill => {
                 if !self.stable.refill(from, &self.config, host) {
                     host.control(To::One(from), Message::Nothing);
@@ -347,17 +351,16 @@ impl TaskRecovery {
             .map(ProcessId)
             .filter(|it| self.membership.member(*it).gone)
             .collect();
-        // Tasks may have been lent to them after the announcement of the process that answers for them.
-        for theft in host.loans() {
-            let is_new = gone.contains(&theft.thief) && !before.member(theft.thief).gone;
-            if is_new && self.is_running {
+        // Another process now answers for some. Its announcement may have arrived before this membership, and tasks may have
+        // been lent after it, or results sent to the predecessor.
+        let now = self.membership.clone();
+        let is_new = |it: ProcessId| successor(&now, it) != successor(&before, it);
+        if self.is_running {
+            for theft in host.loans().into_iter().filter(|it| is_new(it.thief)) {
                 self.ask_about(theft, host);
             }
-        }
-        // The process that answers for them may have announced this before: what was returned then went astray.
-        for (theft, is_done) in host.debts() {
-            let is_new = gone.contains(&theft.victim) && !before.member(theft.victim).gone;
-            if is_new && is_done && self.is_running {
+            let done = host.debts().into_iter().filter(|(it, is_done)| *is_done && *it != Theft::NONE);
+            for (theft, _) in done.filter(|(it, _)| is_new(it.victim)) {
                 self.return_again(theft, host);
             }
         }

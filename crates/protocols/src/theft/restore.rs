@@ -8,77 +8,70 @@ use faultline_core::{Boot, Claim, ImageName, ProcessId, Role, Theft, To};
 use faultline_dataflow::recovery::{Host, LastState, Leg, root};
 use faultline_dataflow::successor;
 
-use super::copies::{Answer, ImageOf, Search};
+use super::copies::{Answer, ImageOf, Request, Search};
 use super::holders::{all_holders, holders};
 use super::message::Message;
 use super::{Defect, TaskRecovery};
 
 impl TaskRecovery {
-    /// Handles the listing of the storage. The newest image in a storage that survived suffices: nothing was
-    /// sent that it, or an older image, does not contain.
+    /// Handles the listing of the storage. A process restores its newest state anywhere, not the newest one in its own
+    /// storage: otherwise a holder would keep an image that the restore has undone, and that a later one could find.
     pub(super) fn listed(&mut self, names: Vec<ImageName>, host: &mut dyn Host<Self>) {
-        self.is_listed = true;
         let answers = self.copies.listed(names.into_iter(), host);
         self.answer(answers, host);
-        if !self.is_rank {
-            if self.boot == Boot::Replaced {
-                self.refill(host);
-            }
-            return;
+        if self.is_rank {
+            self.look_for(&[self.me], host);
+        } else if self.boot == Boot::Replaced {
+            self.refill(host);
         }
-        let asks_others = self.copies.is_empty(self.me) || self.boot == Boot::Replaced;
-        self.look_for(&[self.me], asks_others, host);
     }
 
-    /// Starts searches for the newest states of `owners`.
-    fn look_for(&mut self, owners: &[ProcessId], asks_others: bool, host: &mut dyn Host<Self>) {
+    /// Starts searches for the newest states of `owners`: first in this process's own storage, then at all holders, also
+    /// at those that have failed and will return.
+    fn look_for(&mut self, owners: &[ProcessId], host: &mut dyn Host<Self>) {
         for owner in owners {
-            let mut asked = if asks_others { self.ask_holders(*owner, host) } else { BTreeSet::new() };
-            asked.insert(self.me);
+            let holders = all_holders(&self.config, &self.membership, *owner);
+            let asked = holders.into_iter().chain([self.me]).collect();
             self.searches.insert(*owner, Search::of(asked));
         }
         for owner in owners {
-            let answer = self.copies.fetch(self.me, *owner, true, host);
+            let request = Request { from: self.me, owner: *owner, beyond: None };
+            let answer = self.copies.fetch(request, host);
             self.answer(answer, host);
         }
     }
 
     /// Answers processes that requested images, including this one.
     pub(super) fn answer(&mut self, answers: impl IntoIterator<Item = Answer>, host: &mut dyn Host<Self>) {
-        for Answer { to, owner, images, is_damaged } in answers {
+        for Answer { to, owner, images } in answers {
             let names: Arc<[ImageName]> = images.iter().map(|it| it.name).collect();
             if to != self.me {
                 images.into_iter().for_each(|it| host.send_image(to, it));
                 host.control(To::One(to), Message::Holds(owner, names));
                 continue;
             }
-            let others = if is_damaged { self.ask_holders(owner, host) } else { BTreeSet::new() };
             if let Some(search) = self.searches.get_mut(&owner) {
-                search.asked.extend(others);
                 images.iter().for_each(|it| search.found(it));
+                let others = search.asked.iter().copied().filter(|it| *it != self.me);
+                let fetch = Message::Fetch(owner, search.end());
+                for it in others.filter(|it| self.membership.member(*it).up) {
+                    host.control(To::One(it), fetch.clone());
+                }
             }
             self.holds(owner, to, &names, host);
         }
-    }
-
-    /// Asks all processes that may hold images of `owner` and that are up.
-    fn ask_holders(&self, owner: ProcessId, host: &mut dyn Host<Self>) -> BTreeSet<ProcessId> {
-        let mut all = all_holders(&self.config, &self.membership, owner);
-        all.retain(|it| *it != self.me);
-        for it in all.iter().filter(|it| self.membership.member(**it).up) {
-            host.control(To::One(*it), Message::Fetch(owner));
-        }
-        all.into_iter().collect()
     }
 
     /// Asks these processes again, which are up again. Permanently failed ones do not answer.
     pub(super) fn search_again(&mut self, new: &[ProcessId], host: &mut dyn Host<Self>) {
         for (owner, search) in &mut self.searches {
             search.asked.retain(|it| !self.membership.member(*it).gone);
-            for it in new.iter().copied().filter(|it| *it != self.me) {
+            // Before the search in this process's own storage has ended, no other process is asked.
+            let is_here = !search.asked.contains(&self.me);
+            for it in new.iter().copied().filter(|_| is_here) {
                 if search.asked.contains(&it) {
                     search.begin_again(it);
-                    host.control(To::One(it), Message::Fetch(*owner));
+                    host.control(To::One(it), Message::Fetch(*owner, search.end()));
                 }
             }
         }
@@ -124,7 +117,7 @@ impl TaskRecovery {
             })
             .filter(|it| !self.searches.contains_key(it))
             .collect();
-        self.look_for(&left, true, host);
+        self.look_for(&left, host);
     }
 
     /// Continues once every search has found its state, or has established that it is lost.

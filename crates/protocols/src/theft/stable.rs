@@ -63,9 +63,17 @@ pub(super) struct Stable {
 struct Write {
     image: Arc<ImageOf>,
     is_forced: bool,
-    is_here: bool,
+    here: Here,
     holders: BTreeSet<ProcessId>,
     legs: Vec<(Theft, Leg)>,
+}
+
+/// The state of an image in the process's own storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Here {
+    Writing,
+    Failed,
+    Durable,
 }
 
 impl Stable {
@@ -151,7 +159,7 @@ impl Stable {
             Arc::new(Image { name, head: Arc::new(Head { absorbed }), saved: Arc::new(()), snapshot });
         host.persist(image.clone());
         let legs = core::mem::take(&mut self.waiting);
-        let write = Write { image, is_forced, is_here: false, holders: BTreeSet::new(), legs };
+        let write = Write { image, is_forced, here: Here::Writing, holders: BTreeSet::new(), legs };
         write.send(config, membership, host);
         if self.writing.is_empty() {
             self.retry = (now + RETRY, RETRY);
@@ -194,16 +202,18 @@ impl Stable {
         self.retry = (now + after, after);
     }
 
-    /// Sends unfinished writes to holders that may not have them, and writes them here if that failed.
+    /// Sends unfinished writes to holders that may not have them, and writes them here again if that failed. An image
+    /// that is still being written is not written twice: if the second write failed, the storage would lose it.
     pub(super) fn again(
         &mut self,
         config: &Config,
         membership: &Membership,
         host: &mut dyn Host<TaskRecovery>,
     ) {
-        for write in &self.writing {
+        for write in &mut self.writing {
             write.send(config, membership, host);
-            if !write.is_here {
+            if write.here == Here::Failed {
+                write.here = Here::Writing;
                 host.persist(write.image.clone());
             }
         }
@@ -240,9 +250,10 @@ impl Stable {
         self.needs_checkpoint |= config.record == Record::Events && self.last.is_some();
     }
 
-    pub(super) fn is_here(&mut self, name: ImageName) {
+    /// Handles the end of a write to the process's own storage.
+    pub(super) fn written(&mut self, name: ImageName, is_durable: bool) {
         if let Some(write) = self.find(name) {
-            write.is_here = true;
+            write.here = if is_durable { Here::Durable } else { Here::Failed };
         }
     }
 
@@ -269,7 +280,9 @@ impl Stable {
         host: &mut dyn Host<TaskRecovery>,
     ) -> Option<ImageName> {
         let holders = holders(config, membership, self.me);
-        let is_durable = |write: &Write| write.is_here && holders.iter().all(|it| write.holders.contains(it));
+        let is_here = |write: &Write| write.here == Here::Durable;
+        let is_durable =
+            |write: &Write| is_here(write) && holders.iter().all(|it| write.holders.contains(it));
         let in_any_order = config.defects.has(Defect::LogOutOfOrder);
         let may_complete =
             |index: usize, write: &Write| index == 0 || is_checkpoint(write.image.name) || in_any_order;
