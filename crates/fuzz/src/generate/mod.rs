@@ -2,6 +2,7 @@
 
 mod faults;
 mod presence;
+mod second;
 mod tasks;
 
 use std::collections::BTreeMap;

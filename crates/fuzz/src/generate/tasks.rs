@@ -11,7 +11,7 @@ use faultline_api::validate;
 use faultline_core::Span;
 
 use super::faults::Faults;
-use super::{bandwidth, copies, links, simulator};
+use super::{bandwidth, copies, links, second, simulator};
 use crate::chance::Chance;
 use crate::scenario::Protocol;
 
@@ -53,7 +53,8 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     };
     let outside = Names::extra_of(&asked.extra_processes());
     let for_good = if chance.percent(60) { 50 } else { 0 };
-    let faults = Faults::of_tasks(chance, &clusters, outside, length, detect_after + restart_after, for_good);
+    let outage = detect_after + restart_after;
+    let faults = Faults::of_tasks(chance, &clusters, outside.clone(), length, outage, for_good);
     let faults = if plans { faults.of_plans() } else { faults };
     let faults = faults.list(chance);
     let stealing = (!plans).then(|| Stealing {
@@ -93,6 +94,9 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
         last.lose_cluster.iter_mut().for_each(|it| it.returns = None);
     }
     joins_late(chance, &mut federation, length);
+    if !plans {
+        second::add(chance, &mut federation, &outside, outage);
+    }
     federation
 }
 
@@ -147,5 +151,23 @@ fn application(chance: &mut Chance, task_time: Span) -> Application {
             width: Some(chance.between(3, 5) as u32),
             task_time,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn federations_have_what_a_recovery_may_meet() {
+        let all: Vec<Federation> = (0..400).map(|seed| federation(seed, "tic".parse().unwrap())).collect();
+        let count = |has: &dyn Fn(&FederationSpec) -> bool| all.iter().filter(|it| has(&it.spec)).count();
+        let late = count(&|it| it.clusters.iter().any(|it| it.joins_after.is_some()));
+        let speeds = count(&|it| it.clusters.iter().any(|one| one.speed != it.clusters[0].speed));
+        let servers = count(&|it| it.faults.iter().any(|it| it.process().is_some()));
+        let for_good = |it: &FederationSpec| it.faults.iter().filter(|it| it.is_for_good()).count();
+        let (once, more) = (count(&|it| for_good(it) > 0), count(&|it| for_good(it) > 1));
+        println!("{late} {speeds} {servers} {once} {more}");
+        assert!(late > 30 && speeds > 100 && servers > 30 && once > 100 && more > 30);
     }
 }
