@@ -888,7 +888,7 @@ Examples (require a build with the feature `defects`):
   cargo run --release --features defects -- errata hydee --out errata-hydee
   cargo run --release --features defects -- errata tic --out errata-tic")]
 pub(crate) struct ErrataArguments {
-    /// Protocol: hc3i or hydee
+    /// Protocol: hc3i, hydee, tic, sel or cck
     pub(crate) protocol: String,
     /// Write the page and the records of the counterexamples to DIR
     #[arg(long, value_name = "DIR", default_value = "errata")]

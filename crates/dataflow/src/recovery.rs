@@ -156,11 +156,8 @@ pub trait Host<P: Recovery>: Machine<P> {
     /// is run, lent or taken until [`Host::release`].
     fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>);
     /// Replaces the graph as [`restore`](Host::restore) does, followed by the events of these segments of the
-    /// log, in this order. The restored state has the name of the last segment.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the segments do not follow the image: a log with a gap cannot be replayed.
+    /// log, in this order. The restored state has the name of the last segment. A log with a gap cannot be replayed:
+    /// events that do not fit are left out with all after them, and the checker finds that the state differs.
     fn restore_log(&mut self, from: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]);
     /// Absorbs the graph of a permanently failed process.
     fn absorb(&mut self, of: ProcessId, what: LastState<'_, P>);

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use faultline_api::resource::{Family, Protocol as Options, Stated};
 use faultline_checker::{Judgement, Property, Verdict};
 use faultline_core::fault::{Outcome, StorageFault};
 use faultline_core::{Cause, Claim, ClusterId, Fact, FactKind, Fault, ProcessId, Scope, StorageFate, Time};
@@ -62,6 +63,18 @@ pub struct Observed {
     hits: Vec<(&'static str, State)>,
 }
 
+/// Returns the first violation that counts as the detection of a defect of this protocol. A different result counts only
+/// for programs of tasks, and only if nothing else is violated: most applications that exchange messages have no reference
+/// result.
+pub(crate) fn convicting(protocol: &str, violated: impl Iterator<Item = Property> + Clone) -> Option<Property> {
+    let of_tasks = || {
+        let options = Options::named(protocol, Stated::default());
+        options.and_then(|it| it.family()) == Some(Family::Tasks)
+    };
+    let is_result = |it: &Property| *it == Property::SameResult;
+    violated.clone().find(|it| !is_result(it)).or_else(|| violated.clone().find(is_result).filter(|_| of_tasks()))
+}
+
 /// What many trials reached. Can be kept, so that an interrupted search continues with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
@@ -107,6 +120,11 @@ pub struct Shares {
 }
 
 impl Observed {
+    /// Returns the first violation that counts as the detection of a defect.
+    pub fn convicting(&self) -> Option<Property> {
+        convicting(self.protocol, self.violated.iter().copied())
+    }
+
     /// Keeps the relevant parts of a trial.
     pub fn new(trial: &Trial, repeats: Option<bool>) -> Observed {
         let mut stated = BTreeMap::new();

@@ -8,6 +8,7 @@ use faultline_session::{Recording, Session, Simulator, Unjudged};
 use faultline_sim::Stats;
 use faultline_trace::{Manifest, Trace};
 
+use crate::coverage::convicting;
 use crate::scenario::Scenario;
 
 /// A scenario and its run.
@@ -29,6 +30,13 @@ impl Trial {
     /// Returns the properties that were violated.
     pub fn violated(&self) -> impl Iterator<Item = Property> {
         self.judgement.violated()
+    }
+
+    /// Returns the first violation that counts as the detection of a defect: a different result does only for programs of
+    /// tasks, which have a reference result.
+    pub fn convicting(&self) -> Option<Property> {
+        let violated: Vec<Property> = self.violated().collect();
+        convicting(self.scenario.federation.spec.protocol.name(), violated.into_iter())
     }
 }
 

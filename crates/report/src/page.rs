@@ -297,7 +297,9 @@ fn time(summary: &Summary) -> Markup {
                 div { (shares(&it.name, &it.time)) }
             }
         }
-        p.hint { "The time of all processes, each moment counted once. Working includes waiting for messages." }
+        p.hint {
+            "The time of all processes, each moment counted once. Working includes waiting for messages, but not waiting for a task."
+        }
     }
 }
 

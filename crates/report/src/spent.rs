@@ -2,13 +2,15 @@
 //! whole.
 //!
 //! A moment belongs to the first of these that applies: paused, down, undone by a later rollback, recovering, frozen for a
-//! checkpoint, finished. A surviving process works until it learns of the failure: such work is undone, not recovery. Everything else is work that the run kept, including the time in which an application waits for
-//! messages: the facts do not tell waiting from computing.
+//! checkpoint, finished. A surviving process works until it learns of the failure: such work is undone, not recovery.
+//! Everything else is work that the run kept, including the time in which an application waits for messages: the facts do
+//! not tell waiting from computing. In a program of tasks they do: a process works while it runs a task, and otherwise
+//! waits, for a task to steal or for a value.
 
 use std::ops::Add;
 
-use faultline_core::{Claim, ClusterId, Fact, ProcessId, Span, Time};
-use faultline_trace::Trace;
+use faultline_core::{Claim, ClusterId, Fact, ProcessId, Span, TheftStep, Time};
+use faultline_trace::{Stream, Trace};
 use serde::{Deserialize, Serialize};
 
 use crate::cast::Cast;
@@ -20,6 +22,9 @@ use crate::timeline::Timeline;
 pub struct Spent {
     /// Work that no rollback undid, including waiting for messages.
     pub working_seconds: f64,
+    /// Without a task to run, in a program of tasks.
+    #[serde(default)]
+    pub waiting_seconds: f64,
     /// Work that a rollback undid.
     pub undone_seconds: f64,
     /// Time paused for a checkpoint that was committed.
@@ -35,13 +40,15 @@ pub struct Spent {
 }
 
 /// The kinds in the order in which they are asked, and how tables call them.
-const KINDS: [&str; 6] = ["paused", "down", "undone", "recovering", "frozen", "finished"];
+const KINDS: [&str; 7] = ["paused", "down", "undone", "recovering", "frozen", "finished", "running"];
 const PAUSED: usize = 0;
 const DOWN: usize = 1;
 const UNDONE: usize = 2;
 const RECOVERING: usize = 3;
 const FROZEN: usize = 4;
 const FINISHED: usize = 5;
+/// Running a task.
+const RUNNING: usize = 6;
 
 impl Spent {
     /// Sums up the processes of a cluster, from the start of the application, or from when the cluster
@@ -50,8 +57,12 @@ impl Spent {
         let mut spent = Spent::default();
         for &process in cast.processes(cluster) {
             let window = window(cluster, history);
-            let [paused, down, undone, recovering, frozen, finished, working] =
+            let [paused, down, undone, recovering, frozen, finished, running, others] =
                 shares(window, &stretches(process, history, trace, window));
+            let (working, waiting) = match history.tasks {
+                Some(_) => (running, others),
+                None => (running + others, 0.0),
+            };
             spent.paused_seconds += paused;
             spent.down_seconds += down;
             spent.recovering_seconds += recovering;
@@ -59,6 +70,7 @@ impl Spent {
             spent.frozen_seconds += frozen;
             spent.finished_seconds += finished;
             spent.working_seconds += working;
+            spent.waiting_seconds += waiting;
         }
         spent
     }
@@ -69,9 +81,10 @@ impl Spent {
     }
 
     /// Returns the parts with their names, in the order in which they are shown.
-    pub fn parts(&self) -> [(&'static str, f64); 7] {
+    pub fn parts(&self) -> [(&'static str, f64); 8] {
         [
             ("working", self.working_seconds),
+            ("waiting", self.waiting_seconds),
             (KINDS[UNDONE], self.undone_seconds),
             (KINDS[FROZEN], self.frozen_seconds),
             (KINDS[RECOVERING], self.recovering_seconds),
@@ -88,6 +101,7 @@ impl Add for Spent {
     fn add(self, other: Spent) -> Spent {
         Spent {
             working_seconds: self.working_seconds + other.working_seconds,
+            waiting_seconds: self.waiting_seconds + other.waiting_seconds,
             undone_seconds: self.undone_seconds + other.undone_seconds,
             frozen_seconds: self.frozen_seconds + other.frozen_seconds,
             recovering_seconds: self.recovering_seconds + other.recovering_seconds,
@@ -105,7 +119,7 @@ fn window(cluster: ClusterId, history: &Timeline) -> (Time, Time) {
     (of(&history.joined).unwrap_or(history.origin), of(&history.left).unwrap_or(history.end))
 }
 
-/// Returns the stretches of a process that are not work, in any order; they may overlap.
+/// Returns the stretches of a process whose kind is known, in any order; they may overlap.
 fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Time, Time)) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = history.pauses.stretches().map(|(from, upto)| (from, upto, PAUSED)).collect();
     for failure in history.failures.iter().filter(|it| it.process == process) {
@@ -123,6 +137,7 @@ fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Tim
     let mut finished = None;
     for (_, stream) in trace.streams.iter().filter(|((of, _), _)| *of == process) {
         finished = None;
+        all.extend(running(stream));
         for (at, fact) in stream {
             match fact {
                 Fact::Finished(_) => finished = Some(*at),
@@ -137,6 +152,29 @@ fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Tim
         }
     }
     all.extend(finished.map(|at| (at, window.1, FINISHED)));
+    all
+}
+
+/// Returns the stretches in which a life ran tasks. No fact states when a task starts. It starts at the last fact that may
+/// have made it ready, or have left the process free to run it, that is at least the duration of the task ago.
+fn running(stream: &Stream) -> Vec<Stretch> {
+    let (mut all, mut starts) = (Vec::new(), Vec::new());
+    for (at, fact) in stream {
+        match fact {
+            Fact::Ran { cost_us, .. } | Fact::Rerun { cost_us, .. } => {
+                let latest = Time(at.0.saturating_sub(u64::from(*cost_us) * 1000));
+                let before = starts.partition_point(|it| *it <= latest);
+                let start = before.checked_sub(1).map_or(latest, |it| starts[it]);
+                all.push((start, *at, RUNNING));
+                starts.push(*at);
+            }
+            Fact::Theft { step: TheftStep::Taken | TheftStep::Merged | TheftStep::Voided, .. }
+            | Fact::Delivered(_)
+            | Fact::Absorbed(_)
+            | Fact::Restored(_) => starts.push(*at),
+            _ => {}
+        }
+    }
     all
 }
 
@@ -171,6 +209,8 @@ fn shares(window: (Time, Time), stretches: &[Stretch]) -> [f64; KINDS.len() + 1]
 
 #[cfg(test)]
 mod tests {
+    use faultline_core::{Life, TaskId, Theft};
+
     use super::*;
 
     fn at(seconds: u64) -> Time {
@@ -193,11 +233,31 @@ mod tests {
             (at(18), at(99), DOWN),
             (at(16), at(20), FINISHED),
         ];
-        let [paused, down, undone, recovering, frozen, finished, working] =
+        let [paused, down, undone, recovering, frozen, finished, _, working] =
             shares((at(1), at(20)), &stretches);
         assert_eq!([paused, down, recovering, undone, frozen], [0.0, 4.0, 3.0, 3.0, 0.0]);
         assert_eq!((finished, working), (2.0, 7.0));
         assert_eq!(paused + down + recovering + undone + frozen + finished + working, 19.0);
         assert_eq!(shares((at(1), at(4)), &[])[KINDS.len()], 3.0, "nothing happened");
+    }
+
+    #[test]
+    fn a_process_without_a_task_waits() {
+        let task = |number, seconds| Fact::Ran { task: TaskId(number), spawned: 0, cost_us: seconds * 1_000_000 };
+        let theft = Theft { victim: ProcessId(1), thief: ProcessId(0), life: Life(1), number: 1 };
+        let step = |step| Fact::Theft { theft, task: TaskId(2), step };
+        let stream: Stream = vec![
+            (at(2), task(1, 2)),
+            // Nothing to do until it steals a task, which takes three seconds; meanwhile the result of another one arrives.
+            (at(5), step(TheftStep::Taken)),
+            (at(7), step(TheftStep::Merged)),
+            (at(8), task(2, 3)),
+            // One after the other. On a real process, a task may take longer than stated.
+            (at(10), task(3, 1)),
+        ];
+        let found = running(&stream);
+        assert_eq!(found, [(at(0), at(2), RUNNING), (at(5), at(8), RUNNING), (at(8), at(10), RUNNING)]);
+        let shares = shares((at(0), at(12)), &found);
+        assert_eq!((shares[RUNNING], shares[KINDS.len()]), (7.0, 5.0));
     }
 }

@@ -153,7 +153,7 @@ impl Writer<'_> {
     fn time(&self) -> String {
         let clusters = &self.summary.clusters;
         let kinds: Vec<usize> =
-            (0..7).filter(|&kind| clusters.iter().any(|it| it.time.parts()[kind].1 > 0.0)).collect();
+            (0..8).filter(|&kind| clusters.iter().any(|it| it.time.parts()[kind].1 > 0.0)).collect();
         if kinds.is_empty() {
             return String::new();
         }

@@ -43,7 +43,7 @@ pub(crate) struct Finding {
 /// Shrinks a violation, and records the shrunk run.
 pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Finding, CommandError> {
     let scenario = Scenario::new(found.seed, arguments.protocol, arguments.defect).set(&arguments.set);
-    let property = super::search::convicting(found).or(found.violated.first().copied());
+    let property = found.convicting().or(found.violated.first().copied());
     let (trial, texts) = match property {
         Some(property) if !arguments.no_shrink => {
             let progress = say::shrinking(arguments);

@@ -10,7 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use faultline_catalog::{Defect, SetupError};
-use faultline_checker::Property;
 use faultline_console::place::RUNS;
 use faultline_fuzz::{Coverage, Observed, Scenario, repeats, run};
 use faultline_sim::in_order;
@@ -94,7 +93,7 @@ impl<'a> Search<'a> {
         let mut found = None;
         let wrong = self.defect.is_some();
         self.each(|observed| {
-            let clean = if wrong { convicting(&observed).is_none() } else { observed.is_clean() };
+            let clean = if wrong { observed.convicting().is_none() } else { observed.is_clean() };
             if clean {
                 return ControlFlow::Continue(());
             }
@@ -211,10 +210,4 @@ fn observe(scenario: Scenario, twice: u8) -> Result<Observed, SetupError> {
     let trial = run(scenario)?;
     let repeated = if again { Some(repeats(&trial)?) } else { None };
     Ok(Observed::new(&trial, repeated))
-}
-
-/// Returns the first violation that counts as the detection of a defect. A different result does not count:
-/// most applications have no reference result.
-pub(super) fn convicting(observed: &Observed) -> Option<Property> {
-    observed.violated.iter().copied().find(|&it| it != Property::SameResult)
 }

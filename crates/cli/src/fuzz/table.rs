@@ -9,7 +9,7 @@ use faultline_checker::Property;
 use serde::{Deserialize, Serialize};
 
 use super::available;
-use super::search::{Search, convicting};
+use super::search::Search;
 use crate::arguments::{Format, FuzzArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::output;
@@ -96,7 +96,7 @@ pub(crate) fn detect(
     };
     search.each(|observed| {
         row.runs += 1;
-        if let Some(property) = convicting(&observed) {
+        if let Some(property) = observed.convicting() {
             row.violating += 1;
             row.seeds.get_or_insert(row.runs);
             row.property.get_or_insert(property);

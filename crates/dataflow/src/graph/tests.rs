@@ -137,7 +137,7 @@ fn a_graph_is_the_fold_of_its_events() {
             break;
         }
         let mut again = start.clone();
-        events.iter().for_each(|event| again.redo(event.clone()));
+        events.iter().for_each(|event| assert!(again.redo(event.clone())));
         assert_eq!(again.effects(), graph.effects());
         assert_eq!(again.debts().collect::<Vec<_>>(), graph.debts().collect::<Vec<_>>());
     }
@@ -145,7 +145,34 @@ fn a_graph_is_the_fold_of_its_events() {
 }
 
 #[test]
-#[should_panic(expected = "does not fit its graph")]
-fn a_log_of_another_graph_is_noticed() {
-    Graph::default().redo(GraphEvent::Voided(theft(1)));
+fn an_event_of_another_graph_changes_nothing() {
+    let (program, _) = programs();
+    let mut graph = first(&program);
+    let (of, task) = graph.lend(theft(1)).expect("a task is ready");
+    let before = graph.clone();
+    for event in [
+        GraphEvent::Voided(theft(2)),
+        GraphEvent::Lent(theft(1), of, task),
+        GraphEvent::Lent(theft(2), of, task),
+        GraphEvent::Ran { theft: of, task, hint: u64::MAX, outcome: Outcome::default() },
+        GraphEvent::Forgotten(theft(2)),
+    ] {
+        assert!(!graph.redo(event.clone()), "{event:?}");
+        assert_eq!(graph, before, "{event:?}");
+    }
+}
+
+#[test]
+fn a_graph_that_is_absorbed_twice_keeps_the_state_that_it_has() {
+    let (program, _) = programs();
+    let mut victim = first(&program);
+    (0..5).for_each(|_| assert!(step(&program, &mut victim, &mut Vec::new())));
+    let early = Graph::load(&victim.save());
+    victim.lend(theft(1)).expect("a task is ready");
+    assert!(step(&program, &mut victim, &mut Vec::new()));
+    let mut heir = Graph::default();
+    heir.absorb(ProcessId(0), Graph::load(&victim.save()));
+    let before = heir.clone();
+    heir.absorb(ProcessId(0), early);
+    assert_eq!(heir, before);
 }

@@ -324,14 +324,17 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// Returns the graph of an image and of the log after it. Also restores the hint from the log.
+    /// Returns the graph of an image and of the log after it, up to an event that does not fit: the facts then show
+    /// that the state differs from the recorded one. Also restores the hint from the log.
     fn replay(&mut self, image: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]) -> Graph {
         let mut graph = Graph::load(&image.snapshot.application);
         for event in log.iter().flat_map(|it| events(&it.snapshot.application)) {
             if let GraphEvent::Ran { hint, outcome, .. } = &event {
                 self.hint = self.hint.min(*hint).min(outcome.told.unwrap_or(u64::MAX));
             }
-            graph.redo(event);
+            if !graph.redo(event) {
+                break;
+            }
         }
         graph
     }
