@@ -201,8 +201,9 @@ impl<P: Protocol> State<P> {
             if self.is_fifo {
                 for place in 0..self.pending.len() {
                     let lane = self.pending[place].lane(self.is_fifo);
-                    let earlier =
-                        self.pending[..place].iter().filter(|it| it.lane(self.is_fifo) == lane && lane != Lane::Own);
+                    let earlier = self.pending[..place]
+                        .iter()
+                        .filter(|it| it.lane(self.is_fifo) == lane && lane != Lane::Own);
                     pending[place] = pending[place].wrapping_add(earlier.count() as u128);
                 }
             }
@@ -329,7 +330,9 @@ impl<P: Protocol> State<P> {
     fn can_happen(&self, place: usize) -> bool {
         let pending = &self.pending[place];
         let lane = pending.lane(self.is_fifo);
-        let waits = |earlier: &[Pending<P>]| lane != Lane::Own && earlier.iter().any(|it| it.lane(self.is_fifo) == lane);
+        let waits = |earlier: &[Pending<P>]| {
+            lane != Lane::Own && earlier.iter().any(|it| it.lane(self.is_fifo) == lane)
+        };
         self.can_arrive(pending) && !waits(&self.pending[..place]) && !waits(&self.overtaken)
     }
 

@@ -66,13 +66,19 @@ pub struct Observed {
 /// Returns the first violation that counts as the detection of a defect of this protocol. A different result counts only
 /// for programs of tasks, and only if nothing else is violated: most applications that exchange messages have no reference
 /// result.
-pub(crate) fn convicting(protocol: &str, violated: impl Iterator<Item = Property> + Clone) -> Option<Property> {
+pub(crate) fn convicting(
+    protocol: &str,
+    violated: impl Iterator<Item = Property> + Clone,
+) -> Option<Property> {
     let of_tasks = || {
         let options = Options::named(protocol, Stated::default());
         options.and_then(|it| it.family()) == Some(Family::Tasks)
     };
     let is_result = |it: &Property| *it == Property::SameResult;
-    violated.clone().find(|it| !is_result(it)).or_else(|| violated.clone().find(is_result).filter(|_| of_tasks()))
+    violated
+        .clone()
+        .find(|it| !is_result(it))
+        .or_else(|| violated.clone().find(is_result).filter(|_| of_tasks()))
 }
 
 /// What many trials reached. Can be kept, so that an interrupted search continues with it.

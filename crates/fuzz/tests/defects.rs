@@ -3,7 +3,7 @@
 use faultline_catalog::Defect;
 use faultline_checker::Property;
 use faultline_fuzz::{Scenario, Steps, run, shrink};
-use faultline_protocols::{hc3i, hydee, satin};
+use faultline_protocols::{cck, hc3i, hydee, satin, theft};
 
 /// The number of seeds within which each defect is found.
 const BOUND: u64 = 100;
@@ -22,7 +22,17 @@ const RARE: &[(Defect, u64)] = &[
     (Defect::Hydee(hydee::Defect::OlderLevelObeyed), 500),
     (Defect::Hydee(hydee::Defect::OlderSyncAccepted), 2500),
     (Defect::Pessimistic(hydee::Defect::AcknowledgesBeforeDurable), 500),
+    (Defect::Tic(theft::Defect::AbsorbedTwice), 2000),
+    (Defect::Tic(theft::Defect::WantDenied), 2000),
+    (Defect::Tic(theft::Defect::RestoringDenies), 500),
+    (Defect::Tic(theft::Defect::HereAlone), 2000),
+    (Defect::Sel(theft::Defect::AbsorbedTwice), 3000),
+    (Defect::Sel(theft::Defect::WantDenied), 3000),
+    (Defect::Sel(theft::Defect::RestoringDenies), 500),
+    (Defect::Sel(theft::Defect::HereAlone), 2000),
     (Defect::Satin(satin::Defect::StaleTable), 500),
+    (Defect::Satin(satin::Defect::OrphanKept), 4000),
+    (Defect::Cck(cck::Defect::ContinuePerPing), 1000),
 ];
 
 fn bound(defect: Defect) -> u64 {
@@ -45,8 +55,9 @@ const DIRECTED: &[Defect] = &[
     Defect::Hc3i(hc3i::Defect::NoWriteBarrier),
     Defect::Hydee(hydee::Defect::SpilledBeforeDurable),
     Defect::Hydee(hydee::Defect::SegmentsOutsideCheckpoint),
-    // Their tests are those of the simulator: one hardly ever matters, and the other one changes no result.
-    Defect::Satin(satin::Defect::OrphanKept),
+    // Their tests are those of the simulator: one needs a storage that is full for a moment, and the other one costs work,
+    // but changes no result.
+    Defect::Sel(theft::Defect::LogOutOfOrder),
     Defect::Satin(satin::Defect::NoLookup),
 ];
 

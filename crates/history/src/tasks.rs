@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Fact, ImageName, Life, ProcessId, Promise, TaskId, Theft, TheftStep, Witness};
 use faultline_trace::Stream;
 
-use crate::history::{History, Point, SegmentNo, Sums};
 use crate::groups::{Checkpoint, CheckpointName};
+use crate::history::{History, Point, SegmentNo, Sums};
 
 /// The history of a program of tasks.
 #[derive(Clone, Debug, Default)]

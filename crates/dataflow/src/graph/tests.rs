@@ -170,9 +170,9 @@ fn a_graph_that_is_absorbed_twice_keeps_the_state_that_it_has() {
     let early = Graph::load(&victim.save());
     victim.lend(theft(1)).expect("a task is ready");
     assert!(step(&program, &mut victim, &mut Vec::new()));
-    let mut heir = Graph::default();
-    heir.absorb(ProcessId(0), Graph::load(&victim.save()));
-    let before = heir.clone();
-    heir.absorb(ProcessId(0), early);
-    assert_eq!(heir, before);
+    let mut successor = Graph::default();
+    successor.absorb(ProcessId(0), Graph::load(&victim.save()));
+    let before = successor.clone();
+    successor.absorb(ProcessId(0), early);
+    assert_eq!(successor, before);
 }

@@ -3,6 +3,7 @@
 mod faults;
 mod presence;
 mod second;
+mod successors;
 mod tasks;
 
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use faultline_api::validate;
 use faultline_core::Span;
 
 use super::faults::Faults;
-use super::{bandwidth, copies, links, second, simulator};
+use super::{bandwidth, copies, links, second, simulator, successors};
 use crate::chance::Chance;
 use crate::scenario::Protocol;
 
@@ -96,6 +96,7 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     joins_late(chance, &mut federation, length);
     if !plans {
         second::add(chance, &mut federation, &outside, outage);
+        successors::fail(chance, &mut federation, detect_after, restart_after);
     }
     federation
 }

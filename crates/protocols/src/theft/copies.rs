@@ -275,10 +275,47 @@ impl Search {
         let Some(checkpoint) = self.images.keys().copied().rfind(|it| is_checkpoint(*it)) else {
             return Vec::new();
         };
+        // Packets overtake each other: a segment may be here without the checkpoint that it follows.
         let following = self.images.range(checkpoint..).zip(CHECKPOINT.0..);
         following
-            .take_while(|((name, _), attempt)| name.attempt.0 == *attempt)
+            .take_while(|((name, _), attempt)| {
+                **name == ImageName { attempt: Attempt(*attempt), ..checkpoint }
+            })
             .map(|((_, it), _)| it.clone())
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Incarnation, Sn, Snapshot, Witness};
+
+    use super::*;
+
+    fn image(sn: u32, attempt: u32) -> Arc<ImageOf> {
+        let snapshot =
+            Snapshot { witness: Witness::default(), channels: Arc::from([]), application: Arc::from([]) };
+        let name = ImageName {
+            owner: ProcessId(0),
+            incarnation: Incarnation(0),
+            sn: Sn(sn),
+            attempt: Attempt(attempt),
+        };
+        let head = Arc::new(Head { absorbed: Arc::from([]) });
+        Arc::new(Image { name, head, saved: Arc::new(()), snapshot })
+    }
+
+    #[test]
+    fn a_log_contains_only_segments_that_follow_its_checkpoint() {
+        let mut search = Search::default();
+        let mut add = |sn, attempt| {
+            search.found(&image(sn, attempt));
+            search.chain().iter().map(|it| (it.name.sn.0, it.name.attempt.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(add(4, 1), [(4, 1)]);
+        assert_eq!(add(5, 2), [(4, 1)], "checkpoint 5 is missing");
+        assert_eq!(add(4, 3), [(4, 1)], "segment 2 is missing");
+        assert_eq!(add(4, 2), [(4, 1), (4, 2), (4, 3)]);
+        assert_eq!(add(5, 1), [(5, 1), (5, 2)]);
     }
 }

@@ -82,6 +82,13 @@ fn every_defect_of_tic_and_sel_is_found() {
 }
 
 #[test]
+fn a_log_with_a_hole_lacks_what_was_sent() {
+    let defects = Defects::only(Defect::LogOutOfOrder);
+    let found = first(storage_full(), |it| it.run::<TaskRecovery>(sel(it, defects)));
+    assert!(found.is_some());
+}
+
+#[test]
 fn every_defect_of_satin_is_found() {
     // Lookups in the table change no result: see `results_of_orphans_save_work`.
     for defect in satin::Defect::ALL.iter().filter(|it| **it != satin::Defect::NoLookup) {

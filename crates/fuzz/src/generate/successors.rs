@@ -1,0 +1,73 @@
+//! A process of a program of tasks fails for good with a task that it has just stolen, and its successor fails before it can tell
+//! the victim that the task is lost. Random faults hardly ever coincide like this.
+
+use faultline_api::quantity::{Bandwidth, Duration, Loss};
+use faultline_api::resource::{Application, Cluster, Crash, Fault, Federation, Fibonacci, Pair, When};
+use faultline_api::validate;
+use faultline_core::{FactKind, Span};
+
+use crate::chance::{Chance, short};
+
+/// The number of tasks of the program that take time.
+const LEAVES: u64 = 89;
+
+/// Replaces the faults of one federation in eight. The victim is the first process, which has the program. What it says to
+/// the successor takes long, so that the successor can take a checkpoint after it has taken over, and then fail.
+pub(super) fn fail(
+    chance: &mut Chance,
+    federation: &mut Federation,
+    detect_after: Span,
+    restart_after: Span,
+) {
+    if !chance.percent(12) {
+        return;
+    }
+    let nodes = |it: &Cluster| (0..it.nodes).map(|node| (it.name.clone(), node)).collect::<Vec<_>>();
+    let permanent = federation.spec.clusters.iter().filter(|it| it.joins_after.is_none());
+    let all: Vec<_> = permanent.flat_map(nodes).collect();
+    let thief = chance.between(0, all.len() as u64 - 1) as usize;
+    let (victim, successor) = (&all[0].0, &all[(thief + 1) % all.len()].0);
+    if thief == 0 || successor == victim {
+        return;
+    }
+    let delay = Span(chance.between(Span::from_millis(200).0, Span::from_millis(800).0));
+    let length = (delay + detect_after + restart_after) * chance.between(2, 5);
+    let task_time = Duration(short(Span(length.0 * all.len() as u64 / LEAVES)));
+    let crash = |place: usize, returns| {
+        let (cluster, node) = all[place % all.len()].clone();
+        Some(Crash { cluster, node: Some(node), process: None, storage: None, returns })
+    };
+    let when = When {
+        fact: FactKind::Taken,
+        cluster: all[thief].0.clone(),
+        node: Some(all[thief].1),
+        occurrence: Some(chance.between(1, 3) as u32),
+    };
+    let at = detect_after + Span(chance.between(Span::from_millis(50).0, delay.0 + Span::from_millis(300).0));
+    let slow = Pair {
+        from: victim.clone(),
+        to: successor.clone(),
+        preset: None,
+        latency: Some(Duration(short(delay))),
+        jitter: Some(Duration(Span::ZERO)),
+        bandwidth: Some(Bandwidth::UNLIMITED),
+        loss: Some(Loss { ppm: 0 }),
+    };
+    let mut failing = federation.clone();
+    let spec = &mut failing.spec;
+    for pair in spec.links.iter_mut().flat_map(|it| &mut it.pairs) {
+        if (&pair.from, &pair.to) == (&slow.from, &slow.to) {
+            *pair = slow.clone();
+        }
+    }
+    spec.application =
+        Application::Fibonacci(Fibonacci { n: Some(14), threshold: Some(5), task_time: Some(task_time) });
+    spec.faults = vec![
+        Fault { when: Some(when), crash: crash(thief, Some(false)), ..Fault::default() },
+        Fault { at: Some(Duration(short(at))), crash: crash(thief + 1, None), ..Fault::default() },
+    ];
+    spec.deadline = Some(Duration(length * 20 + Span::from_secs(20)));
+    if validate(&failing).is_empty() {
+        *federation = failing;
+    }
+}
