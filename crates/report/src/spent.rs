@@ -57,8 +57,10 @@ impl Spent {
         let mut spent = Spent::default();
         for &process in cast.processes(cluster) {
             let window = window(cluster, history);
-            let [paused, down, undone, recovering, frozen, finished, running, others] =
-                shares(window, &stretches(process, history, trace, window));
+            let mut all = stretches(process, history, trace, window);
+            let lives = trace.streams.iter().filter(|((of, _), _)| *of == process);
+            all.extend(lives.flat_map(|(_, stream)| running(stream)));
+            let [paused, down, undone, recovering, frozen, finished, running, others] = shares(window, &all);
             let (working, waiting) = match history.tasks {
                 Some(_) => (running, others),
                 None => (running + others, 0.0),
@@ -119,7 +121,7 @@ fn window(cluster: ClusterId, history: &Timeline) -> (Time, Time) {
     (of(&history.joined).unwrap_or(history.origin), of(&history.left).unwrap_or(history.end))
 }
 
-/// Returns the stretches of a process whose kind is known, in any order; they may overlap.
+/// Returns the stretches of a process that are not work, in any order; they may overlap.
 fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Time, Time)) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = history.pauses.stretches().map(|(from, upto)| (from, upto, PAUSED)).collect();
     for failure in history.failures.iter().filter(|it| it.process == process) {
@@ -137,7 +139,6 @@ fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Tim
     let mut finished = None;
     for (_, stream) in trace.streams.iter().filter(|((of, _), _)| *of == process) {
         finished = None;
-        all.extend(running(stream));
         for (at, fact) in stream {
             match fact {
                 Fact::Finished(_) => finished = Some(*at),
