@@ -410,7 +410,7 @@ impl Frame {
 pub fn chunk(words: &[u64]) -> Chunk {
     // An iterator of known length fills the shared bytes without an intermediate copy.
     let mut bytes: Arc<[u8]> = core::iter::repeat_n(0, words.len() * 8).collect();
-    let places = Arc::get_mut(&mut bytes).expect("they are not shared yet").chunks_exact_mut(8);
+    let places = Arc::make_mut(&mut bytes).chunks_exact_mut(8);
     places.zip(words).for_each(|(place, word)| place.copy_from_slice(&word.to_le_bytes()));
     Chunk::Bytes(bytes)
 }

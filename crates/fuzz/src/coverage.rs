@@ -128,7 +128,7 @@ pub struct Shares {
 impl Observed {
     /// Returns the first violation that counts as the detection of a defect.
     pub fn convicting(&self) -> Option<Property> {
-        convicting(self.protocol, self.violated.iter().copied())
+        convicting(&self.protocol, self.violated.iter().copied())
     }
 
     /// Keeps the relevant parts of a trial.

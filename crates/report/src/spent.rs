@@ -244,8 +244,11 @@ mod tests {
 
     #[test]
     fn a_process_without_a_task_waits() {
-        let task =
-            |number, seconds| Fact::Ran { task: TaskId(number), spawned: 0, cost_us: seconds * 1_000_000 };
+        let task = |number, seconds: u32| Fact::Ran {
+            task: TaskId(number),
+            spawned: 0,
+            cost_us: seconds * 1_000_000,
+        };
         let theft = Theft { victim: ProcessId(1), thief: ProcessId(0), life: Life(1), number: 1 };
         let step = |step| Fact::Theft { theft, task: TaskId(2), step };
         let stream: Stream = vec![

@@ -367,6 +367,8 @@ fn directed(paper: &Paper, defect: Defect) -> Markup {
         Rule::Theft(rule) => format!("Defect::{rule:?}"),
         Rule::Satin(rule) => format!("Defect::{rule:?}"),
         Rule::Cck(rule) => format!("Defect::{rule:?}"),
+        Rule::ChandyLamport(rule) => format!("Defect::{rule:?}"),
+        Rule::Coordinated(rule) => format!("Defect::{rule:?}"),
         Rule::Composite(rule) => format!("Defect::{rule:?}"),
         Rule::Supervisor(rule) => format!("Defect::{rule:?}"),
     };

@@ -346,12 +346,12 @@ impl Rank {
             Control::Commit(checkpoint) => self.commit(checkpoint, now, host),
             Control::Settled { from: theirs, to, covered } => self.settled(from, theirs, to, covered),
             Control::Group(message) => {
-                match &message {
-                    &GroupMessage::Stored(name) => {
+                match message {
+                    GroupMessage::Stored(name) => {
                         self.copy_stored(from, name, now, host);
                         self.segment_stored(from, name, host);
                     }
-                    &GroupMessage::Refused(name) if name.owner == self.group.me => {
+                    GroupMessage::Refused(name) if name.owner == self.group.me => {
                         self.own_segment_refused(from, name, host);
                     }
                     _ => {}

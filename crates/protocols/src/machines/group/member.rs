@@ -137,7 +137,8 @@ impl<P: Grouped> Group<P> {
             Input::PersistFailed(name) => self.write_failed(name, now + retry_every, host),
             Input::Read { name, image } => {
                 // A part that turns out to be lost while it is read for a holder may also be the one to restore.
-                if self.read(name, image.as_ref(), host) || image.is_none() {
+                let is_own = self.read(name, image.as_ref(), host);
+                if is_own || image.is_none() {
                     self.own_part_read(name, image, host);
                 }
             }
