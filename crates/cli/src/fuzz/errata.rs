@@ -249,9 +249,9 @@ fn counterexample(
     };
     let bundle = arguments.out.join(defect.to_string());
     if let Some(detection) = known {
-        let found = match (detection.first, detection.property) {
-            (Some(_), Some(property)) => Some(Found { property, trial: recorded(&bundle, defect)?, bundle }),
-            _ => None,
+        let found = match detection.shown() {
+            Some((_, property)) => Some(Found { property, trial: recorded(&bundle, defect)?, bundle }),
+            None => None,
         };
         return Ok(Some(Counterexample { defect, detection: detection.clone(), found }));
     }
@@ -262,8 +262,8 @@ fn counterexample(
         Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(None),
         other => other?,
     };
-    let found = match (detection.first, detection.property) {
-        (Some(seed), Some(property)) => {
+    let found = match detection.shown() {
+        Some((seed, property)) => {
             let scenario = Scenario::new(seed, None, Some(defect));
             let steps = Steps { seeds: 24, trials: 20_000, last: 2_000 };
             let shrunk = shrink(&scenario, property, steps, say::shrinking(&search)).map_err(files::unfit)?;
@@ -271,7 +271,7 @@ fn counterexample(
             record(&shrunk.trial, &bundle)?;
             Some(Found { property, trial: shrunk.trial, bundle })
         }
-        _ => None,
+        None => None,
     };
     journal.add(&detection);
     Ok(Some(Counterexample { defect, detection, found }))

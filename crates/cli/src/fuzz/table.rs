@@ -14,6 +14,9 @@ use crate::arguments::{Format, FuzzArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::output;
 
+/// Properties that bound what a protocol costs. A run that violates another one shows better what a defect breaks.
+const COSTS: [Property; 2] = [Property::NeighboursOnly, Property::ForcedPerTheft];
+
 /// How often a defect shows.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -29,9 +32,17 @@ pub(crate) struct Detection {
     pub(crate) runs: u64,
     /// The first seed with a violation.
     pub(crate) first: Option<u64>,
+    /// The first seed whose run violated more than a bound of what a protocol may cost, and the property.
+    #[serde(default)]
+    pub(crate) harmful: Option<(u64, Property)>,
 }
 
 impl Detection {
+    /// Returns the seed that shows best what the defect breaks, and the property that is violated there.
+    pub(crate) fn shown(&self) -> Option<(u64, Property)> {
+        self.harmful.or_else(|| self.first.zip(self.property))
+    }
+
     /// Returns the share of schedules with a violation, in percent, with a 95 % interval (Wilson's).
     pub(crate) fn share(&self) -> (f64, f64, f64) {
         let (n, k) = (self.runs.max(1) as f64, self.violating as f64);
@@ -93,6 +104,7 @@ pub(crate) fn detect(
         violating: 0,
         runs: 0,
         first: None,
+        harmful: None,
     };
     search.each(|observed| {
         row.runs += 1;
@@ -101,6 +113,10 @@ pub(crate) fn detect(
             row.seeds.get_or_insert(row.runs);
             row.property.get_or_insert(property);
             row.first.get_or_insert(observed.seed);
+            let does_harm = |it: &Property| !COSTS.contains(it) && *it != Property::SameResult;
+            if let Some(harm) = observed.violated.iter().copied().find(does_harm) {
+                row.harmful.get_or_insert((observed.seed, harm));
+            }
         }
         ControlFlow::Continue(())
     })?;
