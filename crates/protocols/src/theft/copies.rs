@@ -161,6 +161,13 @@ impl Copies {
         None
     }
 
+    /// Forgets the requests of a life that has ended. Its next life would take an answer to them for an answer to its own,
+    /// which may ask for more.
+    pub(super) fn forget(&mut self, from: ProcessId) {
+        self.lookups.retain(|it| it.request.from != from);
+        self.waiting.retain(|it| it.from != from);
+    }
+
     /// Handles the listing of the storage. Returns the answers that waited for it.
     pub(super) fn listed(
         &mut self,

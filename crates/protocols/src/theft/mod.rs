@@ -335,6 +335,9 @@ impl TaskRecovery {
                 let (old, new) = (before.member(*it), self.membership.member(*it));
                 if old.life != new.life || !new.up {
                     self.stable.failed(*it);
+                    if *it != self.me {
+                        self.copies.forget(*it);
+                    }
                 }
                 new.up && (!old.up || old.life != new.life)
             })
