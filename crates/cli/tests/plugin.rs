@@ -6,6 +6,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process;
 
 use assert_cmd::Command;
 use common::TestDirectory;
@@ -20,11 +21,17 @@ fn alone(place: &TestDirectory) -> Command {
     if !program.exists() {
         let built = Path::new(env!("CARGO_BIN_EXE_faultline"));
         // A large program is copied if the directory is on another device.
-        fs::hard_link(built, &program).or_else(|_| fs::copy(built, &program).map(drop)).unwrap();
+        fs::hard_link(built, &program).unwrap_or_else(|_| copy(built, &program));
     }
     let mut command = Command::new(program);
     command.current_dir(place.dir()).env("PATH", "/nonexistent").env("NO_COLOR", "1");
     command
+}
+
+/// Copies a file that will be executed. Another process does it: if this one wrote the file, a child that another test starts
+/// at that moment would have it open for writing, and it could not be executed.
+fn copy(from: &Path, to: &Path) {
+    assert!(process::Command::new("cp").args([from, to]).status().unwrap().success());
 }
 
 /// Returns an error without line breaks.
@@ -35,9 +42,10 @@ fn unbroken(said: &[u8]) -> String {
 }
 
 fn install(dir: &Path) {
-    let program = dir.join("kubectl-faultline");
-    fs::write(&program, STAND_IN).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let text = dir.join("stand-in");
+    fs::write(&text, STAND_IN).unwrap();
+    fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
+    copy(&text, &dir.join("kubectl-faultline"));
 }
 
 #[test]

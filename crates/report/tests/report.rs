@@ -256,9 +256,12 @@ fn unplanned_failures_are_distinguished() {
     use faultline_core::{EndedBy, Fact, Life, StorageFate};
 
     let (manifest, _) = common::run(2);
+    let failed_in = |life, process, by| {
+        let process = ProcessId(process);
+        Fact::Failed { process, life, storage: StorageFate::Kept, by }
+    };
     let life = Life(1);
-    let failed =
-        |process, by| Fact::Failed { process: ProcessId(process), life, storage: StorageFate::Kept, by };
+    let failed = |process, by| failed_in(life, process, by);
     let facts = [
         Fact::Begun,
         failed(0, EndedBy::Silence),
@@ -266,8 +269,8 @@ fn unplanned_failures_are_distinguished() {
         failed(3, EndedBy::Silence),
         Fact::Detected { process: ProcessId(1), life },
         failed(2, EndedBy::PlaceLost),
-        failed(2, EndedBy::StorageLost),
-        failed(0, EndedBy::SupervisorRestarted),
+        failed_in(Life(2), 2, EndedBy::StorageLost),
+        failed_in(Life(2), 0, EndedBy::SupervisorRestarted),
     ];
     let trace = supervised(facts);
     let judgement = passed();
