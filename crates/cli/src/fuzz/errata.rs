@@ -436,11 +436,10 @@ mod tests {
             let printed = entries.iter().filter(|it| it.printed.is_some()).count();
             assert!(printed >= least_printed && entries.len() - printed >= least_missing, "{entries:#?}");
             let named: Vec<Defect> = entries.iter().flat_map(|it| it.defects.clone()).collect();
-            let cells = paper
-                .document
-                .lines()
-                .skip_while(|it| !it.starts_with("## Differences"))
-                .take_while(|it| !it.starts_with("## Options") && !it.starts_with("## Defect"));
+            let cells =
+                paper.document.lines().skip_while(|it| !it.starts_with("## Differences")).take_while(|it| {
+                    !["## Options", "## Defect", "## What"].iter().any(|next| it.starts_with(next))
+                });
             let switches: Vec<&str> = cells
                 .filter(|it| it.starts_with('|'))
                 .filter_map(|it| it.trim_end_matches('|').rsplit(" | ").next())
