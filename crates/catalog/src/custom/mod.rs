@@ -179,7 +179,7 @@ fn parsed<T: Parameters>(parameters: &Map<String, Value>) -> Result<T, InvalidPa
     });
     T::deserialize(MapDeserializer::new(entries)).map_err(|error: serde_json::Error| {
         let message = error.to_string();
-        // What is missing is noticed after the last parameter has been read.
+        // What is missing is detected after the last parameter has been read.
         let is_missing = message.starts_with("missing field");
         InvalidParameter { parameter: last.take().filter(|_| !is_missing).cloned(), message }
     })

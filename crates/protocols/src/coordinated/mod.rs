@@ -8,7 +8,7 @@
 //!
 //! | part | does |
 //! | --- | --- |
-//! | `Frozen` | a process that stands still while a checkpoint is taken (K1, K3, K4) |
+//! | `Frozen` | a process that is paused while a checkpoint is taken (K1, K3, K4) |
 //! | `Gathering` | the coordinator's side: counting, and waiting for all parts (K2, K4) |
 //! | `Group` | keeping checkpoints, and restoring the newest complete one (K5) |
 //! | `leaders` | the hierarchical variant, in which clusters answer through leaders (L1, L2) |

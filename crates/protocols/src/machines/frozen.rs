@@ -1,4 +1,4 @@
-//! A member of a group that stands still while a checkpoint of the group is taken.
+//! A member of a group that is paused while a checkpoint of the group is taken.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -30,7 +30,7 @@ pub type InTransit = Vec<(MessageId, Payload)>;
 
 /// What a member does that is frozen from the request for a checkpoint to its commit:
 ///
-/// * It saves the state of its application. What arrives from then on is kept, and becomes part of the checkpoint.
+/// * It saves the state of its application. What arrives afterwards is kept, and becomes part of the checkpoint.
 /// * Once as many messages have arrived as had been sent to it, it writes its part, here and at its holders.
 /// * At the commit, it delivers what was in transit, sends what the application had sent meanwhile, and resumes.
 ///
@@ -208,7 +208,7 @@ where
         }
         assert!(
             self.received == expected || !self.rules.counts_exactly(),
-            "{} messages arrived, {expected} were sent: nobody sends while a checkpoint is taken",
+            "{} messages arrived, {expected} were sent: no process sends while a checkpoint is taken",
             self.received
         );
         let saved = if self.rules.drains { part.in_transit.clone() } else { InTransit::new() };

@@ -9,7 +9,7 @@
 //! | `refill` | reports when a storage that was lost holds again what it should |
 //! | `survey` | which parts of which checkpoints are left, and which checkpoints are complete |
 //! | `gathering` | the coordinator's side of a checkpoint: counting messages, and waiting for all parts |
-//! | `frozen` | a member that stands still while a checkpoint is taken |
+//! | `frozen` | a member that is paused while a checkpoint is taken |
 //! | `group` | keeps the checkpoints of a group of processes, and restores the newest complete one |
 //! | `options`, `rule` | parameters and defects of protocols over these |
 //!
