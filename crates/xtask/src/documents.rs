@@ -31,6 +31,7 @@ enum Instead {
 }
 use Instead::{After, AsPrinted, AsRoot, In, Run, Unknown};
 
+const DEFECTS: Instead = In("the test `defects` of `faultline-fuzz`, which needs no build of its own");
 const SCENARIOS: Instead = In("the scenarios of `e2e`, on a Kubernetes cluster");
 
 /// The document, how its command begins, and how it runs instead. The longest match counts.
@@ -75,11 +76,9 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
         "faultline fuzz --file found/federation.yaml",
         After("mkdir found; faultline samples two-way > found/federation.yaml"),
     ),
-    (
-        "docs/fuzzing.md",
-        "cargo run --release --features defects --",
-        In("the test `defects` of `faultline-fuzz`, which needs no build of its own"),
-    ),
+    ("docs/fuzzing.md", "cargo run --release --features defects --", DEFECTS),
+    ("docs/cck.md", "cargo run --release --features defects --", DEFECTS),
+    ("docs/tic-sel.md", "cargo run --release --features defects --", DEFECTS),
     (
         "docs/explore.md",
         "faultline explore --protocol hydee",
