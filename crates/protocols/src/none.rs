@@ -129,7 +129,7 @@ impl Recovery for NoProtocol {
     }
 }
 
-/// The same for planned programs: every value goes to its partition at once.
+/// No fault tolerance for planned programs: every value goes to its partition at once.
 impl PartitionProtocol for NoProtocol {
     type Config = ();
     const FIFO: bool = false;

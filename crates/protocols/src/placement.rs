@@ -1,5 +1,5 @@
-//! Placement of replicas: which processes hold replicas of whose checkpoints, as a pure function of the fixed part of
-//! the membership.
+//! Placement of replicas: which processes hold the replicas of which parts, as a pure function of the fixed
+//! part of the membership.
 
 use alloc::vec::Vec;
 use faultline_core::{Membership, Presence, ProcessId, Role};
@@ -35,7 +35,7 @@ impl Placement {
     pub fn holders(self, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
         let cluster = membership.cluster_of(owner);
         let members = membership.processes_of(cluster);
-        let index = members.binary_search(&owner).expect("a process stands in its own cluster");
+        let index = members.binary_search(&owner).expect("a process is a member of its own cluster");
         let copies = usize::from(self.replicas);
         match self.to {
             ReplicateTo::SameCluster => {
@@ -54,7 +54,7 @@ impl Placement {
         }
     }
 
-    /// Returns the processes whose parts `holder` keeps replicas of.
+    /// Returns the owners of the parts of which `holder` keeps replicas.
     pub(crate) fn owners(self, membership: &Membership, holder: ProcessId) -> Vec<ProcessId> {
         let holds = |&rank: &ProcessId| self.holders(membership, rank).contains(&holder);
         membership.with_role(Role::RANK).filter(holds).collect()

@@ -1,15 +1,16 @@
-//! Satin's fault tolerance: no checkpoints, and a table of results that failures have orphaned.
+//! Satin's fault tolerance: no checkpoints, but a table of orphaned results.
 //!
 //! G. Wrzesińska, R. V. van Nieuwpoort, J. Maassen, H. E. Bal: *Fault-Tolerance, Malleability and Migration
 //! for Divide-and-Conquer Applications on the Grid* (2005); the baseline of the paper on TIC (section 7,
 //! Figure 13).
 //!
-//! A process that fails loses its graph. Its victims re-execute what it had stolen. What others had stolen
-//! from it is orphaned: they finish it, and announce each result, which stays where it is. Each process keeps
-//! a table of these announcements, and looks up every task before it starts it: an existing result is
-//! fetched. If the process with the program itself fails, the program restarts, at that process or, if it
-//! failed permanently, at the next one. The lost work therefore grows with the work done by the failed
-//! process; without failures, nothing is written, and no message waits.
+//! A process that fails loses its graph. Its victims re-execute the tasks that it had stolen. Tasks that
+//! others had stolen from it are orphaned: their thieves finish them, announce the results, and keep them.
+//! Each process keeps a table of these announcements, and looks up every task before it starts it; if a
+//! result exists, the process fetches it. If the process that runs the program's first task fails, the
+//! program restarts, at that process or, if it failed permanently, at the next one. The lost work therefore
+//! grows with the work done by the failed process. Without failures, nothing is written, and no message
+//! waits.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -34,11 +35,12 @@ pub struct Config {
 defects! {
     /// A victim does not re-execute what a failed thief had stolen.
     LoanKept,
-    /// A task that waits for the result of an orphan is not run if the holder fails.
+    /// A task that waits for an orphan's result is not re-executed if the holder of the result fails.
     OrphanKept,
     /// The table keeps the results of failed holders.
     StaleTable,
-    /// If the process with the program itself fails permanently, no other restarts it.
+    /// If the process that runs the program's first task fails permanently, no other process restarts the
+    /// program.
     NoNewRoot,
     /// A task starts without a lookup in the table.
     NoLookup,
@@ -47,9 +49,10 @@ defects! {
 /// A message of the protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// The sender has the results of these tasks. Each is named by the theft that the sender, its thief, worked for.
+    /// The sender has the results of these tasks. Each is named by the theft for which the sender, its thief,
+    /// computed it.
     Orphans(Arc<[(TaskId, Theft)]>),
-    /// The sender has the task of this orphan, and requests its result.
+    /// The sender has the task of this orphan, and requests the orphan's result.
     Fetch(Theft),
     /// The sender no longer has the result of this orphan.
     Missing(Theft),
@@ -62,12 +65,12 @@ pub struct Satin {
     is_rank: bool,
     config: Config,
     membership: Arc<Membership>,
-    /// Thefts that this process works for, and whose victims have failed.
+    /// Thefts for which this process works although their victims have failed.
     orphaned: BTreeSet<Theft>,
     table: Table,
 }
 
-/// Results of orphans that exist, here and elsewhere.
+/// Results of orphans that exist, on this process and on others.
 #[derive(Clone, Debug, Default)]
 struct Table {
     by_task: BTreeMap<TaskId, Theft>,
@@ -134,7 +137,7 @@ impl Recovery for Satin {
         match input {
             Input::Due(theft, Leg::Task) => self.lent(theft, host),
             Input::Due(theft, Leg::Result) if self.orphaned.contains(&theft) => self.announce(&[theft], host),
-            // The result of an orphan stays where it is: another process may need it.
+            // The result of an orphan stays on its thief, because another process may need it.
             Input::Due(theft, Leg::Receipt) if self.table.by_theft.contains_key(&theft) => {}
             Input::Due(theft, leg) => host.pass(theft, leg),
             Input::Control { from, message } => self.told(from, message, host),
@@ -180,7 +183,7 @@ impl Satin {
         thief.up && thief.life == theft.life
     }
 
-    /// Handles a task that was lent, to a thief that asked or to the holder of its result.
+    /// Handles a task that was lent to the thief that requested it, or to the holder of its result.
     fn lent(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
         let is_here = theft.thief == self.me && host.debt(theft) == Some(true);
         let is_lost = !self.lives(theft) || theft.thief == self.me && !is_here;
@@ -228,7 +231,7 @@ impl Satin {
                 new.push(it);
             }
         }
-        // Tasks that failed processes had stolen run again.
+        // Re-execute the tasks that failed processes had stolen.
         for theft in host.loans().into_iter().filter(|it| !self.lives(*it)) {
             let is_orphan = self.table.by_theft.contains_key(&theft);
             let rule = if is_orphan { Defect::OrphanKept } else { Defect::LoanKept };
@@ -236,7 +239,7 @@ impl Satin {
                 host.void(theft);
             }
         }
-        // Tasks that were stolen from them are orphaned.
+        // Tasks stolen from the failed processes are orphaned.
         let debts = host.debts().into_iter().filter(|(it, _)| failed.contains(&it.victim));
         let orphaned: Vec<(Theft, bool)> = debts.collect();
         self.orphaned.extend(orphaned.iter().map(|(theft, _)| *theft));
@@ -256,7 +259,7 @@ impl Satin {
         self.begin_again(host);
     }
 
-    /// Announces to all processes that these results of orphans are here.
+    /// Announces to all processes that this process has these results of orphans.
     fn announce(&mut self, thefts: &[Theft], host: &mut dyn Host<Self>) {
         let named = thefts.iter().filter_map(|it| Some((host.owed(*it)?, *it)));
         let orphans: Arc<[(TaskId, Theft)]> = named.collect();
@@ -271,7 +274,7 @@ impl Satin {
         }
     }
 
-    /// Restarts the program if the process that had it failed permanently and this one is next.
+    /// Restarts the program if the process that ran its first task failed permanently and this one is next.
     fn begin_again(&self, host: &mut dyn Host<Self>) {
         let root = root(&self.membership);
         let is_next = self.membership.member(root).gone && successor(&self.membership, root) == self.me;

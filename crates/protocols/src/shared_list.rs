@@ -1,9 +1,9 @@
 //! A list, sorted by a key, whose copies share the items that they have in common.
 //!
-//! A checkpoint contains the tables of its process, and most of a table is the same in the next checkpoint. A copy of
-//! this list takes one key and one pointer per 256 items. A change copies the item's leaf of up to eight items, and the
-//! branch of up to 32 leaves that contains it, if another copy of the list still uses them. What a sequence of
-//! checkpoints takes thus grows with what is new in each of them.
+//! A checkpoint contains the tables of its process, and most of a table is the same in the next checkpoint. A
+//! copy of this list takes one key and one pointer per 256 items. A change copies the item's leaf of up to
+//! eight items, and the branch of up to 32 leaves that contains it, if another copy of the list still uses
+//! them. The memory of a sequence of checkpoints thus grows only with what is new in each of them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,11 +16,11 @@ const LEAF: usize = 8;
 /// Largest number of leaves of a branch.
 const BRANCH: usize = 32;
 
-/// An item that has a place in a list.
+/// An item of a list.
 pub(crate) trait Keyed: Clone {
-    /// What the list is sorted by. Several items may have the same key.
+    /// The key by which the list is sorted. Several items may have the same key.
     type Key: Ord + Copy;
-    /// Returns the key. It never changes.
+    /// Returns the key, which must never change.
     fn key(&self) -> Self::Key;
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct SharedList<T: Keyed> {
     len: usize,
 }
 
-/// Where an item is in its list, until the list changes.
+/// The place of an item in its list. Valid until the list changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     branch: usize,
@@ -215,8 +215,8 @@ fn items_of<K, T>(leaves: &[(K, Arc<Leaf<T>>)]) -> impl DoubleEndedIterator<Item
     leaves.iter().flat_map(|(_, leaf)| leaf.iter())
 }
 
-/// Inserts into a leaf or a branch. They have few items, and are kept in many versions: unused capacity would cost
-/// more than growing again.
+/// Inserts into a leaf or a branch. These have few items and are kept in many versions, so unused capacity
+/// would cost more than reallocation.
 #[inline]
 fn insert<T>(items: &mut Vec<T>, index: usize, item: T) {
     if items.len() == items.capacity() {
@@ -270,7 +270,7 @@ mod tests {
         footprint.bytes()
     }
 
-    /// Checks the list against a vector of the same items, ascending and different.
+    /// Checks the list against a vector of the same items, ascending and distinct.
     fn check(list: &SharedList<u32>, all: &[u32]) {
         assert_eq!(list.iter().copied().collect::<Vec<_>>(), all);
         assert_eq!(list.iter().rev().copied().collect::<Vec<_>>().len(), list.len());
@@ -331,7 +331,7 @@ mod tests {
         let mut copy = original.clone();
         copy.insert(1000);
         copy.insert(0);
-        // The list does not see that the key changes, and nothing is looked up any more.
+        // The list does not see that the key changes, and no key is looked up afterwards.
         *copy.at_mut(copy.last_up_to(500).unwrap()) = 9999;
         copy.retain(|it| *it != 3);
         assert_eq!(original, list(1..1000));
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(copy.iter().copied().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     }
 
-    /// Each version adds an item. A copy of everything would take 8 MB on the way.
+    /// Each version adds an item. Full copies would take 8 MB in total.
     #[test]
     fn versions_take_what_is_new_in_each() {
         let mut versions = vec![SharedList::default()];

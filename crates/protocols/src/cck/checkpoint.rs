@@ -1,4 +1,4 @@
-//! The part of a partition in a checkpoint (CCK long paper, rules of the coordinator and of a process).
+//! A partition's side of a checkpoint (CCK long paper, rules of the coordinator and of a process).
 //!
 //! The partition stops, and asks all partitions that send to it to stop, too. Channels are FIFO, so an answer arrives after
 //! everything that its sender had sent before it stopped: the saved state contains all that was in transit. The partition
@@ -27,13 +27,13 @@ pub(super) struct CheckpointRound {
     asked: Vec<ProcessId>,
     /// Those of them that have not answered.
     unanswered: BTreeSet<ProcessId>,
-    /// Whether the state was taken. It is then being stored.
+    /// Whether the state has been saved, and is now being stored.
     is_taken: bool,
     /// Processes that have not yet stored the image.
     unstored: BTreeSet<ProcessId>,
-    /// Receivers of this partition that have not saved their state.
+    /// Partitions that receive from this one and have not saved their state.
     unsaved: BTreeSet<ProcessId>,
-    /// Partitions that have asked this one.
+    /// Partitions that have asked this one to stop.
     asked_by: BTreeSet<ProcessId>,
     is_saved: bool,
 }

@@ -44,7 +44,7 @@ defects! {
     OneSlot,
     /// Re-execution begins at the newest checkpoint of the process, valid or not.
     RecordSinceOwnSave,
-    /// Only the senders to the failed partition re-execute, and not the senders to these.
+    /// Only the direct senders to the failed partition re-execute; the senders to these do not.
     DirectSendersOnly,
     /// Messages of an earlier recovery count in the current one.
     NoRecoveryEpoch,
@@ -55,7 +55,8 @@ defects! {
     /// Only partitions that were restored in this recovery demand the values that they lost, as printed. If a second failure
     /// interrupts a recovery, values lost with the first one never arrive.
     LossesOfFailedOnly,
-    /// A value is identified by its data alone: one that arrives is taken for the next missing version of the data.
+    /// An arriving value is identified by its data alone: whichever version was sent, it counts as the next
+    /// missing one.
     ValuesWithoutVersion,
     /// Demanded values are re-executed in the partition's own state, which returns to the checkpoint. Values that arrived
     /// since then are lost.

@@ -24,7 +24,7 @@ pub(super) struct Coordinator {
     epoch: Incarnation,
     /// The newest valid checkpoint; `None` if a restarted coordinator does not know it yet.
     valid: Option<Position>,
-    /// The number of lives that had begun, plus the number of processes that never return, at the last recovery.
+    /// Number of lives begun, plus number of processes that never return, as of the last recovery.
     lives: u64,
     activity: Activity,
     /// Whether the application has begun. Before that, not every partition can be reached.
@@ -39,9 +39,10 @@ enum Activity {
     Idle,
     /// A process has failed, and not all processes are up.
     Waiting,
-    /// These processes have not reported which checkpoint is valid. The newest one reported so far.
+    /// These processes have not yet reported which checkpoint is valid; the position is the newest one
+    /// reported so far.
     Surveying(BTreeSet<ProcessId>, Position),
-    /// These partitions lack lost values.
+    /// These partitions still lack values that were lost.
     Recovering(BTreeSet<ProcessId>),
     /// A checkpoint is being taken, and these partitions have not saved their state.
     Checkpointing(Position, BTreeSet<ProcessId>),

@@ -1,5 +1,5 @@
-//! CCK: checkpoints of partitioned programs that only neighbours coordinate, and recoveries that re-execute only what is
-//! strictly required.
+//! CCK: checkpoints of partitioned programs, coordinated only between neighbours, and recoveries that
+//! re-execute only what is strictly required.
 //!
 //! To take a checkpoint, each partition drains its channels: it asks the partitions that send to it to stop. This takes
 //! 2N + 3E messages with N partitions and E channels. After a failure, only the failed partitions restore the last valid
@@ -54,18 +54,18 @@ pub struct Cck {
     membership: Arc<Membership>,
     /// The coordinator's process.
     coordinator_id: ProcessId,
-    /// The coordinator, if this process is it.
+    /// The coordinator's state, if this process is the coordinator.
     coordinator: Option<Coordinator>,
     stored: StoredImages,
     /// A survey that cannot be answered before the storage has been listed.
     surveyed: Option<(ProcessId, Incarnation)>,
     /// Announced recoveries whose membership this process does not know yet.
     announced: Vec<(ProcessId, Incarnation, Position)>,
-    /// The partitions that run here, or will.
+    /// The partitions that run here, or are about to.
     locals: BTreeMap<ProcessId, LocalPartition>,
 }
 
-/// A partition that runs here, or will.
+/// A partition that runs here, or is about to.
 #[derive(Clone, Debug, Default)]
 struct LocalPartition {
     /// The epoch of the last recovery.
@@ -77,15 +77,15 @@ struct LocalPartition {
     round: Option<CheckpointRound>,
     /// The newest checkpoint that it has claimed as committed.
     committed: Position,
-    /// The time for which it was held for the checkpoint after that.
+    /// How long the partition was paused for the checkpoint that it has saved but not yet claimed.
     frozen: Span,
-    /// Messages of checkpoints that have not begun here.
+    /// Messages about checkpoints that have not begun here.
     early: BTreeSet<(Position, ProcessId)>,
     /// The search for the image that it restores.
     loading: Option<ImageSearch>,
     /// Whether it was restored in the last recovery.
     is_restored: bool,
-    /// The tasks that each sender had executed at the beginning of the newest recovery that it knows.
+    /// The tasks that each sender had executed at the beginning of the newest recovery that it knows of.
     flushed: BTreeMap<ProcessId, (Incarnation, Executed)>,
     /// Values that arrived before its state was restored, or before it took part in their sender's recovery.
     arrived: Vec<Delivery>,

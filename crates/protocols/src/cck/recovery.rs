@@ -1,4 +1,4 @@
-//! The part of a partition in a recovery.
+//! A partition's side of a recovery.
 //!
 //! A partition without a state restores the last valid checkpoint; the others keep their states. Each announces on its
 //! channels which tasks it has executed, which separates the values that it sent before the recovery from later ones. A
@@ -166,7 +166,7 @@ impl Cck {
         let checkpoint = image.map(|it| it.name.position()).unwrap_or_default();
         local.committed = checkpoint;
         local.is_restored = true;
-        // For a partition of another process, the composite has stated this.
+        // For a partition taken over from another process, the composite states the rollback.
         if partition == self.me {
             host.claim(Claim::RolledBack {
                 to: Position { incarnation: local.epoch, sn: checkpoint.sn },

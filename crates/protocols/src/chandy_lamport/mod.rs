@@ -1,12 +1,12 @@
-//! Chandy and Lamport's snapshot: checkpoints of the whole federation that stop no process.
+//! Chandy and Lamport's snapshot: checkpoints of the whole federation, taken without stopping any process.
 //!
 //! Chandy, Lamport: *Distributed Snapshots: Determining Global States of Distributed Systems* (ACM TOCS 1985).
 //! Channels are FIFO. A process that has saved its state sends a *marker* on every channel before any other message.
 //! A marker separates the messages that its sender's saved state has sent from those that it has not:
 //!
 //! * a process that receives its first marker saves its state before it receives anything that follows the marker;
-//! * what it receives on another channel between its own cut and the channel's marker was in transit: it is the
-//!   state of that channel.
+//! * messages that it receives on another channel between its own cut and that channel's marker were in
+//!   transit: they are the state of the channel.
 //!
 //! The processes agree in the same way as all protocols over [`group`] on when a checkpoint is complete, and on what
 //! to restore. The rules C1 to C5 are those of `docs/baselines.md`.
@@ -31,11 +31,12 @@ rules! {
     MarkersFirst, without
         /// A process sends one more message between its cut and its markers (C1).
         SendsBeforeMarkers;
-    /// What follows a channel's marker is received only after the receiver has saved its state (C2).
+    /// Messages that follow a channel's marker are received only after the receiver has saved its state (C2).
     SavesAtMarker, without
         /// A message behind a marker is delivered before the receiver's own cut (C2).
         DeliversBehindMarker;
-    /// What is received on a channel between the own cut and the channel's marker belongs to the checkpoint (C3).
+    /// Messages received on a channel between the receiver's own cut and the channel's marker belong to the
+    /// checkpoint (C3).
     RecordsChannels, without
         /// Channels are not recorded (C3).
         NoDrain;
@@ -43,7 +44,7 @@ rules! {
     StopsAtMarker, without
         /// Messages behind a channel's marker are recorded, too (C3).
         RecordsBehindMarker;
-    /// What is recorded is also delivered (C3).
+    /// Recorded messages are also delivered (C3).
     DeliversRecorded, without
         /// A message in transit is recorded, but delivered only after a rollback (C3).
         LateOnlyRecorded;
@@ -64,7 +65,8 @@ rules! {
 /// Messages between processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Control {
-    /// Its sender has saved its state for this checkpoint, and has sent all earlier messages of the channel before.
+    /// The sender has saved its state for this checkpoint. All its earlier messages on the channel precede
+    /// the marker.
     Marker(Checkpoint),
     /// Member to coordinator: its part is durable, here and at its holders.
     Durable(Checkpoint),
@@ -75,7 +77,7 @@ pub enum Control {
         /// Whether all older ones are removed.
         collects: bool,
     },
-    /// Checkpoints that are kept and restored.
+    /// A message of the sub-machine that keeps and restores checkpoints.
     Group(group::Message),
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Rank {
     position: Position,
     /// This process's part of the checkpoint in progress.
     part: Option<Box<Part>>,
-    /// What cannot be received yet, in the order of arrival.
+    /// Input that cannot be received yet, in the order of arrival.
     early: Vec<Early>,
     coordinator: Option<Coordinator>,
 }
@@ -241,7 +241,7 @@ impl Rank {
         host.request_snapshot();
     }
 
-    /// The state is saved. Every earlier send has been seen. Sends the markers, and lets the application resume.
+    /// Handles the saved state, after all earlier sends: sends the markers, and lets the application resume.
     fn saved(&mut self, snapshot: Snapshot, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let is_first = self.position.sn.0 == 0;
         let owes_markers = !self.obeys(Rule::MarkersFirst) && !is_first;
@@ -252,7 +252,7 @@ impl Rank {
         if !owes_markers {
             self.send_markers(host);
         }
-        // Before the first checkpoint is on record, no process may act.
+        // No process may act before the first checkpoint is committed.
         if !is_first && let Some(part) = &mut self.part {
             part.resumed = Some(now);
             host.release();
@@ -272,7 +272,8 @@ impl Rank {
         }
     }
 
-    /// A marker arrived: the state of its channel is complete. The first one makes this process save its own state.
+    /// Handles a marker, which completes the state of its channel. The first marker makes this process save
+    /// its own state.
     fn marked(
         &mut self,
         from: ProcessId,
@@ -355,8 +356,8 @@ impl Rank {
         }
     }
 
-    /// Coordinator: commits the checkpoint once all parts are durable. Before the first one, it must be on record
-    /// that the federation may have acted.
+    /// Coordinator: commits the checkpoint once all parts are durable. Before the first commit, the
+    /// supervisor must have recorded that the federation may have acted.
     fn maybe_commit(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         let every = self.config.collect_every;
         let Some(checkpoint) = self.part.as_ref().map(|part| part.checkpoint) else { return };
@@ -450,7 +451,7 @@ impl Rank {
         }
     }
 
-    /// Receives what was early, in order. What still is remains.
+    /// Receives early input in order, and keeps what is still early.
     fn receive_early(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
         for early in core::mem::take(&mut self.early) {
             match early {
@@ -490,7 +491,7 @@ impl Rank {
         }
     }
 
-    /// A member has failed: discards the checkpoint in progress, and holds the application.
+    /// Handles the failure of a member: discards the checkpoint in progress, and holds the application.
     fn freeze(&mut self, host: &mut dyn Host<ChandyLamport>) {
         if let Some(part) = self.part.take() {
             let Checkpoint { position, attempt } = part.checkpoint;

@@ -1,6 +1,7 @@
-//! Who talks to whom while a checkpoint is taken: the coordinator with all processes, or with the leaders of clusters
-//! (L1, L2). A leader passes on what the coordinator says, and answers once for its cluster, so that each step takes
-//! one message each way per cluster. Recoveries do not go through leaders.
+//! Communication while a checkpoint is taken: between the coordinator and all processes, or between the
+//! coordinator and the leaders of clusters (L1, L2). A leader forwards the coordinator's commands to its
+//! cluster and answers once for all its members, so each step takes one message each way per cluster.
+//! Recoveries do not involve leaders.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,7 +21,8 @@ pub(super) struct Leader {
 }
 
 impl Leader {
-    /// Creates the state of a process that leads its cluster. `None` for other processes, and without leaders.
+    /// Creates the state of a process that leads its cluster; `None` for any other process, and in the
+    /// variant without leaders.
     pub(super) fn of(config: &Config, group: &Group<Coordinated>) -> Option<Leader> {
         let members = members(group).clone();
         let leads = config.coordination == Coordination::Hierarchical && members[0] == group.me;
@@ -49,7 +51,7 @@ impl Rank {
         }
     }
 
-    /// Coordinator: tells all processes, including this one.
+    /// Coordinator: sends a command to all processes, including this one.
     pub(super) fn command(&mut self, message: Control, now: Time, host: &mut dyn Host<Coordinated>) {
         match self.config.coordination {
             Coordination::Direct => self.group.broadcast(message.clone(), host),
@@ -63,7 +65,7 @@ impl Rank {
         self.told(self.group.me, message, now, host);
     }
 
-    /// Leader: passes on what the coordinator says (L1).
+    /// Leader: forwards the coordinator's commands to its cluster (L1).
     pub(super) fn pass_on(&mut self, from: ProcessId, message: &Control, host: &mut dyn Host<Coordinated>) {
         let is_command =
             matches!(message, Control::Request(_) | Control::Drain { .. } | Control::Commit { .. });
@@ -89,7 +91,7 @@ impl Rank {
         }
     }
 
-    /// A member has saved its state; or all members of a cluster have, and their leader says so.
+    /// Handles the report that a member, or a whole cluster through its leader, has saved its state.
     pub(super) fn saved(
         &mut self,
         from: ProcessId,
@@ -113,7 +115,8 @@ impl Rank {
         }
     }
 
-    /// A member's part is durable; or those of all members of a cluster are, and their leader says so.
+    /// Handles the report that the part of a member, or those of a whole cluster through its leader, are
+    /// durable.
     pub(super) fn drained(
         &mut self,
         from: ProcessId,

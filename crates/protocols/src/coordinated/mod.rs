@@ -1,10 +1,10 @@
-//! Coordinated checkpoints of the whole federation, taken by stopping it.
+//! Coordinated checkpoints of the whole federation, which is paused while one is taken.
 //!
-//! The blocking two-phase protocol of section 3.2 of Elnozahy, Alvisi, Wang, Johnson: *A Survey of Rollback-Recovery
-//! Protocols in Message-Passing Systems* (ACM Computing Surveys 2002). A coordinator requests a checkpoint. Every
-//! process stops and saves its state; what is in transit is counted and waited for; the processes resume once every
-//! part is durable. A failure rolls all processes back to the newest complete checkpoint. The rules K1 to K5 are those
-//! of `docs/baselines.md`.
+//! The blocking two-phase protocol of section 3.2 of Elnozahy, Alvisi, Wang, Johnson: *A Survey of
+//! Rollback-Recovery Protocols in Message-Passing Systems* (ACM Computing Surveys 2002). A coordinator
+//! requests a checkpoint. Every process stops and saves its state; messages in transit are counted, and the
+//! processes wait for them; all resume once every part is durable. A failure rolls all processes back to the
+//! newest complete checkpoint. The rules K1 to K5 are those of `docs/baselines.md`.
 //!
 //! | part | does |
 //! | --- | --- |
@@ -32,19 +32,19 @@ use rank::Rank;
 /// Parameters of the protocol, equal for all processes.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The parameters that all protocols have that take checkpoints of the whole federation.
+    /// The parameters common to all protocols that take checkpoints of the whole federation.
     pub options: Options<Defects>,
-    /// Which processes talk to the coordinator during a checkpoint.
+    /// Which processes communicate with the coordinator while a checkpoint is taken.
     pub coordination: Coordination,
 }
 
-/// Which processes talk to the coordinator during a checkpoint.
+/// Which processes communicate with the coordinator while a checkpoint is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coordination {
     /// All of them.
     Direct,
-    /// The leader of each cluster, its lowest-numbered process, for its cluster (Paul, Gupta, Badrinath:
-    /// *Hierarchical Coordinated Checkpointing Protocol*, PDCS 2002).
+    /// The leader of each cluster, its lowest-numbered process, on behalf of its members (Paul, Gupta,
+    /// Badrinath: *Hierarchical Coordinated Checkpointing Protocol*, PDCS 2002).
     Hierarchical,
 }
 
@@ -59,7 +59,7 @@ rules! {
         CommitBeforeCopies;
     /// A message of a later interval waits until its receiver has reached the interval (K4).
     KeepsEarly, without
-        /// Messages from beyond the next commit are dropped instead of held back (K4).
+        /// Messages of later intervals are dropped instead of being held back (K4).
         FutureDropped;
     /// Messages from before a rollback are dropped (K5).
     DropsOld, without
@@ -126,7 +126,7 @@ pub enum Control {
         /// Whether all older ones are removed.
         collects: bool,
     },
-    /// Checkpoints that are kept and restored.
+    /// A message of the sub-machine that keeps and restores checkpoints.
     Group(group::Message),
 }
 

@@ -114,7 +114,7 @@ impl Rank {
         [checkpoint, self.group.store.writes.next_deadline()].into_iter().flatten().min()
     }
 
-    /// Handles a message of another process, or of this one in another part.
+    /// Handles a message from another process, or from this one in another role.
     pub(super) fn told(
         &mut self,
         from: ProcessId,
@@ -193,8 +193,8 @@ impl Rank {
         }
     }
 
-    /// Coordinator: commits once every part is durable (K4). Before the first checkpoint, it must be on record that
-    /// the federation may have acted.
+    /// Coordinator: commits once every part is durable (K4). Before the first commit, the supervisor must
+    /// have recorded that the federation may have acted.
     pub(super) fn all_drained(
         &mut self,
         from: ProcessId,
@@ -220,7 +220,7 @@ impl Rank {
         self.command(Control::Commit { checkpoint: gathering.checkpoint(), collects }, now, host);
     }
 
-    /// The checkpoint is committed, and the application resumes (K4).
+    /// Handles the commit of the checkpoint: the application resumes (K4).
     fn commit(
         &mut self,
         checkpoint: Checkpoint,
@@ -278,7 +278,7 @@ impl Rank {
         }
     }
 
-    /// A process has failed: discards the checkpoint in progress, and holds the application (K5).
+    /// Handles the failure of a process: discards the checkpoint in progress, and holds the application (K5).
     fn freeze(&mut self, host: &mut dyn Host<Coordinated>) {
         if !self.group.is_recovering() {
             self.member.freeze(host);

@@ -1,4 +1,4 @@
-//! Alerts: telling other clusters about a rollback, and learning of theirs (section 3.4; rules 19 and 20).
+//! Alerts: telling other clusters about rollbacks, and learning of theirs (section 3.4; rules 19 and 20).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -87,8 +87,8 @@ impl Hc3i {
         self.alerts.outstanding = outstanding;
     }
 
-    /// Returns all rollbacks of the own cluster: an alert may be the first news of several rollbacks that its
-    /// receiver gets.
+    /// Returns all rollbacks of this process's cluster: its receiver may learn of several rollbacks from one
+    /// alert.
     fn alerted_past(&self) -> Arc<ClusterHistory> {
         let past = self.history.of(self.cluster);
         match past.rollbacks.last() {

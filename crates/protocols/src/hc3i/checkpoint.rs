@@ -35,7 +35,7 @@ pub(super) struct Part {
     expected: Option<u64>,
     /// Messages from the cluster that arrived after the request and were sent before their senders' cuts.
     late: Vec<(MessageId, Payload)>,
-    /// The part as it is being made durable, once nothing is in transit to it any more.
+    /// The part while it is made durable, after all messages in transit to it have arrived.
     written: Option<Replication<Hc3i>>,
 }
 
@@ -185,7 +185,7 @@ impl Hc3i {
         host.request_snapshot();
     }
 
-    /// Member: receives the application's state. Every earlier send has been seen.
+    /// Member: receives the application's state, after all earlier sends.
     pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let past = match self.has(Defect::PastOutsideCheckpoint) {
             true => Arc::default(),
@@ -219,8 +219,8 @@ impl Hc3i {
         };
         for arrival in &self.waiting {
             let stands = raise(self.cluster_of(arrival.id.from), arrival.stamp.position);
-            // The sender's dependencies precede this checkpoint, too. A forced checkpoint has no other purpose
-            // than to exist before anything that depends on it is delivered here.
+            // The sender's dependencies precede this checkpoint, too. A forced checkpoint only has to exist
+            // before anything that depends on it is delivered here.
             for (cluster, &position) in self.clusters().zip(arrival.stamp.ddv.iter().flat_map(|it| it.iter()))
             {
                 if stands && cluster != self.cluster {
@@ -251,7 +251,7 @@ impl Hc3i {
             return;
         }
         for &(receiver, count) in sent {
-            let place = members.binary_search(&receiver).expect("counted are messages to members");
+            let place = members.binary_search(&receiver).expect("only messages to members are counted");
             gathering.expected[place] += count;
         }
         if gathering.awaited.is_empty() {
@@ -271,7 +271,7 @@ impl Hc3i {
         now: Time,
         host: &mut ProtocolHost,
     ) {
-        let place = self.members.binary_search(&self.me).expect("a member is told");
+        let place = self.members.binary_search(&self.me).expect("only members are told");
         if let Phase::Checkpointing(part) = &mut self.phase
             && part.is(position, attempt)
         {

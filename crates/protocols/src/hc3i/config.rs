@@ -60,7 +60,8 @@ pub enum Piggyback {
 /// Which messages from another cluster force a checkpoint before their delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Forcing {
-    /// Messages that bring news of a checkpoint of the sender's cluster (section 3.2).
+    /// Messages that carry a newer position of the sender's cluster than the receiver depends on (section
+    /// 3.2).
     #[default]
     News,
     /// All messages: the baseline of communication-induced checkpointing that section 3.2 improves on.
@@ -165,27 +166,27 @@ faultline_core::defects! {
     ; mutations
     /// A coordinator begins a recovery after every third checkpoint, although no process failed.
     RollsBackUnasked,
-    /// One copy of each part is not made.
+    /// One replica of each part is omitted.
     OneCopyTooFew,
-    /// No copy of any part is made.
+    /// No part has a replica.
     NoCopies,
     /// A message forces a checkpoint although its position is known.
     ForcesAtEqual,
-    /// Each message that waits asks for a checkpoint of its own.
+    /// Each waiting message requests a checkpoint of its own.
     AsksForEveryMessage,
-    /// A delivery does not enter the delivered vector.
+    /// A delivery is not entered in the delivered vector.
     DeliveryNotNoted,
-    /// A delivered message is not entered among those received.
+    /// A delivered message is not recorded as received.
     ReceivedNotNoted,
     /// A delivered message is not acknowledged.
     NotAcknowledged,
     /// A message that was received before is not acknowledged again.
     NotAcknowledgedAgain,
-    /// A message is acknowledged with the position before the present one.
+    /// A message is acknowledged with the position before the current one.
     AcknowledgesOneBefore,
     /// An acknowledgement counts although a rollback undid the delivery.
     StaleAcknowledgementsCount,
-    /// Whether a send was undone is compared one checkpoint too late.
+    /// The test for undone sends is one checkpoint too late.
     UndoneOneTooLate,
     /// A checkpoint begins although a member is down.
     BeginsWithoutMembers,
@@ -193,7 +194,7 @@ faultline_core::defects! {
     AnyAttemptCommitted,
     /// Messages in transit at the cut are not delivered after the commit.
     LateNotDelivered,
-    /// What the application sent between cut and commit is not transmitted.
+    /// Messages that the application sent between cut and commit are not transmitted.
     UnsentDropped,
     /// Reports of older rounds count.
     OlderReportsCount,
@@ -201,7 +202,7 @@ faultline_core::defects! {
     OlderReadyCounts,
     /// A member is ready before the target's history is durable.
     ReadyBeforeRecorded,
-    /// A cluster resumes before the holders have confirmed their copies of what it restored.
+    /// A cluster resumes before the holders have confirmed their replicas of what it restored.
     ReadyBeforeCopies,
     /// A holder confirms a note before it is durable.
     NoteBeforeRecorded,
@@ -211,22 +212,22 @@ faultline_core::defects! {
     OneMemberConfirms,
     /// A confirmation of an older alert counts.
     StaleConfirmationCounts,
-    /// A round answers before its coordinator has heard of the holders outside the cluster.
+    /// A round chooses its target before the holders outside the cluster have reported.
     HoldersNotAsked,
-    /// A rollback does not count the deaths of its cluster: its incarnation follows from tables only.
+    /// A rollback does not count its cluster's failures, and derives its incarnation from tables only.
     DeathsNotCounted,
-    /// A member resumes without looking for what a rollback elsewhere undid.
+    /// A resuming member does not check whether it contains anything that a rollback elsewhere undid.
     UndoneNotSought,
     /// A resumed member does not offer its parts to their holders.
     NotOfferedAfterRecovery,
     /// A part that a rollback undid is kept.
     UndonePartsKept,
-    /// Nothing is ever collected.
+    /// Nothing is ever removed by garbage collection.
     NeverCollects,
-    /// The timer of checkpoints is not started again after a rollback.
+    /// The checkpoint timer is not restarted after a rollback.
     TimerNotRestarted,
-    /// A write that failed is not made again.
+    /// A failed write is not repeated.
     FailedWritesForgotten,
-    /// A copy is confirmed when it arrives, before it is durable.
+    /// A replica is confirmed on arrival, before it is durable.
     StoredOnArrival,
 }

@@ -139,7 +139,7 @@ impl Copies {
         self.reads.request(name, ReadFor::Target(epoch), host);
     }
 
-    /// Handles the return of this process's own parts.
+    /// Records that this process has its own parts again.
     pub(super) fn has_own(&mut self, host: &mut ProtocolHost) {
         self.refill.has_own();
         self.refill.report(host);
@@ -150,7 +150,7 @@ impl Copies {
         self.refill.report(host);
     }
 
-    /// Handles the end of the wait for an image: it is here, or is available nowhere.
+    /// Ends the wait for an image, which is now stored here or known to be unavailable.
     fn settled(&mut self, name: ImageName, host: &mut ProtocolHost) {
         self.refill.settled(name);
         self.refill.report(host);
@@ -287,7 +287,7 @@ impl Hc3i {
         images.into_iter().filter(|(name, _)| wanted(name)).collect()
     }
 
-    /// Holder: records another cluster's past, for the case that the cluster loses everything.
+    /// Holder: records another cluster's past, in case that cluster loses everything.
     pub(super) fn note(
         &mut self,
         from: ProcessId,

@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(believed.rollbacks(F), [(Incarnation(1), Sn(3))]);
         assert!(!mine.of(F).is_broken());
         mine.merge(&rolled_back_to_3_then_2());
-        assert!(mine.of(F).is_broken(), "who knows both knows that something is wrong");
+        assert!(mine.of(F).is_broken(), "the two facts together show that something is wrong");
     }
 
     #[test]

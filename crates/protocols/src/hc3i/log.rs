@@ -114,7 +114,7 @@ impl Log {
     }
 }
 
-/// Serializes entries as a map, as a `BTreeMap` would be.
+/// Serializes the entries in the form of a `BTreeMap`.
 fn as_map<S: Serializer>(entries: &SharedList<LogEntry>, serializer: S) -> Result<S::Ok, S::Error> {
     use serde::ser::SerializeMap;
     let mut map = serializer.serialize_map(Some(entries.len()))?;

@@ -30,12 +30,13 @@ impl faultline_core::Stamp for Stamp {
     }
 }
 
-/// Header of a part, as a listing of a storage contains it.
+/// Header of a part. Listings of a storage contain it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// Dependencies of the part, from which recovery chooses.
     pub vectors: Vectors,
-    /// The past of the part's cluster when it was taken: parts outlive the tables of members and holders.
+    /// The past of the part's cluster when it was taken, since a part may outlive the tables of members and
+    /// holders.
     pub past: Arc<ClusterHistory>,
 }
 
@@ -46,8 +47,8 @@ pub struct Saved {
     pub log: Arc<Log>,
     /// Identities of the messages from other clusters that were delivered.
     pub received: Arc<Received>,
-    /// Messages from the own cluster that were in transit: sent before their senders' parts, received after this
-    /// part.
+    /// Messages from this process's cluster that were in transit: sent before their senders' parts, received
+    /// after this part.
     pub late: Vec<(MessageId, Payload)>,
 }
 
@@ -69,8 +70,8 @@ pub struct Kept {
     pub attempt: Attempt,
     /// Maxima of the vectors of its parts.
     pub vectors: Arc<Vectors>,
-    /// Whether every holder has its replicas. A committed checkpoint had them at the commit, and a restored one before
-    /// its cluster resumed. Other checkpoints may be lost with the next storage.
+    /// Whether every holder has its replicas. A committed checkpoint had them at the commit, and a restored
+    /// one before its cluster resumed. Any other checkpoint may be lost together with the next storage.
     pub covered: bool,
 }
 
@@ -110,7 +111,7 @@ pub struct Target {
     pub sources: Vec<(ImageName, ProcessId)>,
     /// Holders that lack parts of the checkpoint to restore. Their owners copy these parts before the cluster resumes.
     pub uncovered: Vec<(ImageName, ProcessId)>,
-    /// All tables, including the new entry of the own cluster.
+    /// All tables, including the new entry of the recovering cluster.
     pub history: History,
 }
 
@@ -124,7 +125,7 @@ impl Target {
 /// One cluster's list for a garbage collection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inventory {
-    /// Incarnations of all clusters as known here. The entry of the own cluster is its current incarnation.
+    /// Incarnations of all clusters as known to the sender, including the current one of its own cluster.
     pub incarnations: Vec<Incarnation>,
     /// Stored checkpoints, ascending.
     pub checkpoints: Vec<(Checkpoint, Arc<Vectors>)>,
@@ -310,7 +311,7 @@ pub enum Control {
         /// The member's incarnation.
         incarnation: Incarnation,
     },
-    /// Member to coordinator: no process can need anything from this member any more.
+    /// Member to coordinator: no process can still need anything from this member.
     Unwanted {
         /// The member's incarnation.
         incarnation: Incarnation,

@@ -88,9 +88,9 @@ pub struct Hc3i {
     config: Arc<Config>,
     membership: Arc<Membership>,
     coordination: Option<Box<Coordination>>,
-    /// Number of messages from the own cluster received since the last rollback.
+    /// Number of messages received from this process's cluster since the last rollback.
     received_within: u64,
-    /// Number of messages to the own cluster sent since the last rollback, by receiver.
+    /// Number of messages sent within this process's cluster since the last rollback, by receiver.
     sent_within: Counters,
     alerts: Alerts,
     copies: Copies,

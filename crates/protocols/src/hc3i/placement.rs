@@ -11,7 +11,7 @@ pub fn holders(config: &Config, membership: &Membership, owner: ProcessId) -> Ve
     placement(config).holders(membership, owner)
 }
 
-/// Returns the processes whose parts `holder` keeps replicas of.
+/// Returns the owners of the parts of which `holder` keeps replicas.
 pub(super) fn owners(config: &Config, membership: &Membership, holder: ProcessId) -> Vec<ProcessId> {
     placement(config).owners(membership, holder)
 }

@@ -3,11 +3,11 @@
 //! A cluster that joins has no past. Until it joins, its entries are zero, collections do not wait for it, and no
 //! cluster alerts it. It must learn about earlier rollbacks, so the others alert it as soon as it is present.
 //!
-//! A cluster leaves once its application has left the program. It takes a last checkpoint, and continues to take part
-//! in everything until no process can need anything from it any more: collections have shown that no rollback reaches
-//! past the last checkpoint, and that none undoes the delivery of a message that it sent. Its coordinator then
-//! releases it. The supervisor decides that it leaves, announces this, and ends its processes. A process that failed
-//! in the meantime recovers first, together with its cluster.
+//! A cluster leaves once its application has left the program. It takes a last checkpoint, and continues to
+//! take part in everything until no process can still need anything from it: collections have shown that no
+//! rollback reaches past the last checkpoint, and that none undoes the delivery of a message that it sent.
+//! Its coordinator then releases it. The supervisor decides that it leaves, announces this, and ends its
+//! processes. A process that failed in the meantime recovers first, together with its cluster.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct Leaving {
     left: BTreeSet<ProcessId>,
     /// Whether a checkpoint was begun after all of them had left.
     saved_all: bool,
-    /// Members from which no process can need anything any more.
+    /// Members from which no process can still need anything.
     unwanted: BTreeSet<ProcessId>,
     released: bool,
 }
@@ -124,7 +124,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: returns whether a member's report is current. It holds until the next rollback.
+    /// Coordinator: returns whether a member's report is current. A report holds until the next rollback.
     fn hears(&self, incarnation: Incarnation) -> bool {
         incarnation == self.position.incarnation && !matches!(self.phase, Phase::Recovering(_))
     }
@@ -138,7 +138,7 @@ impl Hc3i {
         }
     }
 
-    /// Member: reports once no process can need anything from it any more: no rollback reaches back before its
+    /// Member: reports once no process can still need anything from it: no rollback reaches back before its
     /// leaving, and none undoes the delivery of a message that it sent.
     pub(super) fn say_if_unwanted(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(left_at) = self.left_at else {
@@ -153,7 +153,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: no process can need anything from a member any more.
+    /// Coordinator: records that no process can still need anything from a member.
     pub(super) fn member_unwanted(
         &mut self,
         from: ProcessId,

@@ -44,8 +44,9 @@ impl Recovery {
 }
 
 impl Hc3i {
-    /// Watches the lives of the own cluster: a failure freezes it, and once all members live again, the coordinator
-    /// begins a round. The sum of lives never decreases, so an outdated view of a past failure is harmless.
+    /// Watches the lives of this process's cluster: a failure freezes it, and once all members live again,
+    /// the coordinator begins a round. The sum of lives never decreases, so an outdated view of a past
+    /// failure is harmless.
     pub(super) fn watch_members(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.members.is_empty() {
             return;
@@ -327,7 +328,7 @@ impl Hc3i {
                 return;
             }
         };
-        let target = recovery.target.clone().expect("who is ready has a target");
+        let target = recovery.target.clone().expect("a member that is ready has a target");
         self.install(&target, &recovery, host);
         if self.position.sn.0 > 0 {
             host.release();

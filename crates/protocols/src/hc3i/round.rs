@@ -1,9 +1,9 @@
 //! The coordinator's side of a recovery: it collects reports, chooses what to restore, and tells the members to
 //! resume (section 3.4; rules 11 to 16).
 //!
-//! Prepare to members, Inquire to holders -> Reported by all -> Restore to members, Note to holders -> copies to holders that
-//! lack them -> Ready from all -> Resume. Every message carries the epoch of the round and is void in any other epoch. A failure, a vanished part
-//! or a new life of a holder begins another round.
+//! Prepare to members, Inquire to holders -> Reported by all -> Restore to members, Note to holders -> copies
+//! to holders that lack them -> Ready from all -> Resume. Every message carries the epoch of the round and is
+//! void in any other epoch. A failure, a vanished part or a new life of a holder begins another round.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;

@@ -97,7 +97,8 @@ pub struct Channel {
     pub log: BTreeMap<u32, Logged>,
     /// Phases of messages from a peer in another cluster that may become orphans, by number (the paper's RPP).
     pub receipts: BTreeMap<u32, Phase>,
-    /// Phases to which messages from the peer raise the own phase once they are consumed, by number (R6).
+    /// Phases to which messages from the peer raise this process's phase once they are consumed, by number
+    /// (R6).
     pub unfolded: BTreeMap<u32, Phase>,
     /// The part of the channel that the peer's last committed checkpoint contains, from the peer's point of view: it
     /// needs no message below `received`, and will not re-send any below `sent`.

@@ -31,7 +31,7 @@ pub(super) struct Part {
     expected: Option<Arc<[(ProcessId, u32)]>>,
     /// Messages from the cluster that arrived after the request.
     late: Vec<Late>,
-    /// The part as it is being made durable, once nothing is in transit to it any more.
+    /// The part while it is made durable, after all messages in transit to it have arrived.
     written: Option<Replication<Hydee>>,
 }
 
@@ -108,7 +108,7 @@ impl Rank {
         self.replay_waiting(host);
     }
 
-    /// Member: receives the application's state. All its earlier actions have been seen.
+    /// Member: receives the application's state, after all its earlier actions.
     pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let saved = Saved {
             phase: self.phase,

@@ -65,8 +65,8 @@ pub enum Recovery {
     Phases,
     /// Each pair of processes by itself: SPBC, for channel-deterministic programs.
     Pairs,
-    /// As [`Recovery::Pairs`]. In addition, every process is delivered its messages in the original order, which an
-    /// event logger stores: pessimistic message logging, for programs whose actions follow from the order of their
+    /// Like [`Recovery::Pairs`], but messages are delivered again in their original order, which an event
+    /// logger stores: pessimistic message logging, for programs whose actions follow from the order of their
     /// messages. Each process is a cluster.
     Determinants,
 }
@@ -183,11 +183,11 @@ faultline_core::defects! {
     /// Pessimistic logging: a new life of the event logger is not told what the previous one knew (M6).
     NotToldAgain,
     ; mutations
-    /// One copy of each part is not made.
+    /// One replica of each part is omitted.
     OneCopyTooFew,
-    /// No copy of any part is made.
+    /// No part has a replica.
     NoCopies,
-    /// A cluster resumes before the holders have confirmed their copies of what it restored.
+    /// A cluster resumes before the holders have confirmed their replicas of what it restored.
     ReadyBeforeCopies,
     /// A part counts as durable before its holders have confirmed it.
     CommitsBeforeCopies,
@@ -195,7 +195,7 @@ faultline_core::defects! {
     CommitsBeforeDurable,
     /// Messages in transit at the cut are not received after the commit.
     LateNotReceived,
-    /// What members say of an older attempt at a restore counts.
+    /// Members' answers to an older attempt at a restore count.
     OlderRestoresCount,
     /// A cluster resumes although a member is down.
     ResumesWithoutMembers,
@@ -205,9 +205,9 @@ faultline_core::defects! {
     HoldersNotAsked,
     /// A holder answers an inquiry before its writes are durable.
     InquiryAnsweredEarly,
-    /// A copy is confirmed when it arrives, before it is durable.
+    /// A replica is confirmed on arrival, before it is durable.
     StoredOnArrival,
-    /// A write that failed is not made again.
+    /// A failed write is not repeated.
     FailedWritesForgotten,
     /// Older parts are kept.
     OlderPartsKept,
@@ -219,7 +219,7 @@ faultline_core::defects! {
     FirstOrphanMissed,
     /// A message from another cluster does not raise the phase of its receiver.
     PhaseOneTooLow,
-    /// The timer of checkpoints is not started again after a commit.
+    /// The checkpoint timer is not restarted after a commit.
     TimerNotRestarted,
     /// A message that arrives while its receiver restores is dropped.
     ArrivalsDroppedWhileRestoring,

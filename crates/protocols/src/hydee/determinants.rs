@@ -1,12 +1,13 @@
 //! A process's side of pessimistic message logging (M1 to M6 of `docs/baselines.md`).
 //!
-//! Elnozahy, Alvisi, Wang, Johnson: *A Survey of Rollback-Recovery Protocols in Message-Passing Systems* (2002),
-//! section 4.2; Bouteiller, Cappello, Herault, Krawezik, Lemarinier, Magniette: *MPICH-V2: a Fault Tolerant MPI for
-//! Volatile Nodes based on Pessimistic Sender Based Message Logging* (2003). A process's actions depend only on the
-//! order in which it is delivered messages. The process reports each delivery to an event logger, and sends nothing
-//! that depends on a delivery until the logger has confirmed it as stable. After a failure, it can therefore be
-//! delivered the same messages in the same order again, as far as any other process has seen the consequences. The
-//! messages are in their senders' logs, and the channels resume pair by pair.
+//! Elnozahy, Alvisi, Wang, Johnson: *A Survey of Rollback-Recovery Protocols in Message-Passing Systems*
+//! (2002), section 4.2; Bouteiller, Cappello, Herault, Krawezik, Lemarinier, Magniette: *MPICH-V2: a Fault
+//! Tolerant MPI for Volatile Nodes based on Pessimistic Sender Based Message Logging* (2003). A process's
+//! actions depend only on the order in which messages are delivered to it. The process reports each delivery
+//! to an event logger, and sends nothing that depends on a delivery until the logger has confirmed it as
+//! stable. After a failure, the same messages can therefore be delivered in the same order again, up to the
+//! last delivery of which any other process has seen the consequences. The messages are in their senders'
+//! logs, and the channels resume pair by pair.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -237,7 +238,7 @@ impl Rank {
     }
 
     fn position_as_part(&self) -> ImageName {
-        let kept = self.group.kept.expect("who asks has restored something");
+        let kept = self.group.kept.expect("a process that asks has restored something");
         kept.part(self.group.me)
     }
 }

@@ -1,5 +1,5 @@
-//! The event logger (M1, M3, M5, M6): stores durably in which order each process was delivered messages. It is
-//! outside all clusters. If it fails, the live processes report again to its replacement.
+//! The event logger (M1, M3, M5, M6): durably stores the order in which messages were delivered to each
+//! process. It is outside all clusters. If it fails, the live processes report again to its replacement.
 //!
 //! All data is stored as a single record. Reports that arrive during a write are covered by the next write.
 
@@ -46,7 +46,7 @@ impl LoggedOrder {
     /// Appends deliveries from `first` on, skipping known ones.
     fn append(&mut self, first: u64, determinants: &[Determinant]) {
         let here = self.end().saturating_sub(first) as usize;
-        assert!(first <= self.end(), "what a process says comes in the order in which it says it");
+        assert!(first <= self.end(), "the reports of a process arrive in order");
         self.determinants.extend(determinants.iter().skip(here));
     }
 

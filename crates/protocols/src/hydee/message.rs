@@ -44,7 +44,7 @@ pub enum AppAction {
     Consumed(MessageId),
 }
 
-/// Header of an image, as a listing of a storage contains it.
+/// Header of an image. Listings of a storage contain it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// For a part: the log segments that belong to it.
@@ -85,11 +85,11 @@ pub struct Saved {
     pub channels: BTreeMap<ProcessId, Channel>,
     /// Actions of the application that waited for a phase.
     pub app_actions: VecDeque<AppAction>,
-    /// Messages from the own cluster that were in transit, with their phases.
+    /// Messages from this process's cluster that were in transit, with their phases.
     pub late: Vec<Late>,
 }
 
-/// A message from the own cluster that was in transit when the checkpoint was taken.
+/// A message from the receiver's own cluster that was in transit when the checkpoint was taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Late {
     /// Identity of the message.
@@ -118,8 +118,8 @@ pub struct Orphan {
     pub phase: Phase,
 }
 
-/// One delivery: which message a process was delivered (pessimistic logging, M1). Its index is the number of the
-/// delivery.
+/// One delivery: the message, and its place among the receiver's sends (pessimistic logging, M1). The index
+/// of a determinant is the number of the delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Determinant {
     /// Sender of the message.
@@ -192,7 +192,7 @@ pub enum Control {
         covered: Covered,
     },
 
-    /// Checkpoints of a cluster that are kept and restored.
+    /// A message of the sub-machine that keeps and restores checkpoints of a cluster.
     Group(group::Message),
 
     // Recovery pair by pair (S3).

@@ -381,8 +381,8 @@ impl Rank {
         }
     }
 
-    /// Returns whether the sender knows of a failure that this process does not know yet, or is further in its
-    /// recovery.
+    /// Returns whether the sender knows of a failure that this process does not know yet, or is further along
+    /// in its recovery.
     fn is_early(&self, from: ProcessId, message: &Control) -> bool {
         match message {
             // A member that has resumed may send these to one that has not been told to resume yet.

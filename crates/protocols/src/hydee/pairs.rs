@@ -12,7 +12,7 @@ use super::config::{Defect, Recovery};
 use super::message::{Control, Covered};
 use super::{ProtocolHost, Rank, RankState};
 
-/// Incarnations of the clusters at both ends of a channel: the own cluster and the peer's.
+/// Incarnations of the clusters at both ends of a channel: this process's cluster and the peer's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pair {
     own: Incarnation,

@@ -1,9 +1,9 @@
 //! A rank's side of a recovery round (Algorithms 2 and 3; R9, R10, R13).
 //!
-//! A process that learns of a failure stops sending. Once the recovery process has begun the round, and the own
-//! cluster has been restored if it had failed, the process exchanges the state of the shared channels with every
-//! process of another cluster, if either cluster has failed. It then knows its orphans, reports them, and waits for
-//! levels.
+//! A process that learns of a failure stops sending. Once the recovery process has begun the round, a process
+//! whose own cluster has failed first waits until that cluster is restored. It then exchanges the state of
+//! the shared channels with every process of another cluster, if either cluster has failed. As a result, it
+//! knows its orphans, reports them, and waits for levels.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;

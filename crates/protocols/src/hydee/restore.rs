@@ -18,8 +18,8 @@ use crate::machines::Checkpoint;
 use crate::machines::group::{Resumed, View};
 
 impl Rank {
-    /// Watches the own cluster: a failure freezes it, and once all members live again, the coordinator begins to
-    /// restore it.
+    /// Watches this process's cluster: a failure freezes it, and once all members live again, the coordinator
+    /// begins to restore it.
     pub(super) fn watch_members(&mut self, now: Time, host: &mut ProtocolHost) {
         self.start_recorded(now, host);
         if self.group.must_freeze() {

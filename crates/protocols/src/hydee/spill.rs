@@ -114,7 +114,7 @@ impl Rank {
         }
     }
 
-    /// Handles a durable write to the own storage.
+    /// Handles a durable write to this process's storage.
     pub(super) fn own_segment_durable(&mut self, name: ImageName, host: &mut ProtocolHost) {
         if let Some(Writing { written, .. }) = &mut self.spill.writing
             && written.is(name)
@@ -203,7 +203,7 @@ impl Rank {
         self.spill.wanted.entry(segment).or_default().peers.insert(peer);
     }
 
-    /// Handles the answer of the own storage to a read for this process or for a holder.
+    /// Handles the answer of this process's storage to a read for itself or for a holder.
     pub(super) fn own_segment_read(
         &mut self,
         segment: SegmentNo,

@@ -28,7 +28,7 @@ impl faultline_core::Stamp for Interval {
 /// after this one.
 pub type InTransit = Vec<(MessageId, Payload)>;
 
-/// What a member does that is frozen from the request for a checkpoint to its commit:
+/// A member that is frozen from the request for a checkpoint to its commit:
 ///
 /// * It saves the state of its application. What arrives afterwards is kept, and becomes part of the checkpoint.
 /// * Once as many messages have arrived as had been sent to it, it writes its part, here and at its holders.
@@ -59,9 +59,9 @@ pub(crate) struct FrozenRules {
     pub(crate) drains: bool,
     /// Messages of an older incarnation are dropped.
     pub(crate) drops_old: bool,
-    /// The number of messages to wait for is that of all that were sent.
+    /// The number of messages to wait for includes all that were sent.
     pub(crate) counts_all: bool,
-    /// A commit follows the durability of every part.
+    /// A commit waits until every part is durable.
     pub(crate) commits_all: bool,
     /// Messages of a later interval wait.
     pub(crate) keeps_early: bool,
@@ -180,7 +180,7 @@ where
         host.request_snapshot();
     }
 
-    /// Receives the application's state. Every earlier send has been seen. Returns the checkpoint, and how many
+    /// Receives the application's state, after all earlier sends. Returns the checkpoint, and how many
     /// messages had been sent before it.
     pub(crate) fn saved(&mut self, snapshot: Snapshot) -> Option<(Checkpoint, Counts)> {
         let part = self.part.as_mut()?;
@@ -223,7 +223,7 @@ where
         part.written = Some(Replication::begin(image.into(), holders, requires, &mut store.writes, host));
     }
 
-    /// Handles durability of an image in the own storage.
+    /// Handles durability of an image in this process's storage.
     pub(crate) fn durable(&mut self, name: ImageName) {
         if let Some(written) = self.written() {
             written.durable(name);
@@ -254,7 +254,7 @@ where
         self.written()?.completes().then(|| self.part.as_ref().map(|part| part.checkpoint))?
     }
 
-    /// The checkpoint is committed: states it, and resumes the application. Returns whether this was new.
+    /// Handles the commit: claims it, and resumes the application. Returns whether it was new.
     pub(crate) fn commit(
         &mut self,
         group: &Group<P>,
@@ -274,7 +274,8 @@ where
         true
     }
 
-    /// Delivers what was in transit, sends what the application had sent, and delivers what was early.
+    /// Delivers the messages that were in transit, transmits what the application sent meanwhile, and
+    /// delivers early messages.
     fn resume(&mut self, group: &Group<P>, in_transit: InTransit, host: &mut dyn Host<P>) {
         for (id, payload) in in_transit {
             host.deliver(id, payload);
@@ -287,7 +288,7 @@ where
         }
     }
 
-    /// A member has failed: discards the checkpoint in progress, and holds the application.
+    /// Handles the failure of a member: discards the checkpoint in progress, and holds the application.
     pub(crate) fn freeze(&mut self, host: &mut dyn Host<P>) {
         if let Some(part) = self.part.take() {
             let Checkpoint { position, attempt } = part.checkpoint;
@@ -307,7 +308,7 @@ where
         self.received = 0;
         let (cause, vectors) = (faultline_core::Cause::Failure, Arc::default());
         host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });
-        // Before the first checkpoint is on record, no process may act.
+        // No process may act before the first checkpoint is committed.
         if target.is_some() {
             host.release();
         }

@@ -7,12 +7,13 @@ use faultline_core::ProcessId;
 
 use super::Checkpoint;
 
-/// Number of messages by receiver, ascending. Receivers of none may be missing.
+/// Number of messages by receiver, ascending. Receivers without messages may be missing.
 pub(crate) type Counts = Arc<[(ProcessId, u64)]>;
 
-/// The answers of a group to a checkpoint in progress. There are two rounds. In the first, every member says how many
-/// messages it had sent to each receiver before its state was saved; the sums are what is in transit or has arrived.
-/// In the second, every member says that its part is durable.
+/// The answers of a group to a checkpoint in progress. There are two rounds. In the first, every member
+/// reports how many messages it had sent to each receiver before its state was saved; the sums count the
+/// messages that have arrived or are in transit. In the second, every member reports that its part is
+/// durable.
 #[derive(Clone, Debug)]
 pub(crate) struct Gathering {
     checkpoint: Checkpoint,
@@ -42,7 +43,8 @@ impl Gathering {
         self.checkpoint
     }
 
-    /// A member has saved its state, and had sent this many messages. Returns the sums once all have answered.
+    /// Counts a member's report that it has saved its state, after sending this many messages. Returns the
+    /// sums once all members have answered.
     pub(crate) fn saved(
         &mut self,
         from: ProcessId,
@@ -65,7 +67,7 @@ impl Gathering {
         self.sent.iter().map(|(&receiver, &count)| (receiver, count)).collect()
     }
 
-    /// A member's part is durable. Returns whether all parts now are.
+    /// Counts a member's report that its part is durable. Returns whether all parts now are.
     pub(crate) fn drained(&mut self, from: ProcessId, checkpoint: Checkpoint) -> bool {
         let is_last = self.answers(from, checkpoint, Round::Draining) && self.awaited.is_empty();
         if is_last {

@@ -7,8 +7,8 @@ use faultline_core::{Birth, Membership, Role, Scope, Span};
 use super::group::{self, Rules, View};
 use crate::placement::{Placement, ReplicateTo};
 
-/// Parameters of a protocol that takes checkpoints of the whole federation, equal for all processes. `D` are its
-/// enabled defects.
+/// Parameters of a protocol that takes checkpoints of the whole federation, equal for all processes. `D` is
+/// the set of enabled defects.
 #[derive(Clone, Debug)]
 pub struct Options<D> {
     /// Delay between checkpoints; `None` is infinite.
@@ -32,12 +32,12 @@ impl<D> Options<D> {
     }
 }
 
-/// Returns how a protocol that rolls back the whole federation reads a membership.
+/// Returns the view of a membership for a protocol that rolls back the whole federation.
 pub(crate) fn view(membership: Arc<Membership>) -> View {
     View::new(Scope::Federation, None, membership)
 }
 
-/// Returns what the federation as a group needs to know.
+/// Returns the parameters of the group that consists of the whole federation.
 pub(crate) fn membership<D>(birth: &Birth<Options<D>>, rules: Rules) -> group::Membership {
     group::Membership {
         me: birth.me,

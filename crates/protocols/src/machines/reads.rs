@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use faultline_core::{ImageName, Machine, Speaks};
 
-/// The reads in progress, and for whom they are. An image is read once for all who ask for it before the storage
-/// answers; each of them gets the answer.
+/// The reads in progress, with the requesters of each. An image is read once for all requests that arrive
+/// before the storage answers; each requester gets the answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Reads<W> {
     readers: BTreeMap<ImageName, Vec<W>>,
@@ -28,7 +28,7 @@ impl<W> Reads<W> {
         readers.push(whom);
     }
 
-    /// Handles the storage's answer. Returns for whom the image was read, in the order in which they asked.
+    /// Handles the storage's answer. Returns the requesters of the image, in the order of their requests.
     pub(crate) fn finished(&mut self, name: ImageName) -> Vec<W> {
         self.readers.remove(&name).unwrap_or_default()
     }

@@ -4,9 +4,10 @@ use alloc::collections::BTreeSet;
 
 use faultline_core::{Boot, Claim, ImageName, Machine, ProcessId, Speaks};
 
-/// What this process's storage still lacks after it was lost. It is complete once it holds the process's own images
-/// again, every owner whose images it should hold has said which those are, and all of these have arrived. The
-/// process then reports it, once: until then, a further loss must be counted as a loss of this storage's content.
+/// What this process's storage still lacks after it was lost. The storage is complete once it holds the
+/// process's own images again, every owner has named the images to be held for it, and all of these have
+/// arrived. The process then reports this, once: until then, a further loss must be counted as a loss of this
+/// storage's content.
 #[derive(Clone, Debug)]
 pub(crate) struct Refill {
     /// `None` if nothing was lost, or the storage is complete again.
@@ -17,7 +18,7 @@ pub(crate) struct Refill {
 struct Lacks {
     /// Whether the process still lacks its own images.
     own: bool,
-    /// Owners that have not yet said what should be stored for them.
+    /// Owners that have not yet named the images to be stored for them.
     silent: BTreeSet<ProcessId>,
     /// Images that owners have named and that are not here.
     wanted: BTreeSet<ImageName>,
@@ -34,28 +35,28 @@ impl Refill {
         Refill { lacks }
     }
 
-    /// The process has its own images again, or needs none.
+    /// Records that the process has its own images again, or needs none.
     pub(crate) fn has_own(&mut self) {
         if let Some(lacks) = &mut self.lacks {
             lacks.own = false;
         }
     }
 
-    /// An owner has said what should be stored for it.
+    /// Records that an owner has named the images to be stored for it.
     pub(crate) fn heard(&mut self, owner: ProcessId) {
         if let Some(lacks) = &mut self.lacks {
             lacks.silent.remove(&owner);
         }
     }
 
-    /// These images should be here, and are not.
+    /// Records that these images should be stored here but are missing.
     pub(crate) fn wants(&mut self, names: impl IntoIterator<Item = ImageName>) {
         if let Some(lacks) = &mut self.lacks {
             lacks.wanted.extend(names);
         }
     }
 
-    /// The image is here, or its owner does not have it any more.
+    /// Records that the image is stored here, or that its owner no longer has it.
     pub(crate) fn settled(&mut self, name: ImageName) {
         if let Some(lacks) = &mut self.lacks {
             lacks.wanted.remove(&name);
@@ -70,7 +71,7 @@ impl Refill {
         }
     }
 
-    /// Reports that the storage is complete again, if it has just become so.
+    /// Reports, once, that the storage is complete again.
     pub(crate) fn report<S: Speaks>(&mut self, host: &mut dyn Machine<S>) {
         let is_complete = |it: &mut Lacks| !it.own && it.silent.is_empty() && it.wanted.is_empty();
         if self.lacks.take_if(is_complete).is_some() {

@@ -21,10 +21,10 @@ impl Requires {
     pub(crate) const ALL: Requires = Requires { own: true, replicas: true };
 }
 
-/// An image of this process on its way to durability: written here, and sent to its holders. It is complete once all
-/// of them have confirmed it, and stays complete. A holder that begins a new life may have lost its replica, so it
-/// is sent the image again and has to confirm it, unless the image is complete already: what a holder loses later is
-/// refilled by other means.
+/// An image of this process that is being made durable: it is written here, and sent to its holders. It is
+/// complete once all of them have confirmed it, and stays complete. A holder that begins a new life may have
+/// lost its replica, so it is sent the image again and has to confirm it, unless the image is complete
+/// already: what a holder loses later is refilled by other means.
 #[derive(Clone, Debug)]
 pub(crate) struct Replication<S: Speaks> {
     image: Arc<ImageOf<S>>,
@@ -62,7 +62,7 @@ impl<S: Speaks> Replication<S> {
         self.image.name == name
     }
 
-    /// Handles durability in the own storage of the image named `name`.
+    /// Handles durability in this process's storage of the image named `name`.
     pub(crate) fn durable(&mut self, name: ImageName) {
         self.is_durable |= self.is(name);
     }

@@ -1,4 +1,4 @@
-//! What is left of a group's checkpoints.
+//! The parts of a group's checkpoints that are left after a failure.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

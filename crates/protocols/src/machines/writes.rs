@@ -7,9 +7,9 @@ use faultline_core::{ImageName, Machine, Speaks, Time};
 
 use super::ImageOf;
 
-/// The images that this process is writing. An image is handed to the storage when it is added, and again after each
-/// refusal, until it is durable or no longer needed. All refused images are repeated together, when the delay of the
-/// first refusal ends.
+/// The images that this process is writing. An image is handed to the storage when it is added, and again
+/// after each refusal, until it is durable or no longer needed. All refused images are written again
+/// together, once the delay after the first refusal has passed.
 #[derive(Clone, Debug)]
 pub(crate) struct Writes<S: Speaks> {
     writing: BTreeMap<ImageName, Arc<ImageOf<S>>>,
@@ -37,7 +37,8 @@ impl<S: Speaks> Writes<S> {
         self.writing.remove(&name)
     }
 
-    /// Handles a refusal. The image is written again at `retry_at`, or earlier if another refusal came before.
+    /// Handles a refusal. The image is written again at `retry_at`, or earlier if an earlier refusal set an
+    /// earlier time.
     pub(crate) fn refused(&mut self, name: ImageName, retry_at: Time) {
         if self.writing.contains_key(&name) {
             self.refused.insert(name);
@@ -77,7 +78,7 @@ impl<S: Speaks> Writes<S> {
         self.refused.retain(|name| !is_void(name));
     }
 
-    /// Stops repeating those of the images for which `is_void` returns `true` that the storage has refused.
+    /// Stops repeating refused writes of the images for which `is_void` returns `true`.
     pub(crate) fn forget_refused(&mut self, is_void: impl Fn(&ImageName) -> bool) {
         self.refused.retain(|name| {
             let is_void = is_void(name);

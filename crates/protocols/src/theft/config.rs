@@ -1,4 +1,4 @@
-//! Parameters, and known defects that can be switched on.
+//! Parameters of TIC and SEL, and the known defects that tests can enable.
 
 use faultline_core::{Span, defects};
 
@@ -15,29 +15,30 @@ pub struct Config {
     /// Whether a thief takes a checkpoint before it asks for a task, as printed (section 4, event CP0).
     /// Correctness does not depend on it. SEL has no such checkpoint.
     pub before_asking: bool,
-    /// The number of copies of each image beside the owner's own. A storage server counts as one.
+    /// Number of replicas of each image, besides the owner's own copy. A storage server counts as one
+    /// replica.
     pub replicas: u16,
-    /// Where the copies are stored.
+    /// Where the replicas are stored.
     pub replicate_to: ReplicateTo,
     /// Rules that are violated on purpose.
     pub defects: Defects,
 }
 
-/// What stable storage contains of a process.
+/// The part of a process's state that stable storage contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Record {
-    /// Its graph, as of its newest checkpoint: theft-induced checkpointing (TIC).
+    /// The graph, as of the newest checkpoint: theft-induced checkpointing (TIC).
     #[default]
     Graph,
-    /// A checkpoint of its graph, and a log of every event since: systematic event logging (SEL).
+    /// A checkpoint of the graph, and a log of all events since then: systematic event logging (SEL).
     Events,
 }
 
 defects! {
-    /// A restored process does not ask about the state of the tasks that it lent.
+    /// A restored process does not ask about the state of the tasks that it had lent.
     NoQuery,
-    /// An absorbed graph is not looked up in the images of other absorbed processes, so that it may be
-    /// absorbed twice.
+    /// An absorbed graph is not searched for in the images of other absorbed processes, and may be absorbed
+    /// twice.
     AbsorbedTwice,
     /// A task is sent before the theft is durable at the victim.
     TaskBeforeRecord,
@@ -51,16 +52,16 @@ defects! {
     LateTermination,
     /// As printed (volatile nodes): a result counts only in the life of the thief in which the task was stolen.
     StaleResultRefused,
-    /// A thief denies a task that it still asks for.
+    /// A thief denies a task that it is still requesting.
     WantDenied,
     /// A process that is restoring denies tasks that its image may contain.
     RestoringDenies,
     /// A restored process answers only for itself, and not for the processes that its image had absorbed.
     HereAlone,
-    /// The segments of a log count one by one, and not as a prefix: a leg is sent once its own segment is
+    /// The segments of a log count individually instead of as a prefix: a leg is sent once its own segment is
     /// durable.
     LogOutOfOrder,
-    /// As printed (section 5): the log contains what constructs the graph, but not the thefts of tasks.
+    /// As printed (section 5): the log contains the construction of the graph, but not the thefts of tasks.
     TheftsNotLogged,
 }
 

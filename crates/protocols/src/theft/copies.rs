@@ -47,7 +47,7 @@ pub(super) struct Copies {
 pub(super) struct Request {
     pub(super) from: ProcessId,
     pub(super) owner: ProcessId,
-    /// The newest image that the requesting process has, with all that it follows.
+    /// The newest image of the state that the requesting process already has.
     pub(super) beyond: Option<ImageName>,
 }
 
@@ -81,12 +81,12 @@ impl Copies {
         }
     }
 
-    /// Returns the newest checkpoint of an owner in this storage.
+    /// Returns the newest checkpoint of an owner that is durable in this storage.
     fn checkpoint(&self, owner: ProcessId) -> Option<ImageName> {
         self.names.get(&owner)?.iter().copied().rfind(|it| is_checkpoint(*it))
     }
 
-    /// Handles a durable image: collects images before its owner's newest checkpoint.
+    /// Handles a durable image: removes its owner's images before the newest checkpoint.
     pub(super) fn settle(&mut self, name: ImageName, host: &mut dyn Machine<TaskRecovery>) {
         let all = self.names.entry(name.owner).or_default();
         all.insert(name);
@@ -97,7 +97,7 @@ impl Copies {
         }
     }
 
-    /// Handles the end of a write of another owner's image. Returns the answers that waited for it.
+    /// Handles a completed or failed write of another owner's image. Returns the answers that waited for it.
     pub(super) fn written(
         &mut self,
         name: ImageName,
@@ -161,8 +161,8 @@ impl Copies {
         None
     }
 
-    /// Forgets the requests of a life that has ended. Its next life would take an answer to them for an answer to its own,
-    /// which may ask for more.
+    /// Discards the requests of a life that has ended. The next life would mistake an answer to them for an
+    /// answer to its own request, which may ask for more.
     pub(super) fn forget(&mut self, from: ProcessId) {
         self.lookups.retain(|it| it.request.from != from);
         self.waiting.retain(|it| it.from != from);
@@ -181,15 +181,15 @@ impl Copies {
         self.resume(host)
     }
 
-    /// Looks at the requests that waited. Returns the answers that need no read.
+    /// Retries the requests that waited. Returns the answers that need no read.
     fn resume(&mut self, host: &mut dyn Machine<TaskRecovery>) -> Vec<Answer> {
         let waiting = core::mem::take(&mut self.waiting);
         waiting.into_iter().filter_map(|it| self.look_up(it, host)).collect()
     }
 
-    /// Handles an image that was read, or could not be: it is damaged, or was collected meanwhile. A damaged image is
-    /// deleted, so that it cannot be restored later, after its owner has restored an older one; the second read
-    /// confirms the deletion. The remaining images are then looked up again.
+    /// Handles a read that succeeded or failed. It fails if the image is damaged or was collected meanwhile.
+    /// A damaged image is deleted, so that it cannot be restored later, after its owner has restored an older
+    /// one; the second read confirms the deletion. The remaining images are then looked up again.
     pub(super) fn read(
         &mut self,
         name: ImageName,
@@ -226,7 +226,7 @@ impl Copies {
     }
 }
 
-/// The search for the newest state of a process: in this process's own storage, and at others.
+/// The search for the newest state of a process, in this process's own storage and at other processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Search {
     images: BTreeMap<ImageName, Arc<ImageOf>>,
@@ -245,7 +245,7 @@ impl Search {
         self.asked.is_empty()
     }
 
-    /// Forgets what a process announced: it is asked again, or is no longer asked.
+    /// Discards what a process announced, because it is asked again or no longer asked.
     pub(super) fn begin_again(&mut self, with: ProcessId) {
         self.announced.remove(&with);
     }
@@ -282,7 +282,7 @@ impl Search {
         let Some(checkpoint) = self.images.keys().copied().rfind(|it| is_checkpoint(*it)) else {
             return Vec::new();
         };
-        // Packets overtake each other: a segment may be here without the checkpoint that it follows.
+        // Packets may overtake each other: a segment may arrive before the checkpoint that it follows.
         let following = self.images.range(checkpoint..).zip(CHECKPOINT.0..);
         following
             .take_while(|((name, _), attempt)| {

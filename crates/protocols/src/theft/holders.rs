@@ -7,15 +7,15 @@ use faultline_core::{Membership, Presence, ProcessId, Role};
 use super::config::Config;
 use crate::placement::ReplicateTo;
 
-/// Returns the processes that hold copies of `owner`'s images.
+/// Returns the processes that hold replicas of `owner`'s images.
 pub(super) fn holders(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
     let copies = usize::from(config.replicas);
     let stays = |it: &ProcessId| !membership.member(*it).gone;
     candidates(config, membership, owner).into_iter().filter(stays).take(copies).collect()
 }
 
-/// Returns the processes that may ever have held copies of `owner`'s images: when a holder fails permanently,
-/// the next candidate takes over.
+/// Returns the processes that may at some time have held replicas of `owner`'s images: when a holder fails
+/// permanently, the next candidate takes over.
 pub(super) fn all_holders(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
     let gone = membership.members.iter().filter(|it| it.gone).count();
     let mut all = candidates(config, membership, owner);
@@ -39,8 +39,9 @@ fn candidates(config: &Config, membership: &Membership, owner: ProcessId) -> Vec
     }
 }
 
-/// Returns the other ranks that exist from the beginning, starting with the owner's next cluster, and within
-/// each cluster at the owner's own index. The owners of a cluster thus spread over the holders of another.
+/// Returns the other ranks that exist from the beginning, starting with the cluster after the owner's, and
+/// within each cluster at the owner's own index. The replicas of one cluster are thus spread over the
+/// processes of another.
 fn ring(membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
     let own = membership.cluster_of(owner).index();
     let clusters = membership.clusters.len();

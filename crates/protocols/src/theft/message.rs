@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 pub enum Message {
     /// From a holder to an owner: this image, or a newer checkpoint, is durable at the holder.
     Durable(ImageName),
-    /// From a process that restores or absorbs: asks for the newest state of this owner. The process has the state up
-    /// to this image.
+    /// From a process that restores or absorbs: requests the newest state of this owner. The sender has the
+    /// state up to this image.
     Fetch(ProcessId, Option<ImageName>),
-    /// The sender has these images of this owner beyond the state that was asked for, and also sends them. Empty if it
+    /// The sender has these images of this owner beyond the requested state, and also sends them. Empty if it
     /// has none.
     Holds(ProcessId, Arc<[ImageName]>),
-    /// The sender now answers for these processes. Messages sent to them before may be lost.
+    /// The sender now answers for these processes. Messages sent to them earlier may be lost.
     Here(Arc<[ProcessId]>),
     /// Asks about the state of this loan.
     Query(Theft),
@@ -30,7 +30,7 @@ pub enum Message {
     Nothing,
 }
 
-/// The header of an image, as a listing of the storage returns it.
+/// The header of an image, which listings of the storage return.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// The permanently failed processes whose graphs are part of this one.

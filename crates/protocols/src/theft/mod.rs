@@ -1,12 +1,12 @@
 //! Recovery by theft: theft-induced checkpointing (TIC) and systematic event logging (SEL).
 //!
-//! S. Jafar, A. Krings, T. Gautier: *Flexible Rollback Recovery in Dynamic Heterogeneous Grid Computing* (2009),
-//! sections 4 and 5. Processes exchange only stolen tasks and their results. Only thefts therefore wait for
-//! stable storage: the task until the victim's record contains the loan, the result until the thief's record
-//! contains it. Under TIC the record is a checkpoint of the graph, which the theft forces; under SEL it is a log
-//! of events, written as they happen. Otherwise the protocols are the same: only failed processes restore. If a
-//! process has failed permanently, the next one absorbs its state. Queries about thefts then settle everything
-//! that may have been lost.
+//! S. Jafar, A. Krings, T. Gautier: *Flexible Rollback Recovery in Dynamic Heterogeneous Grid Computing*
+//! (2009), sections 4 and 5. Processes exchange only stolen tasks and their results. Therefore only thefts
+//! wait for stable storage: the task is sent once the victim's record contains the loan, and the result once
+//! the thief's record contains the result. Under TIC the record is a checkpoint of the graph, which the theft
+//! forces; under SEL it is a log of events, written as they happen. Otherwise the protocols are the same:
+//! only failed processes restore their states. If a process has failed permanently, the next one absorbs its
+//! state. Queries about thefts then recover all messages that may have been lost.
 //!
 //! # Differences from a plain reading of the paper
 //!
@@ -66,9 +66,9 @@ pub struct TaskRecovery {
     config: Arc<Config>,
     membership: Arc<Membership>,
     is_rank: bool,
-    /// Whether the process has a state, and answers for itself.
+    /// Whether the process has a state and answers for itself.
     is_running: bool,
-    /// Whether no image of the program is left.
+    /// Whether the program is lost, because no image of its first task is left.
     is_lost: bool,
     stable: Stable,
     copies: Copies,
@@ -250,7 +250,8 @@ impl TaskRecovery {
                 self.answer(answer, host);
             }
             Message::Holds(owner, names) => self.holds(owner, from, &names, host),
-            // It takes a checkpoint once it has restored.
+            // Once this process has restored its state, it takes a checkpoint, which it also sends to the new
+            // holder.
             Message::Refill if !self.is_running => {}
             Message::Refill => {
                 if !self.stable.refill(from, &self.config, host) {
@@ -261,7 +262,7 @@ impl TaskRecovery {
             Message::Query(theft) if !self.is_running && self.config.defects.has(Defect::RestoringDenies) => {
                 host.control(To::One(from), Message::Never(theft));
             }
-            // A restoring process does not know the answer; it reports its state later.
+            // A restoring process does not know the answer; it announces its return later.
             _ if !self.is_running => {}
             Message::Here(processes) => self.reconcile_with(from, &processes, host),
             Message::Query(theft) => self.asked_about(from, theft, host),
@@ -274,7 +275,8 @@ impl TaskRecovery {
         }
     }
 
-    /// Handles that `from` now answers for these processes: messages sent to them before may be lost.
+    /// Handles the announcement that `from` now answers for these processes: messages sent to them earlier
+    /// may be lost.
     fn reconcile_with(&mut self, from: ProcessId, processes: &[ProcessId], host: &mut dyn Host<Self>) {
         let concerns = |process: ProcessId| processes.contains(&process);
         if host.asking().is_some_and(|it| concerns(it.victim)) {
@@ -320,8 +322,8 @@ impl TaskRecovery {
         }
     }
 
-    /// Returns whether a result would be refused because its thief has started a new life since. Without the
-    /// defect, it never is.
+    /// Returns whether a result would be refused because its thief has started a new life since. Always
+    /// `false` without the defect.
     fn is_stale(&self, theft: Theft) -> bool {
         let is_of_this_life = theft.thief == self.me && theft.life == self.life;
         self.config.defects.has(Defect::StaleResultRefused) && theft != Theft::NONE && !is_of_this_life
@@ -374,7 +376,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Handles that an owner has re-sent the images for this process to hold, or has none.
+    /// Records that an owner has re-sent the images that this process should hold, or has none.
     fn filled(&mut self, owner: ProcessId, host: &mut dyn Host<Self>) {
         if self.unfilled.remove(&owner) && self.unfilled.is_empty() {
             host.held();

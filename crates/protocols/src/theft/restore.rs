@@ -14,8 +14,9 @@ use super::message::Message;
 use super::{Defect, TaskRecovery};
 
 impl TaskRecovery {
-    /// Handles the listing of the storage. A process restores its newest state anywhere, not the newest one in its own
-    /// storage: otherwise a holder would keep an image that the restore has undone, and that a later one could find.
+    /// Handles the listing of the storage. A process restores its newest state from any storage, not just the
+    /// newest one in its own: otherwise a holder would keep an image that the restore has undone, and a later
+    /// restore could find it.
     pub(super) fn listed(&mut self, names: Vec<ImageName>, host: &mut dyn Host<Self>) {
         let answers = self.copies.listed(names.into_iter(), host);
         self.answer(answers, host);
@@ -26,8 +27,8 @@ impl TaskRecovery {
         }
     }
 
-    /// Starts searches for the newest states of `owners`: first in this process's own storage, then at all holders, also
-    /// at those that have failed and will return.
+    /// Starts searches for the newest states of `owners`: first in this process's own storage, then at all
+    /// holders, including those that have failed and will return.
     fn look_for(&mut self, owners: &[ProcessId], host: &mut dyn Host<Self>) {
         for owner in owners {
             let holders = all_holders(&self.config, &self.membership, *owner);
@@ -62,11 +63,11 @@ impl TaskRecovery {
         }
     }
 
-    /// Asks these processes again, which are up again. Permanently failed ones do not answer.
+    /// Asks these processes again once they are up again. Permanently failed processes do not answer.
     pub(super) fn search_again(&mut self, new: &[ProcessId], host: &mut dyn Host<Self>) {
         for (owner, search) in &mut self.searches {
             search.asked.retain(|it| !self.membership.member(*it).gone);
-            // Before the search in this process's own storage has ended, no other process is asked.
+            // Other processes are asked only after the search in this process's own storage has ended.
             let is_here = !search.asked.contains(&self.me);
             for it in new.iter().copied().filter(|_| is_here) {
                 if search.asked.contains(&it) {
@@ -78,7 +79,7 @@ impl TaskRecovery {
         self.finish(host);
     }
 
-    /// Handles an image of a process that is searched for.
+    /// Handles an image of a process whose state is being searched for.
     pub(super) fn found(&mut self, image: &Arc<ImageOf>, host: &mut dyn Host<Self>) {
         if let Some(search) = self.searches.get_mut(&image.name.owner) {
             search.found(image);
@@ -86,7 +87,7 @@ impl TaskRecovery {
         }
     }
 
-    /// Handles an answer about the newest state of `owner`: these images.
+    /// Handles an answer with these images of the newest state of `owner`.
     pub(super) fn holds(
         &mut self,
         owner: ProcessId,
@@ -106,7 +107,7 @@ impl TaskRecovery {
         self.answer(answers, host);
     }
 
-    /// Searches for the state of permanently failed processes for which this process answers.
+    /// Searches for the states of the permanently failed processes for which this process answers.
     pub(super) fn look_for_last_states(&mut self, host: &mut dyn Host<Self>) {
         let all = (0..self.membership.members.len() as u32).map(ProcessId);
         let left: Vec<ProcessId> = all
@@ -180,8 +181,8 @@ impl TaskRecovery {
         }
     }
 
-    /// Announces that this process answers for itself and for all that it absorbed, and settles messages that
-    /// may have been lost.
+    /// Announces that this process answers for itself and for all processes that it absorbed, and sends again
+    /// or asks about whatever may have been lost.
     fn begin(&mut self, absorbed: BTreeSet<ProcessId>, host: &mut dyn Host<Self>) {
         if !host.is_over() && host.is_mine(root(&self.membership)) && !host.has_root() {
             self.give_up(host);

@@ -1,9 +1,9 @@
 //! A process's own stable record, and the legs that wait for it.
 //!
-//! The record consists of images. Under TIC each is a checkpoint of the graph; one is written at a time, and
-//! legs that wait for the next one wait together. Under SEL a checkpoint is followed by segments of the log
-//! of events. Several are written at a time, and an image counts as durable once all images before it are:
-//! only a prefix of a log can be replayed.
+//! The record consists of images. Under TIC, each image is a checkpoint of the graph; images are written one
+//! at a time, and the legs that wait for the next one wait together. Under SEL, a checkpoint is followed by
+//! segments of the log of events. Several images are written at a time, and an image counts as durable once
+//! all images before it are: only a prefix of a log can be replayed.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -21,11 +21,11 @@ use super::copies::{CHECKPOINT, ImageOf, is_checkpoint};
 use super::holders::holders;
 use super::message::Head;
 
-/// How long a write may take before it is tried again. The time doubles with each try, so that a slow storage
-/// is not given the same image faster than it can write it.
+/// How long a write may take before it is repeated. The time doubles with each repetition, so that a slow
+/// storage does not receive the same image faster than it can write it.
 const RETRY: Span = Span::from_millis(200);
 
-/// The number of segments of a log that are written at a time; further events go together into the next one.
+/// The number of log segments that are written at a time; further events go together into the next segment.
 const IN_FLIGHT: usize = 4;
 
 /// A process's own stable record.
@@ -43,18 +43,18 @@ pub(super) struct Stable {
     writing: VecDeque<Write>,
     /// Legs that wait for the next image.
     waiting: Vec<(Theft, Leg)>,
-    /// Whether the current state is to become durable.
+    /// Whether the current state has to become durable.
     is_wanted: bool,
-    /// Whether the next image must be a checkpoint: events do not tell what happened, or a holder lacks the
-    /// checkpoint that the log follows.
+    /// Whether the next image must be a checkpoint: the log does not contain all changes since the last one,
+    /// or a holder lacks the checkpoint that the log follows.
     needs_checkpoint: bool,
     /// Legs whose image is durable, held until all other processes know that this process has started.
     held: Vec<(Theft, Leg)>,
     /// The time at which the next checkpoint is due.
     due: Time,
-    /// The time at which writes without progress are tried again, and the delay after that.
+    /// The time at which writes without progress are repeated, and the delay until the repetition after that.
     retry: (Time, Span),
-    /// Whether a write was completed since the last decision about retries.
+    /// Whether a write has completed since the last decision about repetitions.
     has_progressed: bool,
 }
 
@@ -68,7 +68,7 @@ struct Write {
     legs: Vec<(Theft, Leg)>,
 }
 
-/// The state of an image in the process's own storage.
+/// The state of an image in this process's own storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Here {
     Writing,
@@ -95,7 +95,7 @@ impl Stable {
         }
     }
 
-    /// Returns whether this leg waits for an image, so that it will be sent anyway.
+    /// Returns whether this leg waits for an image and will therefore be sent.
     pub(super) fn awaits(&self, theft: Theft, leg: Leg) -> bool {
         let written = self.writing.iter().flat_map(|it| &it.legs);
         self.waiting.iter().chain(written).chain(&self.held).any(|it| *it == (theft, leg))
@@ -108,7 +108,7 @@ impl Stable {
         }
     }
 
-    /// Makes the current state durable, once the writes before it leave room.
+    /// Makes the current state durable as soon as the limit of concurrent writes allows.
     pub(super) fn force(&mut self) {
         self.is_wanted = true;
     }
@@ -119,7 +119,7 @@ impl Stable {
         self.needs_checkpoint = true;
     }
 
-    /// Writes the image that is due or wanted, if there is room.
+    /// Writes an image if one is due or wanted, and the limit of concurrent writes allows.
     pub(super) fn advance(
         &mut self,
         config: &Config,
@@ -167,7 +167,7 @@ impl Stable {
         self.writing.push_back(write);
     }
 
-    /// Returns when [`Stable::timeout`] is wanted.
+    /// Returns when [`Stable::timeout`] must be called.
     pub(super) fn next_deadline(&self, config: &Config) -> Time {
         let is_open = match config.record {
             Record::Graph => self.writing.is_empty(),
@@ -182,7 +182,7 @@ impl Stable {
         ImageName { owner: self.me, incarnation: self.life.incarnation(), sn, attempt: CHECKPOINT }
     }
 
-    /// Retries writes without progress: the storage may have been full, or a message lost.
+    /// Repeats writes without progress, because the storage may have been full, or a message lost.
     pub(super) fn timeout(
         &mut self,
         config: &Config,
@@ -202,8 +202,9 @@ impl Stable {
         self.retry = (now + after, after);
     }
 
-    /// Sends unfinished writes to holders that may not have them, and writes them here again if that failed. An image
-    /// that is still being written is not written twice: if the second write failed, the storage would lose it.
+    /// Sends unfinished writes to holders that may not have them, and writes images here again if the write
+    /// failed. An image that is still being written is not written twice: if the second write failed, the
+    /// storage would lose it.
     pub(super) fn again(
         &mut self,
         config: &Config,
@@ -219,7 +220,7 @@ impl Stable {
         }
     }
 
-    /// Re-sends images to a holder whose storage was lost. Returns false if there is nothing to hold.
+    /// Re-sends images to a holder whose storage was lost. Returns `false` if there is nothing to hold.
     pub(super) fn refill(
         &mut self,
         holder: ProcessId,
@@ -230,7 +231,7 @@ impl Stable {
         let image = match config.record {
             Record::Graph => self.writing.back().map(|it| &it.image).or(self.newest.as_ref()),
             Record::Events => {
-                // One checkpoint is all that the holder needs.
+                // A single checkpoint is all that the holder needs.
                 self.needs_checkpoint |= self.last.is_some();
                 return self.last.is_some();
             }
@@ -238,7 +239,7 @@ impl Stable {
         image.inspect(|it| host.send_image(holder, (**it).clone())).is_some()
     }
 
-    /// Handles a failed process: what was in transit to it may not have arrived.
+    /// Handles the failure of a process: whatever was in transit to it may not have arrived.
     pub(super) fn failed(&mut self, holder: ProcessId) {
         for write in &mut self.writing {
             write.holders.remove(&holder);
@@ -250,7 +251,7 @@ impl Stable {
         self.needs_checkpoint |= config.record == Record::Events && self.last.is_some();
     }
 
-    /// Handles the end of a write to the process's own storage.
+    /// Handles a completed or failed write to this process's own storage.
     pub(super) fn written(&mut self, name: ImageName, is_durable: bool) {
         if let Some(write) = self.find(name) {
             write.here = if is_durable { Here::Durable } else { Here::Failed };
@@ -271,8 +272,8 @@ impl Stable {
         self.writing.iter().any(|it| is_checkpoint(it.image.name))
     }
 
-    /// Completes the oldest write that is durable everywhere, if all before it are; or a checkpoint, which
-    /// replaces all before it. Returns its name.
+    /// Completes the oldest write that is durable everywhere, provided that all writes before it are, or the
+    /// newest durable checkpoint, which replaces all images before it. Returns its name.
     pub(super) fn complete(
         &mut self,
         config: &Config,
@@ -319,7 +320,7 @@ impl Stable {
         }
     }
 
-    /// Records what a restored process claims.
+    /// Claims what this process has restored.
     pub(super) fn claim_restored(&mut self, name: Option<ImageName>, host: &mut dyn Host<TaskRecovery>) {
         let checkpoint = name.map(ImageName::position).unwrap_or_default();
         self.restored = checkpoint.sn;
@@ -342,7 +343,7 @@ impl Write {
     }
 }
 
-/// Returns which events the log contains: all of them.
+/// Returns the filter for events that the log contains: all of them, except under a defect.
 fn logged(config: &Config) -> fn(&GraphEvent) -> bool {
     if config.defects.has(Defect::TheftsNotLogged) {
         |event| !matches!(event, GraphEvent::Lent(..) | GraphEvent::Voided(_))

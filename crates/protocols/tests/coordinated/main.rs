@@ -1,6 +1,6 @@
-//! Coordinated checkpoints of the whole federation: with the application stopped, also through leaders, and as Chandy
-//! and Lamport's snapshot. The rules K, L and C are those of `docs/baselines.md`. Random schedules are left to the
-//! fuzzer.
+//! Coordinated checkpoints of the whole federation: with the application paused, directly or through leaders,
+//! and as Chandy and Lamport's snapshot. The rules K, L and C are those of `docs/baselines.md`. Random
+//! schedules are left to the fuzzer.
 
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Claim, ProcessId, Protocol, Span};
@@ -40,7 +40,7 @@ fn running<P: Protocol>(clusters: &[u32], config: P::Config) -> Federation<P> {
 }
 
 impl<P: Protocol> Federation<P> {
-    /// Takes a checkpoint, as far as nothing is held.
+    /// Takes a checkpoint, as far as no packet or storage operation is held.
     fn take_checkpoint(&mut self) {
         self.wake(p(0), EVERY);
         self.settle();
@@ -51,13 +51,13 @@ impl<P: Protocol> Federation<P> {
         self.settle();
     }
 
-    /// A process fails, and all that follows happens.
+    /// Fails a process, and handles everything that follows.
     fn fail(&mut self, process: ProcessId) {
         self.crash(process, Kept);
         self.settle();
     }
 
-    /// Returns the SNs of the checkpoints that a process has heard to be committed.
+    /// Returns the SNs of the checkpoints of whose commit a process has learned.
     fn committed(&self, process: ProcessId) -> Vec<u32> {
         let sn = |claim: &Claim| match claim {
             Claim::Committed { position, .. } => Some(position.sn.0),
@@ -82,7 +82,7 @@ impl<P: Protocol> Federation<P> {
     }
 }
 
-/// K1, K4: what is sent during a checkpoint arrives after it. K5: one failure rolls all processes back.
+/// K1, K4: messages sent during a checkpoint arrive after it. K5: one failure rolls all processes back.
 #[test]
 fn the_federation_stops_and_rolls_back_together() {
     for coordination in [Coordination::Direct, Coordination::Hierarchical] {
@@ -107,7 +107,7 @@ fn the_federation_stops_and_rolls_back_together() {
     }
 }
 
-/// K2, K3: a message in transit is part of the checkpoint, and is waited for.
+/// K2, K3: a message in transit is part of the checkpoint, which waits for it.
 #[test]
 fn a_stopped_federation_waits_for_what_is_in_transit() {
     let mut federation = running::<Coordinated>(&[2, 1], stopped(Coordination::Direct, Default::default()));
@@ -124,7 +124,7 @@ fn a_stopped_federation_waits_for_what_is_in_transit() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// A commit follows the durability of all parts, so that a checkpoint in doubt is as good as a committed one.
+/// A commit waits until all parts are durable, so a checkpoint in doubt is as good as a committed one.
 #[test]
 fn a_checkpoint_in_doubt_is_restored() {
     let mut federation = running::<Coordinated>(&[2, 1], stopped(Coordination::Direct, Default::default()));
@@ -165,7 +165,7 @@ fn between_clusters(federation: &Federation<Coordinated>) -> usize {
     federation.log().iter().filter(crosses).count()
 }
 
-/// L2: a leader that speaks too soon leaves out what its other members have sent.
+/// L2: a leader that answers too early leaves out the messages that its other members have sent.
 #[test]
 fn a_leader_speaks_for_all_its_members() {
     for defect in [None, Some(coordinated::Defect::LeaderCountsAlone)] {
@@ -182,7 +182,8 @@ fn a_leader_speaks_for_all_its_members() {
     }
 }
 
-/// Returns how many processes are told in the first checkpoint what to wait for: all but the coordinator.
+/// Returns how many processes are told in the first checkpoint how many messages to wait for: all but the
+/// coordinator.
 fn first_drains(clusters: &[u32]) -> usize {
     clusters.iter().sum::<u32>() as usize - 1
 }
@@ -201,8 +202,8 @@ fn a_snapshot_stops_no_process() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// C2: the coordinator's marker to p2 is late, and p1's makes p2 save its state. The checkpoint does not contain the
-/// message behind p1's marker.
+/// C2: the coordinator's marker to p2 is late, so p1's marker makes p2 save its state. The checkpoint does
+/// not contain the message behind p1's marker.
 #[test]
 fn the_first_marker_makes_a_process_save_its_state() {
     for defect in [None, Some(chandy_lamport::Defect::DeliversBehindMarker)] {
@@ -226,7 +227,8 @@ fn the_first_marker_makes_a_process_save_its_state() {
     }
 }
 
-/// C3, C5: a message in transit is delivered although a checkpoint is being taken, and again when that is restored.
+/// C3, C5: a message in transit is delivered although a checkpoint is being taken, and again when the
+/// checkpoint is restored.
 #[test]
 fn what_is_in_transit_belongs_to_the_snapshot() {
     use chandy_lamport::Defect;
@@ -264,18 +266,18 @@ fn what_follows_an_interrupted_snapshot_is_undone() {
     federation.fail(p(2));
     federation.release(late);
     federation.settle();
-    assert_eq!(federation.received(p(1)), [""; 0], "the first checkpoint is all there is");
+    assert_eq!(federation.received(p(1)), [""; 0], "only the first checkpoint exists");
     assert_eq!((federation.restored(p(1)), federation.wrong()), (vec![1], vec![]));
 }
 
-/// What is older than the newest checkpoint is removed with the first commit after the delay.
+/// Checkpoints older than the newest one are removed with the first commit after the delay.
 #[test]
 fn older_checkpoints_are_collected() {
     let mut federation = running::<ChandyLamport>(&[1, 1], options(Default::default()));
     federation.take_checkpoint();
     for process in [p(0), p(1)] {
         let sns: Vec<u32> = federation.images(process).iter().map(|it| it.sn.0).collect();
-        assert_eq!(sns, [2, 2], "the own part, and the other's");
+        assert_eq!(sns, [2, 2], "its own part, and the replica that it holds");
     }
     assert_eq!(federation.wrong(), [""; 0]);
 }

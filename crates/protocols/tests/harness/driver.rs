@@ -1,4 +1,5 @@
-//! The driver: delivers events to processes and performs their actions, by the contract of `faultline_core::process`.
+//! The driver: delivers events to processes and performs their actions, according to the contract of
+//! `faultline_core::process`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -122,7 +123,8 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         true
     }
 
-    /// Returns whether a packet can arrive. A packet from a life that its receiver does not know yet has to wait.
+    /// Returns whether a packet can arrive. A packet from a life that its receiver does not know yet has to
+    /// wait.
     pub(super) fn can_arrive(&self, flight: &Flight<P>) -> bool {
         let receiver = &self.hosted[flight.to.index()];
         receiver.node.is_none() || flight.from_life <= receiver.view.member(flight.from).life

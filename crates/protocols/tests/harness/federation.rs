@@ -19,7 +19,7 @@ use super::script::{AppAction, LEAVE, Script, Send};
 use super::storage::EventOf;
 use super::story::Entry;
 
-/// Limit of steps, which no scenario reaches unless it never becomes quiet.
+/// Limit of steps. No scenario reaches it unless it never becomes quiescent.
 const MOST_STEPS: usize = 100_000;
 
 /// Processes under a protocol, whose environment the test controls.
@@ -68,7 +68,7 @@ impl<P: Protocol> Federation<P> {
         Federation::of(membership, config, ())
     }
 
-    /// Lets an awaited cluster join.
+    /// Makes an awaited cluster join.
     pub(crate) fn join(&mut self, cluster: ClusterId) {
         self.enter(cluster, Presence::Present);
         self.state_supervisor(Fact::Joined(cluster));
@@ -85,12 +85,12 @@ impl<P: Protocol> Federation<P> {
 
     /// Makes the application of `process` leave the program. Panics if the application cannot act.
     pub(crate) fn leave(&mut self, process: ProcessId) {
-        let (job, _) = self.hosted[process.index()].job.take().expect("who leaves may act");
+        let (job, _) = self.hosted[process.index()].job.take().expect("an application that leaves can act");
         self.feed(process, Event::Computed(job, Send { to: process, text: LEAVE.into() }));
     }
 
-    /// Returns whether `cluster` has received everything that was sent to it. Programs whose cluster leaves ensure
-    /// this.
+    /// Returns whether `cluster` has received everything that was sent to it. A program whose cluster leaves
+    /// ensures this.
     pub(crate) fn has_everything(&self, cluster: ClusterId) -> bool {
         let ranks = || self.processes().filter(|it| self.cluster_of(*it) != ClusterId::OUTSIDE);
         let mut living = ranks().filter(|it| self.membership.is_present(*it));
@@ -181,15 +181,15 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     // Events
 
-    /// Performs everything that is in transit, pending or due and not held, until nothing is left. Time does not
-    /// pass.
+    /// Performs everything that is in transit, pending or due and not held, until nothing is left. Time does
+    /// not advance.
     pub(crate) fn settle(&mut self) {
         for _ in 0..MOST_STEPS {
             if !self.step() {
                 return;
             }
         }
-        panic!("the federation does not come to rest");
+        panic!("the federation does not become quiescent");
     }
 
     /// Performs one step. Returns false if there is none.
@@ -228,7 +228,8 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         true
     }
 
-    /// Lets time pass for all processes: handles each deadline within `span` in order, and all its consequences.
+    /// Advances the time of all processes: handles each deadline within `span` in order, with all its
+    /// consequences.
     pub(crate) fn pass(&mut self, span: Span) {
         for process in self.processes() {
             let until = self.hosted[process.index()].clock + span;
@@ -240,7 +241,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         }
     }
 
-    /// Lets time pass for one process up to its next deadline. Panics if it has none.
+    /// Advances the time of one process to its next deadline. Panics if it has none.
     pub(crate) fn ring(&mut self, process: ProcessId) {
         let deadline = self.deadline(process).expect("the process waits for nothing");
         let hosted_process = &mut self.hosted[process.index()];
@@ -248,7 +249,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.feed(process, Event::Timeout);
     }
 
-    /// Lets `span` pass for one process, which is woken once, at the end.
+    /// Advances the time of one process by `span`, and wakes it once, at the end.
     pub(crate) fn wake(&mut self, process: ProcessId, span: Span) {
         self.hosted[process.index()].clock += span;
         self.feed(process, Event::Timeout);
@@ -268,7 +269,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     pub(crate) fn feed(&mut self, process: ProcessId, event: EventOf<P, A>) {
         let hosted_process = &mut self.hosted[process.index()];
         let mut actions = Vec::new();
-        let node = hosted_process.node.as_mut().expect("only the living are told something");
+        let node = hosted_process.node.as_mut().expect("only a live process receives events");
         node.handle(event, hosted_process.clock, &mut actions);
         self.perform(process, actions);
     }
@@ -288,7 +289,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     /// Returns the application of a rank, which must be alive.
     pub(crate) fn application(&self, process: ProcessId) -> &A {
-        let node = self.hosted[process.index()].node.as_ref().expect("only the living have a state");
+        let node = self.hosted[process.index()].node.as_ref().expect("only a live process has a state");
         node.application().expect("is a rank")
     }
 
@@ -312,7 +313,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         }
         let count = delivered.len();
         for flight in delivered {
-            assert!(self.can_arrive(&flight), "{} has yet to hear of its sender's life", flight.to);
+            assert!(self.can_arrive(&flight), "{} does not know its sender's life yet", flight.to);
             self.deliver(flight);
         }
         count
@@ -419,7 +420,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.restart(process);
     }
 
-    /// Does the same as `crash` to all processes of clusters at once.
+    /// Crashes all processes of these clusters at once.
     pub(crate) fn lose(&mut self, clusters: &[ClusterId], storage: StorageFate) {
         let lost = |it: &ProcessId| clusters.contains(&self.membership.cluster_of(*it));
         let processes: Vec<ProcessId> = self.processes().filter(lost).collect();
@@ -496,11 +497,11 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     /// Returns the protocol of a process. Panics if the process is down.
     pub(crate) fn protocol(&self, process: ProcessId) -> &P {
-        self.hosted[process.index()].node.as_ref().expect("only the living have a state").protocol()
+        self.hosted[process.index()].node.as_ref().expect("only a live process has a state").protocol()
     }
 
-    /// Returns the verdict of the checker on the facts so far, as if the run ended here. That includes whether every
-    /// message that the applications sent has been delivered.
+    /// Returns the verdict of the checker on the facts so far, as if the run ended here. The checker thus
+    /// also requires that every message that the applications sent has been delivered.
     pub(crate) fn judge(&self) -> Judgement {
         let sizes: Vec<u32> =
             self.membership.clusters.iter().map(|cluster| cluster.processes.len() as u32).collect();
@@ -527,12 +528,12 @@ impl<P: Protocol> Federation<P> {
             Entry::Fact { fact: Fact::Sent { id, .. }, .. } => Some(*id),
             _ => None,
         });
-        let id = sent.expect("an application sends what it is told");
+        let id = sent.expect("an application sends what the test commands");
         self.texts.insert(id, text.into());
         id
     }
 
-    /// Returns what the application of `process` has received, in its present state.
+    /// Returns what the application of `process` has received, in its current state.
     pub(crate) fn received(&self, process: ProcessId) -> Vec<&str> {
         self.app_actions(process)
             .iter()
@@ -543,7 +544,7 @@ impl<P: Protocol> Federation<P> {
             .collect()
     }
 
-    /// Returns what the application of `process` has sent, in its present state.
+    /// Returns what the application of `process` has sent, in its current state.
     pub(crate) fn sent(&self, process: ProcessId) -> Vec<&str> {
         self.app_actions(process)
             .iter()
@@ -559,7 +560,7 @@ impl<P: Protocol> Federation<P> {
     }
 }
 
-/// Prints everything that happened when a test fails.
+/// Prints all events if a test fails.
 impl<P: Protocol, A: Application> Drop for Federation<P, A> {
     fn drop(&mut self) {
         if std::thread::panicking() {

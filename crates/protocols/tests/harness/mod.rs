@@ -1,8 +1,8 @@
 //! A federation under the control of a test: every process is real, and the test simulates its environment.
 //!
-//! Nothing happens by itself. The application does what the test commands ([`Script`]). Packets stay in the network,
-//! and operations stay in the storages, until the test moves them. Clocks are stopped. A test reads as a sequence of
-//! events:
+//! Nothing happens on its own. The application does what the test commands ([`Script`]). Packets stay in the
+//! network, and operations stay in the storages, until the test moves them. Clocks are stopped. A test reads
+//! as a sequence of events:
 //!
 //! ```ignore
 //! let mut federation = Federation::<Hc3i>::new(&[1, 2], config);     // cluster 0: p0; cluster 1: p1, p2
@@ -30,8 +30,8 @@
 //! The order is fixed: the supervisor's notes, memberships, storages, then packets in the order of sending. A test that
 //! requires another order holds packets back. When a test fails, all events so far are printed.
 //!
-//! Generic over the protocol. What all tests of one protocol share (its configuration, filters for its packets) belongs
-//! to those tests.
+//! The harness is generic over the protocol. Items that all tests of one protocol share (its configuration,
+//! filters for its packets) belong in those tests.
 
 mod driver;
 mod federation;

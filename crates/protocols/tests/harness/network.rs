@@ -21,7 +21,7 @@ pub(crate) struct Flight<P: Protocol> {
 }
 
 impl<P: Protocol> Flight<P> {
-    /// Returns the contained protocol message, if it is one.
+    /// Returns the protocol message in the packet, if it contains one.
     pub(crate) fn control(&self) -> Option<&P::Control> {
         match &self.packet {
             Packet::Control(message) => Some(message),
@@ -29,12 +29,12 @@ impl<P: Protocol> Flight<P> {
         }
     }
 
-    /// Returns whether it is the application message with this content.
+    /// Returns whether the packet is the application message with this content.
     pub(crate) fn says(&self, text: &str) -> bool {
         matches!(&self.packet, Packet::Application { payload, .. } if text_of(payload) == text)
     }
 
-    /// Returns the owner of the contained image, if it is one.
+    /// Returns the owner of the image in the packet, if it contains one.
     pub(crate) fn image_of(&self) -> Option<ProcessId> {
         match &self.packet {
             Packet::Image(image) => Some(image.name.owner),

@@ -51,7 +51,7 @@ impl Job for Wait {
     }
 
     fn run(self) -> Send {
-        unreachable!("the test gives the orders")
+        unreachable!("the test commands the application")
     }
 }
 
@@ -86,7 +86,7 @@ impl Application for Script {
 
     fn restore(&mut self, chunks: Option<&[Chunk]>, _: Incarnation) {
         self.done = match chunks {
-            Some([Chunk::Bytes(bytes)]) => postcard::from_bytes(bytes).expect("are what was encoded"),
+            Some([Chunk::Bytes(bytes)]) => postcard::from_bytes(bytes).expect("the bytes are an encoded state"),
             Some(other) => panic!("not a state of this application: {other:?}"),
             None => Vec::new(),
         };

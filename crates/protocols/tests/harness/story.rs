@@ -41,7 +41,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
                     None => Ok(()),
                 },
             };
-            written.expect("a string takes everything");
+            written.expect("writing to a string cannot fail");
         }
         story
     }
@@ -59,7 +59,7 @@ pub(crate) fn assert_golden(name: &str, text: &str) {
     for (number, (golden, line)) in (1..).zip(golden.lines().zip(text.lines())) {
         assert_eq!(
             golden, line,
-            "line {number} of {name} is another one (UPDATE_GOLDEN=1 rewrites the file)"
+            "line {number} of {name} differs (UPDATE_GOLDEN=1 rewrites the file)"
         );
     }
     assert_eq!(golden.lines().count(), text.lines().count(), "lines of {name}");

@@ -33,7 +33,7 @@ fn nothing_acts_before_the_start_is_on_record() {
     assert!(federation.can_act(p(0)) && federation.can_act(p(1)));
 }
 
-/// No process has acted, so nothing is lost: the cluster restarts, and is not unrecoverable.
+/// No process has acted, so nothing is lost: the cluster restarts instead of being declared unrecoverable.
 #[test]
 fn a_cluster_that_loses_everything_before_its_start_restarts() {
     let mut federation = Federation::new(&[2], within(Defects::default()));
@@ -55,7 +55,8 @@ fn before_a_commit() -> Federation {
     federation
 }
 
-/// Returns the position of the cluster, and what it has received of the message, after p0 has failed and returned.
+/// Returns the position of the cluster, and the messages that it has received, after p0 has failed and
+/// restarted.
 fn after_the_coordinator_died(mut federation: Federation) -> (Position, Vec<String>) {
     federation.crash(p(0), Kept);
     federation.retry();
@@ -82,7 +83,7 @@ fn a_checkpoint_that_some_have_committed_is_restored() {
     assert_eq!(after_the_coordinator_died(federation), (Position::new(1, 2), vec!["m".into()]));
 }
 
-/// The only copy of p2's part is in transit when p2 loses its own.
+/// The only replica of p2's part is in transit when p2 loses its own copy.
 #[test]
 fn a_checkpoint_in_doubt_that_lacks_a_part_is_not_restored() {
     let mut federation = before_a_commit();
@@ -151,14 +152,14 @@ fn a_message_that_waits_before_the_cut_needs_no_checkpoint_of_its_own() {
     federation.exchange(p(0), p(2), "m");
     assert_eq!(federation.received(p(2)), [""; 0]);
     federation.take_checkpoint(c(1));
-    assert_eq!(federation.received(p(2)), ["m"], "the unforced checkpoint will do");
+    assert_eq!(federation.received(p(2)), ["m"], "the unforced checkpoint suffices");
     federation.release(request);
     federation.settle();
-    assert_eq!(federation.protocol(p(2)).position().sn.0, 2, "what m had asked for is void by now");
+    assert_eq!(federation.protocol(p(2)).position().sn.0, 2, "the request for m has become void");
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// B8: the image that is being saved belongs to a state that is undone.
+/// B8: the image that is being saved belongs to a state that the rollback undoes.
 #[test]
 fn a_rollback_discards_the_checkpoint_in_progress() {
     let mut federation = running(&[1, 2], config(Defects::default()));
@@ -183,7 +184,7 @@ fn a_rollback_discards_the_checkpoint_in_progress() {
 #[test]
 fn a_full_storage_delays_a_checkpoint_and_loses_nothing() {
     for full in [p(0), p(1)] {
-        // p1 is the holder of p0: its own writes and its copies fail alike.
+        // p1 is the holder of p0: its own writes and those of its replicas fail alike.
         let mut federation = running(&[2, 1], within(Defects::default()));
         federation.fail_writes(full, true);
         federation.exchange(p(2), p(0), "m");
@@ -200,7 +201,7 @@ fn a_full_storage_delays_a_checkpoint_and_loses_nothing() {
     }
 }
 
-/// Without copies, a checkpoint is committed when its parts are durable at their owners.
+/// Without replicas, a checkpoint is committed once its parts are durable at their owners.
 #[test]
 fn no_replicas_need_no_holders() {
     let mut federation = running(&[2], Config { replicas: 0, ..within(Defects::default()) });
@@ -212,8 +213,9 @@ fn no_replicas_need_no_holders() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// With the whole DDV (section 7), a checkpoint that one cluster's message forced covers everything that this cluster
-/// had received from others: their own messages force none, although they can still be undone.
+/// With the whole DDV (section 7), a checkpoint forced by one cluster's message covers everything that this
+/// cluster had received from others: their own messages force no checkpoint, although they can still be
+/// undone.
 #[test]
 fn the_whole_vector_forces_fewer_checkpoints() {
     for (piggyback, taken) in [(Piggyback::Sn, 3), (Piggyback::Ddv, 2)] {
@@ -234,7 +236,7 @@ fn the_whole_vector_forces_fewer_checkpoints() {
     }
 }
 
-/// The baseline forces a checkpoint for every message between clusters, even if it brings no news.
+/// The baseline forces a checkpoint for every message between clusters, even if its position is known.
 #[test]
 fn every_message_can_force_a_checkpoint() {
     for (forcing, taken) in [(Forcing::News, 2), (Forcing::EveryMessage, 4)] {
@@ -246,7 +248,7 @@ fn every_message_can_force_a_checkpoint() {
         assert_eq!(federation.protocol(p(1)).position().sn, Sn(taken), "{forcing:?}");
         federation.crash(p(1), Kept);
         federation.retry();
-        assert_eq!(federation.received(p(1)), ["m1", "m2", "m3"], "what the rollback undid was sent again");
+        assert_eq!(federation.received(p(1)), ["m1", "m2", "m3"], "undone messages were sent again");
         assert_eq!(federation.wrong(), [""; 0]);
     }
 }

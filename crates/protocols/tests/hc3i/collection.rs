@@ -40,7 +40,7 @@ fn a_collection_removes_checkpoints_copies_and_log_entries() {
     federation.take_checkpoint(c(0));
     federation.take_checkpoint(c(0));
     federation.collect();
-    assert_eq!(federation.kept(p(0))[0], 2, "as long as p1 could roll back behind the send of m");
+    assert_eq!(federation.kept(p(0))[0], 2, "p1 could still roll back past the send of m");
     federation.take_checkpoint(c(1));
     assert_eq!((federation.kept(p(0)), federation.kept(p(1))), (vec![2, 3, 4, 5], vec![1, 2]));
     federation.collect();
@@ -85,20 +85,20 @@ fn collecting_alone_keeps_what_an_initiator_would_keep() {
     assert_eq!(kept(by_every_cluster(Defects::default())), [4, 4, 4, 4]);
 }
 
-/// Each cluster decides once per round of reports from all others.
+/// Each cluster decides once per round of reports from all other clusters.
 #[test]
 fn a_cluster_decides_by_itself_when_it_has_heard_all_others() {
     let mut federation = running(&[1, 2, 1], by_every_cluster(Defects::default()));
     federation.tell_stock(&CLUSTERS[..2]);
-    assert_eq!(collections(&federation), 0, "no cluster has heard the third");
+    assert_eq!(collections(&federation), 0, "no cluster has a report of the third");
     federation.tell_stock(&CLUSTERS[2..]);
-    assert_eq!(collections(&federation), 4, "it had heard the others, and now they have heard it");
+    assert_eq!(collections(&federation), 4, "the third had the reports of the others, which now have its own");
     federation.tell_stock(&CLUSTERS);
     assert_eq!(collections(&federation), 8);
 }
 
-/// One cluster is down when it should report what it stores: the others use its last report. With an initiator,
-/// nothing would be removed.
+/// One cluster is down when it should report what it stores: the others use its last report. With an
+/// initiator, nothing would be removed.
 #[test]
 fn a_silent_cluster_delays_no_other() {
     let run = |config| {
@@ -132,7 +132,7 @@ fn announcements_before_a_rollback_do_not_count_after_it() {
     federation.crash(p(0), Kept);
     federation.retry();
     federation.tell_stock(&[c(1), c(2)]);
-    assert_eq!(collections(&federation), 0, "all were heard, but p0 before its rollback");
+    assert_eq!(collections(&federation), 0, "all have reported, but p0 before its rollback");
     federation.tell_stock(&CLUSTERS);
     assert_eq!(collections(&federation), 3);
 }
@@ -146,7 +146,7 @@ fn a_rollback_in_between_ends_a_collection() {
     federation.crash(p(1), Kept);
     federation.release(stock);
     federation.retry();
-    assert_eq!(collections(&federation), 0, "p1's answer died with it");
+    assert_eq!(collections(&federation), 0, "p1's answer was lost with p1");
     federation.collect();
     assert_eq!(collections(&federation), 2, "the next one succeeds");
     assert_eq!(federation.kept(p(1)), [2]);

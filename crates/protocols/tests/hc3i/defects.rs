@@ -1,6 +1,6 @@
-//! For each rule whose omission a random schedule detects rarely or never: a schedule in which the rule matters. Each
-//! schedule runs twice: with the rule, when the checker must find nothing, and with the defect that omits the rule,
-//! when the checker must find the property violated.
+//! One schedule for each rule whose omission random schedules detect rarely or never. Each schedule runs
+//! twice: with the rule, when the checker must find nothing, and with the defect that omits the rule, when
+//! the checker must find the property violated.
 //!
 //! Rules are those of the errata (A1.9, A1.9b of the specification). Findings are those of its table of ten.
 
@@ -53,7 +53,7 @@ fn restored_acknowledgements_are_checked() {
     });
 }
 
-/// Rule 3: p0 receives the alert first and sends afterwards, to a life that it does not know to be over.
+/// Rule 3: p0 receives the alert first. It then sends to a life without knowing that this life has ended.
 #[test]
 fn messages_that_the_old_life_did_not_acknowledge_are_re_sent_to_the_new_one() {
     caught(Defect::ResendOnlyOnAlerts, Property::NoLoss, |defects| {
@@ -82,7 +82,7 @@ fn a_message_that_arrives_during_a_checkpoint_requests_its_own_afterwards() {
     });
 }
 
-/// Finding 6: the copy is still in transit when its owner loses everything.
+/// Finding 6: the replica is still in transit when its owner loses everything.
 #[test]
 fn a_commit_waits_for_every_copy() {
     caught(Defect::CommitBeforeCopies, Property::DurableBeforeCommit, |defects| {
@@ -148,7 +148,7 @@ fn a_round_waits_until_its_members_know_each_others_lives() {
     });
 }
 
-/// Rule 13: the only copy of p0's part is being written at p1 when the round begins.
+/// Rule 13: the only replica of p0's part is being written at p1 when the round begins.
 #[test]
 fn a_report_waits_for_the_writes_before_it() {
     caught(Defect::NoWriteBarrier, Property::UnrecoverableJustified, |defects| {
@@ -167,7 +167,7 @@ fn a_report_waits_for_the_writes_before_it() {
     });
 }
 
-/// Rule 15: p0 holds copies for p1, and has delivered a message that p1's rollback undoes.
+/// Rule 15: p0 holds replicas for p1, and has delivered a message that p1's rollback undoes.
 #[test]
 fn a_target_does_not_mask_the_alert_that_follows() {
     caught(Defect::TargetMasksAlert, Property::NoGhost, |defects| {
@@ -179,7 +179,7 @@ fn a_target_does_not_mask_the_alert_that_follows() {
     });
 }
 
-/// Rule 17: the holder fails with the copy that a checkpoint waits for.
+/// Rule 17: the holder fails with the replica for which a checkpoint waits.
 #[test]
 fn a_new_life_of_a_holder_gets_its_copies_again() {
     caught(Defect::HolderNotRefilled, Property::NoLoss, |defects| {
@@ -194,7 +194,8 @@ fn a_new_life_of_a_holder_gets_its_copies_again() {
     });
 }
 
-/// Rule 17: cluster 0 rolls back three times without a failure, its holder forgets that, and then cluster 0 fails.
+/// Rule 17: cluster 0 rolls back three times without a failure, its holder loses its record of them, and then
+/// cluster 0 fails.
 #[test]
 fn a_refilled_holder_learns_of_the_rollbacks_too() {
     caught(Defect::NotesNotRefilled, Property::MembersAgree, |defects| {
@@ -237,7 +238,7 @@ fn a_part_contains_the_earlier_rollbacks_of_its_cluster() {
     });
 }
 
-/// B4: cluster 1 rolls back without a failure, acts, and fails: its next incarnation has another number.
+/// B4: cluster 1 rolls back without a failure, acts, and fails: its next incarnation has a new number.
 #[test]
 fn the_table_of_rollbacks_is_durable() {
     caught(Defect::TablesVolatile, Property::MembersAgree, |defects| {
@@ -294,7 +295,8 @@ fn an_alert_is_sent_until_it_is_confirmed() {
     });
 }
 
-/// B7: each cluster receives news of a state of the other that is about to be undone, just after its own rollback.
+/// B7: just after its own rollback, each cluster receives news of a state of the other that is about to be
+/// undone.
 #[test]
 fn rollbacks_do_not_echo() {
     caught(Defect::DeliversUnsettled, Property::RecoveryTerminates, |defects| {
@@ -329,7 +331,7 @@ fn the_log_is_kept_from_the_worst_checkpoint_on() {
     });
 }
 
-/// Section 3.5: the worst checkpoint may be needed.
+/// Section 3.5: the worst checkpoint may still be needed.
 #[test]
 fn the_worst_checkpoint_is_kept() {
     caught(Defect::CollectsOneTooMany, Property::UnrecoverableJustified, |defects| {
@@ -342,8 +344,8 @@ fn the_worst_checkpoint_is_kept() {
     });
 }
 
-/// p2 has delivered what cluster 0 undid, and its whole cluster knows it. But it has not rolled back yet, and cluster
-/// 0 has taken new checkpoints since.
+/// p2 has delivered a message that cluster 0 undid, and its whole cluster knows this. But it has not rolled
+/// back yet, and cluster 0 has taken new checkpoints since.
 #[test]
 fn a_collection_does_not_rely_on_checkpoints_about_to_be_undone() {
     caught(Defect::CollectsOnSpoilt, Property::UnrecoverableJustified, |defects| {
@@ -362,8 +364,9 @@ fn a_collection_does_not_rely_on_checkpoints_about_to_be_undone() {
     });
 }
 
-/// p1 has lost its copy of p0's third checkpoint. The fourth contains m, which p2 undoes after p0 has lost its storage: p0 needs
-/// its second one. No property demands that it is still there, since one replica does not cover two losses.
+/// p1 has lost its replica of p0's third checkpoint. The fourth contains m, which p2 undoes after p0 has lost
+/// its storage, so p0 needs its second checkpoint. No property demands that it still exists, since one
+/// replica does not cover two losses.
 #[test]
 fn a_collection_does_not_rely_on_checkpoints_without_copies() {
     for defects in [Defects::default(), Defects::only(Defect::CollectsOnUncovered)] {
@@ -386,8 +389,8 @@ fn a_collection_does_not_rely_on_checkpoints_without_copies() {
     }
 }
 
-/// p1 has delivered and saved what cluster 0 undid, and has not learned of that. Cluster 0 reports its new
-/// checkpoints.
+/// p1 has delivered and saved a message that cluster 0 undid, and has not learned of the rollback. Cluster 0
+/// reports its new checkpoints.
 #[test]
 fn announcements_before_and_after_a_rollback_are_not_mixed() {
     caught(Defect::CollectsOnMixed, Property::UnrecoverableJustified, |defects| {
@@ -424,8 +427,8 @@ fn a_collection_waits_for_clusters_without_an_announcement() {
     });
 }
 
-/// p2 has sent m to cluster 0, which has rolled back behind its delivery and is alive again in the next incarnation.
-/// The collection reaches p2 before the alert.
+/// p2 has sent m to cluster 0, which has rolled back past its delivery and is up again in the next
+/// incarnation. The collection reaches p2 before the alert.
 #[test]
 fn a_log_is_not_collected_before_a_rollback_is_known() {
     caught(Defect::LogCollectedUnaware, Property::NoLoss, |defects| {
@@ -444,8 +447,8 @@ fn a_log_is_not_collected_before_a_rollback_is_known() {
     });
 }
 
-/// p1 loses every kept copy for p0 after p0 has lost its own storage. Copies of collected checkpoints still exist.
-/// The log entry that would restore m is gone.
+/// p1 loses all replicas of checkpoints that p0 keeps, after p0 has lost its own storage. Replicas of
+/// collected checkpoints still exist. The log entry that would restore m is gone.
 #[test]
 fn collected_checkpoints_are_not_restored() {
     caught(Defect::CollectedRestored, Property::NoLoss, |defects| {
@@ -466,8 +469,8 @@ fn collected_checkpoints_are_not_restored() {
     });
 }
 
-/// No process of cluster 1 was informed of the collection, nor was p2, which holds its copies. p0 was informed, and
-/// has removed m from its log. Cluster 1 learns of that when it alerts the others.
+/// No process of cluster 1 was informed of the collection, nor was p2, which holds its replicas. p0 was informed, and
+/// has removed m from its log. Cluster 1 learns of the collection when it alerts the other clusters.
 #[test]
 fn a_cluster_that_restored_a_collected_checkpoint_is_informed() {
     caught(Defect::CollectedRestored, Property::NoLoss, |defects| {

@@ -16,12 +16,12 @@ struct Schedule {
     dice: ChaCha8Rng,
     federation: Federation,
     ranks: Vec<ProcessId>,
-    /// Percentage of deaths that lose the storage.
+    /// Percentage of failures that lose the storage.
     lost_percent: u32,
-    /// Whether any storage may be lost at any time, which the copies do not cover.
+    /// Whether any storage may be lost at any time. The replicas do not cover such losses.
     is_greedy: bool,
-    /// Unless `is_greedy` is set: the process that has lost what it held. No other one loses its storage until
-    /// everything is restored there.
+    /// Unless `is_greedy` is set: the process that has lost its storage. No other process loses its storage
+    /// until everything is restored there.
     bereft: Option<(ProcessId, usize)>,
     /// Whether storages become full.
     fills: bool,
@@ -36,10 +36,10 @@ struct Schedule {
 struct Guest {
     cluster: ClusterId,
     has_joined: bool,
-    /// Whether the cluster leaves. Then it neither sends nor receives any more.
+    /// Whether the cluster leaves. It then no longer sends or receives.
     leaves: bool,
     has_left: bool,
-    /// Permissions to leave that were given before one of its processes failed. They are void.
+    /// Permissions to leave that became void because one of the cluster's processes failed.
     void: usize,
 }
 
@@ -57,7 +57,7 @@ impl Schedule {
             collect_by: pick(&mut dice, &[CollectBy::Initiator, CollectBy::EveryCluster]),
             ..config(Defects::default())
         };
-        // The other clusters hold its copies, and collect without it.
+        // The other clusters hold its replicas, and collect without it.
         let may_have_guest = clusters.len() == 3 && own.replicas == 1;
         let presence = may_have_guest.then(|| {
             pick(
@@ -249,5 +249,5 @@ fn random_schedules_are_clean() {
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
-    assert!(passed * 100 >= 85 * count, "only {passed} of {count} had something to judge, and passed");
+    assert!(passed * 100 >= 85 * count, "only {passed} of {count} exercised a property, and passed");
 }

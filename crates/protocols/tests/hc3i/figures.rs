@@ -116,7 +116,7 @@ fn checkpoints(federation: &Federation) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// Lists every rollback, by cluster. Contains more than one line per rollback if members disagree.
+/// Lists every rollback, by cluster. A rollback has more than one line if members disagree about it.
 fn rollbacks(federation: &Federation) -> Vec<String> {
     let mut all = Vec::new();
     for process in federation.processes() {
@@ -124,8 +124,8 @@ fn rollbacks(federation: &Federation) -> Vec<String> {
             if let Claim::RolledBack { checkpoint, vectors, .. } = claim {
                 let cluster = federation.cluster_of(process);
                 let line = format!("{} to CLC{} {}", name(cluster.index()), checkpoint.sn.0, ddv(vectors));
-                // All members of a cluster state the same rollback, so it is listed once. A second rollback has its
-                // own line.
+                // All members of a cluster claim the same rollback, so it is listed once. A second rollback
+                // has its own line.
                 if federation.members(cluster)[0] == process || !all.contains(&line) {
                     all.push(line);
                 }
@@ -149,10 +149,10 @@ fn alerts(federation: &Federation) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// Describes the events in the terms of the paper, by cluster.
+/// Describes the events in the paper's terms, by cluster.
 struct Narrator<'a> {
     federation: &'a Federation,
-    /// Statements that are already listed, because all members of a cluster state the same.
+    /// Sentences that are already listed, because all members of a cluster state the same facts.
     said: BTreeSet<String>,
     /// The message that is being re-sent.
     resends: Option<MessageId>,

@@ -1,5 +1,5 @@
-//! HC3I, step by step: the paper's figures, the rules that its errata add, and the behaviour on failures. Each test
-//! plays one directed schedule. Random schedules are left to the fuzzer.
+//! HC3I, step by step: the paper's figures, the rules that its errata add, and failures. Each test plays one
+//! directed schedule. Random schedules are left to the fuzzer.
 
 #[allow(dead_code, reason = "each protocol's tests use their part")]
 #[path = "../harness/mod.rs"]

@@ -63,8 +63,8 @@ fn messages_to_a_joining_cluster_arrive_when_it_joins() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// p0 rolls back before the guest joins, so that its next message is of an incarnation of which the guest has to be
-/// informed.
+/// p0 rolls back before the guest joins, so its next message belongs to an incarnation that the guest has yet
+/// to learn.
 fn heard_by_newcomer(defects: Defects) -> usize {
     let mut federation = with_guest(Presence::Awaited, config(defects));
     federation.crash(p(0), Kept);
@@ -88,8 +88,8 @@ fn one_that_is_not_told_waits_for_ever() {
     assert_eq!(heard_by_newcomer(Defects::only(Defect::NewcomersNotTold)), 0);
 }
 
-/// Creates a federation whose guest has exchanged messages with the others, and whose guest's applications have left
-/// the program.
+/// Creates a federation whose guest has exchanged messages with the other clusters. The guest's applications
+/// have left the program.
 fn leaving(config: Config) -> Federation {
     let mut federation = with_guest(Presence::Present, config);
     federation.exchange(p(0), p(2), "a");
@@ -115,7 +115,7 @@ fn a_cluster_leaves_once_collections_show_that_no_cluster_needs_it() {
         federation.retry();
         for holder in [p(0), p(1)] {
             let mut images = federation.images(holder).into_iter();
-            assert!(images.all(|it| it.owner < p(2)), "copies are of no use");
+            assert!(images.all(|it| it.owner < p(2)), "its replicas are of no use");
         }
         federation.lose(&[c(0)], Lost);
         federation.retry();
@@ -140,7 +140,7 @@ fn a_cluster_that_fails_while_it_leaves_recovers_first() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// The receiver of the guest's message can still roll back behind its delivery.
+/// The receiver of the guest's message can still roll back past its delivery.
 #[test]
 fn a_cluster_stays_as_long_as_its_log_may_be_needed() {
     let mut federation = leaving(config(Defects::default()));

@@ -10,7 +10,7 @@ use faultline_protocols::hc3i::{Config, Control, Defects, ReplicateTo};
 use crate::harness::{c, p};
 use crate::setting::{Federation, config, part_of, running, says, within};
 
-/// Returns each checkpoint that `process` claims to have restored.
+/// Returns each rollback that `process` claims, as the new position and the restored checkpoint.
 fn restored(federation: &Federation, process: ProcessId) -> Vec<(Position, Position)> {
     federation
         .claims(process)
@@ -43,7 +43,7 @@ fn a_failure_during_recovery_begins_another_round() {
     }
 }
 
-/// p0 lost its storage. Its only holder fails before it can answer, and returns with its copies.
+/// p0 lost its storage. Its only holder fails before it can answer, and returns with its replicas.
 #[test]
 fn a_holder_that_fails_during_recovery_is_asked_again() {
     let mut federation = running(&[1, 1], config(Defects::default()));
@@ -74,10 +74,10 @@ fn a_part_lost_everywhere_makes_the_cluster_unrecoverable() {
     federation.crash(p(1), Lost);
     federation.retry();
     let Some(Claim::Unrecoverable { cluster, missing }) = unrecoverable(&federation, p(0)) else {
-        panic!("the only copy is gone");
+        panic!("the only replica is lost");
     };
     assert_eq!((cluster, &missing[..]), (c(0), &[(first_part(p(0)), vec![p(0), p(1)])][..]));
-    assert_eq!(federation.wrong(), [""; 0], "and the checker agrees that it is gone");
+    assert_eq!(federation.wrong(), [""; 0], "and the checker agrees that it is lost");
 }
 
 fn unrecoverable(federation: &Federation, by: ProcessId) -> Option<Claim> {
@@ -88,7 +88,7 @@ fn first_part(owner: ProcessId) -> ImageName {
     ImageName { owner, incarnation: Incarnation(0), sn: Sn(1), attempt: Attempt(1) }
 }
 
-/// Creates two clusters that hold each other's copies, with messages in both directions.
+/// Creates two clusters that hold each other's replicas, with messages in both directions.
 fn entangled() -> Federation {
     let mut federation = running(&[2, 2], config(Defects::default()));
     federation.exchange(p(0), p(2), "m1");
@@ -136,10 +136,10 @@ fn a_lost_cluster_is_restored_from_the_next_one() {
     for process in [p(0), p(1)] {
         assert!(
             federation.claims(process).any(|it| *it == Claim::Protected),
-            "{process} holds everything again"
+            "{process} has everything that it should hold"
         );
     }
-    // The copies for the other cluster are restored: that cluster can be lost now.
+    // The replicas for the other cluster are restored: that cluster can now be lost.
     federation.lose(&[c(1)], Lost);
     federation.retry();
     assert_eq!(unrecoverable(&federation, p(2)), None);
@@ -157,7 +157,7 @@ fn a_corrupt_part_is_fetched_from_its_holder() {
     assert_eq!(restored(&federation, p(0)).last().map(|it| it.1), Some(Position::new(0, 2)));
     assert_eq!(federation.sent(p(0)), ["m"]);
     assert_eq!(federation.wrong(), [""; 0]);
-    // The part was written again: next time, no other process has to be asked.
+    // The part was written again: at the next restore, no other process has to be asked.
     let images = federation.hold(|flight| flight.image_of().is_some());
     federation.crash(p(0), Kept);
     federation.retry();
@@ -165,7 +165,7 @@ fn a_corrupt_part_is_fetched_from_its_holder() {
     federation.release(images);
 }
 
-/// The holder's copy is corrupt, too: an older checkpoint is restored, if there is an intact one.
+/// The holder's replica is corrupt, too: an older checkpoint is restored if an intact one exists.
 #[test]
 fn corrupt_copies_are_passed_over() {
     let mut federation = running(&[1, 1], config(Defects::default()));
@@ -266,8 +266,8 @@ fn a_message_from_before_the_restored_checkpoint_is_still_delivered() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// Cluster 0 has rolled back once without a failure. Its holder has lost its knowledge of that, but holds a checkpoint
-/// that was taken since.
+/// Cluster 0 has rolled back once without a failure. Its holder has lost the record of this rollback, but
+/// holds a checkpoint taken since.
 #[test]
 fn an_incarnation_is_newer_than_every_part() {
     let mut federation = running(&[1, 1], config(Defects::default()));
@@ -286,7 +286,8 @@ fn an_incarnation_is_newer_than_every_part() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// The copy of p0's second checkpoint is in transit when p0 fails. p0 resumes only once p1 has a copy of what it restores.
+/// The replica of p0's second checkpoint is in transit when p0 fails. p0 resumes only once p1 has a replica
+/// of what it restores.
 #[test]
 fn a_checkpoint_in_doubt_gets_its_copies_before_the_cluster_resumes() {
     let mut federation = running(&[1, 1], config(Defects::default()));
@@ -304,7 +305,7 @@ fn a_checkpoint_in_doubt_gets_its_copies_before_the_cluster_resumes() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// The same where p1 fails while p0 waits for it: p0 begins another round, and copies again.
+/// The same, but p1 fails while p0 waits for it: p0 begins another round, and sends the replica again.
 #[test]
 fn a_holder_that_fails_while_a_recovery_waits_for_its_copy_gets_another_one() {
     let mut federation = running(&[1, 1], config(Defects::default()));
@@ -319,7 +320,7 @@ fn a_holder_that_fails_while_a_recovery_waits_for_its_copy_gets_another_one() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// p2 has confirmed its copy of a part, and loses it before the checkpoint is committed.
+/// p2 has confirmed its replica of a part, and loses it before the checkpoint is committed.
 #[test]
 fn a_copy_lost_during_the_checkpoint_is_made_again() {
     let mut federation = running(&[2, 2], config(Defects::default()));
@@ -336,7 +337,7 @@ fn a_copy_lost_during_the_checkpoint_is_made_again() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// p1 does not know yet that the first checkpoint was collected. The missing part is that of the second one.
+/// p1 does not know yet that the first checkpoint was collected. The missing part belongs to the second one.
 #[test]
 fn collected_parts_are_not_reported_missing() {
     let mut federation = running(&[2], Config { replicas: 0, ..within(Defects::default()) });

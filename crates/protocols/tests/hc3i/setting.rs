@@ -1,4 +1,4 @@
-//! Shared items of the tests of HC3I: configurations, filters for its packets, and common assertions.
+//! Configurations, packet filters and assertions that the tests of HC3I share.
 
 use faultline_checker::Property;
 use faultline_core::{Claim, ClusterId, Packet, ProcessId, Sn, Span};
@@ -14,7 +14,7 @@ pub(crate) const RETRY: Span = Span::from_secs(1);
 pub(crate) const CHECKPOINT_EVERY: Span = Span::from_secs(3_600);
 pub(crate) const COLLECT_EVERY: Span = Span::from_secs(3_600_000);
 
-/// Creates a configuration with one copy of each part, in the next cluster.
+/// Creates a configuration with one replica of each part, in the next cluster.
 pub(crate) fn config(defects: Defects) -> Config {
     Config {
         checkpoint_every: vec![Some(CHECKPOINT_EVERY); 8].into(),
@@ -30,13 +30,13 @@ pub(crate) fn config(defects: Defects) -> Config {
     }
 }
 
-/// Creates a configuration with one copy of each part, in the next process of the cluster (section 3.1), if there is
-/// one.
+/// Creates a configuration with one replica of each part, at the next process of the cluster if it has one
+/// (section 3.1).
 pub(crate) fn within(defects: Defects) -> Config {
     Config { replicate_to: ReplicateTo::SameCluster, ..config(defects) }
 }
 
-/// Creates a configuration in which every cluster decides itself what it collects.
+/// Creates a configuration in which every cluster decides by itself what to collect.
 pub(crate) fn by_every_cluster(defects: Defects) -> Config {
     Config { collect_by: CollectBy::EveryCluster, ..config(defects) }
 }
@@ -49,7 +49,7 @@ pub(crate) fn running(clusters: &[u32], config: Config) -> Federation {
 }
 
 impl Federation {
-    /// Lets the time of the next unforced checkpoint of `cluster` come, without any consequences yet.
+    /// Advances time to the next unforced checkpoint of `cluster`, without any consequences yet.
     pub(crate) fn request_checkpoint(&mut self, cluster: ClusterId) {
         let coordinator = self.members(cluster)[0];
         let before = self.checkpoints_requested(coordinator);
@@ -88,7 +88,7 @@ impl Federation {
         self.settle();
     }
 
-    /// Repeats lost requests, a few times.
+    /// Repeats unanswered requests a few times.
     pub(crate) fn retry(&mut self) {
         self.settle();
         for _ in 0..4 {
@@ -129,7 +129,7 @@ macro_rules! says {
 }
 pub(crate) use says;
 
-/// Matches those of the packets that are sent to `receiver`.
+/// Matches the packets to `receiver` among those that match the inner filter.
 pub(crate) fn to(
     receiver: ProcessId,
     which: impl Fn(&Flight<Hc3i>) -> bool,

@@ -1,4 +1,4 @@
-//! Unrequested and duplicate input changes nothing: the protocol accepts any input.
+//! Unrequested and duplicate input changes nothing: the protocol tolerates any input.
 
 use faultline_core::StorageFate::Kept;
 use faultline_core::{Attempt, Event, ImageName, Incarnation, Packet, Sn};
@@ -80,8 +80,8 @@ fn an_old_membership_changes_nothing() {
     assert_eq!(disturbed, run(|_| ()));
 }
 
-/// Everything that has arrived so far arrives again, except for messages inside a cluster, for which the protocol
-/// relies on the driver: nothing arrives twice.
+/// Everything that has arrived so far arrives again, except messages inside a cluster: for these, the
+/// protocol relies on the driver not to deliver duplicates.
 #[test]
 fn every_message_may_be_duplicated_later() {
     let disturbed = run(|federation| {
@@ -101,7 +101,7 @@ fn every_message_may_be_duplicated_later() {
     assert_eq!(disturbed, run(|_| ()));
 }
 
-/// Answers that a coordinator counts.
+/// Duplicates of the answers that a coordinator counts.
 #[test]
 fn answers_may_be_duplicated_immediately() {
     use Control::{Drained, Learnt, Ready, Reported, Saved, Stock, Stored};

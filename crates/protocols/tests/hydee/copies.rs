@@ -1,4 +1,4 @@
-//! Copies of checkpoints: what can be restored after storages are lost.
+//! Replicas of checkpoints: what can be restored after storages are lost.
 
 use faultline_core::Claim;
 use faultline_core::StorageFate::{Kept, Lost};
@@ -7,9 +7,9 @@ use faultline_protocols::hydee::{Control, Defects, GroupMessage, Hydee};
 use crate::harness::{Federation, p};
 use crate::{EVERY, config};
 
-/// The part of p2 in the second checkpoint has no copy when p1 fails with its storage, but p2 has the part: the second
-/// checkpoint is to be restored. Before p2's copy is made, p2 fails with its storage, too. The first checkpoint still
-/// exists.
+/// p2's part of the second checkpoint has no replica when p1 fails with its storage, but p2 has the part, so
+/// the second checkpoint is to be restored. Before the replica is made, p2 fails with its storage, too. The
+/// first checkpoint still exists.
 #[test]
 fn an_older_checkpoint_stays_until_every_part_of_a_newer_one_is_safe() {
     let mut federation = Federation::<Hydee>::new(&[1, 2], config(2, 1, Defects::default()));
@@ -31,8 +31,8 @@ fn an_older_checkpoint_stays_until_every_part_of_a_newer_one_is_safe() {
     assert_eq!(federation.judge().violated().count(), 0);
 }
 
-/// p2 restores its part from p1, and p0 is to receive a copy of it again. When that copy is to be made, p2's own
-/// image is corrupt: the part must be fetched again.
+/// p2 restores its part from p1, and p0 is to receive a replica again. When p2 reads its own image for this
+/// replica, the image is corrupt: the part must be fetched again.
 #[test]
 fn a_part_that_is_lost_while_a_copy_is_made_of_it_is_fetched_again() {
     let mut federation = Federation::<Hydee>::new(&[1, 1, 1], config(3, 2, Defects::default()));

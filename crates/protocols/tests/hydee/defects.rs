@@ -1,5 +1,5 @@
-//! Every defect is detected: most by a random schedule, which is sound without it, the rare ones by a directed
-//! schedule.
+//! Every defect is detected: most by a random schedule that is sound without the defect, the rare ones by a
+//! directed schedule.
 
 use faultline_checker::Property;
 use faultline_core::StorageFate::Kept;
@@ -9,8 +9,8 @@ use crate::config;
 use crate::explore::{is_found, run};
 use crate::harness::{Federation, p};
 
-/// Seeds of schedules of `explore` that show the defects. When schedules change, `how_often_each_defect_is_found`
-/// prints others.
+/// Seeds of schedules of `explore` that show the defects. If the schedules change, take new seeds from
+/// `how_often_each_defect_is_found`.
 const SHOWN_BY: &[(Defect, u64)] = &[
     (Defect::LastReceivedResent, 5),
     (Defect::CountsProcesses, 5),
@@ -58,8 +58,8 @@ fn no_defect_is_forgotten() {
     assert_eq!(of_hydee.find(|it| !shown(it)), None);
 }
 
-/// R9: the last level of a round reaches p1 when p0 has failed again, and is back. p1 obeys it and sends its next
-/// message, although p0 needs the messages before it again.
+/// R9: the last level of a round reaches p1 when p0 has failed again and restarted. p1 obeys it and sends its
+/// next message, although p0 needs the earlier messages again.
 #[test]
 fn levels_of_an_older_round_are_not_obeyed() {
     let schedule = |defects| {

@@ -1,5 +1,6 @@
-//! Random schedules of random programs: any possible event may be the next. Processes die, including the recovery
-//! process, also during recoveries and in several clusters at once. Checkpoints are taken at any time.
+//! Random schedules of random programs: any possible event may be the next. Processes fail, including the
+//! recovery process, also during recoveries and in several clusters at once. Checkpoints are taken at any
+//! time.
 
 use std::collections::BTreeSet;
 
@@ -27,11 +28,12 @@ pub(crate) struct Schedule {
     federation: Federation,
     expected: Vec<(ProcessId, Digest)>,
     ranks: Vec<ProcessId>,
-    /// Percentage of deaths that lose the storage.
+    /// Percentage of failures that lose the storage.
     lost_percent: u32,
-    /// The process that has lost what it held. No other one loses its storage until everything is restored there.
+    /// The process that has lost its storage. No other process loses its storage until everything is restored
+    /// there.
     bereft: Option<(ProcessId, usize)>,
-    /// Number of deaths that may still happen.
+    /// Number of failures that may still happen.
     deaths: u32,
 }
 
@@ -62,7 +64,7 @@ impl Schedule {
                     &[ReplicateTo::OtherCluster, ReplicateTo::SameCluster, ReplicateTo::SharedStorage],
                 ),
             },
-            // The seeds that `defects` lists have no limit.
+            // The schedules whose seeds `defects` lists have no limit.
             log_memory: matches!(seed % 9, 4 | 7).then_some(seed % 5 * 24),
             retry_every: RETRY,
             defects,
@@ -137,7 +139,7 @@ impl Schedule {
         }
     }
 
-    /// Starts all processes and lets the program end, if it does.
+    /// Starts all processes, and lets the program end if it can.
     fn come_to_rest(&mut self) {
         for process in self.federation.processes() {
             while !self.federation.lives(process) {

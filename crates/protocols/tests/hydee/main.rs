@@ -1,4 +1,4 @@
-//! HydEE by rules: the behaviour of the protocol, and the consequences of omitting a rule.
+//! HydEE by rules: the protocol's behaviour, and the consequences of omitting a rule.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -14,10 +14,10 @@ mod explore;
 mod harness;
 mod spill;
 
-/// Longer than a directed schedule: after the first checkpoint, all others are taken on request.
+/// Longer than any directed schedule: after the first checkpoint, all others are taken on request.
 const EVERY: Span = Span::from_secs(3_600);
 
-/// Creates a configuration of HydEE with copies in other clusters.
+/// Creates a configuration of HydEE with replicas in other clusters.
 fn config(clusters: usize, replicas: u16, defects: Defects) -> Config {
     Config {
         scope: Scope::Cluster,

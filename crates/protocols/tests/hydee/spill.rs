@@ -1,4 +1,4 @@
-//! The log beyond its limit: what leaves the memory, under which condition, and how it returns (R15).
+//! The log beyond its limit: which messages leave the memory, on what condition, and how they return (R15).
 
 use faultline_checker::Property;
 use faultline_core::StorageFate::{Kept, Lost};
@@ -8,7 +8,8 @@ use faultline_protocols::hydee::{Config, Defect, Defects, Hydee};
 use crate::harness::{Federation, p};
 use crate::{EVERY, config};
 
-/// Creates three processes in one cluster each, with copies in the next cluster. The limit of the log is four bytes.
+/// Creates three processes in one cluster each, with replicas in the next cluster. The limit of the log is
+/// four bytes.
 fn running() -> Federation<Hydee> {
     with(Defects::default())
 }
@@ -87,7 +88,7 @@ fn segments_are_part_of_the_checkpoint_and_of_its_copies() {
     assert!(federation.claims(p(0)).any(protected), "its storage holds everything again");
 }
 
-/// The disks of p0 and of its holder are full. What p1 needs again is still in p0's memory.
+/// The storages of p0 and of its holder are full. The messages that p1 needs again are still in p0's memory.
 #[test]
 fn messages_that_are_not_durable_stay_in_memory() {
     let schedule = |defects| {
@@ -125,7 +126,7 @@ fn restoring_a_part_restores_its_segments_as_well() {
     caught(&schedule(Defects::only(Defect::SegmentsOutsideCheckpoint)));
 }
 
-/// Asserts that p1 has none of its messages again, and that the checker detects it.
+/// Asserts that p1 has not received any of its messages again, and that the checker detects this.
 fn caught(federation: &Federation<Hydee>) {
     assert_eq!(federation.received(p(1)), [""; 0]);
     let violated: Vec<Property> = federation.judge().violated().collect();

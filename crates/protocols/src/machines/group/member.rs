@@ -122,8 +122,8 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Handles an input about the storage, for a protocol whose parts have no companions. Ignores other inputs.
-    /// `retry_every` is the delay before a write is repeated that the storage refused.
+    /// Handles an input about the storage, for a protocol whose parts have no companions. Ignores other
+    /// inputs. `retry_every` is the delay before a refused write is repeated.
     pub(crate) fn storage(&mut self, input: Input<P>, now: Time, retry_every: Span, host: &mut dyn Machine<P>)
     where
         P: Protocol,
@@ -187,7 +187,8 @@ impl<P: Grouped> Group<P> {
         own
     }
 
-    /// Keeps this checkpoint, which is committed or restored, and removes older ones from the own storage.
+    /// Keeps this checkpoint, which is committed or restored, and removes older ones from this process's
+    /// storage.
     pub(crate) fn keep(&mut self, checkpoint: Option<Checkpoint>, host: &mut dyn Machine<P>) {
         self.kept = checkpoint;
         let own = checkpoint.map(|it| it.part(self.me));

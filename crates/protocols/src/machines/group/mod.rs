@@ -15,13 +15,14 @@
 //! | `server` | a process that only keeps replicas |
 //! | `message` | the messages of all these |
 //!
-//! What a protocol can rely on:
+//! Guarantees to the protocol:
 //!
 //! * After [`Group::must_freeze`] has returned `true`, it discards the checkpoint in progress, holds its application,
 //!   and calls [`Group::freeze`]. The group then resumes exactly once, for the last failure that is known.
-//! * [`Group::take_resumed`] returns the target in every member, once every member has its part, every holder has its
-//!   replica of it, and no member has failed since. It is the newest checkpoint of which every part was left, whether
-//!   it had been committed or not, or the initial state if the group had not acted.
+//! * [`Group::take_resumed`] returns the target in every member, once every member has its part, every holder
+//!   has its replica of it, and no member has failed since. The target is the newest checkpoint of which
+//!   every part is still available, whether or not it was committed; if the group had not acted, it is the
+//!   initial state.
 //! * A group that has lost every complete checkpoint is declared unrecoverable, with the parts that are missing.
 
 mod member;
@@ -50,8 +51,8 @@ pub(crate) trait Grouped: Speaks<Control: From<Message>, Head: Default> {
         Vec::new()
     }
 
-    /// Returns whether an image that is no part, and of the same incarnation, was written before this part: if it is
-    /// not one of the part's companions, no process needs it any more.
+    /// Returns whether an image of the same incarnation, which is not a part, was written before this part.
+    /// If it was, and is not one of the part's companions, no process still needs it.
     fn is_covered(_image: ImageName, _by: &Self::Head) -> bool {
         false
     }

@@ -1,5 +1,6 @@
-//! How a failed group agrees on what to restore, and restores it: the newest checkpoint with all parts available,
-//! whether committed or in doubt. No other group takes part, except as a holder of replicas.
+//! Recovery of a failed group: the members agree on what to restore, and restore it. This is the newest
+//! checkpoint with all parts available, whether committed or in doubt. No other group takes part, except as a
+//! holder of replicas.
 //!
 //! Coordinator: Gather to members, Inquire to holders -> Stock from all -> Restore -> Ready from all -> Resume. A
 //! failure, a new life of a holder or a vanished part begins another attempt.
@@ -266,7 +267,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Member: its own part is in its storage again, if it had been lost.
+    /// Member: handles its own part, once lost, becoming durable in its storage again.
     pub(crate) fn own_part_durable(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         if self.awaited_part() == Some(name) {
             self.ask_holders(name, host);
@@ -344,8 +345,8 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Coordinator: once all are ready and no member has failed since, the group resumes. If the restored state
-    /// lets the application act for the first time, this must be on record first.
+    /// Coordinator: once all are ready and no member has failed since, the group resumes. If the restored
+    /// state lets the application act for the first time, the supervisor must have recorded the start.
     fn maybe_resume(&mut self, host: &mut dyn Machine<P>) {
         let Some(round) = &self.round else { return };
         let (restore, Some(target), true) = (round.restore, round.target, round.awaited.is_empty()) else {

@@ -1,5 +1,5 @@
-//! A group of three processes with one replica of each part at the next process, whose network and storages work at
-//! once.
+//! A group of three processes with one replica of each part at the next process. Their network and storages
+//! respond immediately.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -27,7 +27,7 @@ impl Grouped for Plain {}
 
 type Part = Arc<Image<(), ()>>;
 
-/// What the processes do.
+/// An action of a process that the test has to carry out.
 #[derive(Debug)]
 enum Act {
     Message(ProcessId, Message),
@@ -148,7 +148,7 @@ impl Federation {
         }
     }
 
-    /// A process fails, and lives again. Then everything happens that follows.
+    /// A process fails and restarts; then everything that follows is handled.
     fn fail(&mut self, failed: ProcessId, storage_lost: bool) {
         let mut members = self.membership.members.to_vec();
         members[failed.index()].life.0 += 1;

@@ -1,4 +1,4 @@
-//! The membership as a protocol reads it whose numbers follow from failures.
+//! The membership as seen by protocols that derive their numbers from failures.
 //!
 //! The supervisor numbers lives durably and in the same order for all processes. A process that knows a membership
 //! therefore knows how often each group has failed, which is the group's incarnation, and how many failures there
