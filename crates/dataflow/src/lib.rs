@@ -1,9 +1,8 @@
 //! Programs of tasks that share data.
 //!
-//! A program is a first task that spawns others, each of which may spawn more. Tasks share *data*, whose
-//! values are assigned once: a task that reads a value starts when the value exists. Inside a task there is
-//! therefore nothing to lock and nothing to wait for, and every execution spawns the same tasks under the
-//! same names.
+//! A program starts with one task, which spawns others; each of these may spawn more. Tasks share *data*, whose values
+//! are assigned once: a task that reads a value starts when the value exists. A task therefore never locks or waits,
+//! and every execution spawns the same tasks under the same names.
 //!
 //! | module | contents |
 //! | --- | --- |

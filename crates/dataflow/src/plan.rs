@@ -1,8 +1,8 @@
 //! The static schedule of a program: which partition runs each task of the first frame, and which values
 //! cross between partitions.
 //!
-//! Every process plans the same program in the same way, so that tasks, values and messages have the same
-//! names everywhere and in every execution. Equal steps share one shape: a loop is stored once.
+//! Every process plans the program in the same way, so tasks, values and messages have the same names in all processes
+//! and executions. Equal steps share one shape, so a loop is stored once.
 //!
 //! Only the tasks of the first frame are planned. In a planned program, they spawn no tasks.
 
@@ -50,7 +50,7 @@ pub struct Plan {
     numbers: Vec<u32>,
     result: Value,
     reach: u32,
-    /// By step and task, if tasks that other partitions wait for come first.
+    /// By step and task, if tasks for whose values other partitions wait run first.
     slack: Vec<Arc<[u16]>>,
 }
 
@@ -93,7 +93,7 @@ enum Source {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Output {
-    /// The tasks that read the value: how many steps later, and the task.
+    /// The tasks that read the value: how many steps later, and the index within that step.
     readers: Vec<(u32, u32)>,
     /// Other partitions that read the value, and the index of this value among those that the step sends to
     /// them.
@@ -215,9 +215,9 @@ impl Plan {
         }
     }
 
-    /// Keeps one shape for each kind of step.
+    /// Stores one shape for each kind of step.
     fn share_shapes(&mut self, steps: Vec<Step>) {
-        /// A loop has few kinds of step; this bounds the search in a program without loops.
+        /// A loop has only a few kinds of step; this limits the search in a program without loops.
         const SEARCHED: usize = 8;
         let mut shapes: Vec<Arc<Step>> = Vec::new();
         for step in steps {
@@ -240,7 +240,7 @@ impl Plan {
         self.steps.len() as u32
     }
 
-    /// Returns the number of different steps stored.
+    /// Returns the number of distinct steps stored.
     pub fn shapes(&self) -> usize {
         let all: BTreeSet<*const Step> = self.steps.iter().map(Arc::as_ptr).collect();
         all.len()
@@ -256,17 +256,17 @@ impl Plan {
         self.result
     }
 
-    /// Returns all pairs of partitions of which the first ever sends a value to the second.
+    /// Returns all pairs of partitions of which the first sends at least one value to the second.
     pub fn channels(&self) -> impl Iterator<Item = (ProcessId, ProcessId)> + '_ {
         self.channels.keys().copied()
     }
 
-    /// Returns the partitions that ever send to this one.
+    /// Returns the partitions that send at least one value to this one.
     pub fn senders_to(&self, partition: ProcessId) -> Vec<ProcessId> {
         self.channels().filter(|(_, to)| *to == partition).map(|(from, _)| from).collect()
     }
 
-    /// Returns the partitions to which this one ever sends.
+    /// Returns the partitions to which this one sends at least one value.
     pub fn receivers_of(&self, partition: ProcessId) -> Vec<ProcessId> {
         self.channels().filter(|(from, _)| *from == partition).map(|(_, to)| to).collect()
     }
@@ -315,7 +315,7 @@ impl Plan {
         TaskId::MAIN.child(self.before[task.step as usize] + task.index)
     }
 
-    /// Returns a task with its inputs. `value` returns those that tasks wrote.
+    /// Returns a task with its inputs. `value` supplies those that tasks wrote.
     pub fn call(&self, task: TaskNo, mut value: impl FnMut(Value) -> Option<Chunk>) -> Call {
         let planned = self.planned(task);
         let mut input = |Gathered { op, from }: &Gathered| {
@@ -345,7 +345,7 @@ impl Plan {
 }
 
 impl Source {
-    /// Returns the value that this source stands for when `task` reads it.
+    /// Returns the value to which this source refers when `task` reads it.
     fn value(&self, task: TaskNo) -> Option<Value> {
         match *self {
             Source::Literal(_) => None,
@@ -356,7 +356,7 @@ impl Source {
     }
 }
 
-/// Returns the source from which a task reads a version, and the values among them.
+/// Returns the source from which a task reads a version, and the values that it combines.
 fn sources(
     task: TaskNo,
     literals: &BTreeMap<Version, Chunk>,

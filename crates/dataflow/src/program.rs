@@ -14,22 +14,22 @@ use serde::{Deserialize, Serialize};
 /// outcome in every execution. A program that violates a rule of [`Frame`] panics: that is a bug in the
 /// program, not a runtime condition.
 pub trait Program: Clone + Debug + Send + Sync + 'static {
-    /// Runs the first task, which has neither inputs nor outputs, and which spawns the others. The result of
-    /// the program is the newest version of the data that it returns.
+    /// Runs the first task, which has neither inputs nor outputs and spawns the others. The result of the program is
+    /// the newest version of the data that it returns.
     fn main(&self, frame: &mut Frame) -> Data;
     /// Runs any other task: reads the inputs of `call`, and writes its outputs or spawns tasks that write
     /// them.
     fn run(&self, call: &Call, frame: &mut Frame);
-    /// Returns how long the task takes on a place of speed 100 %. The simulator charges this time, and a real
-    /// place waits for the rest of it.
+    /// Returns how long the task takes on a place of speed 100 %. The simulator charges this time; a real place waits
+    /// for whatever remains of it after the computation.
     fn cost(&self, call: &Call) -> Span;
-    /// Returns a digest that identifies a result. The default covers all of its bytes.
+    /// Returns a digest that identifies a result. By default, it covers all bytes of the result.
     fn digest(&self, result: &Chunk) -> Digest {
         digest(result)
     }
-    /// Returns the digest of the correct result. By default, this runs the tasks one after another. A program
-    /// that can compute its result in another way overrides this, so that the runtime is compared with an
-    /// independent computation. May take as long as the program itself, without the modelled time.
+    /// Returns the digest of the correct result. By default, this runs the tasks one after another. A program that can
+    /// compute its result in another way overrides this, so that the runtime is compared with an independent
+    /// computation. It may take as long as the program itself, without the modelled time.
     fn expected(&self) -> Digest {
         crate::reference(self).0
     }
@@ -42,11 +42,11 @@ pub struct Call {
     pub id: TaskId,
     /// The kind of task, a number that the program defines.
     pub kind: u16,
-    /// Its arguments.
+    /// The arguments of the task.
     pub args: Arc<[u64]>,
-    /// The values that it reads and writes, in the order of its [uses](Use).
+    /// The values that the task reads and writes, in the order of its [uses](Use).
     pub accesses: Arc<[Access]>,
-    /// The values that it reads, in the order of its accesses. Complete when the task runs.
+    /// The values that the task reads, in the order of its accesses. Complete when the task runs.
     pub inputs: Vec<Chunk>,
 }
 
@@ -79,29 +79,28 @@ pub struct Access {
 /// What a task may do with a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
-    /// Read it: the task starts once the version exists.
+    /// Read the version: the task starts once it exists.
     Read,
-    /// Assign it, as the only writer.
+    /// Assign the version, as the only writer.
     Write,
-    /// Contribute to it, with other writers.
+    /// Contribute to the version, together with other writers.
     Gather(Op),
 }
 
-/// The operation that combines contributions to one version. Each is associative and commutative, so that
-/// their order does not matter. Chunks are read as little-endian words of 64 bits.
+/// The operation that combines contributions to one version. All operations are associative and commutative, so the
+/// order of contributions does not matter. Chunks are read as little-endian words of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     /// Adds word by word, wrapping around. A shorter contribution is padded with zeros.
     Sum,
-    /// Keeps the least contribution, with the first word as the most significant.
+    /// Keeps the smallest contribution, comparing the first word as the most significant.
     Least,
-    /// Keeps the greatest contribution, with the first word as the most significant.
+    /// Keeps the greatest contribution, comparing the first word as the most significant.
     Greatest,
 }
 
 impl Op {
-    /// Combines two contributions. Of contributions without bytes only the length is known: the longer one is
-    /// kept.
+    /// Combines two contributions. If either has no bytes, only the lengths are known, and the longer one is kept.
     pub fn combine(self, one: &Chunk, other: &Chunk) -> Chunk {
         if let (Chunk::Virtual(_), _) | (_, Chunk::Virtual(_)) = (one, other) {
             return Chunk::Virtual(one.len().max(other.len()));
@@ -121,8 +120,7 @@ impl Op {
     }
 }
 
-/// Data that tasks share, as named by a running task. The name is meaningless in another task: see
-/// [`Frame::own`].
+/// Data that tasks share, as named by a running task. The name has no meaning in another task: see [`Frame::own`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data(DataId);
 
@@ -142,7 +140,7 @@ pub enum Use {
     Gather(Data, Op),
 }
 
-/// Everything that a task has done, applied in one step when it ends.
+/// Everything that a task has done, applied in one step once the task ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The calls, in the order of spawning.
@@ -151,7 +149,7 @@ pub struct Outcome {
     pub written: Vec<(u32, Chunk)>,
     /// The values that the task created.
     pub created: Vec<(Version, Chunk)>,
-    /// The least number that the task [published](Frame::tell).
+    /// The smallest number that the task [published](Frame::tell).
     pub told: Option<u64>,
 }
 
@@ -171,16 +169,16 @@ pub struct Frame {
     accesses: Vec<Access>,
 }
 
-/// How a program asks for its tasks to be planned. Work stealing ignores this.
+/// Marks with which a program directs the planning of its tasks. Work stealing ignores them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
-    /// The spawned tasks from which a new piece applies, and the piece.
+    /// The spawned tasks from which a new piece applies, each with the piece.
     pub(crate) pieces: Vec<(usize, u32)>,
     /// The first task of each step after the first.
     pub(crate) steps: Vec<usize>,
 }
 
-/// What a running task knows of data. Pieces are few, so that a list is as good as a map.
+/// What a running task knows about data. A task uses few pieces of data, so a list is as good as a map.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
     /// The newest version; 0 means none.
@@ -203,7 +201,7 @@ struct Fate {
 }
 
 impl Frame {
-    /// Creates the frame for a run of `call`, where `hint` is the least number known to have been published.
+    /// Creates the frame for a run of `call`, where `hint` is the smallest number known to have been published.
     pub fn of(call: &Call, hint: u64) -> Frame {
         Frame::new(call.id, call.accesses.clone(), hint)
     }
@@ -235,9 +233,9 @@ impl Frame {
         data
     }
 
-    /// Returns the data of this task's access `index`, for use by tasks that it spawns. With the right to
-    /// write, the next version is the one that this task was to assign, and one spawned task may be given
-    /// that right; with the right to gather, any number of them. No spawned task may read what it gathers.
+    /// Returns the data of this task's access `index`, for use by tasks that it spawns. If this task has the right to
+    /// write, the next version is the one that it has to assign, and it may give that right to one spawned task; if it
+    /// has the right to gather, to any number of them. No spawned task may read data to which it contributes.
     pub fn own(&mut self, index: usize) -> Data {
         let data = self.own[index].version.data;
         if self.find(data).is_none() {
@@ -249,7 +247,7 @@ impl Frame {
                 }
                 newest.is_partial |= matches!(mode, Mode::Gather(_));
             }
-            // Children must not see what preceded a version that this task only writes.
+            // Children must not see the versions before one that this task only writes.
             (newest.n, newest.least) = match newest.n {
                 0 => (newest.last - 1, newest.last),
                 n => (n, n),
@@ -259,7 +257,7 @@ impl Frame {
         Data(data)
     }
 
-    /// Assigns the version of this task's access `index`, or contributes to it. At most once for each access.
+    /// Assigns the version of this task's access `index`, or contributes to it. Call at most once for each access.
     ///
     /// # Panics
     ///
@@ -302,22 +300,22 @@ impl Frame {
         self.marks.pieces.push((self.outcome.spawned.len(), piece));
     }
 
-    /// Assigns the tasks spawned afterwards to the next step, such as an iteration of a loop. A partition
-    /// runs ahead of its own slowest step by a window of steps. Work stealing ignores steps.
+    /// Assigns the tasks spawned afterwards to the next step, such as an iteration of a loop. A partition runs ahead of
+    /// its own slowest step by at most a window of steps. Work stealing ignores steps.
     pub fn next_step(&mut self) {
         self.marks.steps.push(self.outcome.spawned.len());
     }
 
-    /// Returns the least number that any task is known to have [published](Frame::tell), or [`u64::MAX`] if
-    /// there is none. This is a hint for pruning: it depends on the order in which tasks run, and may be lost
-    /// in a failure, so the result of the program must not depend on it. A search that prunes only what is
-    /// strictly worse than the hint is safe; a search that also prunes what equals the hint loses the optimum
-    /// when the task that found it runs again.
+    /// Returns the smallest number that any task is known to have [published](Frame::tell), or [`u64::MAX`] if there is
+    /// none. This is a hint for pruning: it depends on the order in which tasks run, and may be lost in a failure, so
+    /// the result of the program must not depend on it. A search that prunes only candidates strictly worse than the
+    /// hint is safe. A search that also prunes candidates equal to the hint loses the optimum when the task that found
+    /// it runs again.
     pub fn hint(&self) -> u64 {
         self.hint
     }
 
-    /// Publishes a number to other tasks, through their [hint](Frame::hint).
+    /// Publishes a number to other tasks, as their [hint](Frame::hint).
     pub fn tell(&mut self, number: u64) {
         self.hint = self.hint.min(number);
         self.outcome.told = Some(self.hint);
@@ -327,7 +325,7 @@ impl Frame {
     ///
     /// # Panics
     ///
-    /// Panics if the task neither used nor passed on a right to write, or did both.
+    /// Panics if the task neither used nor handed on a right to write, or did both.
     pub fn finish(self) -> Outcome {
         for (index, (access, fate)) in self.own.iter().zip(&self.fates).enumerate() {
             let is_right = access.mode != Mode::Write || fate.put != fate.handed_on;
@@ -343,7 +341,7 @@ impl Frame {
         (self.finish(), Version { data: result.0, n })
     }
 
-    /// The same as [`Frame::finish_main`], with the marks for a plan.
+    /// Does the same as [`Frame::finish_main`], and also returns the marks for a plan.
     pub(crate) fn finish_planned(mut self, result: Data) -> (Outcome, Version, Marks) {
         let marks = core::mem::take(&mut self.marks);
         let (outcome, result) = self.finish_main(result);
@@ -396,7 +394,7 @@ impl Frame {
         access
     }
 
-    /// The version after the newest.
+    /// Returns the version after the newest one.
     fn next(&mut self, data: DataId) -> Version {
         let newest = self.newest(data);
         assert!(newest.n < newest.last, "task {} spawns a writer of data that it may not write", self.task);
@@ -415,7 +413,7 @@ pub fn chunk(words: &[u64]) -> Chunk {
     Chunk::Bytes(bytes)
 }
 
-/// Returns the words of a chunk, the last padded with zeros, or no words for a chunk without bytes.
+/// Returns the words of a chunk, the last one padded with zeros; none for a chunk without bytes.
 pub fn words(chunk: &Chunk) -> Vec<u64> {
     let Chunk::Bytes(bytes) = chunk else { return Vec::new() };
     let word = |part: &[u8]| {

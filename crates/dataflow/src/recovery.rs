@@ -1,8 +1,8 @@
 //! The interface between places and rollback-recovery protocols for programs of tasks.
 //!
-//! A theft consists of four messages, its *legs*. The place offers each leg once the graph contains it; the
-//! protocol decides when to send it, and may send it again. Protocols differ only in this decision and in how
-//! they handle failures.
+//! A theft consists of four messages, its *legs*. The place offers each leg once the graph contains it; the protocol
+//! decides when to send it, and may send it again. Protocols differ only in these decisions and in how they handle
+//! failures.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::graph::GraphEvent;
 
-/// One message of a theft. The task and the result have content, and are charged for it.
+/// One message of a theft. The task and the result have content, which counts towards the size of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Leg {
     /// The thief asks the victim for a task.
@@ -34,7 +34,7 @@ pub enum Leg {
 pub trait Recovery: Speaks {
     /// Parameters, equal for all processes.
     type Config: Clone + Debug;
-    /// Whether the protocol needs packets between two lives in the order of sending.
+    /// Whether the protocol requires that packets between two lives arrive in the order in which they were sent.
     const FIFO: bool;
 
     /// Returns what the protocol promises with these parameters. By default, it promises nothing beyond what
@@ -42,8 +42,8 @@ pub trait Recovery: Speaks {
     fn promises(_config: &Self::Config) -> Promises {
         Promises::of_scope(Scope::Process)
     }
-    /// Returns the processes that the protocol needs beside the ranks. They belong to no cluster and run no
-    /// tasks.
+    /// Returns the roles of the processes that the protocol needs besides the ranks. They belong to no cluster and run
+    /// no tasks.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
     /// Returns whether the protocol logs changes of the graph ([`Host::log`]).
     fn logs(_config: &Self::Config) -> bool {
@@ -53,17 +53,17 @@ pub trait Recovery: Speaks {
     fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>);
-    /// Returns the theft under which another process, or this one, has a finished result of `task`. The place
-    /// calls this before a task starts; such a task is not run but lent under that theft, and [`Input::Due`]
-    /// announces this for [`Leg::Task`].
+    /// Returns the theft under which this process or another one has a finished result of `task`. The place calls this
+    /// before it starts a task. Such a task is not run but lent under that theft, which [`Input::Due`] announces for
+    /// [`Leg::Task`].
     fn orphan(&self, _task: TaskId) -> Option<Theft> {
         None
     }
-    /// Returns when the protocol wants [`Input::Timeout`].
+    /// Returns when the protocol requires [`Input::Timeout`].
     fn next_deadline(&self) -> Option<Time>;
-    /// Returns values for a live view; the place fills in the progress.
+    /// Returns values for a live view, except for the progress, which the place adds.
     fn gauges(&self) -> Gauges;
-    /// Names a message of the protocol, where messages are counted by kind.
+    /// Returns the name under which a protocol message is counted.
     fn control_kind(_message: &Self::Control) -> &'static str {
         "control"
     }
@@ -74,11 +74,11 @@ pub trait Recovery: Speaks {
 pub enum Input<P: Recovery> {
     /// The graph is ready to send this leg. The protocol sends it with [`Host::pass`].
     Due(Theft, Leg),
-    /// A task arrived that this place no longer asks for, or a result of a task that it has not lent. The last field is
+    /// A task arrived that this place no longer requests, or a result of a task that it has not lent. The last field is
     /// the sender.
     Unwanted(Theft, Leg, ProcessId),
-    /// The graph has changed; [`Host::log`] returns the changes. Only for a protocol that
-    /// [logs](Recovery::logs), once for all events since the log was last taken.
+    /// The graph has changed; [`Host::log`] returns the changes. Sent only to a protocol that [logs](Recovery::logs),
+    /// once for all events since the log was last taken.
     Changed,
     /// A protocol message arrived.
     Control {
@@ -120,8 +120,8 @@ pub enum Input<P: Recovery> {
 
 /// The place as its protocol sees it.
 pub trait Host<P: Recovery>: Machine<P> {
-    /// Sends a leg, for the first time or again. If this place answers for both processes, the result is
-    /// merged here. Does nothing if the graph does not contain the leg.
+    /// Sends a leg, for the first time or again. If this place answers for both processes, it merges the result at
+    /// once. Does nothing if the graph does not contain the leg.
     fn pass(&mut self, theft: Theft, leg: Leg);
     /// Sends the result of a theft to a process other than its victim: the process that now has the stolen
     /// task and has [lent](Recovery::orphan) it again under the same theft.
@@ -132,21 +132,20 @@ pub trait Host<P: Recovery>: Machine<P> {
     fn debt(&self, theft: Theft) -> Option<bool>;
     /// Returns the stolen task, if this place works for the theft.
     fn owed(&self, theft: Theft) -> Option<TaskId>;
-    /// Returns the theft that this place asks for.
+    /// Returns the theft that this place has requested.
     fn asking(&self) -> Option<Theft>;
     /// Cancels the request; the place asks another victim.
     fn stop_asking(&mut self);
     /// Returns all thefts under which tasks are lent.
     fn loans(&self) -> Vec<Theft>;
-    /// Returns all thefts that this place works for, including the program itself, and whether each result is
+    /// Returns all thefts for which this place works, including the program itself, each with whether its result is
     /// complete.
     fn debts(&self) -> Vec<(Theft, bool)>;
     /// Takes back a task that was lost with its thief: it may run here, or be lent again.
     fn void(&mut self, theft: Theft);
     /// Drops a result that is no longer wanted, together with the work in progress for it.
     fn forget(&mut self, theft: Theft);
-    /// Returns the current state. Executing tasks count as not started. A log that is taken afterwards begins
-    /// here.
+    /// Returns the current state. Executing tasks count as not started. The next segment of the log begins here.
     fn snapshot(&mut self) -> Snapshot;
     /// Returns a segment of the log: the events for which `is_logged` holds, since the last segment or
     /// [`snapshot`](Host::snapshot). Its witness is that of the state after them. `None` if there were no
@@ -155,9 +154,9 @@ pub trait Host<P: Recovery>: Machine<P> {
     /// Replaces the graph with an image's graph, or with the initial one, and cancels running jobs. Nothing
     /// is run, lent or taken until [`Host::release`].
     fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>);
-    /// Replaces the graph as [`restore`](Host::restore) does, followed by the events of these segments of the
-    /// log, in this order. The restored state has the name of the last segment. A log with a gap cannot be replayed:
-    /// events that do not fit are left out with all after them, and the checker finds that the state differs.
+    /// Replaces the graph like [`restore`](Host::restore), and then applies the events of these segments of the log, in
+    /// this order. The restored state has the name of the last segment. A log with a gap cannot be replayed: events
+    /// that do not fit are left out, with all events after them, and the checker detects that the state differs.
     fn restore_log(&mut self, from: &Image<P::Head, P::Saved>, log: &[Arc<Image<P::Head, P::Saved>>]);
     /// Absorbs the graph of a permanently failed process.
     fn absorb(&mut self, of: ProcessId, what: LastState<'_, P>);
@@ -173,24 +172,24 @@ pub trait Host<P: Recovery>: Machine<P> {
     fn release(&mut self);
 }
 
-/// What remains of a permanently failed process.
+/// The remaining state of a permanently failed process.
 #[derive(Clone, Copy, Debug)]
 pub enum LastState<'a, P: Recovery> {
     /// Its newest image.
     Image(&'a Image<P::Head, P::Saved>),
     /// Its newest image, and the segments of its log that follow it.
     Log(&'a Image<P::Head, P::Saved>, &'a [Arc<Image<P::Head, P::Saved>>]),
-    /// Its initial state: it never acted, or nothing that it did was kept. It owes no result of a task that
-    /// is worked on here.
+    /// Its initial state: the process never acted, or none of its state was kept. It owes no result of a task on which
+    /// this place works.
     Beginning,
-    /// Nothing: all its images are lost.
+    /// All images of the process are lost.
     Nothing,
 }
 
-/// Returns the process that answers for `process`: itself, or the next rank that has not failed permanently.
-/// This is a function of the membership alone, so that all processes agree, even if the next rank fails
-/// permanently in turn. Ranks that exist from the beginning take precedence: a cluster that joins later takes
-/// nothing over from a process that has absorbed it.
+/// Returns the process that answers for `process`: itself, or the next rank that has not failed permanently. The result
+/// depends on the membership alone, so all processes agree, even if the next rank fails permanently in turn. Ranks that
+/// exist from the beginning take precedence: a cluster that joins later never takes over from a process that has
+/// already absorbed the failed one.
 pub fn successor(membership: &Membership, process: ProcessId) -> ProcessId {
     let all = membership.members.len() as u32;
     let ring = || (0..all).map(|step| ProcessId((process.0 + step) % all));
@@ -206,7 +205,7 @@ pub fn successor(membership: &Membership, process: ProcessId) -> ProcessId {
     ring().filter(stays).find(is_permanent).or_else(|| ring().find(stays)).unwrap_or(process)
 }
 
-/// Returns the process that starts with the program itself: the first rank that exists from the beginning.
+/// Returns the process that starts the program: the first rank that exists from the beginning.
 pub fn root(membership: &Membership) -> ProcessId {
     let mut ranks = membership.with_role(Role::RANK);
     let is_there = |it: &ProcessId| membership.presence(membership.cluster_of(*it)) == Presence::Permanent;

@@ -1,5 +1,5 @@
-//! Computes a program sequentially, without places, thefts or failures. Shares no code with the runtime that
-//! is compared with it.
+//! Computes a program sequentially, without places, thefts or failures. Shares no code with the runtime, whose results
+//! are compared with it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use faultline_core::{Chunk, Digest, Version};
 
 use crate::program::{Access, Call, Frame, Mode, Outcome, Program};
 
-/// Runs `program` to its end. Returns the digest of its result, and the number of tasks beside the first.
+/// Runs `program` to its end. Returns the digest of its result, and the number of tasks besides the first.
 ///
 /// # Panics
 ///
@@ -38,9 +38,9 @@ pub fn reference<G: Program>(program: &G) -> (Digest, u64) {
 
 struct Run {
     values: BTreeMap<Version, Value>,
-    /// Tasks by a value that they wait for.
+    /// Waiting tasks, by a value for which they wait.
     parked: BTreeMap<Version, Vec<Call>>,
-    /// Tasks that may or may not have to wait; the last is next.
+    /// Tasks that may or may not have to wait; the last one is next.
     open: Vec<Call>,
     hint: u64,
 }
@@ -48,7 +48,7 @@ struct Run {
 #[derive(Default)]
 struct Value {
     chunk: Option<Chunk>,
-    /// The number of tasks with a right to write it.
+    /// The number of tasks with a right to write the value.
     writers: u32,
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::program::{Data, Op, Use, chunk, digest, words};
 
-    /// A program made of `run`: its first task is of kind 0 and writes the result.
+    /// A program that consists of `run`: its first task is of kind 0 and writes the result.
     #[derive(Clone, Debug)]
     struct Script(fn(&Call, &mut Frame));
 

@@ -1,5 +1,5 @@
-//! A place's share of a program: the tasks that have not ended, and the values that they use. A place
-//! computes on a graph, checkpoints it, and gives away parts of it, each cut down to one task.
+//! A place's share of a program: the tasks that have not ended, and the values that they use. A place runs the tasks of
+//! its graph, takes checkpoints of it, and gives away parts of it, each reduced to one task.
 //!
 //! A graph consists of *parts*: the program itself, and one part for each theft that the place works for.
 //! Parts share nothing. The same task may therefore occur in two of them after an absorption, and a part can
@@ -27,7 +27,7 @@ use part::{Part, Vertex};
 pub struct Graph {
     /// Parts by theft; the program itself is [`Theft::NONE`].
     parts: BTreeMap<Theft, Part>,
-    /// Tasks that are ready to run: the place takes the last one, thieves the first.
+    /// Tasks that are ready to run: the place takes the last one, a thief the first one.
     ready: VecDeque<(Theft, TaskId)>,
     /// Tasks lent to other processes, and the parts to which they belong.
     loans: BTreeMap<Theft, (Theft, Vertex)>,
@@ -67,8 +67,8 @@ pub struct Payment {
     pub effects: Effects,
 }
 
-/// An event that changes a graph. A graph equals its first state followed by these events, so that a log of
-/// them is as good as a copy.
+/// An event that changes a graph. A graph equals its initial state followed by these events, so a log of them is
+/// equivalent to a copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum GraphEvent {
     /// The outcome of a task of a part was applied.
@@ -80,7 +80,7 @@ pub enum GraphEvent {
         /// The [hint](crate::Frame::hint) that the task was given. Together with the task's inputs, it
         /// determines the outcome.
         hint: u64,
-        /// Everything the task did, in one record, so that a log cannot contain only a part of it.
+        /// Everything that the task did, in one record, so that a log never contains only a part of it.
         outcome: Outcome,
     },
     /// A task of a part (the second theft) was lent.
@@ -96,8 +96,7 @@ pub enum GraphEvent {
 }
 
 impl Graph {
-    /// Returns the graph of a program whose first task had this outcome, and whose result is to be this
-    /// version.
+    /// Returns the graph of a program whose first task had this outcome, and whose result will be this version.
     pub fn begin(outcome: Outcome, result: Version) -> Graph {
         let mut graph = Graph::default();
         graph.parts.insert(Theft::NONE, Part::begin(result));
@@ -121,7 +120,7 @@ impl Graph {
         !self.ready.is_empty()
     }
 
-    /// Applies the outcome of an executing task in one step. Returns false if the task is no longer wanted.
+    /// Applies the outcome of an executing task in one step. Returns `false` if the task is no longer wanted.
     pub fn apply(&mut self, theft: Theft, task: TaskId, outcome: Outcome) -> bool {
         let Some(call) = self.parts.get_mut(&theft).and_then(|part| part.end(task)) else { return false };
         self.settle(theft, |part| {
@@ -144,11 +143,11 @@ impl Graph {
         Some((of, task))
     }
 
-    /// Lends an executing task under a theft. Returns false if another task is already lent under it.
+    /// Lends an executing task under a theft. Returns `false` if another task is already lent under it.
     ///
     /// # Panics
     ///
-    /// Panics if the task does not execute in this part.
+    /// Panics if the task is not executing in this part.
     pub fn lend_again(&mut self, theft: Theft, of: Theft, task: TaskId) -> bool {
         if self.loans.contains_key(&theft) {
             return false;
@@ -171,7 +170,7 @@ impl Graph {
         self.loans.get(&theft).map(|(_, vertex)| vertex.task())
     }
 
-    /// Returns the task that was stolen in this theft, and that this place works on.
+    /// Returns the task that was stolen in this theft, if this place works on it.
     pub fn owed(&self, theft: Theft) -> Option<TaskId> {
         self.parts.get(&theft).map(|part| part.root)
     }
@@ -181,12 +180,12 @@ impl Graph {
         self.loans.keys().copied()
     }
 
-    /// Returns all thefts that this place works for, each with whether its result is complete.
+    /// Returns all thefts for which this place works, each with whether its result is complete.
     pub fn debts(&self) -> impl Iterator<Item = (Theft, bool)> + '_ {
         self.parts.iter().map(|(theft, part)| (*theft, part.is_done()))
     }
 
-    /// Starts to work for a theft. Returns false if the graph already does.
+    /// Starts to work for a theft. Returns `false` if the graph already does.
     pub fn take(&mut self, theft: Theft, loan: Loan) -> bool {
         if self.parts.contains_key(&theft) {
             return false;
@@ -244,7 +243,7 @@ impl Graph {
     }
 
     /// Absorbs the graph of a permanently failed process. Where both graphs have the same part, or lend a task under
-    /// the same theft, the state of this graph stays: the other graph was absorbed before, which the facts show.
+    /// the same theft, the state of this graph is kept: the other graph was absorbed before, which the facts show.
     pub fn absorb(&mut self, of: ProcessId, other: Graph) {
         let Graph { parts, ready, loans, absorbed } = other;
         self.absorbed.insert(of);
@@ -264,8 +263,8 @@ impl Graph {
         &self.absorbed
     }
 
-    /// Repeats an event that changed a graph equal to this one. Returns false, and changes nothing, if the event is
-    /// impossible here: the graphs were not equal.
+    /// Repeats an event that changed a graph equal to this one. Returns `false`, and changes nothing, if the event is
+    /// impossible here, because the graphs were not equal.
     pub fn redo(&mut self, event: GraphEvent) -> bool {
         match event {
             GraphEvent::Ran { theft, task, outcome, .. } => {
@@ -297,15 +296,15 @@ impl Graph {
         self.parts.get(&theft).map(|part| part.effects).unwrap_or_default()
     }
 
-    /// Removes a task from the ready ones.
+    /// Removes a task from the ready tasks.
     fn pick(&mut self, theft: Theft, task: TaskId) -> bool {
         let place = self.ready.iter().rposition(|it| *it == (theft, task));
         place.and_then(|place| self.ready.remove(place)).is_some()
     }
 
-    /// Changes a part, and appends the tasks that became ready, in their order.
+    /// Changes a part, and appends the tasks that became ready, in order.
     fn settle(&mut self, theft: Theft, change: impl FnOnce(&mut Part) -> Vec<TaskId>) {
-        let part = self.parts.get_mut(&theft).expect("only a part that is there changes");
+        let part = self.parts.get_mut(&theft).expect("only an existing part changes");
         self.ready.extend(change(part).into_iter().rev().map(|task| (theft, task)));
     }
 }

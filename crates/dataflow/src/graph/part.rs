@@ -31,7 +31,7 @@ pub(super) struct Vertex {
     pub(super) call: Call,
     /// The number of values that the task waits for.
     missing: u32,
-    /// Not saved: a restored state runs an interrupted task again from its beginning.
+    /// Not saved: a restored state runs an interrupted task again from the start.
     #[serde(skip)]
     pub(super) is_executing: bool,
 }
@@ -42,14 +42,14 @@ impl Vertex {
     }
 }
 
-/// A value, or what is known of a value that does not exist yet.
+/// A value, or what is known about a value that does not exist yet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Datum {
     #[serde(with = "super::save::presence")]
     pub(super) chunk: Option<Chunk>,
-    /// Tasks that may write it. The value is complete when there are none.
+    /// Number of tasks that may write the value. It is complete when there are none.
     writers: u32,
-    /// Tasks that read it, and the result that is owed. The value is dropped when there are none.
+    /// Number of tasks that read the value, plus one if it is owed. The value is dropped when there are none.
     readers: u32,
     waiting: Vec<TaskId>,
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::Graph;
 use super::part::{Part, Vertex};
 
-/// A graph as it is encoded, with the same fields in the same order. Only the ready tasks differ.
+/// The encoded form of a graph, with the same fields in the same order. Only the ready tasks differ.
 #[derive(Serialize)]
 struct Saved<'a> {
     parts: &'a BTreeMap<Theft, Part>,

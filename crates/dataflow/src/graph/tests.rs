@@ -1,5 +1,5 @@
-//! Compares a graph with the sequential reference: alone, lent and merged in pieces, saved and loaded at
-//! every step.
+//! Compares a graph with the sequential reference: undivided, lent and merged in parts, and saved and loaded at every
+//! step.
 
 use alloc::vec::Vec;
 

@@ -1,8 +1,8 @@
-//! Tasks that another process executes again in place of this one (CCK long paper, section 3.6.3: what is executed again may be
-//! spread over all processes that live).
+//! Tasks that another process re-executes in place of this one (CCK long paper, section 3.6.3: re-execution may be
+//! spread over all live processes).
 //!
-//! A process asks another one to execute a task, with its inputs, and applies what it did. When a process fails, a recovery
-//! begins, and everything that is executed again begins anew: what was asked for before is void.
+//! A process asks another one to execute a task, sends its inputs, and applies the outcome. When a process fails, a
+//! recovery begins and all re-execution restarts, so earlier requests become void.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -13,24 +13,24 @@ use serde::{Deserialize, Serialize};
 use super::{Executing, Inner, Partition, PartitionMessage, PartitionProtocol};
 use crate::program::{Call, Outcome, Program};
 
-/// How many tasks one process is asked to execute at a time: one that it executes, and one that arrives meanwhile.
+/// Number of tasks that one process is asked to execute at a time: one that it executes, and one that is on its way.
 const ASKED_AT_A_TIME: usize = 2;
 
-/// A task that another process is asked to execute: the life that asks, and a number in it.
+/// Identifies a task that another process is asked to execute: the requesting life, and a number within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HelpNo(Life, u64);
 
 /// Tasks that other processes execute for this one, and those that it executes for others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Help {
-    /// What was asked for, and of whom.
+    /// The requested tasks, each with the process that was asked.
     asked: BTreeMap<HelpNo, (ProcessId, Executing)>,
     next: u64,
     waiting: VecDeque<(ProcessId, HelpNo, Call)>,
     helping: Vec<Helping>,
 }
 
-/// A task that this process executes for another one.
+/// A task that this process executes for another process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Helping {
     job: JobNo,
@@ -43,20 +43,20 @@ impl Help {
         self.helping.len()
     }
 
-    /// Another process asks this one to execute a task.
+    /// Handles another process's request to execute a task.
     pub(super) fn asked(&mut self, by: ProcessId, no: HelpNo, call: Call) {
-        // An older life of that process does not wait for anything.
+        // The requester no longer waits for requests of its older lives.
         self.waiting.retain(|(other, it, _)| *other != by || it.0 >= no.0);
         self.waiting.push_back((by, no, call));
     }
 
-    /// The job that executed a task for another process.
+    /// Handles the end of a job. Returns the task if the job executed it for another process.
     pub(super) fn done(&mut self, job: JobNo) -> Option<Helping> {
         let index = self.helping.iter().position(|it| it.job == job)?;
         Some(self.helping.swap_remove(index))
     }
 
-    /// What was asked for, for this partition, is void.
+    /// Cancels all requests for this partition.
     pub(super) fn forget(&mut self, partition: ProcessId) {
         self.asked.retain(|_, (_, it)| it.partition != partition);
     }
@@ -75,7 +75,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// Asks other processes to execute what is to be executed again, and this one has no time for.
+    /// Asks other processes to re-execute tasks for which this process has no free core.
     pub(super) fn ask_for_help(&mut self, out: &mut Out<Partition<P, G>>) {
         while let Some(helper) = self.helper() {
             let mut spread = self.running.iter_mut().filter(|(_, it)| !it.held);
@@ -92,7 +92,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// The process that is asked next: the one that was asked to execute the fewest tasks, if it has time for another.
+    /// Returns the process to ask next: the one that was asked for the fewest tasks, unless it has reached the limit.
     fn helper(&self) -> Option<ProcessId> {
         if !self.running.values().any(|it| !it.held && it.rerun.as_ref().is_some_and(|it| it.can_spread())) {
             return None;
@@ -108,7 +108,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         (asked < ASKED_AT_A_TIME).then_some(helper)
     }
 
-    /// Another process has executed a task for this one.
+    /// Handles the outcome of a task that another process has executed for this one.
     pub(super) fn helped(&mut self, no: HelpNo, outcome: Outcome, out: &mut Out<Partition<P, G>>) {
         if let Some((_, executing)) = self.help.asked.remove(&no) {
             self.done(executing, outcome, out);

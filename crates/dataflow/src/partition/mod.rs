@@ -1,8 +1,8 @@
 //! A process that runs partitions of a planned program, together with its protocol.
 //!
-//! Each rank starts with the partition of its own name, and takes over the partitions of permanently failed
-//! ranks as its protocol decides. It runs their tasks in the order of the plan, sends the values that other
-//! partitions read, and records facts about both.
+//! Each rank starts with the partition of the same name, and takes over the partitions of permanently failed ranks as
+//! its protocol decides. It runs their tasks in the order of the plan, sends the values that other partitions read, and
+//! records facts about both.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -61,18 +61,18 @@ pub struct PartitionConfig<P: PartitionProtocol, G: Program> {
     pub window: u32,
     /// Speeds in percent, by process: a task of cost 1 s takes 4 s at 25 %.
     pub speeds: Arc<[u32]>,
-    /// The number of tasks that run at a time, by process.
+    /// The number of tasks that run at the same time, by process.
     pub cores: Arc<[u32]>,
 }
 
-/// A protocol around the partitions of a planned program: one process.
+/// One process of a planned program: a protocol around the partitions that run here.
 #[derive(Clone, Debug)]
 pub struct Partition<P: PartitionProtocol, G: Program> {
     protocol: P,
     inner: Inner<P, G>,
 }
 
-/// Everything but the protocol.
+/// The state of the process, except for the protocol.
 #[derive(Clone, Debug)]
 struct Inner<P: PartitionProtocol, G: Program> {
     me: ProcessId,
@@ -83,7 +83,7 @@ struct Inner<P: PartitionProtocol, G: Program> {
     window: u32,
     speed: u32,
     cores: usize,
-    /// The application has begun: what is sent from now on reaches its process.
+    /// Whether the application has begun, so that messages sent now reach their receivers.
     has_begun: bool,
     /// The partitions that run here.
     running: BTreeMap<ProcessId, Running>,
@@ -92,15 +92,15 @@ struct Inner<P: PartitionProtocol, G: Program> {
     help: Help,
     /// The result of the program, once it is known.
     over: Option<Digest>,
-    /// The end of all partitions that run here was stated.
+    /// Whether the end of all partitions that run here was recorded.
     has_finished: bool,
     /// Tasks whose outcomes were applied in this life.
     ran: u64,
-    /// Not yet seen by the protocol.
+    /// Inputs that the protocol has not handled yet.
     unseen: VecDeque<PartitionInput<P>>,
     /// The kinds of fact that are recorded.
     taken: FactKinds,
-    /// Facts of this life, stated or not.
+    /// Facts of this life, recorded or not.
     facts: u64,
 }
 
@@ -110,11 +110,11 @@ struct Running {
     share: Share,
     rerun: Option<Rerun>,
     held: bool,
-    /// What was done while it was held.
+    /// Outcomes of tasks that ended while the partition was held.
     waiting: Vec<(Executing, Vec<Option<Chunk>>)>,
 }
 
-/// A job that is out.
+/// A job in progress.
 #[derive(Clone, Copy, Debug)]
 struct Executing {
     job: JobNo,
@@ -130,14 +130,14 @@ impl Stamp for Value {
     }
 }
 
-/// What processes say to each other beside values.
+/// A message between processes other than a value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PartitionMessage<C> {
     /// The program has ended with this result.
     Over(Digest),
     /// Execute this task for the sender.
     Help(HelpNo, Call),
-    /// What the task has done.
+    /// The outcome of the task that the sender was asked to execute.
     Helped(HelpNo, Outcome),
     /// A message of the protocol.
     Protocol {
@@ -275,13 +275,13 @@ impl<P: PartitionProtocol, G: Program> Partition<P, G> {
         self.inner.running.get(&partition).map(|it| it.share.executed())
     }
 
-    /// The values that a partition which runs here has in memory, for tests.
+    /// Returns the values that a partition running here has in memory, for tests.
     pub fn values(&self, partition: ProcessId) -> impl Iterator<Item = Value> {
         self.inner.running.get(&partition).into_iter().flat_map(|it| it.share.values().keys().copied())
     }
 
-    /// The tasks that a partition which runs here executes again since the last recovery, and whether all of them have been, for
-    /// tests.
+    /// Returns the tasks that a partition running here has re-executed or will re-execute since the last recovery, and
+    /// whether all of them have ended, for tests.
     pub fn executed_again(&self, partition: ProcessId) -> Option<(BTreeSet<TaskNo>, bool)> {
         self.inner.running.get(&partition)?.rerun.as_ref().map(Rerun::tasks)
     }
@@ -342,8 +342,8 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         Witness { life: self.life, upto: FactNo(self.facts), sent, delivered }
     }
 
-    /// Begins jobs: what is executed again comes after what is executed for the first time, and what other processes execute
-    /// again after that.
+    /// Begins jobs: first executions take precedence over re-executions, and both over tasks that other processes asked
+    /// for.
     fn compute(&mut self, out: &mut Out<Partition<P, G>>) {
         if !self.has_begun {
             return;
@@ -410,7 +410,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// Applies what a task wrote, and sends it.
+    /// Applies what a task wrote, and sends the values.
     fn apply(&mut self, done: Executing, wrote: Vec<Option<Chunk>>, out: &mut Out<Partition<P, G>>) {
         let Executing { partition, task, cost, is_again, .. } = done;
         let plan = self.plan.clone();
@@ -453,7 +453,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// States what an execution of a task belongs to and depends on.
+    /// Records to what an execution of a task belongs, and on what it depends.
     fn state_planned(&mut self, task: TaskNo, partition: ProcessId, out: &mut Out<Partition<P, G>>) {
         let plan = self.plan.clone();
         let planned = || {
@@ -513,7 +513,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
     }
 }
 
-/// Returns what a task wrote, by those of its accesses that are not reads.
+/// Returns the values that a task wrote, one for each of its accesses that is not a read.
 fn by_output(accesses: &[crate::program::Access], outcome: Outcome) -> Vec<Option<Chunk>> {
     let mut by_access = vec![None; accesses.len()];
     for (index, chunk) in outcome.written {

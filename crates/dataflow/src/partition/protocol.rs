@@ -18,28 +18,28 @@ use crate::plan::{Plan, Value};
 pub trait PartitionProtocol: Speaks {
     /// Parameters, equal for all processes.
     type Config: Clone + Debug;
-    /// Whether the protocol needs packets between two lives in the order of sending.
+    /// Whether the protocol requires that packets between two lives arrive in the order in which they were sent.
     const FIFO: bool;
 
     /// Returns what the protocol promises beyond what every protocol owes.
     fn promises(config: &Self::Config) -> Promises;
-    /// Returns the processes that the protocol needs beside the ranks. They belong to no cluster and run no
-    /// tasks.
+    /// Returns the roles of the processes that the protocol needs besides the ranks. They belong to no cluster and run
+    /// no tasks.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
     /// Starts a life. The first life of a rank runs its own partition, which is held until
     /// [`PartitionHost::release`]; later lives run none until [`PartitionHost::restore`].
     fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn PartitionHost<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: PartitionInput<Self>, now: Time, host: &mut dyn PartitionHost<Self>);
-    /// Returns when the protocol wants [`PartitionInput::Timeout`].
+    /// Returns when the protocol requires [`PartitionInput::Timeout`].
     fn next_deadline(&self) -> Option<Time>;
-    /// Returns values for a live view; the process fills in the progress.
+    /// Returns values for a live view, except for the progress, which the process adds.
     fn gauges(&self) -> Gauges;
-    /// The checkpoint that a message of the protocol coordinates, if it is one that does.
+    /// Returns the checkpoint that this protocol message coordinates, if any.
     fn checkpoint_of(_message: &Self::Control) -> Option<Position> {
         None
     }
-    /// What a message of the protocol is called, where messages are counted by kind.
+    /// Returns the name under which a protocol message is counted.
     fn control_kind(_message: &Self::Control) -> &'static str {
         "control"
     }
@@ -101,13 +101,13 @@ pub enum PartitionInput<P: PartitionProtocol> {
     Timeout,
 }
 
-/// How tasks are executed again.
+/// Options of re-execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RerunOptions {
-    /// Begins at values that are still in memory, because a task that was not executed reads them, and not only at the
-    /// checkpoint (CCK long paper, section 3.7.1).
+    /// Re-execution starts from values that are still in memory because a pending task reads them, and not only from
+    /// the checkpoint (CCK long paper, section 3.7.1).
     pub from_memory: bool,
-    /// Other processes execute tasks of it that this one has no time for (section 3.6.3).
+    /// Other processes execute tasks for which this one has no free core (section 3.6.3).
     pub spread: bool,
 }
 
@@ -124,16 +124,16 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     fn accept(&mut self, delivery: Delivery);
     /// Returns the tasks that the partition has executed.
     fn executed(&self, partition: ProcessId) -> Executed;
-    /// Returns the values that `from` has sent to the partition, according to what `from` has executed, and
+    /// Returns the values that `from` has sent to the partition, according to the tasks that `from` has executed, and
     /// that the partition still needs but does not have.
     fn lacking(&self, partition: ProcessId, from: ProcessId, executed: &Executed) -> Vec<Value>;
     /// Returns the current state. Executing tasks count as not started.
     fn snapshot(&mut self, partition: ProcessId) -> Snapshot;
-    /// Runs the partition from an image's state, or from its beginning. What it was here is void. It is held until
-    /// [`PartitionHost::release`]. `epoch` names the recovery.
+    /// Runs the partition from an image's state, or from its initial state. Its previous state here is discarded. The
+    /// partition is held until [`PartitionHost::release`]. `epoch` names the recovery.
     fn restore(&mut self, partition: ProcessId, epoch: Incarnation, from: Option<&Image<P::Head, P::Saved>>);
-    /// From now on what others demand in this recovery is executed again from this checkpoint, or from the beginning. What was
-    /// executed again before is void.
+    /// Starts re-execution: values demanded in this recovery are re-executed from this checkpoint, or from the initial
+    /// state. Earlier re-executions are discarded.
     fn begin_rerun(
         &mut self,
         partition: ProcessId,
@@ -141,8 +141,8 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
         from: Option<&Snapshot>,
         how: RerunOptions,
     );
-    /// Sends values that the partition wrote to the partition `by`: at once if they are there, and else when they have been
-    /// written again. Returns the values of other partitions that this needs and that are not there.
+    /// Sends values that the partition wrote to the partition `by`: immediately if they exist, otherwise once they have
+    /// been re-executed. Returns the missing values of other partitions that this requires.
     fn demand(&mut self, partition: ProcessId, values: &[Value], by: ProcessId) -> Vec<Value>;
     /// Ends all re-executions.
     fn end_rerun(&mut self, partition: ProcessId);

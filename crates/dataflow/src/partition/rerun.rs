@@ -13,11 +13,11 @@ use crate::plan::{Plan, TaskNo, Value};
 #[derive(Clone, Debug)]
 pub(super) struct Rerun {
     partition: ProcessId,
-    /// The recovery.
+    /// The epoch of the recovery.
     epoch: Incarnation,
-    /// What the checkpoint contains.
+    /// The tasks whose effects the checkpoint contains.
     saved: Executed,
-    /// Of the checkpoint, in memory when the recovery began, written again, or received since.
+    /// Values contained in the checkpoint, still in memory when the recovery began, re-executed, or received since.
     values: BTreeMap<Value, Option<Chunk>>,
     /// All tasks of this run, each with the partition whose demand first required it.
     tasks: BTreeMap<TaskNo, ProcessId>,
@@ -26,12 +26,12 @@ pub(super) struct Rerun {
     executing: BTreeSet<TaskNo>,
     /// Values that other partitions demand.
     owed: BTreeMap<Value, BTreeSet<ProcessId>>,
-    /// Other processes may execute tasks of it.
+    /// Whether other processes may execute its tasks.
     spreads: bool,
 }
 
 impl Rerun {
-    /// Begins at a checkpoint, and at values that are still in memory.
+    /// Creates a re-execution that starts from a checkpoint and from values that are still in memory.
     pub(super) fn new(
         partition: ProcessId,
         epoch: Incarnation,
@@ -71,7 +71,7 @@ impl Rerun {
         self.owed.entry(value).or_default().insert(by);
         let (mut wanted, mut open) = (BTreeSet::new(), Vec::from([value.task]));
         while let Some(task) = open.pop() {
-            // What the checkpoint contains was received by all before they took theirs.
+            // All receivers had the values in the checkpoint before they took their own checkpoints.
             if self.saved.contains(task) || self.tasks.contains_key(&task) {
                 continue;
             }
@@ -102,12 +102,12 @@ impl Rerun {
         Some(task)
     }
 
-    /// The recovery, and the partition whose demand first required this task.
+    /// Returns the epoch of the recovery, and the partition whose demand first required this task.
     pub(super) fn demander(&self, task: TaskNo) -> (Incarnation, ProcessId) {
         (self.epoch, self.tasks.get(&task).copied().unwrap_or(self.partition))
     }
 
-    /// Whether a task is ready that another process may execute.
+    /// Returns whether a task is ready that another process may execute.
     pub(super) fn can_spread(&self) -> bool {
         self.spreads && !self.ready.is_empty()
     }
@@ -116,7 +116,8 @@ impl Rerun {
         if self.spreads { self.next() } else { None }
     }
 
-    /// Applies what a task wrote: the values that partitions demand. `None` when it is not executing.
+    /// Applies what a task wrote, and returns the demanded values with the partitions that demand them. `None` if the
+    /// task is not executing.
     pub(super) fn execute(
         &mut self,
         plan: &Plan,
@@ -135,7 +136,7 @@ impl Rerun {
         Some(owed)
     }
 
-    /// All tasks of this run, and whether it is at its end.
+    /// Returns all tasks of this re-execution, and whether all of them have ended.
     pub(super) fn tasks(&self) -> (BTreeSet<TaskNo>, bool) {
         let Rerun { tasks, waiting, ready, executing, .. } = self;
         (tasks.keys().copied().collect(), waiting.is_empty() && ready.is_empty() && executing.is_empty())

@@ -12,7 +12,7 @@ use crate::plan::{Plan, TaskNo, Value};
 /// The executed tasks of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Executed {
-    /// The first step that is not complete: all tasks of earlier steps were executed.
+    /// The first incomplete step: all tasks of earlier steps were executed.
     pub before: u32,
     /// Executed tasks of this step and later ones.
     pub beyond: BTreeSet<TaskNo>,
@@ -24,7 +24,7 @@ impl Executed {
         task.step < self.before || self.beyond.contains(&task)
     }
 
-    /// Returns the first step such that neither it nor a later one contains an executed task.
+    /// Returns the end of the executed steps: no task of this step or a later one was executed.
     pub fn end(&self) -> u32 {
         self.beyond.last().map_or(self.before, |it| it.step + 1)
     }
@@ -41,7 +41,7 @@ pub(super) struct Share {
     /// Hashes of the messages that the executed tasks sent, and of the messages received.
     pub(super) sent: u64,
     pub(super) received: u64,
-    /// Tasks that may run, by their rank.
+    /// Tasks that may run, by [rank](Plan::rank).
     ready: BTreeSet<(u32, TaskNo)>,
     executing: BTreeSet<TaskNo>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Share {
 struct Index {
     partition: ProcessId,
     executed: Executed,
-    /// Each value, and whether it has a chunk: a task need not write what it may write.
+    /// Each value, and whether it has a chunk, since a task need not write all that it may write.
     values: Vec<(Value, bool)>,
     sent: u64,
     received: u64,
@@ -106,14 +106,14 @@ impl Share {
         lacking
     }
 
-    /// The first task that may run, in the order of the plan. From now on it executes.
+    /// Starts the first task that may run, in the order of the plan, and returns it.
     pub(super) fn next(&mut self) -> Option<TaskNo> {
         let (_, task) = self.ready.pop_first()?;
         self.executing.insert(task);
         Some(task)
     }
 
-    /// Handles a value that arrived. Returns false if it is a duplicate, or if no task waits for it.
+    /// Handles a value that arrived. Returns `false` if it is a duplicate, or if no task waits for it.
     pub(super) fn receive(&mut self, plan: &Plan, window: u32, value: Value, content: Option<Chunk>) -> bool {
         if !self.lacks(plan, value) {
             return false;
@@ -123,7 +123,7 @@ impl Share {
         true
     }
 
-    /// Applies what a task wrote, output by output. Returns false if the task is not executing.
+    /// Applies what a task wrote, output by output. Returns `false` if the task is not executing.
     pub(super) fn execute(
         &mut self,
         plan: &Plan,
@@ -194,12 +194,12 @@ impl Share {
         share
     }
 
-    /// All values that are there.
+    /// Returns all values that exist here.
     pub(super) fn values(&self) -> &BTreeMap<Value, Option<Chunk>> {
         &self.values
     }
 
-    /// All values that are there.
+    /// Returns all values that exist here.
     pub(super) fn into_values(self) -> BTreeMap<Value, Option<Chunk>> {
         self.values
     }
@@ -226,7 +226,7 @@ impl Share {
         }
     }
 
-    /// Considers all tasks of the window.
+    /// Marks the tasks of the window that may run.
     fn open(&mut self, plan: &Plan, window: u32) {
         for step in self.executed.before..plan.steps().min(self.executed.before + window) {
             for task in plan.tasks_of(step, self.partition) {

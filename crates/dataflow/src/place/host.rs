@@ -169,7 +169,7 @@ impl<P: Recovery, G: Program> ProtocolHost<'_, P, G> {
             None if inner.me == root(&inner.membership) => inner.first(self.out),
             None => Graph::default(),
         };
-        // What the place learned while it restored remains true, and is recorded again in the new state.
+        // Whatever the place learned while it was restored remains true, and is recorded again in the new state.
         inner.is_end_stated = false;
     }
 }

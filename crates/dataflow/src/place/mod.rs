@@ -39,7 +39,7 @@ pub struct PlaceConfig<P: Recovery, G: Program> {
     pub stealing: Stealing,
     /// Speeds in percent, by process: a task of cost 1 s takes 4 s at 25 %.
     pub speeds: Arc<[u32]>,
-    /// The number of tasks that run at a time, by process.
+    /// The number of tasks that run at the same time, by process.
     pub cores: Arc<[u32]>,
 }
 
@@ -50,7 +50,7 @@ pub struct Place<P: Recovery, G: Program> {
     inner: Inner<P, G>,
 }
 
-/// Everything in a place except the protocol.
+/// The state of a place, except for the protocol.
 #[derive(Clone, Debug)]
 struct Inner<P: Recovery, G: Program> {
     me: ProcessId,
@@ -67,11 +67,11 @@ struct Inner<P: Recovery, G: Program> {
     thief: Thief,
     /// The result of the program, once it is known.
     over: Option<Digest>,
-    /// The result was recorded in the present state.
+    /// Whether the result was recorded in the current state.
     is_end_stated: bool,
-    /// The least number that any task has published.
+    /// The smallest number that any task has published.
     hint: u64,
-    /// The task of each theft whose result was merged but not yet receipted, for the facts.
+    /// The task of each theft whose result was merged, until the receipt is sent. Used for the facts.
     merged: BTreeMap<Theft, TaskId>,
     /// Tasks whose outcomes were applied in this life.
     ran: u64,
@@ -80,7 +80,7 @@ struct Inner<P: Recovery, G: Program> {
     logs: bool,
     /// Events that changed the graph since the log was last taken. Always empty for a protocol without a log.
     events: Vec<GraphEvent>,
-    /// The protocol has been told that there are events.
+    /// Whether the protocol has been told that there are events.
     is_told: bool,
     /// The kinds of fact that are recorded.
     taken: FactKinds,
@@ -353,7 +353,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// Returns the graph with which the program starts.
+    /// Runs the program's first task, and returns the graph with which the program starts.
     fn first(&mut self, out: &mut Out<Place<P, G>>) -> Graph {
         let mut frame = Frame::main();
         let result = self.program.main(&mut frame);
@@ -420,7 +420,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// Handles a number that a task published, here or elsewhere.
+    /// Handles a number that a task published, here or on another place.
     fn note_hint(&mut self, hint: u64, is_own: bool, out: &mut Out<Place<P, G>>) {
         if hint < self.hint {
             self.hint = hint;
@@ -453,8 +453,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// Ends the program. Its result is the result of the root theft, of which only one place has the
-    /// evidence.
+    /// Ends the program. Its result is the result of the root theft, for which only one place has the evidence.
     fn end(&mut self, digest: Digest, effects: Effects, out: &mut Out<Place<P, G>>) {
         self.over = Some(digest);
         // A place without a state has not finished yet; it records the end once it is released.
@@ -467,6 +466,6 @@ impl<P: Recovery, G: Program> Inner<P, G> {
 
 /// Decodes the events of a log segment.
 fn events(segment: &[Chunk]) -> Vec<GraphEvent> {
-    let [Chunk::Bytes(bytes)] = segment else { panic!("a segment of a log is one piece") };
+    let [Chunk::Bytes(bytes)] = segment else { panic!("a segment of a log is a single chunk") };
     postcard::from_bytes(bytes).expect("a segment of a log can be decoded")
 }

@@ -5,7 +5,7 @@ use faultline_core::{Life, Membership, ProcessId, Role, Span, Theft, Time};
 /// How places steal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stealing {
-    /// How long a place waits after a refusal before it asks again.
+    /// How long a place waits after a refusal before it sends another request.
     pub patience: Span,
     /// Percentage of requests that stay within the place's cluster, if another of its processes is up.
     pub cluster_first: u8,
@@ -32,7 +32,7 @@ impl Thief {
         self.asking.map(|(theft, _)| theft)
     }
 
-    /// Cancels the pending request, whatever the answer is.
+    /// Cancels the pending request, whatever its answer may be.
     pub(super) fn stop(&mut self) {
         self.asking = None;
     }
@@ -56,7 +56,7 @@ impl Thief {
         }
     }
 
-    /// Returns when an idle place sends its next request, or `None` while one is pending.
+    /// Returns when an idle place sends its next request; `None` while one is pending.
     pub(super) fn next_question(&self) -> Option<Time> {
         self.asking.is_none().then_some(self.not_before)
     }

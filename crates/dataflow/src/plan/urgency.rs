@@ -1,5 +1,5 @@
-//! The order in which a partition runs the tasks that may run: the oldest first, or those that other partitions wait for
-//! (CCK long paper, section 3.7.2: local re-scheduling).
+//! The order in which a partition runs the tasks that are ready: the oldest first, or those for whose values other
+//! partitions wait (CCK long paper, section 3.7.2: local re-scheduling).
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -7,15 +7,15 @@ use alloc::vec::Vec;
 
 use super::{Plan, Planned, TaskNo};
 
-/// No value that the task has a share in is sent.
+/// Nothing that depends on the task is sent.
 const NEVER: u16 = u16::MAX;
 
-/// How many of the steps after one are searched for the same numbers.
+/// How many steps after a given one are searched for an equal table.
 const SEARCHED: usize = 16;
 
 impl Plan {
-    /// The same plan, of which each partition runs those tasks first whose values, or what is computed of them, are sent soonest.
-    /// By default the oldest task comes first.
+    /// Returns the same plan, but each partition first runs the tasks whose values, or values computed from them, are
+    /// sent soonest. By default, the oldest task runs first.
     #[must_use]
     pub fn sending_first(mut self) -> Plan {
         let mut slack: Vec<Arc<[u16]>> = Vec::with_capacity(self.steps.len());
@@ -35,7 +35,8 @@ impl Plan {
         self
     }
 
-    /// Of two tasks that may run, the one with the lower rank runs first, and of the same rank the older one.
+    /// Returns the rank of a task. Of two ready tasks, the one with the lower rank runs first, and of tasks with equal
+    /// ranks the older one.
     pub(crate) fn rank(&self, task: TaskNo) -> u32 {
         let slack = self.slack.get(task.step as usize).map(|it| it[task.index as usize]);
         match slack {
@@ -46,7 +47,7 @@ impl Plan {
     }
 }
 
-/// Returns in how many steps a value is sent that this task contributes to. `later` returns the same for a later task.
+/// Returns in how many steps a value is sent to which this task contributes. `later` returns the same for a later task.
 fn least(task: &Planned, later: impl Fn(u32, u32) -> u16) -> u16 {
     if task.outputs.iter().any(|it| !it.sends.is_empty()) {
         return 0;
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_block_is_as_urgent_as_it_is_near_to_another_partition() {
-        // A row of 12 blocks, of which two partitions have six each.
+        // A row of 12 blocks, divided between two partitions.
         let program = Jacobi {
             rows: 1,
             columns: 12,
@@ -82,7 +83,7 @@ mod tests {
         let plan = plan.sending_first();
         let ranks: Vec<u32> = (0..12).map(|it| rank(&plan, 3, it)).collect();
         assert_eq!(ranks, [8, 7, 6, 5, 4, 3, 3, 4, 5, 6, 7, 8]);
-        // In the end each partition but one sends what its blocks are folded into.
+        // At the end, each partition but one sends the fold of its blocks.
         assert_eq!(rank(&plan, 20, 11), 21);
         assert_eq!(rank(&plan, 21, 11), u32::MAX, "the result is not sent");
     }

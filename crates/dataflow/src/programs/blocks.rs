@@ -1,7 +1,8 @@
-//! What programs on a grid of blocks share: the trail that each task leaves in the result, and the fold at the end.
+//! Common parts of programs on a grid of blocks: the trail that each task leaves in the result, and the fold at the
+//! end.
 //!
-//! Every block carries a hash of all tasks that had a share in it, its *trail*. In the end the blocks are folded into one
-//! hash, each with its neighbour, so that all messages but those of tests pass between neighbours.
+//! Every block carries a hash of all tasks that contributed to it, its *trail*. At the end, the blocks are folded into
+//! one hash, each with its neighbour, so that all messages except those of tests pass between neighbours.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,7 +29,7 @@ impl Blocks {
         Some(row * self.columns + column)
     }
 
-    /// Spawns the tasks that fold all blocks, of this kind. The first block's task reads `last`, too, if given.
+    /// Spawns the tasks of this kind that fold all blocks. The first block's task also reads `last`, if given.
     pub(super) fn spawn_folds(
         self,
         frame: &mut Frame,
@@ -55,7 +56,7 @@ impl Blocks {
         below.expect("there is a block")
     }
 
-    /// What such a task computes.
+    /// Returns what a folding task computes.
     pub(super) fn folded(self, call: &Call) -> u64 {
         let block = call.args[0] as u32;
         let (row, column) = (block / self.columns, block % self.columns);
@@ -66,7 +67,7 @@ impl Blocks {
         fold(hash(&call.words(0)), right, below)
     }
 
-    /// What the last such task computes, of the hashes of all blocks.
+    /// Returns what the last folding task computes, given the hashes of all blocks.
     pub(super) fn fold(self, block: impl Fn(u32) -> u64) -> u64 {
         let mut below = None;
         for row in (0..self.rows).rev() {
@@ -80,28 +81,29 @@ impl Blocks {
     }
 }
 
-/// A word that may be missing where a test broke a task.
+/// Returns a word, or 0 if it is missing because a test broke a task.
 pub(super) fn word(words: &[u64], index: usize) -> u64 {
     words.get(index).copied().unwrap_or(0)
 }
 
-/// What the beginning of a block leaves in the result.
+/// Returns the initial trail of a block.
 pub(super) fn first_trail(block: u32) -> u64 {
     mix(u64::from(block) + 1)
 }
 
-/// What a task leaves in the result, by the trail of its own block and those that it reads of others, side by side.
+/// Returns the trail after a task, from the trail of its own block and those that it reads from the neighbours, by
+/// side.
 pub(super) fn next_trail(own: u64, around: impl IntoIterator<Item = Option<u64>>) -> u64 {
     let sides = around.into_iter().zip(1..).filter_map(|(trail, side)| Some(trail?.rotate_left(side)));
     mix(sides.fold(own, |all, it| mix(all ^ it)))
 }
 
-/// A hash of a block's words.
+/// Returns a hash of a block's words.
 pub(super) fn hash<'a>(words: impl IntoIterator<Item = &'a u64>) -> u64 {
     words.into_iter().fold(0, |all, it| mix(all ^ it))
 }
 
-/// The words of numbers.
+/// Returns the bit patterns of numbers.
 pub(super) fn bits(numbers: &[f64]) -> Vec<u64> {
     numbers.iter().map(|it| it.to_bits()).collect()
 }

@@ -1,10 +1,10 @@
-//! A piece of cloth that hangs by two corners: particles that springs hold together (the application of the short CCK paper,
+//! A piece of cloth that hangs by two corners: particles connected by springs (the application of the short CCK paper,
 //! section 4).
 //!
-//! The particles are cut into square blocks, each a piece of its own. An iteration of a block is two tasks: one computes the
-//! forces on its particles, from its own positions and those along the edges and in the corners of its eight neighbours; the
-//! other moves the particles, and writes its edges and corners for the next iteration. Every particle is held by eight springs:
-//! to those beside it, and to those across.
+//! The particles are divided into square blocks, each a piece of its own. An iteration of a block consists of two
+//! tasks: one computes the forces on its particles, from its own positions and those along the edges and in the corners
+//! of its eight neighbours; the other moves the particles, and writes the block's edges and corners for the next
+//! iteration. Each particle is held by eight springs, to the adjacent particles in rows, columns and diagonals.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,32 +15,33 @@ use super::blocks::{Blocks, bits, first_trail, hash, next_trail, word};
 use super::{Invalid, at_most_tasks, in_range};
 use crate::program::{Call, Data, Frame, Program, Use, chunk};
 
-/// Writes a block as it is in the beginning, and its sides.
+/// Writes the initial state of a block, and its sides.
 const BEGIN: u16 = 0;
 /// Computes the forces on the particles of a block.
 const PULL: u16 = 1;
 /// Moves the particles of a block.
 const MOVE: u16 = 2;
-/// Folds a block into the hash of those beyond it.
+/// Folds a block into the hash of the blocks beyond it.
 const FOLD: u16 = 3;
 
 const MOST_BLOCKS: u32 = 1 << 10;
 const MOST_SIZE: u32 = 1 << 10;
 
-/// The other end of each spring, in rows and columns; and so the neighbours of a block. Opposite ones differ in the last bit of
-/// their place.
+/// The other end of each spring, in rows and columns, and thereby the neighbours of a block. The indices of opposite
+/// sides differ in the last bit.
 const SIDES: [(i32, i32); 8] = [(-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (1, 1), (-1, 1), (1, -1)];
 
-/// Words of a particle: position and speed.
+/// Words of a particle: position and velocity.
 const WORDS: usize = 6;
 
 /// Seconds.
 const STEP: f64 = 0.01;
 /// Metres per square second.
 const GRAVITY: f64 = 9.81;
-/// Newton per metre, for a particle of 1 kg, where springs are 1 m long at rest. Steps are short enough for it.
+/// Newtons per metre, for a particle of 1 kg and springs of 1 m at rest. The time step is short enough for this
+/// stiffness.
 const STIFFNESS: f64 = 400.0;
-/// The share of its speed that a particle keeps in a step.
+/// The fraction of its velocity that a particle keeps in a step.
 const KEPT: f64 = 0.99;
 
 /// Parameters of the program.
@@ -50,16 +51,16 @@ pub struct Cloth {
     pub rows: u32,
     /// Columns of blocks.
     pub columns: u32,
-    /// Particles along the side of a block.
+    /// Number of particles along the side of a block.
     pub size: u32,
-    /// How often every particle is moved.
+    /// Number of iterations. Each moves every particle once.
     pub iterations: u32,
-    /// How long each of the two tasks of a block takes in one iteration.
+    /// Time that each of the two tasks of a block takes in one iteration.
     pub task_time: Span,
 }
 
 impl Default for Cloth {
-    /// Sixteen blocks, of which each takes one second in all.
+    /// Sixteen blocks, each of which takes one second in total.
     fn default() -> Self {
         Cloth { rows: 4, columns: 4, size: 8, iterations: 100, task_time: Span::from_millis(5) }
     }
@@ -76,7 +77,7 @@ impl Cloth {
         at_most_tasks(tasks, "lower `iterations`, `rows` or `columns`")
     }
 
-    /// How many blocks there are. They are numbered row by row.
+    /// Returns the number of blocks. They are numbered row by row.
     pub fn pieces(&self) -> u32 {
         self.blocks().count()
     }
@@ -85,28 +86,28 @@ impl Cloth {
         Blocks { rows: self.rows, columns: self.columns }
     }
 
-    /// The sides at which a block has a neighbour, and the neighbour.
+    /// Returns the sides at which a block has a neighbour, each with the neighbour.
     fn neighbours(&self, block: u32) -> impl Iterator<Item = (usize, u32)> + use<> {
         let blocks = self.blocks();
         (0..).zip(SIDES).filter_map(move |(side, way)| Some((side, blocks.beside(block, way)?)))
     }
 
-    /// Rows and columns of particles.
+    /// Returns the number of rows and columns of particles.
     fn extent(&self) -> [usize; 2] {
         [self.rows, self.columns].map(|it| it as usize * self.size as usize)
     }
 
-    /// The first row and column of a block's particles.
+    /// Returns the first row and column of a block's particles.
     fn origin(&self, block: u32) -> [usize; 2] {
         [block / self.columns, block % self.columns].map(|it| it as usize * self.size as usize)
     }
 
-    /// A particle in the beginning: the cloth lies flat, and falls.
+    /// Returns the initial state of a particle: the cloth lies flat, at rest.
     fn begins(row: usize, column: usize) -> [f64; WORDS] {
         [column as f64, row as f64, 0.0, 0.0, 0.0, 0.0]
     }
 
-    /// Where the particle is after a step in which `force` pulls at it.
+    /// Returns a particle after a step in which `force` acts on it.
     fn moved(&self, [row, column]: [usize; 2], old: [f64; WORDS], force: [f64; 3]) -> [f64; WORDS] {
         let last = self.extent()[1] - 1;
         if row == 0 && (column == 0 || column == last) {
@@ -121,7 +122,7 @@ impl Cloth {
         new
     }
 
-    /// The result, on one grid without blocks.
+    /// Computes the result on one grid without blocks.
     pub(super) fn reference(&self) -> Chunk {
         let [height, width] = self.extent();
         let mut cloth: Vec<[f64; WORDS]> =
@@ -156,12 +157,12 @@ impl Cloth {
         chunk(&[self.blocks().fold(block)])
     }
 
-    /// Something of each neighbour, side by side.
+    /// Applies `of` to each neighbour, by side.
     fn around<T>(&self, block: u32, of: impl Fn(u32) -> T) -> [Option<T>; 8] {
         SIDES.map(|way| self.blocks().beside(block, way).map(&of))
     }
 
-    /// What a neighbour at this side reads: the trail of the block, and the positions of its particles there.
+    /// Returns what a neighbour at this side reads: the trail of the block, and the positions of its particles there.
     fn side(&self, block: &[u64], side: usize) -> Vec<u64> {
         let size = self.size as usize;
         let along = |way: i32| match way {
@@ -183,7 +184,7 @@ impl Cloth {
         core::iter::once(first_trail(block)).chain(particles).collect()
     }
 
-    /// The forces on the particles of a block.
+    /// Returns the forces on the particles of a block.
     fn pull(&self, call: &Call) -> Vec<u64> {
         let (block, size) = (call.args[0] as u32, self.size as i32);
         let own = call.words(0);
@@ -215,7 +216,7 @@ impl Cloth {
         new
     }
 
-    /// A block after a step.
+    /// Returns a block after a step.
     fn step(&self, call: &Call) -> Vec<u64> {
         let (block, size) = (call.args[0] as u32, self.size as usize);
         let (forces, old) = (call.words(0), call.words(1));
@@ -240,8 +241,9 @@ fn position(particle: [f64; WORDS]) -> [f64; 3] {
     [particle[0], particle[1], particle[2]]
 }
 
-/// What eight springs do to a particle, in the order of [`SIDES`]. A spring pulls by how much the square of its length is more
-/// than at rest: so no root is drawn, and all machines compute the same.
+/// Returns the force of eight springs on a particle, in the order of [`SIDES`]. The force of a spring grows with the
+/// difference between the square of its length and that at rest. No square root is needed, so all machines compute the
+/// same.
 fn force(here: [f64; 3], ends: [Option<[f64; 3]>; 8]) -> [f64; 3] {
     let mut force = [0.0; 3];
     for (end, (down, right)) in ends.into_iter().zip(SIDES) {
@@ -266,7 +268,7 @@ impl Program for Cloth {
         let all = self.pieces();
         let blocks: Vec<Data> = (0..all).map(|_| frame.data()).collect();
         let forces: Vec<Data> = (0..all).map(|_| frame.data()).collect();
-        // Two sets of sides: one iteration reads what the one before wrote, while it writes its own.
+        // Two sets of sides: an iteration reads the set that the previous one wrote, and writes the other.
         let sides: Vec<[[Option<Data>; 8]; 2]> = (0..all)
             .map(|block| {
                 let mut set = || self.around(block, |_| ()).map(|it| it.map(|()| frame.data()));
@@ -388,7 +390,7 @@ mod tests {
         assert!(lowest[10] < lowest[0] && lowest[1_999] < -4.0, "{} {}", lowest[10], lowest[1_999]);
         assert!(lowest[1_999] > -8.0, "springs hold it: {}", lowest[1_999]);
         let speed = all.iter().flat_map(|it| &it[3..]).fold(0.0_f64, |most, it| most.max(it.abs()));
-        assert!(speed < 0.5, "it has come to rest, but for {speed} m/s");
+        assert!(speed < 0.5, "it is almost at rest, with a speed of {speed} m/s");
     }
 
     #[test]

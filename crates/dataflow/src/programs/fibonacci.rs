@@ -1,8 +1,8 @@
 //! Fibonacci numbers by their definition: two calls and a sum, down to a threshold below which a task spawns
 //! no further calls.
 //!
-//! The program has the shape of every divide-and-conquer program and almost no data, so that its running cost
-//! is the cost of tasks.
+//! The program has the shape of every divide-and-conquer program but almost no data, so its running cost is the cost of
+//! tasks.
 
 use faultline_core::{Chunk, Span};
 
@@ -16,7 +16,7 @@ const SUM: u16 = 1;
 
 /// The largest Fibonacci number that fits in 64 bits.
 const MOST: u32 = 93;
-/// A task that computes a larger one by its definition takes seconds.
+/// A single task that computes a larger number by its definition takes seconds.
 const MOST_THRESHOLD: u32 = 35;
 
 /// Parameters of the program.
@@ -109,7 +109,7 @@ fn trail_of_call(n: u64) -> u64 {
     mix(n)
 }
 
-/// The contribution of a sum to the result. Its operands cannot be exchanged.
+/// The contribution of a sum to the result. Exchanging the operands changes it.
 fn trail_of_sum(one: u64, other: u64) -> u64 {
     mix(one ^ mix(other).rotate_left(1))
 }

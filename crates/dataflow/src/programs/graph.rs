@@ -1,10 +1,9 @@
-//! Random programs, for searching for schedules that a protocol does not survive.
+//! Random programs, for finding schedules that a protocol does not survive.
 //!
-//! A task either computes, or has its own data and spawns tasks that write, change, gather into and read the
-//! data in any order, and that take over the task's right to write. What a task writes is a hash of its name
-//! and of everything that it has read, so that every wrong input affects the result. In addition, each task
-//! contributes to one sum over the whole program. The sum reveals a lost or duplicated task even where the
-//! operation of a gathering hides it.
+//! A task either computes, or creates data and spawns tasks that write, change, gather into and read the data in any
+//! order, and that take over the task's right to write. A task writes a hash of its name and of everything that it has
+//! read, so every wrong input affects the result. In addition, each task contributes to one sum over the whole program,
+//! which reveals a lost or duplicated task even if a gathering operation hides it.
 
 use alloc::vec::Vec;
 
@@ -15,26 +14,26 @@ use crate::program::{Call, Data, Frame, Op, Program, Use, chunk};
 
 /// A task of the random part. Its arguments are its name, its level and its output.
 const NODE: u16 = 0;
-/// Combines value and sum.
+/// Combines the value and the sum.
 const RESULT: u16 = 1;
 
-/// Deeper programs are only larger.
+/// The largest depth; deeper programs are only larger.
 const MOST_DEPTH: u32 = 16;
 /// The largest number of tasks that one task may spawn.
 const MOST_WIDTH: u32 = 64;
-/// The largest number of values that a task reads beside the one that it changes.
+/// The largest number of values that a task reads besides the one that it changes.
 const MOST_READS: usize = 3;
 
 /// Parameters of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
-    /// The seed of everything else: the tasks, and what they read and write.
+    /// The seed that determines the tasks, and what they read and write.
     pub seed: u64,
     /// Levels of tasks below the first one.
     pub depth: u32,
-    /// The largest number of tasks that one task spawns; it spawns at least one.
+    /// The largest number of tasks that one task spawns. A task that is no leaf spawns at least one.
     pub width: u32,
-    /// The mean time of a task that spawns none; each takes up to twice as long. Other tasks take no time.
+    /// The mean time of a task that spawns no others; each takes up to twice as long. Other tasks take no time.
     pub task_time: Span,
 }
 
@@ -223,7 +222,7 @@ impl Node {
         self.level >= graph.depth || (self.level > 0 && mix(self.name ^ 2).is_multiple_of(4))
     }
 
-    /// `None` for a task that spawns no others.
+    /// Returns the plan of a task; `None` if it spawns no others.
     fn plan(&self, graph: &Graph) -> Option<Plan> {
         if self.is_leaf(graph) {
             return None;
@@ -234,7 +233,7 @@ impl Node {
             (state % below as u64) as usize
         };
         let own = 1 + draw(3);
-        // Whether its own output has been passed on, and whether a value of it can be read.
+        // Whether its own output has been handed on, and whether a value of it can be read.
         let (mut is_given, mut is_readable) = (false, self.output == Output::Change);
         let mut children = Vec::new();
         for index in 0..1 + draw(graph.width as usize) as u64 {
@@ -259,7 +258,7 @@ impl Node {
     }
 }
 
-/// The initial value of data.
+/// Returns the initial value of a piece of data.
 fn initial(hash: u64, number: usize) -> u64 {
     mix(hash ^ number as u64)
 }

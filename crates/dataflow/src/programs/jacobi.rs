@@ -1,11 +1,11 @@
 //! Jacobi's method on a square grid in two dimensions: in each iteration, every cell becomes the mean of its
 //! four neighbours.
 //!
-//! The grid is cut into blocks, each its own piece. A task computes one iteration of one block: it reads the
-//! block and the edges of its neighbours, and writes the block and its edges for the next iteration. At
-//! intervals, all blocks gather their greatest change, and a test records when it fell below the tolerance.
-//! At the end the blocks are folded into one hash, each with its neighbour, so that all messages except those
-//! of the tests pass between neighbours.
+//! The grid is cut into blocks, each its own piece. A task computes one iteration of one block: it reads the block and
+//! the edges of its neighbours, and writes the block and its edges for the next iteration. At intervals, all blocks
+//! gather their greatest change, and a test records when this change fell below the tolerance. At the end, the blocks
+//! are folded into one hash, each with its neighbour, so that all messages except those of the tests pass between
+//! neighbours.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ const TEST: u16 = 2;
 /// Folds a block into the hash of the blocks beyond it.
 const FOLD: u16 = 3;
 
-/// Larger grids only take longer.
+/// The largest number of blocks; larger grids only take longer.
 const MOST_BLOCKS: u32 = 1 << 10;
 const MOST_SIZE: u32 = 1 << 12;
 /// The sides of a block: above, below, left, right.
@@ -38,13 +38,13 @@ pub struct Jacobi {
     pub rows: u32,
     /// Columns of blocks.
     pub columns: u32,
-    /// Cells along the side of a block.
+    /// Number of cells along the side of a block.
     pub size: u32,
     /// The number of iterations of every cell.
     pub iterations: u32,
     /// The number of iterations from one test of the greatest change to the next; 0 means no test.
     pub test_every: u32,
-    /// The computation counts as converged when no cell changes by more.
+    /// The computation counts as converged once no cell changes by more than this.
     pub tolerance: f64,
     /// The time that one iteration of a block takes.
     pub task_time: Span,
@@ -86,7 +86,7 @@ impl Jacobi {
         Blocks { rows: self.rows, columns: self.columns }
     }
 
-    /// The neighbours of a block by side, if it has one there.
+    /// Returns the neighbours of a block by side; `None` where it has no neighbour.
     fn neighbours(&self, block: u32) -> [Option<u32>; SIDES] {
         [(-1, 0), (1, 0), (0, -1), (0, 1)].map(|way| self.blocks().beside(block, way))
     }
@@ -230,7 +230,7 @@ impl Jacobi {
         self.neighbours(block).into_iter().enumerate().filter_map(|(side, it)| it.map(|_| side))
     }
 
-    /// Returns what a neighbour at this side reads: the trace of the block, and its cells there.
+    /// Returns what a neighbour at this side reads: the trail of the block, and its cells there.
     fn edge(&self, block: &[u64], side: usize) -> Vec<u64> {
         let size = self.size as usize;
         let cell = |along: usize| match side {

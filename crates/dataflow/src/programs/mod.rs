@@ -9,8 +9,8 @@
 //! | [`qap`] | the cheapest assignments of facilities to locations | what a task's children found, and a bound as a hint |
 //! | [`graph`] | a number that depends on every task and every value | anything: made for searches |
 //!
-//! A result contains more than the answer: every task leaves a trace in it, so that a run in which a task is
-//! lost or counted twice has another digest.
+//! A result contains more than the answer: every task leaves a trail in it, so a run that loses a task or counts it
+//! twice has another digest.
 
 mod blocks;
 pub mod cloth;
@@ -29,7 +29,7 @@ use faultline_core::{Chunk, Digest, Span};
 
 use crate::program::{Call, Data, Frame, Program, digest};
 
-/// The largest number of tasks of a program: more do not fit in the memory of a place.
+/// The largest number of tasks of a program. More do not fit in the memory of a place.
 pub const MOST_TASKS: u64 = 1 << 24;
 
 /// The program that a run computes.
@@ -49,7 +49,7 @@ pub enum Flow {
     Cloth(cloth::Cloth),
 }
 
-/// Why parameters are invalid. Fields have the names that they have in the types of the programs.
+/// Why parameters are invalid. Fields are named as in the types of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// A parameter is out of range.
@@ -59,15 +59,15 @@ pub enum Invalid {
         field: &'static str,
         /// The value found.
         value: u64,
-        /// The least value.
+        /// The smallest valid value.
         least: u64,
-        /// The greatest value.
+        /// The greatest valid value.
         most: u64,
     },
     /// The program does not fit in memory.
     #[error("the program has up to {tasks} tasks, which do not fit in memory")]
     TooManyTasks {
-        /// An upper bound of the program's tasks.
+        /// An upper bound on the number of the program's tasks.
         tasks: u64,
         /// How to make the program smaller.
         remedy: &'static str,

@@ -1,7 +1,7 @@
-//! Counts the placements of n queens on a board of n x n squares in which no queen attacks another.
+//! Counts the placements of n queens on a board of n x n squares such that no queen attacks another.
 //!
-//! A task places the queen of one row, and spawns a task for every free square; below a certain depth it
-//! counts by itself. All tasks contribute to one sum, for which no task waits.
+//! A task places the queen of one row, and spawns a task for every free square; below a certain depth, it counts on its
+//! own. All tasks contribute to one sum, for which no task waits.
 
 use alloc::vec::Vec;
 
@@ -10,8 +10,8 @@ use faultline_core::{Chunk, Span};
 use super::{Invalid, at_most_tasks, in_range, mix};
 use crate::program::{Call, Data, Frame, Op, Program, Use, chunk};
 
-/// The only kind of task. Its arguments are the row, the attacked columns and diagonals in both directions,
-/// as bits from the point of view of the row, and a hash of the placement.
+/// The only kind of task. Its arguments are the row, the attacked columns and diagonals in both directions, as bits
+/// relative to the row, and a hash of the placement.
 const PLACE: u16 = 0;
 
 /// Larger boards take hours.
@@ -22,8 +22,8 @@ const MOST: u32 = 18;
 pub struct Queens {
     /// Rows and columns of the board.
     pub n: u32,
-    /// The number of rows whose queens are placed by separate tasks; a task places the queens of all other
-    /// rows.
+    /// The number of rows whose queens are placed by separate tasks. The tasks at this depth place the queens of all
+    /// other rows.
     pub depth: u32,
     /// The time that such a task takes. Other tasks take no time.
     pub task_time: Span,
@@ -126,7 +126,7 @@ impl Program for Queens {
 }
 
 impl Queens {
-    /// One bit for each column.
+    /// Returns a mask with one bit for each column.
     fn board(&self) -> u64 {
         (1 << self.n) - 1
     }

@@ -12,15 +12,14 @@ use super::Flow;
 use crate::program::{Call, Data, Frame, Mode, Op, Program, chunk};
 use crate::reference;
 
-/// Asserts that the tasks compute what the sequential reference computes, and returns how many tasks there
-/// were.
+/// Asserts that the tasks compute the same as the sequential reference. Returns the number of tasks.
 pub(super) fn agrees_with_its_reference(program: &Flow) -> u64 {
     let (found, tasks) = reference(program);
     assert_eq!(found, program.reference(), "{program:?}");
     tasks
 }
 
-/// Loses each task in turn, counts each task that spawns none twice, and asserts that the result changes.
+/// Asserts that the result changes if any task is lost, or if any task that spawns no others is counted twice.
 pub(super) fn every_task_shows(program: &Flow) {
     let seen = Seen::default();
     let (expected, _) = reference(&Watched { program: program.clone(), seen: seen.clone() });
@@ -36,14 +35,14 @@ pub(super) fn every_task_shows(program: &Flow) {
     }
 }
 
-/// Returns the result of a program whose tasks are all given `hint` or less.
+/// Returns the result of a program all of whose tasks are given `hint` or a smaller number.
 pub(super) fn with_hint<G: Program>(program: &G, hint: u64) -> Chunk {
     let result = Arc::new(Mutex::new(chunk(&[])));
     reference(&Hinted { program: program.clone(), hint, result: result.clone() });
     Arc::into_inner(result).unwrap().into_inner().unwrap()
 }
 
-/// Tasks, and whether each has spawned others.
+/// The tasks run so far, and whether each has spawned others.
 #[derive(Clone, Debug, Default)]
 struct Seen(Arc<Mutex<Vec<(TaskId, bool)>>>);
 

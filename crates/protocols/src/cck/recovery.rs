@@ -166,7 +166,7 @@ impl Cck {
         let checkpoint = image.map(|it| it.name.position()).unwrap_or_default();
         local.committed = checkpoint;
         local.is_restored = true;
-        // For a partition taken over from another process, the composite states the rollback.
+        // For a partition taken over from another process, the composite has recorded the absorption instead.
         if partition == self.me {
             host.claim(Claim::RolledBack {
                 to: Position { incarnation: local.epoch, sn: checkpoint.sn },

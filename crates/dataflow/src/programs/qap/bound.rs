@@ -1,16 +1,15 @@
-//! The Gilmore-Lawler bound: no completion of a partial assignment costs less.
+//! The Gilmore-Lawler bound: a lower bound on the cost of all completions of a partial assignment.
 //!
-//! The cost that two facilities without a location add is estimated row by row: a facility at a location
-//! meets the others in the best possible order, its largest flows over the shortest distances. Choosing the
-//! facility that pays for each location is then a linear assignment problem, whose optimum is the bound (P.
-//! C. Gilmore, 1962; E. L. Lawler, 1963).
+//! The cost added by pairs of unplaced facilities is estimated row by row: a facility at a location is paired with the
+//! others in the best possible order, its largest flows over the shortest distances. Assigning the facilities to
+//! locations is then a linear assignment problem, whose optimum is the bound (P. C. Gilmore, 1962; E. L. Lawler, 1963).
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::instance::Instance;
 
-/// A partial assignment: facilities with a location, and all others.
+/// A partial assignment: facilities with a location, and those without one.
 #[derive(Clone, Debug)]
 pub(super) struct Partial<'a> {
     instance: &'a Instance,
@@ -51,7 +50,7 @@ impl<'a> Partial<'a> {
             .sum()
     }
 
-    /// Returns a lower bound of the cost of every completion.
+    /// Returns a lower bound on the cost of every completion.
     pub(super) fn bound(&self) -> u64 {
         let instance = self.instance;
         let facilities = &instance.order[self.locations.len()..];
@@ -81,7 +80,7 @@ impl<'a> Partial<'a> {
 /// with potentials (H. W. Kuhn, 1955, in the form of R. Jonker and A. Volgenant, 1987).
 fn assignment(costs: &[u64], n: usize) -> u64 {
     const FAR: i64 = i64::MAX / 2;
-    // Column 0 is the beginning of a path; rows and columns count from 1.
+    // Column 0 is the start of a path; rows and columns count from 1.
     let (mut of_row, mut of_column) = (vec![0i64; n + 1], vec![0i64; n + 1]);
     let mut row_of = vec![0usize; n + 1];
     let mut before = vec![0usize; n + 1];

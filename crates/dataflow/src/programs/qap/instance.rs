@@ -5,9 +5,9 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The largest number of facilities: larger instances take lifetimes.
+/// The largest number of facilities. Larger instances cannot be solved in a reasonable time.
 pub const MOST: usize = 32;
-/// The largest distance and flow: any cost then fits in 64 bits.
+/// The largest distance and flow. Any cost then fits in 64 bits.
 const MOST_ENTRY: u64 = 1 << 24;
 
 /// Nugent, Vollmann and Ruml's instance of 12 facilities; the optimum is 578.
@@ -20,7 +20,7 @@ pub(super) const NUG15: &str = include_str!("nug15.dat");
 /// Facilities with flows between them, and as many locations with distances between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
-    /// How many of each.
+    /// Number of facilities, and of locations.
     pub(super) n: usize,
     distances: Vec<u64>,
     flows: Vec<u64>,
@@ -64,7 +64,7 @@ pub enum Malformed {
         /// The number of entries that the size requires.
         expected: usize,
     },
-    /// The matrices have more entries than the size says.
+    /// The matrices have more entries than the size allows.
     #[error("line {line}: `{found}` follows the last of {expected} entries of two {n} x {n} matrices")]
     Long {
         /// The line, counted from 1.

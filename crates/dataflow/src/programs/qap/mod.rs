@@ -1,20 +1,18 @@
-//! The quadratic assignment problem by branch and bound: assigns facilities to locations so that the flows
-//! over distances cost least.
+//! The quadratic assignment problem by branch and bound: assigns facilities to locations such that the total cost of
+//! the flows over the distances is minimal.
 //!
-//! A task has the locations of the first facilities. If even the best possible completion costs more than the
-//! cheapest assignment known, the task ends. Otherwise it spawns one task for every location of the next
-//! facility, and one that combines their results; below a certain depth it searches by itself.
+//! A task is given the locations of the first facilities. If even the best possible completion costs more than the
+//! cheapest assignment known, the task ends. Otherwise it spawns one task for every location of the next facility, and
+//! one that combines their results; below a certain depth, it searches on its own.
 //!
-//! The cheapest cost known is a [hint](Frame::hint). It only decreases, and a task with an outdated hint
-//! searches more and finds the same. A task prunes only what is strictly worse, so that every execution finds
-//! *all* cheapest assignments.
+//! The cheapest cost known is a [hint](Frame::hint). It only decreases; a task with an outdated hint searches more and
+//! finds the same. A task prunes only strictly worse assignments, so every execution finds *all* cheapest assignments.
 //!
-//! A result consists of four words: the cost, how many assignments have it, the sum of their hashes, and a
-//! proof that everything was searched. For the proof, assignments are numbered in the order in which a
-//! sequential search would visit them. A task that spawns no others is responsible for an interval of these
-//! numbers, pruned or not, and contributes a hash of its end minus a hash of its beginning. Only if the
-//! intervals of all tasks follow one another without gap or overlap do all hashes cancel except those of both
-//! ends of the whole.
+//! A result consists of four words: the cost, how many assignments have it, the sum of their hashes, and a proof that
+//! the search was exhaustive. For the proof, assignments are numbered in the order in which a sequential search would
+//! visit them. A task that spawns no others is responsible for an interval of these numbers, pruned or not, and
+//! contributes a hash of its end minus a hash of its beginning. Only if the intervals of all tasks are adjacent,
+//! without gap or overlap, do all hashes cancel except those of the two outer ends.
 
 mod bound;
 mod instance;
@@ -43,8 +41,8 @@ pub const SHIPPED: [&str; 3] = ["nug12", "nug14", "nug15"];
 pub struct Qap {
     /// The instance to solve.
     pub instance: Arc<Instance>,
-    /// The number of facilities whose locations are chosen by separate tasks; a task chooses the locations of
-    /// all others.
+    /// The number of facilities whose locations are chosen by separate tasks. The tasks at this depth choose the
+    /// locations of all others.
     pub depth: u32,
     /// The time that such a task takes if it has to search. Other tasks take no time.
     pub task_time: Span,
@@ -53,7 +51,7 @@ pub struct Qap {
 }
 
 impl Qap {
-    /// Creates a search that starts with the assignment found by descent, exchanging two locations at a time.
+    /// Creates a search that starts with the assignment found by descent, which exchanges two locations at a time.
     pub fn new(instance: Instance, depth: u32, task_time: Span) -> Qap {
         let start = descent(&instance);
         Qap { instance: Arc::new(instance), depth, task_time, start }
@@ -78,7 +76,7 @@ impl Qap {
         let mut level = 1u64;
         let mut tasks = level;
         for placed in 0..u64::from(self.depth) {
-            // Each of them adds one task that combines.
+            // Each of these tasks adds one task that combines results.
             tasks = tasks.saturating_add(level);
             level = level.saturating_mul(n - placed);
             tasks = tasks.saturating_add(level);
@@ -91,7 +89,7 @@ impl Qap {
         reference::search(&self.instance)
     }
 
-    /// Searches everything below a partial assignment.
+    /// Searches all completions of a partial assignment.
     fn search(&self, node: &Partial<'_>, found: &mut Found) {
         if node.free.is_empty() {
             found.assignment(node);
@@ -147,7 +145,7 @@ impl Program for Qap {
         }
         self.search(&node, &mut found);
         if found.assignments == 0 {
-            // The cost is another task's.
+            // Another task accounts for the cost.
             found.cost = u64::MAX;
         } else {
             frame.tell(found.cost);
@@ -181,7 +179,7 @@ impl Found {
         Found { cost: u64::MAX, assignments: 0, hashes: 0, searched: 0 }
     }
 
-    /// Records a complete assignment that is not worse than those found before.
+    /// Records a complete assignment that is not worse than those found so far.
     fn assignment(&mut self, node: &Partial<'_>) {
         let hash = node.locations.iter().fold(0, |hash, &location| mix(hash ^ location as u64));
         if node.cost < self.cost {
@@ -250,7 +248,7 @@ mod tests {
     use super::*;
     use crate::program::words;
 
-    /// A random instance, not symmetric, with flows from facilities to themselves.
+    /// A random asymmetric instance, with flows from facilities to themselves.
     fn random(n: usize, seed: u64) -> Instance {
         let entry = |it: usize| mix(seed * 1000 + it as u64) % 10;
         let entries: String = (0..2 * n * n).map(|it| format!("{} ", entry(it))).collect();
@@ -261,8 +259,7 @@ mod tests {
         Qap::new(instance, depth, Span::ZERO)
     }
 
-    /// Finds the least cost, and how many assignments have it, by trying all assignments and adding all
-    /// pairs.
+    /// Finds the least cost, and how many assignments have it, by trying all assignments and adding up all pairs.
     fn by_trying(instance: &Instance, at: &mut Vec<usize>, best: &mut (u64, u64)) {
         let n = instance.n;
         if at.len() < n {
