@@ -9,7 +9,7 @@ use faultline_workloads::{Config, exchange, farm, heat, nas, pingpong, salted, s
 ///
 /// # Errors
 ///
-/// Fails for a program of tasks, and for an application that this program does not contain.
+/// Fails for a program of tasks, and for a custom application that this program does not contain.
 pub(crate) fn config(spec: &FederationSpec) -> Result<Config, SetupError> {
     Ok(match &spec.application {
         Application::Heat(it) => Config::Heat(heat::Config {
@@ -99,7 +99,7 @@ fn pattern(pattern: NasPattern) -> nas::Pattern {
     }
 }
 
-/// Translates lists by name into tables by cluster. Entries that are not listed mean no messages.
+/// Translates lists by name into tables by cluster. Clusters that are not listed exchange no messages.
 fn traffic(spec: &FederationSpec, traffic: &resource::Traffic) -> synthetic::Traffic {
     let clusters = || spec.clusters.iter().map(|it| &it.name);
     match traffic {
@@ -137,7 +137,7 @@ fn traffic(spec: &FederationSpec, traffic: &resource::Traffic) -> synthetic::Tra
     }
 }
 
-/// Returns how long a cluster that never sends computes at a time.
+/// Returns the duration of one computation of a cluster that never sends.
 fn idle(duration: Span) -> Span {
     Span((duration.0 / 10).max(1))
 }

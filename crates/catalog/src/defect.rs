@@ -126,7 +126,8 @@ impl Defect {
         of_hc3i.chain(of_hydee).chain(of_composite).chain(of_supervisor)
     }
 
-    /// Returns protocols that run the code of the rule, by their names in the resource, those first that exercise most of it.
+    /// Returns the protocols that run the rule's code, by their names in the resource. Those that exercise most of it
+    /// come first.
     pub fn run_by(self) -> &'static [&'static str] {
         match self.rule() {
             Rule::Hc3i(_) => &["hc3i", "independent"],
@@ -163,7 +164,7 @@ impl Defect {
         Defect::all().filter(move |it| it.protocol() == protocol)
     }
 
-    /// Returns the name in the protocol's document.
+    /// Returns the defect's name in the protocol's document, without the prefix.
     pub fn switch(self) -> String {
         let name = self.to_string();
         name.strip_prefix(self.prefix()).unwrap_or(&name).to_owned()

@@ -8,22 +8,22 @@ use faultline_core::{
 use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::{Partition, PartitionConfig, Place, PlaceConfig, Program, Recovery};
 
-/// A process that a federation can request: a composite of a protocol and a program.
+/// A process that a federation can consist of: a composite of a protocol and a program.
 pub trait Hosted: Process<Config: Send + Sync> + 'static {
     /// Returns what its protocol promises with these parameters.
     fn promises(config: &Self::Config) -> Promises;
 
-    /// Returns what each rank computes without faults. `None` if that depends on timing, or if there is no
-    /// independent way to compute it. `seed` returns the seed of each rank. May take as long as the program computes,
-    /// excluding modelled time.
+    /// Returns what each rank computes without faults; `None` if that depends on timing, or if it cannot be computed
+    /// independently. `seed` returns the seed of each rank. May take as long as the program computes, excluding
+    /// modelled time.
     fn reference(
         config: &Self::Config,
         membership: &Membership,
         seed: &dyn Fn(ProcessId) -> u64,
     ) -> Option<Vec<(ProcessId, Digest)>>;
 
-    /// Returns parameters with which a process does the same in virtual time, but keeps no content that only occupies
-    /// space; `None` if there are no such parameters.
+    /// Returns parameters with which a process behaves the same in virtual time, but keeps no content that only
+    /// occupies space; `None` if no such parameters exist.
     fn for_virtual_time(_config: &Self::Config) -> Option<Self::Config> {
         None
     }
@@ -52,7 +52,7 @@ where
     }
 }
 
-/// Every rank ends with the result of the program, independent of which rank computed which task.
+/// Every rank ends with the result of the program, whichever rank computed each task.
 impl<P, G> Hosted for Place<P, G>
 where
     P: Recovery<Config: Send + Sync> + 'static,
@@ -72,7 +72,7 @@ where
     }
 }
 
-/// Every rank ends with the result of the program, independent of which rank ran which partition.
+/// Every rank ends with the result of the program, whichever rank ran each partition.
 impl<P, G> Hosted for Partition<P, G>
 where
     P: PartitionProtocol<Config: Send + Sync> + 'static,

@@ -1,7 +1,7 @@
 //! Maps a federation to protocol and application values. No other crate does this.
 //!
 //! Protocols are monomorphised: [`Visitor::visit`] is called with the type of a federation's processes. Applications
-//! are a single enum. Nothing is run here.
+//! are a single enum. This crate runs nothing.
 
 mod application;
 pub mod custom;
@@ -76,7 +76,7 @@ pub enum SetupError {
 }
 
 impl SetupError {
-    /// The file names a protocol or an application that this program does not contain.
+    /// Returns the error for a file that names a protocol or an application that this program does not contain.
     fn unknown(kind: &str, custom: &resource::Custom) -> SetupError {
         SetupError::Federation(vec![Problem {
             path: format!("spec.{kind}.custom.name"),
@@ -85,7 +85,7 @@ impl SetupError {
         }])
     }
 
-    /// Parameters do not suit the federation.
+    /// Returns the error for parameters that do not suit the federation.
     fn unsuitable(kind: &str, invalid: InvalidParameter) -> SetupError {
         let InvalidParameter { parameter, message } = invalid;
         let parameter = parameter.map(|it| format!(".{it}")).unwrap_or_default();
@@ -156,7 +156,7 @@ pub struct Setup<N: Process> {
     pub names: Names,
     /// Properties of all links, by sending and receiving cluster, including [`ClusterId::OUTSIDE`].
     pub links: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
-    /// Storage of every node. The backend decides what is not specified.
+    /// Storage of every node. The backend chooses whatever is not specified.
     pub storage: Storage,
     /// Options that affect only the simulator.
     pub simulator: Simulator,
@@ -167,7 +167,7 @@ pub struct Setup<N: Process> {
 }
 
 impl<P: Protocol, A: Application> MessagesSetup<P, A> {
-    /// Returns the same federation with another application, which need not be known to the resource.
+    /// Returns the same federation with another application, which the resource need not be able to describe.
     pub fn hosting<B: Application>(self, application: B::Config) -> MessagesSetup<P, B> {
         let (protocol, defects) = (self.process.protocol.clone(), self.process.defects);
         Setup {
@@ -187,9 +187,8 @@ impl<P> MessagesSetup<P>
 where
     P: Protocol<Config: Send + Sync> + 'static,
 {
-    /// Sets up a federation under a protocol that the catalog does not know. The resource does not describe it, and
-    /// specifies `none`. Faults may name the processes that the protocol needs besides the ranks
-    /// ([`Names::extra_of`]).
+    /// Sets up a federation under a protocol that the catalog does not contain. The resource cannot describe it, and
+    /// specifies `none`. Faults may name the processes that the protocol needs besides the ranks ([`Names::extra_of`]).
     ///
     /// # Errors
     ///
@@ -232,7 +231,7 @@ impl<N: Hosted> Setup<N> {
         N::reference(&self.process, &self.membership, &|process| process_seed(self.seed, process))
     }
 
-    /// Returns the configuration of every process in virtual time, where content that only occupies space is not kept.
+    /// Returns the configuration of every process in virtual time, which keeps no content that only occupies space.
     pub fn process_in_virtual_time(&self) -> Arc<N::Config> {
         N::for_virtual_time(&self.process).map_or_else(|| Arc::clone(&self.process), Arc::new)
     }
@@ -288,7 +287,7 @@ pub fn with_setup<V: Visitor>(
     with_valid(federation, seed, None, visitor)
 }
 
-/// Same as [`with_setup`], for a visitor of processes that exchange messages.
+/// Does the same as [`with_setup`], for a visitor of processes that exchange messages.
 ///
 /// # Errors
 ///
@@ -305,8 +304,8 @@ pub fn with_messages<V: MessagesVisitor>(
     with_valid_messages(federation, seed, None, visitor)
 }
 
-/// Sets up a federation that is known to pass [`validate`], with `defect` enabled in its protocol. Setting up
-/// thousands of federations would take too long if each were validated.
+/// Sets up a federation that is known to pass [`validate`], with `defect` enabled in its protocol. Skips the
+/// validation, which would take too long for thousands of federations.
 ///
 /// # Errors
 ///
@@ -327,7 +326,7 @@ pub fn with_valid<V: Visitor>(
     }
 }
 
-/// Same as [`with_valid`], for a visitor of processes that exchange messages.
+/// Does the same as [`with_valid`], for a visitor of processes that exchange messages.
 ///
 /// # Errors
 ///

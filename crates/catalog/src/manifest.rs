@@ -1,4 +1,4 @@
-//! Drafts the description of a run before it begins, from the federation as it will be run.
+//! Drafts the description of a run before the run begins, from its federation.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -89,7 +89,7 @@ pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
     })
 }
 
-/// Returns the copies of checkpoints that a federation requests.
+/// Returns the requested replicas of checkpoints.
 pub fn copies(spec: &FederationSpec) -> Option<Copies> {
     let checkpointing = spec.protocol.checkpointing()?;
     let kept_by = match checkpointing.replicate_to {

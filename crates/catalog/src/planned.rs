@@ -1,4 +1,4 @@
-//! Federations whose processes run a program of tasks that are assigned to them in advance.
+//! Federations whose processes run a planned program: its tasks are assigned to processes in advance.
 
 use std::sync::Arc;
 

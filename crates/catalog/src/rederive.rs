@@ -1,9 +1,9 @@
 //! Checks a record's description of its run against the federation file in the record.
 //!
 //! A manifest is drafted from the federation ([`crate::manifest::draft`]). Drafting it again from `federation.yaml`,
-//! with the recorded seed and backend, gives the same names, plan, links and expected results; otherwise one of the
-//! two files was changed. What only the run can determine is not derived: the outcome, the measurements, the times,
-//! and what became of the faults. The checker compares the latter with the supervisor's facts.
+//! with the recorded seed and backend, gives the same names, plan, links and expected results; otherwise one of the two
+//! files was changed. Entries that only the run can determine are not derived: the outcome, the measurements, the
+//! times, and the fate of each fault. The checker compares the fates with the supervisor's facts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -17,14 +17,14 @@ use faultline_trace::{Manifest, Trace};
 use crate::manifest::{draft, expected};
 use crate::{Hosted, Setup, Visitor, with_valid};
 
-/// New properties for a link, given by its two ends.
+/// New properties for a link, identified by its two ends.
 type LinkChange = ((ClusterId, ClusterId), LinkProperties);
 type Links = BTreeMap<(ClusterId, ClusterId), LinkProperties>;
 
-/// The description of a run, as far as it can be derived again.
+/// The part of a run's description that can be derived again.
 #[derive(Clone, Debug)]
 pub struct Rederived {
-    /// The recorded manifest, in which everything that follows from the federation has been derived again.
+    /// The recorded manifest, with derived values for everything that follows from the federation.
     pub manifest: Manifest,
     /// Deviations of the recorded manifest, as sentences without a full stop.
     pub doubts: Vec<String>,
@@ -51,7 +51,7 @@ pub fn rederive(recorded: Manifest, trace: &Trace) -> Rederived {
     }
 }
 
-/// Everything that follows from a federation.
+/// Everything in a manifest that follows from its federation.
 struct Derived {
     manifest: Manifest,
     expected: Option<Expected>,
@@ -108,7 +108,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     differ("copies", recorded.copies == derived.copies);
     differ("volatileStorage", recorded.volatile_storage == derived.volatile_storage);
     differ("atOnceWithin", recorded.at_once_within == derived.at_once_within);
-    // Faults that were added become part of the plan only at the end.
+    // Faults that were added during the run become part of the plan only at its end.
     differ("plan", recorded.plan == derived.plan || !has_ended && recorded.plan == derived.plan[..drafted]);
     let are_links_asked = links_agree(&recorded.links, &links, &relinked, has_ended);
     differ("links", are_links_asked);
@@ -150,7 +150,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
     Rederived { manifest, doubts }
 }
 
-/// Returns what the user changed during the run, in order: added faults, and links.
+/// Returns the user's changes during the run, in order: added faults, and links.
 fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<LinkChange>) {
     let (mut added, mut relinked) = (Vec::new(), Vec::new());
     for (_, fact) in trace.supervisor() {
@@ -164,8 +164,8 @@ fn changes(trace: &Trace) -> (Vec<PlannedFault>, Vec<LinkChange>) {
     (added, relinked)
 }
 
-/// Returns whether every link was requested as specified by the federation and its changes, in this order. A change
-/// before the application began replaces the earlier request.
+/// Returns whether every link was requested as the federation and its changes specify, in this order. A change before
+/// the application began replaces the earlier request.
 fn links_agree(recorded: &[LinkEntry], drafted: &Links, relinked: &[LinkChange], has_ended: bool) -> bool {
     let mut found: BTreeMap<_, Vec<LinkProperties>> = BTreeMap::new();
     for entry in recorded {

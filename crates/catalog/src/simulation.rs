@@ -26,7 +26,7 @@ impl<N: Hosted> Setup<N> {
     }
 }
 
-/// Returns the costs that the federation specifies for its storage, or else the simulator's defaults.
+/// Returns the storage costs that the federation specifies, or else the simulator's defaults.
 fn costs(storage: &Storage, simulator: &Simulator) -> StorageCosts {
     let usual = match storage.kind {
         StorageKind::Disk => StorageCosts::default(),

@@ -81,8 +81,8 @@ pub(crate) fn of_each_rank(spec: &FederationSpec, of: fn(&resource::Cluster) -> 
     spec.clusters.iter().flat_map(|it| std::iter::repeat_n(of(it), it.nodes as usize)).collect()
 }
 
-/// Sets up a federation that runs a program of tasks, and calls `visitor` with it. `seed` replaces the seed of the
-/// resource.
+/// Sets up a federation that runs a program of tasks, and calls `visitor` with it. `seed` replaces the resource's own
+/// seed.
 ///
 /// # Errors
 ///
@@ -131,5 +131,5 @@ pub(crate) fn with_valid_tasks<V: TasksVisitor>(
     })
 }
 
-/// The period of a disabled timer: a hundred years.
+/// The period of a disabled timer: one hundred years.
 pub(crate) const NEVER: Span = Span::from_secs(100 * 365 * 24 * 3600);

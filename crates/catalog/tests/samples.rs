@@ -1,4 +1,4 @@
-//! Sets up every sample and runs it in virtual time. Each must end as it says.
+//! Sets up every sample and runs it in virtual time. Each must end as its comment says.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ struct Ended {
     reference: Option<Vec<(ProcessId, Digest)>>,
     /// The last checkpoint that each rank restored.
     restored: BTreeMap<ProcessId, Sn>,
-    /// Ranks of a cluster that never returns.
+    /// Ranks that never return.
     gone: Vec<ProcessId>,
 }
 
@@ -71,7 +71,7 @@ fn samples_complete_with_the_result_of_a_run_without_failures() {
     for sample in SAMPLES.iter().filter(|it| it.name != "same-cluster-loss") {
         let ended = simulate(sample.name);
         assert_eq!(ended.run.outcome, Outcome::Completed, "{}", sample.name);
-        // A process that never returns ends without a result.
+        // A process that never returns has no result.
         let gone = |rank: &ProcessId| ended.gone.contains(rank);
         let expected = ended.reference.map(|all| all.into_iter().filter(|(rank, _)| !gone(rank)).collect());
         assert_eq!(Some(ended.results), expected, "{}", sample.name);

@@ -1,4 +1,4 @@
-//! The cost of a run, in numbers: checkpoints, rollbacks, lost work, messages. Reports without judging.
+//! The cost of a run in numbers: checkpoints, rollbacks, lost work, messages. Judges nothing.
 
 use faultline_core::fault::Outcome;
 use faultline_core::{Cause, Claim, Fact, Incarnation, Position, ProcessId, Span};
@@ -47,7 +47,7 @@ pub struct GroupAccount {
     pub rollbacks_by_failure: u64,
     /// Rollbacks because another group had rolled back.
     pub rollbacks_by_alert: u64,
-    /// Lives of the group's processes that ended before the run did.
+    /// Lives of the group's processes that ended before the end of the run.
     pub failures: u64,
     /// Messages to other groups that were re-sent.
     pub resent: u64,
@@ -80,8 +80,8 @@ pub struct RollbackAccount {
     pub depth: u32,
     /// The lost work of all members together, as defined in [`crate::lost`].
     pub lost_work: Span,
-    /// The time from the failure until the last member resumed. For an alert, or without a common clock, it
-    /// starts when the survivors paused. `None` if it is unknown.
+    /// The time from the failure until the last member resumed. For an alert, or without a common clock, it starts when
+    /// the surviving members paused. `None` if it is unknown.
     pub time_to_recover: Option<Span>,
     /// The number of undone deliveries.
     pub undone_deliveries: u64,
@@ -182,7 +182,7 @@ fn count_group(history: &History<'_>, number: GroupId, group: &Group<'_>) -> Gro
     count
 }
 
-/// What one rollback undid.
+/// The effects of one rollback.
 struct Undoing<'a> {
     history: &'a History<'a>,
     group: &'a Group<'a>,
@@ -210,7 +210,7 @@ impl Undoing<'_> {
         })
     }
 
-    /// Returns the members' returns to what this rollback restored.
+    /// Returns the members' returns to the states that this rollback restored.
     fn returns(&self) -> impl Iterator<Item = (ProcessId, &Return)> {
         let all = self.returns.iter().flat_map(|(process, all)| all.iter().map(|it| (*process, it)));
         all.filter(|(_, it)| it.incarnation == self.incarnation)

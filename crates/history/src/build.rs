@@ -28,7 +28,7 @@ pub(crate) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
         return builder.finish();
     }
     for (&(process, life), stream) in &trace.streams {
-        // A life that stated nothing is not a state of its process.
+        // A life without facts has no state.
         if process != ProcessId::SUPERVISOR && !stream.is_empty() {
             builder.read(process, life, stream);
         }
@@ -36,16 +36,16 @@ pub(crate) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
     builder.finish()
 }
 
-/// How many messages are sent and delivered from one entry of the running sums to the next.
+/// Number of messages sent and delivered between two entries of the running sums.
 const MOVES_PER_SUM: u32 = 32;
 
 struct Builder<'a> {
     history: History<'a>,
-    /// Reports that an image is durable, entered once every part is known.
+    /// Reports that an image is durable. They are entered once all parts are known.
     durable: Vec<(ImageName, StoredCopy)>,
     /// Thefts and absorptions.
     tasks: Tasks,
-    /// Tasks that are assigned in advance.
+    /// Tasks that were assigned in advance.
     planned: Planned,
     /// When an application message last moved.
     last_movement: Time,
@@ -65,9 +65,9 @@ struct Cursor<'a> {
     ran: Option<TaskId>,
     /// Messages sent and delivered in the segment.
     moves: u32,
-    /// Whether other facts of the stream are about other partitions.
+    /// Whether the stream also has facts about other partitions.
     is_shared: bool,
-    /// The vectors in force.
+    /// The vectors that currently apply.
     vectors: Option<&'a Vectors>,
 }
 
@@ -353,8 +353,8 @@ impl<'a> Builder<'a> {
 
     /// Handles an application message that was sent or delivered.
     fn moved(&mut self, cursor: &mut Cursor<'a>, fact: u32, time: Time) {
-        // Between two entries, the sums are added up again from the facts. In a stream that is about several partitions,
-        // every move has an entry.
+        // Between two entries, the sums are computed from the facts. In a stream about several partitions, every move
+        // has an entry.
         if cursor.moves.is_multiple_of(MOVES_PER_SUM) || cursor.is_shared {
             self.history.sums.push((fact, cursor.sums));
         }
@@ -483,7 +483,8 @@ impl<'a> Builder<'a> {
         let ranks: u32 = history.context.clusters.iter().map(|it| it.len() as u32).sum();
         for index in 0..history.processes.len() {
             let process = ProcessId(index as u32);
-            // The partition of a process that is gone continues in the next one that is not.
+            // The partition of a permanently failed process continues in the next process that has not failed
+            // permanently.
             let ring = (process.0..ranks).chain(0..process.0).map(ProcessId);
             let host = match &history.planned {
                 Some(_) => ring.into_iter().find(|it| !gone.contains(it)).unwrap_or(process),
@@ -530,7 +531,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What a permanently failed process has done survives as far as a surviving process absorbed it.
+    /// Marks what permanently failed processes did as surviving, as far as a surviving process absorbed it.
     fn keep_what_was_absorbed(&mut self) {
         let history = &mut self.history;
         let mut absorptions = history.tasks.as_ref().map_or(Vec::new(), |it| it.absorptions.clone());
@@ -552,7 +553,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Determines whether a message could still have been in transit at the end.
+    /// Determines whether a message could still have been in transit at the end of the run.
     fn settle(&mut self) {
         let context = self.history.context;
         self.history.is_settled = match context.outcome {
@@ -566,15 +567,15 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Returns whether other members of the group of `process` have rolled back, and `process` has not yet.
+/// Returns whether other members of the group of `process` have rolled back but `process` has not.
 fn lags(history: &History<'_>, process: ProcessId) -> bool {
     let Some((group, place)) = history.member(process) else { return false };
     let mut newest = history.groups[group].rollbacks.values().rev().filter(|it| it.target().is_some());
     newest.next().is_some_and(|it| it.restored.get(place).is_none_or(Option::is_none))
 }
 
-/// Returns the members of groups whose last claim is that they cannot be restored. They may have announced a
-/// rollback that they did not carry out, so it is unknown whether what they did survives.
+/// Returns the members of groups whose last claim is that they cannot be restored. They may have announced a rollback
+/// that they did not perform, so it is unknown which of their states survive.
 fn given_up(history: &History<'_>) -> BTreeSet<ProcessId> {
     let gave_up = |claimed: &&Claimed<'_>| {
         let own = history.processes[history.process_of(claimed.at).index()].segments.clone();

@@ -1,4 +1,4 @@
-//! What is known about a run beyond its facts.
+//! Knowledge about a run beyond its facts.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use faultline_core::{
 };
 use faultline_trace::manifest::{Backend, Bounds, Copies, EffectEntry, Keepers, LinkEntry, Manifest};
 
-/// What is known about a run beyond its facts. It comes from the run's manifest and nowhere else,
-/// so that the same manifest is understood, and judged, the same everywhere.
+/// Knowledge about a run beyond its facts. It comes only from the run's manifest, so equal manifests are understood and
+/// judged in the same way everywhere.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Context {
@@ -39,32 +39,31 @@ pub struct Context {
     pub expected: Option<Vec<(ProcessId, Digest)>>,
     /// The bounds on the work that a rollback may lose.
     pub bounds: Option<Bounds>,
-    /// The copies of each part of a checkpoint that the federation requests; `None` if unknown.
+    /// The replicas of each part of a checkpoint that the federation requests; `None` if unknown.
     pub copies: Option<Copies>,
-    /// The processes that exist only to store copies.
+    /// The processes that only store replicas.
     pub servers: Vec<ProcessId>,
     /// Whether a node's storage is lost when the node's process fails.
     pub volatile_storage: bool,
-    /// The facts at which processes were halted until the supervisor released them, because a fault was
-    /// waiting for them.
+    /// The facts at which processes were halted until the supervisor released them, because a fault was waiting for
+    /// such a fact.
     pub halting: BTreeSet<FactKind>,
     /// When faults took effect; empty in virtual time.
     pub effects: Vec<EffectEntry>,
-    /// The span within which the failures caused by one fault count as simultaneous.
+    /// The time within which the failures caused by one fault count as simultaneous.
     pub at_once_within: Span,
     /// Links as requested and as measured.
     pub links: Vec<LinkEntry>,
     /// Whether all processes read the same clock, so that times of different processes can be compared.
     pub common_clock: bool,
-    /// The time without a moving application message after which a run that its deadline ended is judged as
-    /// completed: by then, every message that can arrive has arrived. In virtual time this is half the run,
-    /// and at least ten seconds. On real processes it is `None`, because a busy machine can delay messages
-    /// indefinitely.
+    /// The time without a sent or delivered application message after which a run that its deadline ended is judged as
+    /// completed: by then, every message that can arrive has arrived. In virtual time, this is half the run, and at
+    /// least ten seconds. On real processes it is `None`, because a busy machine can delay messages indefinitely.
     pub settled_after: Option<Span>,
 }
 
 impl Context {
-    /// Takes the context from the manifest of a run, whether or not the run was recorded.
+    /// Derives the context from the manifest of a run, whether or not the run was recorded.
     pub fn from_manifest(manifest: &Manifest) -> Context {
         let mut clusters = vec![Vec::new(); manifest.clusters.len()];
         for (index, process) in manifest.processes.iter().enumerate() {
@@ -106,7 +105,7 @@ impl Context {
         self.process_names.get(process.index()).cloned().unwrap_or_else(|| process.to_string())
     }
 
-    /// Returns the display name of `cluster`. Processes without a cluster belong to `outside`.
+    /// Returns the display name of `cluster`. Processes outside all clusters belong to `outside`.
     pub fn cluster(&self, cluster: ClusterId) -> String {
         if cluster == ClusterId::OUTSIDE {
             return "outside".into();
@@ -123,14 +122,14 @@ impl Context {
         }
     }
 
-    /// Returns how many copies of a part of `owner` these processes can hold, given what the federation
-    /// requests. The owner's own copy and copies of processes that are not meant to store any do not count.
-    /// `None` if nothing is known about copies.
+    /// Returns the number of replicas of a part of `owner` that these processes can hold, given what the federation
+    /// requests. The owner's own copy does not count, nor do copies at processes that are not meant to hold any. `None`
+    /// if the requested replicas are unknown.
     pub fn copies_at(&self, owner: ProcessId, holders: impl Iterator<Item = ProcessId>) -> Option<usize> {
         let cluster = |process: ProcessId| self.clusters.iter().position(|it| it.contains(&process));
         let own = cluster(owner);
         let holders = holders.filter(|&it| it != owner);
-        // Equal locations count once.
+        // Processes at the same location count once.
         let places: BTreeSet<usize> = match self.copies?.kept_by {
             Keepers::SameCluster => holders.filter(|&it| cluster(it) == own).map(ProcessId::index).collect(),
             Keepers::OtherCluster => holders.filter_map(cluster).filter(|&it| Some(it) != own).collect(),

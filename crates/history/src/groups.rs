@@ -32,11 +32,11 @@ impl From<ImageName> for CheckpointName {
 /// One member's part of a checkpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
-    /// The self-reported contents, and where they were first stated.
+    /// The self-reported contents, and the first fact that states them.
     pub witness: Option<(Witness, Point)>,
-    /// The cut; `None` if no process stated it, or if facts are missing.
+    /// The cut; `None` if no fact states it, or if facts are missing.
     pub cut: Option<Point>,
-    /// Every report that the part is durable at some process.
+    /// The reports that the part is durable at some process.
     pub copies: Vec<StoredCopy>,
 }
 
@@ -52,7 +52,7 @@ pub struct StoredCopy {
 }
 
 impl Part {
-    /// Returns whether every copy of the part may have been lost by the supervisor's fact `before`.
+    /// Returns whether all copies of the part may have been lost before the supervisor's fact `before`.
     pub fn may_be_lost(&self, supervision: &Supervision<'_>, before: usize) -> bool {
         self.copies.iter().all(|copy| supervision.may_have_lost(copy.holder, copy.life, before))
     }
@@ -82,7 +82,7 @@ pub struct Checkpoint<'a> {
     pub parts: Vec<Part>,
     /// The commits, in the order of processes and lives.
     pub commits: Vec<Commit<'a>>,
-    /// Whether a rollback restored it.
+    /// Whether a rollback restored the checkpoint.
     pub is_restored: bool,
 }
 
@@ -95,7 +95,7 @@ pub struct RestoredBy {
     pub time: Time,
     /// The restored checkpoint; `None` is the initial state.
     pub checkpoint: Option<CheckpointName>,
-    /// The last state before it in the same life; `None` if the life started with this restore.
+    /// The last state before the restore in the same life; `None` if the life started with this restore.
     pub before: Option<Point>,
 }
 
@@ -116,8 +116,8 @@ impl Rollback {
         self.restored.iter().flatten()
     }
 
-    /// Returns the checkpoint that the first restoring member restored: `None` if no process restored
-    /// anything, `Some(None)` for the initial state.
+    /// Returns the checkpoint that the first restoring member restored: `None` if no process restored anything,
+    /// `Some(None)` for the initial state.
     pub fn target(&self) -> Option<Option<CheckpointName>> {
         self.restores().next().map(|it| it.checkpoint)
     }
@@ -125,7 +125,7 @@ impl Rollback {
 
 /// A group: the processes that take checkpoints and roll back together. Depending on the protocol's
 /// [`Scope`](faultline_core::Scope), this is a process, a cluster or the federation. Protocols number groups like
-/// clusters, but the number of a group does not select a cluster, so that this type has no index.
+/// clusters, but the number of a group does not select a cluster, so this type does not convert to an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u16);
 
@@ -139,7 +139,7 @@ impl GroupId {
     }
 }
 
-/// As protocols name it.
+/// Formats the group as protocols number it.
 impl fmt::Display for GroupId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", ClusterId(self.0))
@@ -155,7 +155,7 @@ impl<'a> Groups<'a> {
     ///
     /// # Panics
     ///
-    /// Panics if there are more groups than numbers.
+    /// Panics if there are more groups than a [`GroupId`] can number.
     pub(crate) fn new(members: Vec<Vec<ProcessId>>) -> Groups<'a> {
         assert!(members.len() <= usize::from(u16::MAX), "{} groups", members.len());
         Groups(members.into_iter().map(Group::new).collect())
@@ -219,7 +219,7 @@ impl<'a> IndexMut<GroupId> for Groups<'a> {
 pub struct Group<'a> {
     /// The members, ascending.
     pub members: Vec<ProcessId>,
-    /// Its checkpoints.
+    /// The group's checkpoints.
     pub checkpoints: BTreeMap<CheckpointName, Checkpoint<'a>>,
     /// Rollbacks by the incarnation that each started.
     pub rollbacks: BTreeMap<Incarnation, Rollback>,
@@ -244,8 +244,8 @@ impl<'a> Group<'a> {
             .or_insert_with(|| Rollback { restored: vec![None; members], ..Rollback::default() })
     }
 
-    /// Returns the group's line of history just before `incarnation` started, newest first: incarnations,
-    /// each with the SN up to which its checkpoints belong to the line.
+    /// Returns the group's line of history just before `incarnation` started, newest first: the incarnations, each with
+    /// the last SN whose checkpoint belongs to the line.
     pub fn line_before(&self, incarnation: Incarnation) -> Vec<(Incarnation, Sn)> {
         let began_by = |it: &Incarnation| self.rollbacks.get(it).and_then(Rollback::target);
         let earlier = self.rollbacks.range(..incarnation).rev().map(|(&it, _)| it);

@@ -1,9 +1,9 @@
 //! The state of every process at every point, rebuilt from the facts of its lives.
 //!
-//! A life's stream starts from the initial state; a restore returns to a cut of the same process's own
-//! earlier stream. The states of a process therefore form a tree of [`Segment`]s, each of them a stretch of
-//! one stream that continues a cut of an earlier segment. The final state of the process is the path to the
-//! end of its last segment; the rest is undone.
+//! A life's stream starts from the initial state; a restore returns to a cut of the same process's own earlier stream.
+//! The states of a process therefore form a tree of [`Segment`]s, each of which is a range of one stream that continues
+//! a cut of an earlier segment. The final state of the process is the path to the end of its last segment; everything
+//! else is undone.
 
 use std::collections::BTreeMap;
 
@@ -47,16 +47,17 @@ pub struct Point {
     pub fact: u32,
 }
 
-/// A stretch of one life's stream that no restore interrupts.
+/// A range of one life's stream that no restore interrupts.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    /// Whose: where tasks are assigned in advance, the process that began with the partition.
+    /// The process whose state the segment describes. In a planned program, the process that started with the
+    /// partition.
     pub process: ProcessId,
-    /// Who states its facts: another process only where that took over the partition.
+    /// The process that states the facts: another process only if it took over the partition.
     pub host: ProcessId,
-    /// In which life.
+    /// The life in which the facts were stated.
     pub life: Life,
-    /// The first fact of the stretch; the fact before it is the restore that starts the segment, if any.
+    /// The first fact of the range. The fact before it is the restore that starts the segment, if any.
     pub begin: u32,
     /// The fact after the last one.
     pub end: u32,
@@ -68,25 +69,25 @@ pub struct Segment {
     pub is_restored: bool,
     /// Whether the cut that the segment continues could not be found, because facts are missing.
     pub is_rootless: bool,
-    /// Whether the application acted in it.
+    /// Whether the application acted in the segment.
     pub is_active: bool,
-    /// Facts before this one belong to the final state of the process; `begin` if none does.
+    /// Facts before this one belong to the final state of the process; equal to `begin` if no fact does.
     pub survives: u32,
     /// The segment's running sums, as a range of [`History::sums`].
     pub(crate) sums: (u32, u32),
-    /// Whether other facts of the stretch are about other partitions.
+    /// Whether the range also has facts about other partitions.
     pub(crate) is_shared: bool,
     /// The sums of the cut that the segment continues.
     pub(crate) base: Sums,
 }
 
-/// Multiset hashes of what a process had sent and delivered, or, in a program of tasks, of the tasks spawned
-/// and run.
+/// Multiset hashes of the messages that a process had sent and delivered or, in a program of tasks, of the tasks
+/// spawned and run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Wrapping sum of the sent messages' mixes.
+    /// Wrapping sum of the hashes of the sent messages.
     pub sent: u64,
-    /// Wrapping sum of the delivered messages' mixes.
+    /// Wrapping sum of the hashes of the delivered messages.
     pub delivered: u64,
 }
 
@@ -97,12 +98,12 @@ pub enum Ending {
     Known(Point),
     /// The process never stated a fact.
     Silent,
-    /// When the run ended, the process was down, had not recovered, or had not rolled back with the others of
-    /// its group; or its group had been declared unrecoverable.
+    /// When the run ended, the process was down, had not recovered, or had not yet rolled back with the other members
+    /// of its group; or its group had been declared unrecoverable.
     Unsettled,
     /// Facts of its last life, or of what that life restored, are missing.
     Incomplete,
-    /// The process failed permanently. What other processes absorbed of it survives.
+    /// The process failed permanently. Those parts of its state that other processes absorbed survive.
     Gone,
 }
 
@@ -189,8 +190,8 @@ pub struct History<'a> {
     pub witnessed: Vec<Witnessed>,
     /// Every delivery between groups.
     pub between: Vec<BetweenDelivery<'a>>,
-    /// Every message that was suppressed (kept from the network), and the fact that states it, in the order
-    /// of processes and lives.
+    /// Every message that was suppressed (not sent to the network), and the fact that states it, in the order of
+    /// processes and lives.
     pub suppressed: Vec<(MessageId, Point)>,
     /// Every transmission of a message after its first, in the order of processes and lives.
     pub retransmitted: Vec<(MessageId, Point)>,
@@ -206,11 +207,11 @@ pub struct History<'a> {
     pub results: Vec<(Point, Witness, Digest)>,
     /// The history of a program of tasks; `None` for processes that exchange messages.
     pub tasks: Option<Tasks>,
-    /// What a program of tasks did that are assigned in advance.
+    /// The history of a planned program; `None` for other programs.
     pub planned: Option<Planned>,
-    /// Who saved an image that its owner did not save itself.
+    /// The process that saved an image, for images that their owners did not save themselves.
     pub(crate) saved_by: BTreeMap<ImageName, ProcessId>,
-    /// Nothing was in transit when the run ended, so that what was not delivered by then is lost.
+    /// Whether nothing was in transit when the run ended, so that any message not delivered by then is lost.
     pub is_settled: bool,
     /// Consistency rules that the facts violate, as sentences without a full stop. Empty until they are
     /// examined.
@@ -221,7 +222,7 @@ pub struct History<'a> {
     pub(crate) streams: Vec<&'a Stream>,
     /// Cuts of checkpoints that were committed or restored, with the group, ascending.
     pub(crate) cuts: Vec<(Point, GroupId, CheckpointName)>,
-    /// By segment: the first of its cuts, as an index; finally, the number of all cuts.
+    /// For each segment, the index of its first cut; finally, the number of all cuts.
     pub(crate) cuts_of: Vec<u32>,
     /// The number of facts that state that a message was consumed.
     pub consumed: u64,
@@ -243,15 +244,15 @@ impl<'a> History<'a> {
         ends.max().unwrap_or_default()
     }
 
-    /// Returns the time since which the supervisor has neither disturbed nor changed the federation, by its
-    /// clock; the end of time if a disturbance lasts.
+    /// Returns the time, by the supervisor's clock, since which the supervisor has neither disturbed nor changed the
+    /// federation; the end of time if a disturbance lasts.
     pub fn calm_since(&self) -> Time {
         let is_calm = |fact: &Fact| matches!(fact, Fact::Ineffective { .. } | Fact::Completed);
         let acts = self.trace.supervisor().iter().filter(|(_, fact)| !is_calm(fact)).map(|(at, _)| *at);
         acts.max().unwrap_or_default().max(self.last_disturbance())
     }
 
-    /// Returns whether the evidence has flaws.
+    /// Returns whether the evidence has flaws or contradictions.
     pub fn is_flawed(&self) -> bool {
         !self.trace.flaws.is_empty() || !self.contradictions.is_empty()
     }
@@ -261,8 +262,8 @@ impl<'a> History<'a> {
         &self.segments[no.0 as usize]
     }
 
-    /// Returns whether a segment is a state of its process. A life other than the first has no state before
-    /// its first restore, unless its application acted anyway.
+    /// Returns whether a segment is a state of its process. Except in the first life, a process has no state before its
+    /// first restore, unless its application acted anyway.
     pub fn has_state(&self, no: SegmentNo) -> bool {
         let segment = self.segment(no);
         let is_first = self.processes[segment.process.index()].segments.start == no.0;
@@ -330,7 +331,7 @@ impl<'a> History<'a> {
         self.processes.get(process.index()).map_or(Ending::Silent, |it| it.ending)
     }
 
-    /// Returns whether `process` belonged to a cluster that has left: nothing is in transit to or from it.
+    /// Returns whether `process` belonged to a cluster that has left, so that nothing is in transit to or from it.
     pub fn has_left(&self, process: ProcessId) -> bool {
         let of = |cluster: &ClusterId| self.context.clusters.get(cluster.index());
         self.supervision
@@ -351,7 +352,7 @@ impl<'a> History<'a> {
         self.member(process).map(|(group, _)| group)
     }
 
-    /// Returns what had been sent and delivered at `cut`, according to the facts.
+    /// Returns the sums of everything sent and delivered at `cut`, according to the facts.
     pub fn sums_at(&self, cut: Point) -> Sums {
         let segment = self.segment(cut.segment);
         let sums = &self.sums[segment.sums.0 as usize..segment.sums.1 as usize];
@@ -373,8 +374,7 @@ impl<'a> History<'a> {
         found
     }
 
-    /// Returns the first checkpoint, committed or restored, of the same segment whose cut contains the fact
-    /// at `point`.
+    /// Returns the first committed or restored checkpoint in the same segment whose cut contains the fact at `point`.
     pub fn first_checkpoint_with(&self, point: Point) -> Option<(CheckpointName, &Checkpoint<'a>)> {
         let segment = point.segment.0 as usize;
         let own = &self.cuts[self.cuts_of[segment] as usize..self.cuts_of[segment + 1] as usize];
@@ -397,12 +397,12 @@ impl<'a> History<'a> {
         find_cut(&self.segments[range.start as usize..range.end as usize], range.start, host, witness)
     }
 
-    /// The process that saved a part.
+    /// Returns the process that saved a part.
     pub(crate) fn saved_by(&self, name: ImageName) -> ProcessId {
         self.saved_by.get(&name).copied().unwrap_or(name.owner)
     }
 
-    /// What all partitions had sent and delivered that the process which stated the fact at `point` ran then.
+    /// Returns the sums of all partitions that the process which stated the fact at `point` ran at that time.
     pub fn sums_of_host(&self, point: Point) -> Sums {
         let Segment { host, life, .. } = *self.segment(point.segment);
         let own = Point { fact: point.fact, ..point };
@@ -439,7 +439,7 @@ pub(crate) fn find_cut(
 ) -> Option<Point> {
     let fact = u32::try_from(witness.upto.0).ok()?;
     let place = |process: ProcessId, host: ProcessId| (host < process, host);
-    // The restore that begins a segment belongs to it, so a cut right behind the restore does as well.
+    // The restore that begins a segment belongs to the segment, and so does a cut immediately after the restore.
     let after = segments.partition_point(|it| {
         (place(it.process, it.host), it.life, it.begin) <= (place(it.process, host), witness.life, fact)
     });

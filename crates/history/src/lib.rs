@@ -1,4 +1,4 @@
-//! Turns the facts of a run into one model: lives, messages with their fate, checkpoints, rollbacks with cause and
+//! Turns the facts of a run into one model: lives, messages and their fates, checkpoints, rollbacks with cause and
 //! extent, faults, tasks, and lost work. The checker, the account of a run and all reports are views of it.
 //!
 //! This crate judges nothing. From the composite's facts it rebuilds what every process had sent and delivered at every
@@ -10,13 +10,13 @@
 //! | --- | --- |
 //! | [`mod@account`] | the cost of a run in numbers |
 //! | `build` | one pass over every stream |
-//! | `context` | what is known about a run beyond its facts |
+//! | `context` | knowledge about a run beyond its facts |
 //! | `groups` | checkpoints and rollbacks of the processes that take checkpoints together |
 //! | `history` | the states of every process, and the history as a whole |
 //! | [`lost`] | what the rollbacks of a process undid |
 //! | `messages` | every message with its sends, stamps and deliveries |
 //! | `planned` | programs of tasks that are assigned to partitions in advance |
-//! | [`recoveries`] | what their recoveries cost |
+//! | [`recoveries`] | the cost of their recoveries |
 //! | `stints` | which facts are about which partition |
 //! | `supervision` | what the supervisor did |
 //! | `tasks` | programs of tasks that are stolen |

@@ -1,12 +1,12 @@
 //! Lost work: what the rollbacks of a process undid. This definition is behind every number and picture that
 //! shows lost work.
 //!
-//! The lost work of a process in a rollback is the time from the instant of the restored state, but not
-//! before the application began, until the process paused for the recovery or failed. Everything that it did
-//! in between was undone. What an earlier rollback had already undone does not count again, nor does the time
-//! during which the process was down. The process failed when the supervisor ended it, or otherwise with its
-//! last fact: nothing better is known. Time during which a checkpoint paused it counts; time during which the
-//! user paused the whole federation does not.
+//! The lost work of a process in a rollback is the time from the instant of the restored state, but not before the
+//! application began, until the process paused for the recovery or failed. Everything that it did in between was
+//! undone. Work that an earlier rollback had already undone does not count again, nor does the time during which the
+//! process was down. The process failed when the supervisor ended it, or otherwise at its last fact, since nothing more
+//! precise is known. Time for which a checkpoint paused the process counts; time for which the user paused the whole
+//! federation does not.
 //!
 //! The lost work of a cluster's rollback is the sum over its processes. This module judges nothing, and
 //! compares no clocks except the supervisor's with those of the processes that it ended.
@@ -18,14 +18,14 @@ use faultline_trace::Trace;
 use crate::history::{History, Point, SegmentNo};
 use crate::supervision::Supervision;
 
-/// A position in the facts of a process: a life, and a fact of it; as an end, the position after the last
-/// one. Positions of one process are ordered like its history.
+/// A position in the facts of a process: a life, and a fact in it; as an end, the position after the last fact.
+/// Positions of one process are in the order of its history.
 pub type FactPosition = (Life, usize);
 
 /// The end of a life, as a position.
 const END: usize = usize::MAX;
 
-/// A process's return to an earlier state.
+/// The return of a process to an earlier state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Return {
     /// The restore.
@@ -45,15 +45,15 @@ pub struct Return {
 /// A stretch of one life that a restore undid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undone {
-    /// Its first fact.
+    /// The first fact of the stretch.
     pub from: FactPosition,
-    /// The position after its last fact.
+    /// The position after the last fact of the stretch.
     pub upto: FactPosition,
-    /// When its work started.
+    /// When the work of the stretch started.
     pub began: Time,
-    /// When its work ended.
+    /// When the work of the stretch ended.
     pub ended: Time,
-    /// How much of it the user had paused the federation.
+    /// For how long the user had paused the federation during the stretch.
     pub stood: Span,
 }
 
@@ -77,13 +77,12 @@ impl Pauses {
         Pauses(pauses)
     }
 
-    /// Returns the start and the end of every pause. A pause that had not ended has the greatest time as its
-    /// end.
+    /// Returns the start and the end of every pause. A pause that has not ended ends at the greatest time.
     pub fn stretches(&self) -> impl Iterator<Item = (Time, Time)> {
         self.0.iter().copied()
     }
 
-    /// Returns how much of this interval was paused.
+    /// Returns for how long the federation was paused during this interval.
     pub fn within(&self, from: Time, upto: Time) -> Span {
         let each = self.0.iter().map(|&(begun, ended)| (begun.max(from), ended.min(upto)));
         each.filter(|(begun, ended)| begun < ended)
@@ -120,7 +119,7 @@ pub struct Returns<'h, 'a> {
 }
 
 impl<'h, 'a> Returns<'h, 'a> {
-    /// Reads when the federation was paused.
+    /// Creates the search. Reads when the federation was paused.
     pub fn new(history: &'h History<'a>) -> Returns<'h, 'a> {
         let begun = history.supervision.begun.unwrap_or_default();
         Returns { history, begun, pauses: Pauses::of(&history.supervision) }
@@ -131,8 +130,8 @@ impl<'h, 'a> Returns<'h, 'a> {
         &self.pauses
     }
 
-    /// Returns the returns of one process, in its order. Where a partition moves to another process, the states that it
-    /// restores there are not returns of its own.
+    /// Returns the returns of one process, in order. If a partition moved to another process, states restored there are
+    /// not returns of that process.
     pub fn of(&self, process: ProcessId) -> Vec<Return> {
         let history = self.history;
         let Some(own) = history.processes.get(process.index()).map(|it| it.segments.clone()) else {
@@ -163,7 +162,7 @@ impl<'h, 'a> Returns<'h, 'a> {
         returns
     }
 
-    /// Returns the work of a process that failed permanently, since the state from which another process continued it.
+    /// Returns the lost work of a process that failed permanently, from the state from which another process continued.
     pub fn lost_to(&self, process: ProcessId, kept: &Witness) -> Span {
         let Some((life, _)) = self.history.trace.lives(process).last() else { return Span::ZERO };
         let mut past = SurvivingHistory::default();
@@ -184,8 +183,8 @@ impl<'h, 'a> Returns<'h, 'a> {
         let (history, life) = (self.history, from.0);
         let mut active = history.trace.lives(process).filter(|(_, stream)| !stream.is_empty());
         let is_first = active.next().is_some_and(|(first, _)| first == life);
-        // Returns to the initial state, in which a process is until the application begins, even if its first
-        // fact is earlier.
+        // The process returns to the initial state, in which it is until the application begins, even if its first fact
+        // is earlier.
         let is_initial = cut == FactPosition::default() && from.1 == 0;
         let began =
             if is_initial { self.begun } else { instant(history.trace, process, from).max(self.begun) };
@@ -218,7 +217,7 @@ impl<'h, 'a> Returns<'h, 'a> {
     }
 }
 
-/// Returns when a process was at a position of its history: the time of the fact there, or of the last one.
+/// Returns when a process was at a position of its history: the time of that fact, or of the last one.
 pub fn instant(trace: &Trace, process: ProcessId, place: FactPosition) -> Time {
     let stream = stream(trace, process, place.0);
     stream.get(place.1).or(stream.last()).map_or(Time::ZERO, |(at, _)| *at)

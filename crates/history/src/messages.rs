@@ -17,7 +17,7 @@ impl MessageNo {
 /// One message.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Its identity.
+    /// The message's identity.
     pub id: MessageId,
     /// The sends by the application: exactly one in a correct run.
     pub sent: Points,
@@ -40,7 +40,7 @@ impl Message {
         self.restamped.as_deref().copied()
     }
 
-    /// Notes a transmission. Returns whether there was an earlier one.
+    /// Records a transmission. Returns whether there was an earlier one.
     pub(crate) fn transmit(&mut self, position: Position, at: Point) -> bool {
         let is_again = self.stamped != Point::NONE;
         if !is_again {
@@ -56,7 +56,7 @@ impl Message {
 #[derive(Clone, Debug)]
 pub struct Points {
     first: Point,
-    /// Allocated only for a second point, so that a message stays small. There are millions.
+    /// Allocated only for a second point, to keep messages small: a run can have millions.
     #[expect(clippy::box_collection, reason = "a message has a vector's size less in almost all cases")]
     more: Option<Box<Vec<Point>>>,
 }
@@ -98,51 +98,51 @@ impl Points {
 }
 
 impl Point {
-    /// Stands for no point, where an option would take more memory.
+    /// Represents no point. An option would take more memory.
     const NONE: Point = Point { segment: SegmentNo(u32::MAX), fact: u32::MAX };
 }
 
 /// Every message of a run.
 ///
-/// A message is found by its channel and its number, without a hash: a table has the channel of each pair of processes,
-/// and a channel the messages of an incarnation in the order of their numbers.
+/// A message is found by its channel and its number, without hashing: a table contains the channel of each pair of
+/// processes, and a channel contains the messages of each incarnation in the order of their numbers.
 #[derive(Debug, Default)]
 pub struct Messages {
     all: Vec<Message>,
-    /// Channels by sender and receiver; empty if there are too many processes for a table.
+    /// Channels by sender and receiver; empty if there are too many processes for the table.
     table: Vec<u32>,
     /// The number of processes in the table.
     processes: usize,
     channels: Vec<Channel>,
     /// Whether a channel has messages of several incarnations.
     has_several: bool,
-    /// Messages that no channel has: from unknown processes, or with a number far from the others.
+    /// Messages outside the channels: from unknown processes, or with a number far from the others.
     rest: HashMap<MessageId, MessageNo>,
 }
 
 /// The messages of one sender to one receiver.
 #[derive(Debug, Default)]
 struct Channel {
-    /// Usually of a single incarnation.
+    /// Usually has a single incarnation.
     by_incarnation: Vec<(Incarnation, Numbered)>,
 }
 
 /// Messages with consecutive numbers.
 #[derive(Debug, Default)]
 struct Numbered {
-    /// The number of the first one.
+    /// The number of the first message.
     first: u32,
     messages: Vec<MessageNo>,
 }
 
-/// The greatest number of processes with a table of channels, which then takes 64 MiB.
+/// The largest number of processes with a table of channels. The table then takes 64 MiB.
 const MOST_IN_TABLE: usize = 4096;
-/// How many numbers a message may be ahead of, or behind, the others of its channel. Messages in between take a place
-/// even if they do not exist.
+/// The largest distance of a message's number from the other numbers of its channel. Numbers in between take memory
+/// even if no message has them.
 const MOST_APART: u32 = 4096;
 
 impl Numbered {
-    /// Returns the place of a number, which may have to be added; `None` if it is too far from the others.
+    /// Returns the place of a number, adding it if necessary; `None` if it is too far from the others.
     fn place(&mut self, number: u32) -> Option<&mut MessageNo> {
         if self.messages.is_empty() {
             self.first = number;
@@ -172,8 +172,8 @@ impl Numbered {
 }
 
 impl Messages {
-    /// Creates an empty table for processes with smaller numbers than this. `facts` is the number of facts, of which a
-    /// message usually has at least three.
+    /// Creates an empty table for processes with numbers below `processes`. `facts` is the number of facts; a message
+    /// usually has at least three.
     pub(crate) fn new(processes: usize, facts: usize) -> Messages {
         let processes = if processes <= MOST_IN_TABLE { processes } else { 0 };
         let table = vec![u32::MAX; processes * processes];
@@ -235,7 +235,7 @@ impl Messages {
         (no, &mut self.all[no.0 as usize])
     }
 
-    /// Returns the place of a message in its channel; `None` if no channel can have it.
+    /// Returns the place of a message in its channel; `None` if it has to be stored outside the channels.
     fn place(&mut self, id: MessageId) -> Option<&mut MessageNo> {
         let (from, to) = (id.from.index(), id.to.index());
         if from >= self.processes || to >= self.processes || self.rest.contains_key(&id) {

@@ -1,5 +1,5 @@
-//! What a program of tasks did that are assigned to partitions in advance: what each task depends on, and where it was
-//! executed, again or for the first time.
+//! The history of a planned program, whose tasks are assigned to partitions in advance: what each task depends on, and
+//! where it was executed and re-executed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,37 +9,39 @@ use faultline_core::{Incarnation, Position, ProcessId, TaskId};
 use crate::history::Point;
 use crate::messages::MessageNo;
 
-/// What a program of tasks did that are assigned to partitions in advance.
+/// The history of a planned program.
 #[derive(Clone, Debug, Default)]
 pub struct Planned {
     /// Every task that was executed.
     pub tasks: BTreeMap<TaskId, Task>,
-    /// Every task that was executed again beside the state, in the order of processes and lives.
+    /// Every re-execution of a task for another partition, which does not change the state, in the order of processes
+    /// and lives.
     pub reruns: Vec<Rerun>,
-    /// Where each partition took part in each recovery: the first time, if it did more than once.
+    /// Where each partition joined each recovery; its first time, if it joined more than once.
     pub joined: BTreeMap<(Incarnation, ProcessId), Joined>,
-    /// Where everything that the first partition had sent before a recovery had reached the second, or was lost.
+    /// The points by which everything that the first partition had sent before a recovery had reached the second one,
+    /// or was lost.
     pub drained: BTreeMap<(Incarnation, ProcessId, ProcessId), Point>,
     /// The task that sent each message.
     pub sent_by: BTreeMap<MessageNo, TaskId>,
     /// Every transmission, in the order of partitions and their states.
     pub transmitted: BTreeMap<MessageNo, Vec<Point>>,
-    /// The messages that coordinate each checkpoint: sender, receiver, and where it was sent.
+    /// The messages that coordinate each checkpoint: sender, receiver, and point of sending.
     pub coordinated: BTreeMap<Position, Vec<(ProcessId, ProcessId, Point)>>,
 }
 
 /// One task.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Its partition.
+    /// The partition of the task.
     pub partition: ProcessId,
-    /// The tasks whose values it reads.
+    /// The tasks whose values this task reads.
     pub sources: Arc<[TaskId]>,
-    /// Where it became part of the state of its partition.
+    /// The points at which the task became part of its partition's state.
     pub ran: Vec<Point>,
 }
 
-/// One execution of a task beside the state.
+/// One re-execution of a task that does not change its partition's state.
 #[derive(Clone, Copy, Debug)]
 pub struct Rerun {
     /// The fact.
@@ -48,18 +50,18 @@ pub struct Rerun {
     pub task: TaskId,
     /// The partition whose demand first required it.
     pub by: ProcessId,
-    /// The recovery.
+    /// The epoch of the recovery.
     pub epoch: Incarnation,
-    /// How long it took.
+    /// How long the execution took, in microseconds.
     pub cost_us: u32,
 }
 
-/// A partition takes part in a recovery.
+/// A partition that joined a recovery.
 #[derive(Clone, Copy, Debug)]
 pub struct Joined {
-    /// The state with which it does.
+    /// The state in which the partition joined.
     pub at: Point,
-    /// The checkpoint from which it executes again.
+    /// The checkpoint from which it re-executes.
     pub slot: Position,
 }
 
@@ -68,7 +70,7 @@ impl Planned {
         self.tasks.is_empty()
     }
 
-    /// The recoveries in which some partition took part, ascending.
+    /// Returns the epochs of the recoveries that some partition joined, ascending.
     pub fn epochs(&self) -> BTreeSet<Incarnation> {
         self.joined.keys().map(|(epoch, _)| *epoch).collect()
     }

@@ -1,8 +1,8 @@
-//! What recoveries cost where tasks are assigned in advance: tasks that live processes executed again, beside those that they
-//! would have executed again if all had rolled back. Tells, does not judge.
+//! The cost of recoveries of planned programs: the tasks that live processes re-executed, compared with those that they
+//! would have re-executed if all had rolled back. Judges nothing.
 //!
-//! Facts are noted in the order of time. Where processes read different clocks, the numbers of a recovery are those of
-//! facts that lie seconds apart.
+//! Facts are processed in the order of time. If processes read different clocks, the numbers of a recovery are exact
+//! only if its facts are seconds apart from those of other recoveries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,22 +12,22 @@ use faultline_trace::Trace;
 /// One recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// When the first partition took part.
+    /// When the first partition joined.
     pub began: Time,
-    /// When the last task was executed again, or the last partition took part.
+    /// When the last task was re-executed, or the last partition joined.
     pub ended: Time,
     /// Partitions that kept their states.
     pub live: BTreeSet<ProcessId>,
     /// Partitions that were restored.
     pub restored: BTreeSet<ProcessId>,
-    /// Partitions that executed tasks again beside their states.
+    /// Partitions that re-executed tasks for others.
     pub busy: BTreeSet<ProcessId>,
-    /// Tasks that they executed again.
+    /// Number of re-executed tasks.
     pub again: u64,
-    /// How long these took.
+    /// Total time of the re-executed tasks.
     pub cost: Span,
-    /// Tasks that the live partitions had executed since the checkpoint: what they would have executed again if all had
-    /// rolled back.
+    /// Number of tasks that the live partitions had executed since the checkpoint, and would have re-executed if all
+    /// had rolled back.
     pub since: u64,
 }
 
@@ -35,17 +35,17 @@ pub struct Recovery {
 #[derive(Clone, Debug, Default)]
 pub struct Recoveries {
     by_epoch: BTreeMap<Incarnation, Recovery>,
-    /// The partition of the task that a process is about to state.
+    /// The partition of the task whose facts a process is about to state.
     executing: BTreeMap<ProcessId, ProcessId>,
-    /// Tasks that the state of a partition contains.
+    /// Number of tasks that the state of each partition contains.
     executed: BTreeMap<ProcessId, u64>,
     saved: BTreeMap<ImageName, u64>,
-    /// Partitions that were restored, and have not taken part in a recovery since.
+    /// Partitions that were restored and have not joined a recovery since.
     restored: BTreeSet<ProcessId>,
 }
 
 impl Recoveries {
-    /// All recoveries, in their order.
+    /// Iterates over all recoveries, in order.
     pub fn all(&self) -> impl Iterator<Item = (Incarnation, &Recovery)> {
         self.by_epoch.iter().map(|(epoch, it)| (*epoch, it))
     }
@@ -62,7 +62,7 @@ impl Recoveries {
         recoveries
     }
 
-    /// Notes a fact of a process.
+    /// Processes a fact of a process.
     pub fn note(&mut self, process: ProcessId, at: Time, fact: &Fact) {
         match fact {
             Fact::Planned(planned) => drop(self.executing.insert(process, planned.partition)),

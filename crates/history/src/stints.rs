@@ -1,8 +1,8 @@
-//! Which facts are about which partition, where tasks are assigned in advance.
+//! Assigns the facts of planned programs to partitions.
 //!
-//! A process runs its own partition, and takes over those of processes that are gone for good. So the states of a partition
-//! continue in the streams of other processes: in *stints*, ordered by the processes, each of which is the next rank after
-//! the one before.
+//! A process runs its own partition, and takes over those of permanently failed processes. The states of a partition
+//! therefore continue in the streams of other processes, in *stints*. They are ordered by process, starting with the
+//! partition's own; each next process is the next rank that has not failed permanently.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use faultline_trace::{Stream, Trace};
 
 /// The facts of one life that are about one partition, or about the process itself.
 pub(super) struct Stint<'a> {
-    /// The partition, or the process that runs none.
+    /// The partition, or the process if it runs none.
     pub(super) partition: ProcessId,
     /// The process that states the facts.
     pub(super) host: ProcessId,
     pub(super) life: Life,
     pub(super) stream: &'a Stream,
-    /// Their places in the stream; `None` is all.
+    /// The positions of the facts in the stream; `None` means all.
     pub(super) facts: Option<Vec<u32>>,
 }
 
-/// The stints of a run, partition by partition; `None` where tasks are not assigned in advance.
+/// Returns the stints of a run, partition by partition; `None` if its program is not planned.
 pub(super) fn of(trace: &Trace) -> Option<Vec<Stint<'_>>> {
     let says = |stream: &Stream| {
         let tells = |fact: &Fact| {
@@ -37,14 +37,14 @@ pub(super) fn of(trace: &Trace) -> Option<Vec<Stint<'_>>> {
                 stints.extend(split(host, life, stream));
             }
         }
-        // After the partition's own process come those with greater numbers, then those with smaller ones.
+        // The partition's own process comes first, then those with greater numbers, then those with smaller ones.
         stints.sort_by_key(|it| (it.partition, it.host < it.partition, it.host, it.life));
         stints
     })
 }
 
 fn split(host: ProcessId, life: Life, stream: &Stream) -> Vec<Stint<'_>> {
-    // The recovery in which the process took over a partition.
+    // For each partition that the process took over, the recovery in which it did.
     let mut absorbed: BTreeMap<ProcessId, Option<Incarnation>> = BTreeMap::new();
     let mut executing = host;
     let mut facts: BTreeMap<ProcessId, Vec<u32>> = BTreeMap::from([(host, Vec::new())]);
@@ -61,7 +61,7 @@ fn split(host: ProcessId, life: Life, stream: &Stream) -> Vec<Stint<'_>> {
                 absorbed.insert(of.0, None);
                 of.0
             }
-            // Others, and those from before, are copies that the process holds.
+            // Other images, and those saved before the takeover, are replicas that the process holds.
             Fact::Saved(saved) if is_own(&absorbed, saved.0) => saved.0.owner,
             Fact::Claim(claim) => match **claim {
                 Claim::RecoveryJoined { partition, epoch, .. } => {
@@ -86,7 +86,7 @@ fn split(host: ProcessId, life: Life, stream: &Stream) -> Vec<Stint<'_>> {
     facts.into_iter().map(stint).collect()
 }
 
-/// Whether an image is one that the process took itself, of a partition that it had taken over.
+/// Returns whether the process saved this image itself, for a partition that it had taken over.
 fn is_own(absorbed: &BTreeMap<ProcessId, Option<Incarnation>>, name: ImageName) -> bool {
     absorbed.get(&name.owner).is_some_and(|it| it.is_some_and(|epoch| name.incarnation >= epoch))
 }

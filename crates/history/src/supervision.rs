@@ -16,15 +16,15 @@ pub struct LifeEnd {
     pub at: Time,
     /// The supervisor's first fact that states the end.
     pub fact: usize,
-    /// Whether the supervisor ended it, by an injected fault or to fence it.
+    /// Whether the supervisor ended the life, by an injected fault or to fence it.
     pub is_ordered: bool,
-    /// Whether the process lost its storage with it.
+    /// Whether the process lost its storage at the same time.
     pub is_storage_lost: bool,
     /// The fate of the storage of the process's node, as the supervisor stated it.
     pub storage: StorageFate,
-    /// What ended it; `None` if the supervisor found it ended.
+    /// What ended the life; `None` if the supervisor found that it had ended.
     pub by: Option<EndedBy>,
-    /// When the supervisor detected and announced it.
+    /// When the supervisor detected and announced the end.
     pub detected: Option<Time>,
     /// When the next life was started.
     pub restarted: Option<Time>,
@@ -33,7 +33,7 @@ pub struct LifeEnd {
 /// The supervisor's actions.
 #[derive(Debug, Default)]
 pub struct Supervision<'a> {
-    /// Every start of a life: process, life, the supervisor's fact.
+    /// Every start of a life: the process, the life, and the supervisor's fact.
     pub starts: Vec<(ProcessId, Life, usize)>,
     /// Every end of a life, in the order of the first fact about it.
     pub ends: Vec<LifeEnd>,
@@ -43,7 +43,7 @@ pub struct Supervision<'a> {
     pub ineffective: Vec<(FaultNo, &'a str)>,
     /// Every cluster that joined, and when.
     pub joined: Vec<(Time, ClusterId)>,
-    /// Every cluster that has left for good, and when.
+    /// Every cluster that has left permanently, and when.
     pub left: Vec<(Time, ClusterId)>,
     /// Changes that the user made during the run, in order.
     pub changes: Vec<(Time, &'a Change)>,
@@ -51,15 +51,15 @@ pub struct Supervision<'a> {
     pub begun: Option<Time>,
     /// The newest life of each process.
     newest: BTreeMap<ProcessId, Life>,
-    /// For each process, the supervisor's facts at which the contents of its storage were lost or corrupted,
-    /// in ascending order. Each comes with the life that ended then, or that wrote to a corrupting storage.
+    /// For each process, the supervisor's facts at which the contents of its storage were lost or corrupted, ascending,
+    /// each with the life that ended then, or that wrote to a corrupting storage.
     losses: BTreeMap<ProcessId, Vec<(Life, usize)>>,
 }
 
 impl<'a> Supervision<'a> {
     pub(super) fn new(facts: &'a [(Time, Fact)], volatile_storage: bool) -> Supervision<'a> {
         let mut this = Supervision::default();
-        // Until when a storage corrupts what is read, by the supervisor's clock; the end of time if
+        // The time, by the supervisor's clock, until which a storage corrupts what is read; the end of time if
         // permanently.
         let mut spoils: BTreeMap<ProcessId, Time> = BTreeMap::new();
         for (number, (at, fact)) in facts.iter().enumerate() {
@@ -139,8 +139,8 @@ impl<'a> Supervision<'a> {
         }
     }
 
-    /// Returns the processes that have failed permanently, according to the injected faults. `clusters` are
-    /// the ranks of each cluster.
+    /// Returns the processes that have failed permanently, according to the injected faults. `clusters` lists the ranks
+    /// of each cluster.
     pub fn gone(&self, clusters: &[Vec<ProcessId>]) -> BTreeSet<ProcessId> {
         let mut gone = BTreeSet::new();
         for (no, fault, ..) in &self.injected {
@@ -166,8 +166,8 @@ impl<'a> Supervision<'a> {
         self.ends.iter().rev().find(|it| (it.process, it.life) == (process, life))
     }
 
-    /// Returns the supervisor's first fact about the end of a life; greater than every fact if it never
-    /// ended. Everything that the life did happened before.
+    /// Returns the supervisor's first fact about the end of a life; greater than every fact if the life never ended.
+    /// Everything that the life did happened before this fact.
     pub fn end_of_life(&self, process: ProcessId, life: Life) -> usize {
         self.end_of(process, life).map_or(usize::MAX, |end| end.fact)
     }

@@ -1,9 +1,9 @@
-//! The history of a program of tasks: the tasks that each process had, had lent and owed at every cut,
-//! rebuilt from the facts.
+//! The history of a program of tasks: the tasks that each process had, had lent and owed at every cut, derived from the
+//! facts.
 //!
-//! A process has *parts*: the program itself, and one for each task that it stole. A task that runs leaves
-//! its part, and the tasks that it spawned enter it. A stolen task leaves the victim's part, and its result
-//! brings back the tasks that descend from it. All that this shares with the runtime is how tasks are named
+//! A process has *parts*: the program itself, and one for each task that it stole. A task that runs leaves its part,
+//! and the tasks that it spawned enter it. A stolen task leaves the victim's part, and its result accounts for all
+//! tasks that descend from it. This module shares nothing with the runtime except the naming of tasks
 //! ([`TaskId::child`]).
 //!
 //! A cursor follows each stream. Where a state depends on that of another process (a result, or an absorbed
@@ -27,7 +27,7 @@ pub struct Tasks {
     pub absorptions: Vec<Absorption>,
     /// Facts that are impossible given what their process had, and the reason.
     pub impossible: Vec<(Point, Impossible)>,
-    /// Every end of the program, stated by the process that had all of it.
+    /// Every end of the program, as stated by the process that ended it.
     pub ends: Vec<End>,
     /// The number of tasks run and of stolen tasks returned.
     pub moves: u64,
@@ -42,7 +42,7 @@ pub struct Tasks {
 pub struct Step {
     /// The fact.
     pub at: Point,
-    /// What happened.
+    /// The kind of step.
     pub step: TheftStep,
     /// The stolen task.
     pub task: TaskId,
@@ -65,29 +65,29 @@ pub struct Absorption {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the sentence of each says what it means")]
 pub enum Impossible {
-    /// It ran a task that it did not have.
+    /// The process ran a task that it did not have.
     Ran { task: TaskId },
-    /// It lent a task that it did not have.
+    /// The process lent a task that it did not have.
     Lent { task: TaskId },
-    /// It sent a task that it had not lent.
+    /// The process sent a task that it had not lent.
     Sent { task: TaskId, theft: Theft },
-    /// It got a task twice for one theft.
+    /// The process received a task twice for one theft.
     TookTwice { task: TaskId, theft: Theft },
-    /// It used the result of a task that it had not lent.
+    /// The process used the result of a task that it had not lent.
     Merged { task: TaskId, theft: Theft },
-    /// It took back a task that it had not lent.
+    /// The process took back a task that it had not lent.
     TookBack { task: TaskId },
-    /// It dropped a task that it did not have.
+    /// The process dropped a task that it did not have.
     Dropped { task: TaskId },
-    /// It completed or returned a task for which it owed nothing.
+    /// The process completed or returned a task for which it owed nothing.
     OwedNothing { task: TaskId, theft: Theft },
-    /// It completed or returned a stolen task of which tasks were left.
+    /// The process completed or returned a stolen task although some of its tasks had not ended.
     Unfinished { task: TaskId, theft: Theft, returned: bool, left: u64 },
-    /// It ended the program, of which tasks were left.
+    /// The process ended the program although some of its tasks had not ended.
     EndedEarly { left: u64 },
-    /// It ended the program, which it did not have.
+    /// The process ended the program without having it.
     EndedNothing,
-    /// It took over a state, part of which it had already.
+    /// The process absorbed a state of which it already had a part.
     AbsorbedTwice { of: ProcessId, theft: Theft },
 }
 
@@ -102,7 +102,7 @@ pub struct End {
     pub found: Option<Sums>,
 }
 
-/// A cut in the form in which witnesses name it: the facts of this life before this number.
+/// A cut as witnesses name it: the facts of this life before this number.
 type Cut = (ProcessId, Life, u64);
 
 impl Tasks {
@@ -115,7 +115,7 @@ impl Tasks {
         self.contained.get(&(owner, witness.life, witness.upto.0)).copied().flatten()
     }
 
-    /// Returns the steps of a theft of one kind.
+    /// Returns the steps of one kind in a theft.
     pub fn steps(&self, theft: Theft, step: TheftStep) -> impl Iterator<Item = Step> + '_ {
         self.thefts.get(&theft).into_iter().flatten().copied().filter(move |it| it.step == step)
     }
@@ -125,12 +125,12 @@ impl Tasks {
 #[derive(Clone, Debug, Default)]
 struct TaskState {
     parts: BTreeMap<Theft, Part>,
-    /// Lent tasks: the part, and the task.
+    /// Lent tasks, with the part to which each belongs.
     loans: BTreeMap<Theft, (Theft, TaskId)>,
     /// Whether facts are missing, so that the contents are unknown.
     is_unknown: bool,
-    /// Whether two parts had the same task when it was run or lent. No fact states whose it was. Afterwards, one part
-    /// may seem to lack what the other one has.
+    /// Whether two parts had the same task when it was run or lent. No fact states to which part it belonged, so
+    /// afterwards one part may seem to lack what the other one has.
     is_mixed: bool,
 }
 
@@ -140,9 +140,9 @@ struct Part {
     /// Tasks that have neither run nor been lent.
     open: BTreeSet<TaskId>,
     lent: u32,
-    /// Tasks spawned and run.
+    /// The tasks spawned and run.
     sums: Sums,
-    /// Whether the sums are unknown, because executions of a part of it differ.
+    /// Whether the sums are unknown, because executions of some task in the part differ.
     is_vague: bool,
 }
 
@@ -189,10 +189,10 @@ struct Pass<'h, 'a> {
     history: &'h History<'a>,
     tasks: Tasks,
     has_lost_states: bool,
-    /// Cuts whose state is needed.
+    /// Cuts at which the state is needed.
     wanted: BTreeSet<Cut>,
     states: BTreeMap<Cut, TaskState>,
-    /// The contents of results; more than one entry where executions differ.
+    /// The contents of results; more than one entry if executions differ.
     results: BTreeMap<Theft, Vec<Sums>>,
     /// Thefts whose results were found to differ.
     differing: BTreeSet<Theft>,
@@ -272,7 +272,7 @@ impl<'a> Pass<'_, 'a> {
             if cursors.is_empty() {
                 return;
             }
-            // What all the others wait for is missing.
+            // What all cursors wait for is missing.
             if !has_moved {
                 let continues = self.advance(&mut cursors[0], true);
                 if !continues {
@@ -282,7 +282,7 @@ impl<'a> Pass<'_, 'a> {
         }
     }
 
-    /// Follows a stream as far as possible, and returns whether more of it remains. `is_missing`: what it
+    /// Follows a stream as far as possible, and returns whether more of it remains. `is_missing` states that what it
     /// waits for is unknown.
     fn advance(&mut self, cursor: &mut Cursor<'a>, mut is_missing: bool) -> bool {
         while let Some(&(life, stream)) = cursor.lives.get(cursor.life) {
@@ -317,7 +317,7 @@ impl<'a> Pass<'_, 'a> {
         Point { segment: SegmentNo(cursor.segment), fact: cursor.fact }
     }
 
-    /// Applies a fact to the state. Returns false if the fact waits for another process.
+    /// Applies a fact to the state. Returns `false` if the fact waits for another process.
     fn apply(&mut self, cursor: &mut Cursor<'a>, at: Point, fact: &Fact, is_missing: bool) -> bool {
         let state = &mut cursor.state;
         match fact {
@@ -418,7 +418,7 @@ impl<'a> Pass<'_, 'a> {
                     self.impossible(state, at, Impossible::Merged { task, theft });
                     return true;
                 };
-                // After an absorption, both sides may be here.
+                // After an absorption, both sides of the theft may be in this process.
                 let own = state.parts.get(&theft).filter(|it| it.is_done() && !it.is_vague).map(|it| it.sums);
                 let found = own.or_else(|| self.results.get(&theft).and_then(|it| it.first()).copied());
                 if found.is_none() && !is_missing {
@@ -452,7 +452,7 @@ impl<'a> Pass<'_, 'a> {
         true
     }
 
-    /// A stolen task is said to be complete, or is returned.
+    /// Handles the statement that a stolen task is complete, or was returned.
     fn ended(&mut self, state: &TaskState, at: Point, theft: Theft, task: TaskId, step: TheftStep) {
         let Some(part) = state.parts.get(&theft) else {
             return self.impossible(state, at, Impossible::OwedNothing { task, theft });
@@ -474,9 +474,9 @@ impl<'a> Pass<'_, 'a> {
         self.impossible(state, at, Impossible::Unfinished { task, theft, returned, left });
     }
 
-    /// Whether the parts of a state cannot be told apart. Where nothing is stored, what a failed process had stolen runs again,
-    /// perhaps beside the first execution. Where tasks are lent only after they are durable, no process has a task twice,
-    /// unless durable states were lost.
+    /// Returns whether the parts of a state cannot be told apart. Under a protocol that stores nothing, tasks that a
+    /// failed process had stolen run again, possibly in parallel with the first execution. If tasks are lent only once
+    /// they are durable, no process has a task twice unless durable states were lost.
     fn is_mixed(&self, state: &TaskState) -> bool {
         let is_first = self.history.context.promises.include(Promise::CheckpointedFirst);
         state.is_mixed && (!is_first || self.has_lost_states)

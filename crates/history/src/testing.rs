@@ -91,14 +91,14 @@ impl Run {
         run
     }
 
-    /// Creates a run under a protocol that repeats executions, and promises this besides.
+    /// Creates a run under a protocol that repeats executions and also makes these promises.
     pub fn repeating(promises: &[Promise], clusters: &[&[u32]]) -> Run {
         let mut run = Run::new(clusters);
         run.context.promises = run.context.promises.with(&[Promise::Repetition]).with(promises);
         run
     }
 
-    /// Withdraws a promise of the protocol from here on.
+    /// Withdraws a promise of the protocol.
     pub fn withdraw(&mut self, promise: Promise) {
         self.context.promises = self.context.promises.without(promise);
     }
@@ -274,7 +274,7 @@ impl Run {
         self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
     }
 
-    /// Makes the storage of `process` corrupt what it reads, for a while.
+    /// Makes the storage of `process` corrupt what it reads for this time.
     pub fn spoil(&mut self, process: u32, span: Span) {
         let fault = Fault::Storage { process: p(process), how: StorageFault::Corrupt, span: Some(span) };
         self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
@@ -285,7 +285,7 @@ impl Run {
         self.state(process, Fact::Finished(Box::new((witness, digest))));
     }
 
-    /// Drops facts of the present life of `process` from here on.
+    /// Drops all further facts of the current life of `process`.
     pub fn lose_evidence(&mut self, process: u32) {
         let state = self.states.get_mut(&process).expect("is part of the run");
         state.facts += 1;

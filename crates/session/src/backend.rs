@@ -1,4 +1,4 @@
-//! The interface of programs that carry out a run.
+//! The interface of the programs that carry out a run.
 
 use faultline_catalog::{Hosted, Setup};
 use faultline_core::fault::{FaultAccount, Outcome};
@@ -6,8 +6,8 @@ use faultline_core::{PlannedFault, Span};
 use faultline_trace::manifest::{Backend as Kind, EffectEntry, LinkEntry};
 use faultline_trace::{Bundle, Manifest, Trace};
 
-/// Carries out one run. The session implements it in virtual time; other crates implement it for real processes and
-/// for pods.
+/// Carries out one run. This crate implements it in virtual time; other crates implement it for real processes and for
+/// pods.
 pub trait Backend {
     /// Why a run could not be carried out.
     type Error;
@@ -15,8 +15,8 @@ pub trait Backend {
     /// Returns the kind of backend for the manifest.
     fn kind(&self) -> Kind;
 
-    /// Runs a federation to its end. The returned trace contains the facts; `None` means that the backend has written
-    /// them into the bundle.
+    /// Runs a federation to its end. Returns the facts as a trace, or `None` if the backend has written them into the
+    /// bundle.
     ///
     /// # Errors
     ///
@@ -24,7 +24,7 @@ pub trait Backend {
     fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), Self::Error>;
 }
 
-/// A run whose manifest has been written, and which is about to be carried out.
+/// A run that is about to be carried out. Its manifest has already been written.
 #[derive(Debug)]
 pub struct Begun<'a, N: Hosted> {
     /// Configuration of the federation's processes and drivers.
@@ -46,7 +46,7 @@ pub struct Ended {
     pub faults: Vec<FaultAccount>,
     /// Times at which faults took effect; empty in virtual time.
     pub effects: Vec<EffectEntry>,
-    /// Links with their measurements; `None` without any measurement.
+    /// The links with their measurements; `None` if none was measured.
     pub links: Option<Vec<LinkEntry>>,
     /// Duration of the run, from its start to its end.
     pub duration: Span,

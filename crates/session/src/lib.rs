@@ -1,11 +1,11 @@
 //! One judged run: from a federation to its record, and from a record to its judgement.
 //!
-//! All commands that run a federation do so through this crate. The same federation with the same seed therefore has
-//! the same manifest and the same judgement under every command:
+//! Every command that runs a federation uses this crate. The same federation with the same seed therefore has the same
+//! manifest and the same judgement under every command:
 //!
 //! 1. [`Session::draft`] drafts the manifest of a run that has not begun.
 //! 2. A [`Backend`] carries out the run. [`Simulator`] is one; the caller supplies those for real processes and pods.
-//! 3. The manifest is completed with the end of the run ([`Ended`]), which gives an [`Unjudged`] record.
+//! 3. The manifest is completed with the end of the run ([`Ended`]). The result is an [`Unjudged`] record.
 //! 4. [`Unjudged::judge`] judges it. A record that is read back ([`Unjudged::read`]) is judged in the same way.
 //!
 //! This crate reads no clock, starts no process, and does not depend on the runtime of real processes.
@@ -13,7 +13,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `backend` | the interface of programs that carry out a run |
-//! | `memory` | the bound on the memory of simulated runs |
+//! | `memory` | the memory limit of simulated runs |
 //! | `recording` | the record of a run, before and after its judgement |
 //! | `simulator` | the backend in virtual time, and its observers |
 //! | `input_recorder` | recording the inputs of simulated processes |
@@ -46,7 +46,7 @@ pub struct Session<'a> {
     text: &'a str,
     seed: Option<u64>,
     started: SystemTime,
-    /// Set if the federation is known to be valid, to the defect that its protocol is to have.
+    /// `Some` if the federation is known to be valid, with the defect to enable in its protocol.
     trusted: Option<Option<Defect>>,
     records_inputs: bool,
     resumed: Option<&'a Manifest>,
@@ -141,8 +141,8 @@ impl<'a> Session<'a> {
         self.set_up(InMemory { session: self, simulator })
     }
 
-    /// Same as [`Session::simulate`], for a setup that no federation file fully describes: a user's own protocol or
-    /// application. `expected` contains the results of a run without faults.
+    /// Does the same as [`Session::simulate`], for a setup that no federation file fully describes, such as one with a
+    /// user-defined protocol or application. `expected` contains the results of a run without faults.
     pub fn simulate_setup<N: Hosted>(
         &self,
         setup: &Setup<N>,
@@ -156,7 +156,7 @@ impl<'a> Session<'a> {
         Unjudged { manifest, trace, is_read: false }
     }
 
-    /// Has `backend` run the federation, and writes the record into `bundle`. The bundle must be empty unless the
+    /// Lets `backend` run the federation, and writes the record into `bundle`. The bundle must be empty unless the
     /// session resumes a run.
     ///
     /// # Errors
@@ -170,8 +170,8 @@ impl<'a> Session<'a> {
         self.set_up(InBundle { session: self, bundle, backend })?
     }
 
-    /// Same as [`Session::record`], in virtual time. It is not generic, so the simulator of each protocol is compiled with this
-    /// crate, and not again with each caller.
+    /// Does the same as [`Session::record`], in virtual time. This function is not generic, so the simulator of each
+    /// protocol is compiled with this crate and not again with each caller.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ impl<'a> Session<'a> {
         self.record(bundle, simulator)
     }
 
-    /// Same as [`Session::record`], for an existing setup.
+    /// Does the same as [`Session::record`], for an existing setup.
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl Visitor for Draft<'_> {
     }
 }
 
-/// Computes the results of a run without failures, for any protocol.
+/// Computes the results of a run without faults, for any protocol.
 struct Reference;
 
 impl Visitor for Reference {

@@ -1,4 +1,4 @@
-//! The bound on the memory of simulated runs.
+//! The memory limit of simulated runs.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,35 +10,35 @@ use faultline_supervisor::MemoryBound;
 
 /// Memory of a fact, in bytes: the fact itself, in a vector that grows by doubling.
 const FACT: u64 = 3 * size_of::<(Time, Fact)>() as u64 / 2;
-/// Memory per fact that the judgement of a run takes, in bytes. Measured: 225 to 245 with the fact itself, in runs of
+/// Memory that judging a run takes per fact, in bytes. Measured: 225 to 245 including the fact itself, in runs of
 /// 400,000 and 900,000 facts.
 const JUDGED_FACT: u64 = 200;
 
-/// The part of the bound that is kept for the end of a run, as a divisor: adding up what takes the memory also takes
-/// some.
+/// The fraction of the limit that is reserved for the end of a run, as a divisor: adding up what fills the memory takes
+/// memory, too.
 const RESERVE: u64 = 8;
 
-/// The bound of this program.
+/// The memory limit of this program.
 static BOUND: OnceLock<MemoryBound> = OnceLock::new();
 /// Number of simulated runs in progress.
 static RUNNING: AtomicU64 = AtomicU64::new(0);
 
-/// Bounds the memory of this program: a simulated run ends as [out of
-/// memory](faultline_core::fault::Outcome::OutOfMemory) once the program has reached the bound, or once judging the run
-/// would reach it. The bound holds for all simulators that are created afterwards. Only the first call has an effect.
+/// Limits the memory of this program: a simulated run ends as [out of
+/// memory](faultline_core::fault::Outcome::OutOfMemory) once the program has reached the limit, or once judging the run
+/// would reach it. The limit applies to all simulators that are created afterwards. Only the first call has an effect.
 ///
-/// Memory belongs to the whole program, and so does its bound: runs on several threads share it, however deep in a
-/// search or an experiment they begin.
+/// The limit is that of the whole program, like its memory: runs on several threads share it, however deep in a search
+/// or an experiment they begin.
 pub fn bound_memory(bound: MemoryBound) {
     BOUND.get_or_init(|| bound);
 }
 
-/// Returns the bound of this program, if it has one.
+/// Returns the memory limit of this program, if it has one.
 pub fn memory_bound() -> Option<MemoryBound> {
     BOUND.get().copied()
 }
 
-/// Returns how many facts can be judged in the memory of this program.
+/// Returns the number of facts that can be judged within the memory limit of this program.
 pub(crate) fn most_facts() -> u64 {
     memory_bound().map_or(u64::MAX, |it| it.bytes / (FACT + JUDGED_FACT))
 }
@@ -54,13 +54,13 @@ impl Watch {
         Watch { bound }
     }
 
-    /// Returns what takes the memory if the run has to end now. `facts` is the number of facts so far; `contents`
-    /// returns what the simulation contains.
+    /// Returns what fills the memory if the run has to end now. `facts` is the number of facts so far; `contents`
+    /// returns the contents of the simulation.
     pub(crate) fn reached(&self, facts: u64, contents: impl FnOnce() -> Contents) -> Option<MemoryUse> {
         let MemoryBound { bytes: bound, used } = self.bound?;
         let used = used();
         let judged_bytes = facts * (FACT + JUDGED_FACT);
-        // What the simulation takes is free again when the run is judged. The facts are not.
+        // The memory of the simulation is free again when the run is judged; that of the facts is not.
         let of_facts = if used >= bound - bound / RESERVE {
             (MemoryContent::Facts, facts * FACT)
         } else if judged_bytes >= bound / RUNNING.load(Ordering::Relaxed).max(1) {

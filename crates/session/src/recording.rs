@@ -14,8 +14,8 @@ pub struct Unjudged {
     pub manifest: Manifest,
     /// The facts of the run.
     pub trace: Trace,
-    /// Whether the facts were read from a bundle, so that they may contradict each other. A trace in memory is complete by
-    /// construction.
+    /// Whether the facts were read from a bundle and may therefore contradict each other. A trace in memory is complete
+    /// by construction.
     pub is_read: bool,
 }
 
@@ -31,15 +31,15 @@ pub struct Recording {
 }
 
 impl Unjudged {
-    /// Reads the record in a bundle. For a run that was cut short, its end is derived from the facts. Whatever does
-    /// not follow from the record's federation file is replaced by what does, and becomes a flaw of the trace.
+    /// Reads the record in a bundle. For a run that was cut short, the end is derived from the facts. Entries that do
+    /// not follow from the record's federation file are replaced by the derived ones, and become flaws of the trace.
     ///
-    /// Takes as long as the application computes, excluding modelled time.
+    /// May take as long as the application computes, excluding modelled time.
     ///
     /// # Errors
     ///
-    /// Fails if the bundle cannot be read, or if judging it would need more than the [memory](crate::bound_memory) of this
-    /// program.
+    /// Fails if the bundle cannot be read, or if judging it would exceed this program's [memory
+    /// limit](crate::bound_memory).
     pub fn read(bundle: &Bundle) -> Result<Unjudged, BundleError> {
         let recorded = bundle.read_manifest()?;
         let mut trace = bundle.read_trace_of(most_facts())?;
@@ -49,14 +49,14 @@ impl Unjudged {
         Ok(Unjudged { manifest, trace, is_read: true })
     }
 
-    /// Returns the flaws of the record, including contradictions between its facts. For commands that do not judge.
+    /// Returns the flaws of the record, including contradictions between its facts, for commands that do not judge.
     pub fn flaws(&self) -> Vec<Flaw> {
         let context = Context::from_manifest(&self.manifest);
         let found = examined(History::new(&self.trace, &context)).contradictions;
         self.trace.flaws.iter().cloned().chain(contradicted(found)).collect()
     }
 
-    /// Writes the record into a bundle without facts.
+    /// Writes the record into a bundle that contains no facts yet.
     ///
     /// # Errors
     ///

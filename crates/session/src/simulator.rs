@@ -18,7 +18,7 @@ const LOOK_EVERY: u32 = 1000;
 
 /// Observes a simulation while it runs.
 pub trait Observer {
-    /// Called when the run begins. The manifest does not contain its end.
+    /// Called when the run begins. The manifest does not describe its end yet.
     fn begins(&mut self, manifest: &Manifest) {
         let _ = manifest;
     }
@@ -46,7 +46,7 @@ pub struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    /// Returns the current status of the federation. Takes some time to compute.
+    /// Returns the current status of the federation. Not cheap to compute.
     pub fn status(&mut self) -> Status {
         (self.status)()
     }
@@ -61,8 +61,8 @@ pub struct Simulator<'a> {
 }
 
 impl<'a> Simulator<'a> {
-    /// Creates a simulator whose runs `observer` observes. They are bounded by the [memory](crate::bound_memory) of the
-    /// program.
+    /// Creates a simulator whose runs `observer` observes. The program's [memory limit](crate::bound_memory) applies to
+    /// them.
     pub fn new(observer: &'a mut dyn Observer) -> Simulator<'a> {
         Simulator { observer, most_events: u64::MAX, memory: memory_bound(), stats: Stats::default() }
     }
@@ -73,14 +73,14 @@ impl<'a> Simulator<'a> {
         Simulator { most_events: events, ..self }
     }
 
-    /// Ends a run as [out of memory](faultline_core::fault::Outcome::OutOfMemory) once this bound is reached, instead of
-    /// the bound of the program.
+    /// Ends a run as [out of memory](faultline_core::fault::Outcome::OutOfMemory) once this limit is reached, instead
+    /// of the program's limit.
     #[must_use]
     pub fn within(self, memory: MemoryBound) -> Simulator<'a> {
         Simulator { memory: Some(memory), ..self }
     }
 
-    /// Returns the counts of the last run, which are not part of the facts.
+    /// Returns the counts of the last run, which the facts do not contain.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }

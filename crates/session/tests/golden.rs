@@ -1,5 +1,5 @@
-//! One small run of each protocol as a transcript, to be read and reviewed like a specification. A change that alters what
-//! a protocol does shows in its file under `snapshots/`; `INSTA_UPDATE=always cargo test` writes them anew.
+//! One small run of each protocol as a transcript, to be reviewed like a specification. A change in a protocol's
+//! behaviour shows in its file under `snapshots/`. `INSTA_UPDATE=always cargo test` rewrites the files.
 
 use faultline_api::Federation;
 use faultline_api::resource::{Family, Protocol};
@@ -38,7 +38,7 @@ spec:
   deadline: 1s
 ";
 
-/// Three blocks in a row, each computed by a process. One process fails after a checkpoint.
+/// Three blocks in a row, each computed by one process. One process fails after a checkpoint.
 const PLANNED: &str = "
 apiVersion: faultline.dev/v1alpha1
 kind: Federation

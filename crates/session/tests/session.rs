@@ -132,7 +132,7 @@ fn a_run_without_memory_is_unknown_and_keeps_what_it_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let bundle = Bundle::create(dir.path().join("run")).unwrap();
     let mut observer = ();
-    // At every look, the program uses 300 MiB more.
+    // The program uses 300 MiB more at every measurement.
     static USED: AtomicU64 = AtomicU64::new(0);
     let bound = MemoryBound { bytes: 1 << 30, used: || USED.fetch_add(300 << 20, Ordering::Relaxed) };
     let mut simulator = Simulator::new(&mut observer).within(bound);
@@ -166,7 +166,7 @@ fn a_run_ends_before_its_facts_cannot_be_judged() {
     assert!(run.trace.len() > 100 && run.trace.len() < 6000, "{} facts", run.trace.len());
 }
 
-/// Fails every run, or reports that it took no time.
+/// A backend that fails every run, or reports that it took no time.
 struct Lazy {
     gives_up: bool,
 }
@@ -209,7 +209,7 @@ fn an_abandoned_run_leaves_its_initial_manifest_and_can_be_resumed() {
     let begun = bundle.read_manifest().unwrap();
     assert_eq!(begun, session.draft(Kind::Local).unwrap());
 
-    // A restarted program has another time and, here, another seed. Neither is the run's.
+    // A restarted program has another time and, here, another seed. The resumed run uses neither.
     let later = Session::new(&federation).seed(99).of_text(TEXT, UNIX_EPOCH + Duration::from_secs(2));
     let run = later.resumed(Some(&begun)).record(&bundle, &mut Lazy { gives_up: false }).unwrap();
     let kept = (run.manifest.seed, run.manifest.started_unix_ms);
@@ -241,7 +241,7 @@ fn inputs_are_recorded_on_request() {
     }
 }
 
-/// A process fails and is not restarted before the deadline, so that nothing progresses.
+/// Judges a run in which a process fails and is not restarted before the deadline, so that nothing progresses.
 fn silent(deadline: &str) -> Judgement {
     let text = TEXT.lines().filter(|it| !it.contains("faults:")).collect::<Vec<_>>().join("\n");
     let text = text.replace("restartAfter: 50ms", "restartAfter: 1h");

@@ -1,8 +1,8 @@
 //! Protocols and applications of other crates.
 //!
-//! A program registers those that it is built with, once, before it reads a file. What they consist of is then found by
-//! the name in the file. Their types are erased ([`Erased`], [`Custom`]), so that every operation on a federation is
-//! compiled once for all of them, with this program, and nothing else is generic over them.
+//! A program registers the protocols and applications that it is built with once, before it reads a file. They are then
+//! found by the name in the file. Their types are erased ([`Erased`], [`Custom`]), so every operation on a federation
+//! is compiled once for all of them, and nothing else is generic over them.
 
 mod protocol;
 mod wire;
@@ -25,10 +25,10 @@ use serde_json::{Map, Value};
 
 pub use protocol::{Erased, ErasedConfig};
 
-/// Parameters in a federation file. Fields with a default may be omitted. A parameter that is named like an option of
-/// the built-in protocols has their meaning: `checkpointEvery`, `checkpointEveryIn`, `collectEvery`, `replicas`,
-/// `replicateTo`, `logMemory`. Searches draw such parameters, comparisons carry them over, and the checker reads them. No
-/// parameter may be called `name`.
+/// Parameters in a federation file. Fields with a default may be omitted. A parameter with the name of an option of the
+/// built-in protocols has the same meaning: `checkpointEvery`, `checkpointEveryIn`, `collectEvery`, `replicas`,
+/// `replicateTo`, `logMemory`. Searches choose values for such parameters, comparisons carry them over, and the checker
+/// reads them. No parameter may be called `name`.
 pub trait Parameters: Serialize + DeserializeOwned + JsonSchema + 'static {}
 impl<T: Serialize + DeserializeOwned + JsonSchema + 'static> Parameters for T {}
 
@@ -43,11 +43,11 @@ pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static 
     /// Fields of the file besides the name.
     type Parameters: Parameters;
 
-    /// Returns the configuration that the parameters mean for a federation.
+    /// Translates the parameters into the configuration for a federation.
     ///
     /// # Errors
     ///
-    /// Returns why the parameters are invalid, or do not suit the federation: a clause without a full stop.
+    /// Returns, as a clause without a full stop, why the parameters are invalid or do not suit the federation.
     fn configure(parameters: Self::Parameters, federation: &FederationSpec) -> Result<Self::Config, String>;
 }
 
@@ -57,14 +57,14 @@ pub trait CustomApplication: 'static {
     const NAME: &'static str;
     /// Fields of the file besides the name.
     type Parameters: Parameters;
-    /// One rank: `Performer<Self>` for a program on the messaging interface, or an application of its own.
+    /// The type of one rank: `Performer<Self>` for a program on the messaging interface, or another [`Application`].
     type Rank: Application<Config: Send + Sync> + Send + Sync + 'static;
 
-    /// Returns the configuration that the parameters mean for a federation.
+    /// Translates the parameters into the configuration for a federation.
     ///
     /// # Errors
     ///
-    /// Returns why the parameters are invalid, or do not suit the federation: a clause without a full stop.
+    /// Returns, as a clause without a full stop, why the parameters are invalid or do not suit the federation.
     fn configure(
         parameters: Self::Parameters,
         federation: &FederationSpec,
@@ -80,7 +80,7 @@ static APPLICATIONS: RwLock<Vec<(&'static str, Configure<Custom>)>> = RwLock::ne
 ///
 /// # Panics
 ///
-/// Panics if the name is not valid or is taken.
+/// Panics if the name is invalid or already taken.
 pub fn add_protocol<P: CustomProtocol>() {
     assert_is_name(P::NAME);
     let (name, demand, logs) = (P::NAME, P::DEMAND, P::LOGS);
@@ -97,7 +97,7 @@ pub fn add_protocol<P: CustomProtocol>() {
 ///
 /// # Panics
 ///
-/// Panics if the name is not valid or is taken.
+/// Panics if the name is invalid or already taken.
 pub fn add_application<A: CustomApplication>() {
     assert_is_name(A::NAME);
     let name = A::NAME;
@@ -170,7 +170,7 @@ fn complete<T: Parameters>(parameters: &Map<String, Value>) -> Result<Map<String
     }
 }
 
-/// Reads parameters, and names the one that is wrong.
+/// Parses parameters. An error names the invalid one.
 fn parsed<T: Parameters>(parameters: &Map<String, Value>) -> Result<T, InvalidParameter> {
     let last = RefCell::new(None);
     let entries = parameters.iter().map(|(name, value)| {
@@ -179,7 +179,7 @@ fn parsed<T: Parameters>(parameters: &Map<String, Value>) -> Result<T, InvalidPa
     });
     T::deserialize(MapDeserializer::new(entries)).map_err(|error: serde_json::Error| {
         let message = error.to_string();
-        // What is missing is detected after the last parameter has been read.
+        // A missing field is detected only after the last parameter has been read.
         let is_missing = message.starts_with("missing field");
         InvalidParameter { parameter: last.take().filter(|_| !is_missing).cloned(), message }
     })

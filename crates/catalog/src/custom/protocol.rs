@@ -1,7 +1,7 @@
-//! A protocol of another crate as one type, which drivers are built for once.
+//! Protocols of other crates as a single type, for which drivers are compiled once.
 //!
-//! The real protocol is behind a pointer. It acts on a host of its own, which passes everything on to the host of this
-//! type and hides the types of what is sent and saved.
+//! The real protocol is behind a pointer. It acts on a host of its own, which forwards everything to the host of this
+//! type and hides the types of the values that are sent and saved.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -53,7 +53,7 @@ impl Speaks for Erased {
 impl Protocol for Erased {
     type Config = ErasedConfig;
     type Stamp = OpaqueStamp;
-    // Both depend on the protocol, and the functions below return them.
+    // Unused: both depend on the protocol, and the functions below return them.
     const FIFO: bool = false;
     const REPEATS: bool = false;
 
@@ -95,7 +95,7 @@ impl Protocol for Erased {
     }
 }
 
-/// The functions of a protocol that need no process.
+/// The functions of a protocol that require no process.
 trait Code: Debug + Send + Sync {
     fn is_fifo(&self) -> bool;
     fn repeats(&self) -> bool;
@@ -139,7 +139,7 @@ where
     }
 }
 
-/// One process of a protocol.
+/// One process under a protocol.
 trait Instance: Debug + Send + Sync {
     fn boxed(&self) -> Box<dyn Instance>;
     fn handle(&mut self, input: Input<Erased>, now: Time, host: &mut dyn Host<Erased>);
@@ -212,7 +212,7 @@ fn erase_image<P: Speaks>(image: &Image<P::Head, P::Saved>) -> Image<Opaque, Opa
     }
 }
 
-/// The host that a protocol acts on.
+/// The host on which a protocol acts.
 struct HostOf<'a, P>(&'a mut dyn Host<Erased>, PhantomData<P>);
 
 impl<P: Protocol> Machine<P> for HostOf<'_, P> {

@@ -1,4 +1,4 @@
-//! Values of a protocol of another crate, without their types.
+//! Values of protocols of other crates, with their types erased.
 
 use std::any::Any;
 use std::fmt;
@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A value that a protocol sends or saves.
 ///
-/// Inside one program it is passed on as it is. Between programs, and from storage, it arrives as bytes, and the
-/// protocol decodes it when it is given the value.
+/// Within one program, the value is passed on unchanged. Between programs, and from storage, it arrives as bytes, which
+/// are decoded when the protocol receives the value.
 #[derive(Clone)]
 pub struct Opaque(Content);
 
@@ -56,7 +56,7 @@ impl Opaque {
     ///
     /// # Panics
     ///
-    /// Panics if it has another type, because a run has only one protocol.
+    /// Panics if the value has another type, which is impossible because a run has only one protocol.
     pub(super) fn reveal<T: Wire>(&self) -> Arc<T> {
         match &self.0 {
             Content::Value(value) => {
@@ -77,7 +77,7 @@ impl Opaque {
         }
     }
 
-    /// Adds the value to a footprint, without what it refers to.
+    /// Adds the value to a footprint, without anything to which it refers.
     pub(super) fn add_to(&self, footprint: &mut Footprint) {
         match &self.0 {
             Content::Value(value) => drop(footprint.add_arc(value)),
@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for Opaque {
     }
 }
 
-/// What a protocol piggybacks on a message.
+/// The stamp that a protocol piggybacks on a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpaqueStamp {
     pub(super) position: Position,

@@ -1,4 +1,4 @@
-//! Traces of programs of tasks that are assigned in advance, told step by step.
+//! Traces of planned programs, built step by step.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use faultline_core::{
 
 use super::{Run, p};
 
-/// A run of a program of tasks that are assigned in advance, each process in a cluster of its own.
+/// A run of a planned program, each process in a cluster of its own.
 pub struct Partitions(pub Run);
 
-/// A task, by a number.
+/// Returns the task with this number.
 pub fn task(number: u64) -> TaskId {
     TaskId(number)
 }
@@ -28,7 +28,7 @@ impl Partitions {
         let mut run = Run::new(&clusters);
         let all: Vec<Promise> = promises.iter().copied().chain([Promise::Repetition]).collect();
         run.context.promises = Promises::of_scope(Scope::Process).with(&all);
-        // The states of partitions are told from what they execute.
+        // The states of partitions follow from the tasks that they execute.
         let mut this = Partitions(run);
         for partition in 0..partitions {
             this.executed(partition, 1000 + u64::from(partition), &[], &[]);
@@ -36,7 +36,7 @@ impl Partitions {
         this
     }
 
-    /// A partition executes a task that reads what others wrote, and sends what it writes.
+    /// Lets a partition execute a task that reads what others wrote, and sends what it writes.
     pub fn executed(&mut self, partition: u32, number: u64, reads: &[u64], to: &[u32]) -> Vec<MessageId> {
         self.plan(partition, number, reads);
         let (task, spawned, cost_us) = (task(number), 0, 1000);
@@ -56,7 +56,7 @@ impl Partitions {
         self.0.state(partition, Fact::Planned(Box::new(planned)));
     }
 
-    /// A partition executes a task again, because another one demands it.
+    /// Lets a partition re-execute a task because another one demands it.
     pub fn rerun(&mut self, partition: u32, number: u64, by: u32, epoch: u32) {
         self.plan(partition, number, &[]);
         let (task, by, epoch, cost_us) = (task(number), p(by), Incarnation(epoch), 1000);
@@ -67,7 +67,7 @@ impl Partitions {
         self.0.deliver(id);
     }
 
-    /// A partition saves its part of a checkpoint.
+    /// Lets a partition save its part of a checkpoint.
     pub fn save(&mut self, partition: u32, epoch: u32, sn: u32) -> Position {
         let (name, witness) = (self.0.image(partition, epoch, sn), self.0.witness(partition));
         self.0.state(partition, Fact::Saved(Box::new((name, witness, 0))));
@@ -75,20 +75,20 @@ impl Partitions {
         name.position()
     }
 
-    /// All partitions save their parts.
+    /// Lets all partitions save their parts of a checkpoint.
     pub fn checkpoint(&mut self, epoch: u32, sn: u32) -> Position {
         let partitions = self.0.context.clusters.len() as u32;
         (0..partitions).map(|it| self.save(it, epoch, sn)).last().expect("there are partitions")
     }
 
-    /// A process declares a checkpoint valid.
+    /// Lets a process commit a checkpoint.
     pub fn commit(&mut self, process: u32, position: Position) {
         let (attempt, forced, frozen) = (Attempt(1), false, Span::ZERO);
         let vectors = Arc::new(Vectors::default());
         self.0.claim(process, Claim::Committed { position, attempt, forced, frozen, vectors });
     }
 
-    /// A process restores its part of a checkpoint in its next life.
+    /// Lets a process restore its part of a checkpoint in its next life.
     pub fn restored(&mut self, process: u32, epoch: u32, from: Position) {
         let name = self.0.image(process, from.incarnation.0, from.sn.0);
         let saved = self.0.trace.records().find_map(|it| match it.fact {

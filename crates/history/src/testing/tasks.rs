@@ -10,7 +10,7 @@ use super::{Run, p};
 /// A run of a program of tasks with one process per cluster.
 pub struct TaskRun(pub Run);
 
-/// The first task that `thief` steals from `victim`.
+/// Returns the first theft by `thief` from `victim`.
 pub fn theft(victim: u32, thief: u32) -> Theft {
     Theft { victim: p(victim), thief: p(thief), life: Life(1), number: 1 }
 }
@@ -60,7 +60,7 @@ impl TaskRun {
         self.step(process, theft, task, TheftStep::Lent);
     }
 
-    /// Makes a checkpoint of the process's state durable, ignoring results of others.
+    /// Makes a checkpoint of the process's state durable. Results from other processes are ignored.
     pub fn save(&mut self, process: u32, sn: u32) -> (ImageName, Witness) {
         let life = self.0.states[&process].life;
         let name = self.0.image(process, life.incarnation().0, sn);
@@ -87,7 +87,7 @@ impl TaskRun {
         self.state(process, Fact::Restored(Box::new((name, incarnation, witness))));
     }
 
-    /// Hashes a multiset of tasks as witnesses do.
+    /// Hashes a multiset of tasks in the same way as witnesses.
     pub fn sums(&self, tasks: &[TaskId]) -> u64 {
         tasks.iter().fold(0, |sum, task| sum.wrapping_add(task.0))
     }

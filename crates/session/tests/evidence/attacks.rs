@@ -1,4 +1,4 @@
-//! All ways in which a record can be manipulated.
+//! The ways in which a record can be manipulated.
 //!
 //! A *raw* attack edits the files of a record. A *resealed* attack edits the facts or the manifest, and then writes
 //! the record again with correct seals, lists and digests, so that only the contradiction remains to be found.
@@ -18,10 +18,10 @@ const SEAL: usize = 48;
 
 type Stream = (ProcessId, Life);
 
-/// A way to change a record, and the reason that the verdict must give.
+/// A change to a record, and the reason that the verdict must give.
 pub(crate) struct Attack {
     pub(crate) name: String,
-    /// Possible parts of the reason, one of which must be given. Empty if the record cannot be read at all.
+    /// Texts one of which the reasons must contain. Empty if the record cannot be read at all.
     pub(crate) told: &'static [&'static str],
     pub(crate) act: Act,
 }
@@ -374,7 +374,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         }
     }
 
-    // The description of the run.
+    // The manifest and the federation file.
     const EDITED: &[&str] = &["was changed after the run"];
     attacks.raw("federation.yaml: a comment added", EDITED, |dir| {
         let path = dir.join("federation.yaml");
@@ -459,7 +459,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         it.faults.clear();
     });
     attacks.resealed("`links` emptied", NOT_DERIVED, |it, _| it.links.clear());
-    attacks.resealed("a link asked for otherwise", NOT_DERIVED, |it, _| {
+    attacks.resealed("a link with another request", NOT_DERIVED, |it, _| {
         it.links[0].requested.latency = Span::from_secs(1);
     });
     attacks.resealed("`expected: null`", NOT_DERIVED, |it, _| it.expected = None);

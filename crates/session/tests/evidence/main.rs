@@ -1,4 +1,4 @@
-//! Manipulated records of simulated runs: none passes, and each manipulation is reported as what it is.
+//! Manipulated records of simulated runs: none passes, and the verdict names each manipulation.
 
 mod attacks;
 
@@ -26,8 +26,7 @@ fn judged(dir: &Path) -> (&'static str, Vec<String>) {
     }
 }
 
-/// Attacks the record of a simulated sample in every way. If `FAULTLINE_TABLE` names a file, appends the results to
-/// it.
+/// Tries all attacks on the record of a simulated sample. If `FAULTLINE_TABLE` names a file, appends the results to it.
 fn withstands(name: &str) {
     let text = sample(name).expect("there is such a sample").text;
     let federation = faultline_api::parse("sample.yaml", text.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! The worked example of `docs/applications.md`: a user's own program under every protocol, with faults.
+//! The worked example of `docs/applications.md`: a user-defined program under every protocol, with faults.
 
 mod sort;
 
