@@ -1,8 +1,8 @@
 //! Consistency rules between the facts of a whole run, and between the facts and the manifest.
 //!
-//! Seals reveal what was changed after a run. These rules also reveal a missing fact where the rest was
-//! sealed again: a started life has a stream, a failure is detected, an application that acts has begun. They
-//! apply to the record of a whole run, not to facts assembled by a test.
+//! Seals reveal changes made after a run. These rules also reveal a missing fact if the record was sealed again: a
+//! started life has a stream, a failure is detected, an application that acts has begun. They apply to the record of a
+//! whole run, not to facts assembled by a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +12,19 @@ use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId, Span, Time, Trigger}
 use faultline_history::Context;
 use faultline_history::History;
 
-/// How late an action may be: in virtual time, and by real processes on a busy machine.
+/// Tolerated delay of an action: in virtual time, and by real processes on a busy machine.
 const LATE: (Span, Span) = (Span::from_secs(1), Span::from_secs(30));
 
-/// Adds the contradictions between the facts to a history. A record that was read from disk needs this; what was kept in
-/// memory is complete by construction.
+/// Adds the contradictions between the facts to a history. Only a record that was read from disk needs this; a record
+/// in memory is complete by construction.
 #[must_use]
 pub fn examined(mut history: History<'_>) -> History<'_> {
     history.contradictions = contradictions(&history);
     history
 }
 
-/// Returns the rules that a recorded run violates, as sentences without a full stop. None of them speaks
-/// against a protocol: facts are missing, or were changed.
+/// Returns the violated rules, as sentences without a full stop. No violation is the fault of a protocol: facts are
+/// missing, or were changed.
 fn contradictions(history: &History<'_>) -> Vec<String> {
     if history.trace.supervisor().is_empty() {
         return vec!["the supervisor's facts are missing".to_owned()];
@@ -41,7 +41,7 @@ fn contradictions(history: &History<'_>) -> Vec<String> {
     reasons
 }
 
-/// The rules between the supervisor's facts, the manifest and the streams.
+/// Rules that relate the supervisor's facts, the manifest and the streams.
 struct Demands<'a> {
     history: &'a History<'a>,
     context: &'a Context,
@@ -73,8 +73,8 @@ impl<'a> Demands<'a> {
         format!("{life} of {}", self.context.process(process))
     }
 
-    /// Requires that every process was started, that its lives are numbered consecutively, and that each has
-    /// a stream.
+    /// Requires that every process was started, that its lives are numbered consecutively, and that each life has a
+    /// stream.
     fn lives(&self, reasons: &mut Vec<String>) {
         let mut lives: BTreeMap<ProcessId, Vec<Life>> = BTreeMap::new();
         let known = (0..self.context.process_names.len() as u32).map(ProcessId);
@@ -101,8 +101,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that the end of a life is detected before the next one starts, and soon after the life
-    /// failed.
+    /// Requires that the end of a life is detected before the next life starts, and soon after the failure.
     fn ends(&self, reasons: &mut Vec<String>) {
         let mut detected = BTreeSet::new();
         let mut failed = BTreeMap::new();
@@ -138,8 +137,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that the application begins once, after the start of every process and before all of its
-    /// effects.
+    /// Requires that the application begins once, after the start of every process and before any effect of the
+    /// application.
     fn beginning(&self, reasons: &mut Vec<String>) {
         let begins = self.facts.iter().filter(|(_, fact)| *fact == Fact::Begun).count();
         let begun = self.facts.iter().position(|(_, fact)| *fact == Fact::Begun);
@@ -182,8 +181,8 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that a run is completed if its supervisor says so in its last fact, and that every rank has
-    /// stated its result.
+    /// Requires that a run is completed exactly if the supervisor's last fact says so, and that every rank of a
+    /// completed run has stated its result.
     fn completion(&self, reasons: &mut Vec<String>) {
         let place = self.facts.iter().position(|(_, fact)| *fact == Fact::Completed);
         let (last, _) = self.facts[self.facts.len() - 1];
@@ -255,7 +254,7 @@ impl<'a> Demands<'a> {
         }
         for &(no, fault, _, _) in &self.history.supervision.injected {
             let struck = match fault {
-                // A process that had already failed is told not to return.
+                // A process that had already failed is only told not to return.
                 Fault::Crash { returns: false, .. } | Fault::LoseCluster { returns: false, .. } => true,
                 Fault::Crash { process, .. } => ended.contains(&(no, *process)),
                 Fault::LoseCluster { .. } => ended.iter().any(|(by, _)| *by == no),
@@ -310,7 +309,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that an application begins only after all links have been measured, where links are measured.
+    /// If links are measured, requires that all of them have been measured before the application begins.
     fn links(&self, reasons: &mut Vec<String>) {
         if !self.context.measures_links {
             if self.context.links.iter().any(|it| it.measured.is_some()) {
@@ -370,7 +369,7 @@ mod tests {
         run
     }
 
-    /// Returns what is found in a changed run.
+    /// Returns the contradictions of a run after this change.
     fn told(change: impl FnOnce(&mut Run)) -> String {
         let mut run = good();
         change(&mut run);

@@ -1,4 +1,5 @@
-//! What properties find, as values. [`crate::wording`] turns them into sentences, in one place, with the names of the run.
+//! The findings of properties, as values. [`crate::wording`] alone turns them into sentences, with the names of the
+//! run.
 
 use std::sync::Arc;
 
@@ -389,7 +390,7 @@ pub enum Open {
     NoResultOfTasks,
 }
 
-/// A part of a checkpoint, or of a log, that is nowhere.
+/// An unavailable part of a checkpoint or of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct MissingPart {
@@ -399,7 +400,7 @@ pub struct MissingPart {
     pub asked: Vec<ProcessId>,
 }
 
-/// How far the delay of a link was off.
+/// How far the delay of a link deviated from the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct LinkDelay {
@@ -430,7 +431,7 @@ pub(crate) struct Found {
     pub(crate) property: Property,
     /// The number of instances judged.
     pub(crate) instances: u64,
-    /// The first violations, with the facts that show them.
+    /// The first violations, with the facts that prove them.
     pub(crate) violations: Vec<(Wrong, Vec<Source>)>,
     pub(crate) more_violations: u64,
     /// The first reason why something could not be judged.
@@ -484,7 +485,7 @@ impl Found {
         found
     }
 
-    /// Words what was found.
+    /// Turns the finding into sentences.
     pub(crate) fn told(self, names: &Context) -> Finding {
         let violation = |(what, evidence): (Wrong, Vec<Source>)| Violation {
             text: what.sentence(names),
@@ -506,7 +507,7 @@ impl Found {
         self.violations.len() as u64 + self.more_violations
     }
 
-    /// Returns what is wrong, without the evidence.
+    /// Returns the violations, without the evidence.
     #[cfg(test)]
     pub(crate) fn wrong(&self) -> Vec<Wrong> {
         self.violations.iter().map(|(it, _)| it.clone()).collect()

@@ -48,15 +48,15 @@ pub enum Property {
     MembersAgree,
     /// No checkpoint contains a delivery of a message of its cluster without its send.
     ConsistentCheckpoint,
-    /// A checkpoint of partitions was valid only once every partition had saved its part.
+    /// A checkpoint of partitions was used as valid only once every partition had saved its part.
     ValidCheckpoints,
-    /// A checkpoint of partitions holds as received what its parts hold as sent.
+    /// A checkpoint of partitions contains the receipt of every message whose send it contains.
     Drained,
-    /// A checkpoint of partitions holds nothing that was sent after the sender's part.
+    /// A checkpoint of partitions contains no message sent after the sender's part.
     QuietCheckpoints,
     /// Only neighbours coordinated a checkpoint of partitions.
     NeighboursOnly,
-    /// Every part of a checkpoint was durable wherever it is kept before the checkpoint was committed.
+    /// Every part of a checkpoint was durable at its owner and at all holders before the checkpoint was committed.
     DurableBeforeCommit,
     /// No cluster rolled back further than necessary.
     MaximalLine,
@@ -70,14 +70,14 @@ pub enum Property {
     StrictlyRequired,
     /// No partition re-executed a task that no partition needed.
     DemandedOnly,
-    /// Every message whose send was undone, and whose receiver has it, was sent again and then kept from the network.
+    /// Every orphan message was re-sent and then suppressed.
     OrphansReplayed,
-    /// A process that rolled back received nothing of a later phase before it had re-sent such a message.
+    /// A process that rolled back received no message of a later phase before it had re-sent its orphan messages.
     OrphansFirst,
-    /// The phases of such messages follow from what was consumed.
+    /// The phases of orphan messages follow from what was consumed.
     PhasesAgree,
-    /// A process that rolled back was delivered the same messages in the same order, as far as other
-    /// processes depend on it.
+    /// A process that rolled back was delivered the same messages in the same order, as far as other processes depend
+    /// on it.
     RepeatedOrder,
     /// No failure made a cluster roll back indefinitely.
     RecoveryTerminates,
@@ -85,7 +85,7 @@ pub enum Property {
     Progress,
     /// A cluster was declared unrecoverable only if every copy of a part was lost.
     UnrecoverableJustified,
-    /// Nothing that had been collected was needed again.
+    /// Nothing that was collected was needed later.
     SafeCollection,
     /// No logged message was collected before a checkpoint of its receiver contained it.
     LogKept,
@@ -98,8 +98,7 @@ pub enum Property {
 }
 
 impl Property {
-    /// Returns whether a violation holds regardless of missing facts, because the stated facts are wrong by
-    /// themselves.
+    /// Returns whether a violation holds even if facts are missing, because the stated facts alone prove it.
     fn needs_no_other_fact(self) -> bool {
         matches!(
             self,
@@ -110,9 +109,9 @@ impl Property {
         )
     }
 
-    /// Returns the promise that a protocol must make to be judged by the property; `None` if every protocol
-    /// owes it. [`Property::MaximalLine`] and [`Property::MembersAgree`] depend on a promise only in part,
-    /// and leave that part out by themselves.
+    /// Returns the promise that a protocol must make to be judged by the property; `None` if every protocol owes it.
+    /// [`Property::MaximalLine`] and [`Property::MembersAgree`] depend on a promise only in part, and check this
+    /// themselves.
     pub fn promise(self) -> Option<Promise> {
         match self {
             Property::ForcedBeforeDelivery => Some(Promise::ForcedBeforeDelivery),
@@ -130,7 +129,7 @@ impl Property {
         }
     }
 
-    /// Returns whether the property is judged: because every protocol owes it, or because this protocol promises it.
+    /// Returns whether the property is judged, because every protocol owes it or because this protocol promises it.
     pub fn is_judged(self, context: &Context) -> bool {
         self.promise().is_none_or(|it| context.promises.include(it))
     }
@@ -192,14 +191,14 @@ impl Property {
 pub struct Violation {
     /// What happened, as a sentence that names the processes and messages involved.
     pub text: String,
-    /// The facts that show it.
+    /// The facts that prove the violation.
     pub evidence: Vec<Source>,
-    /// What happened, as a value; `None` if the judgement was read from JSON, which contains the sentence alone.
+    /// What happened, as a value; `None` if the judgement was read from JSON, which contains only the sentence.
     #[serde(skip)]
     pub what: Option<Wrong>,
 }
 
-/// The sentence and the evidence determine a violation, whether or not it was read.
+/// The sentence and the evidence determine a violation, whether or not the judgement was read from JSON.
 impl PartialEq for Violation {
     fn eq(&self, other: &Violation) -> bool {
         (&self.text, &self.evidence) == (&other.text, &other.evidence)
@@ -222,7 +221,7 @@ pub struct Finding {
     pub more_violations: u64,
     /// Why the property, or a part of it, could not be judged although it should have been.
     pub unknown: Option<String>,
-    /// Information for the reader that speaks neither for nor against the protocol.
+    /// Information for the reader that does not affect the verdict.
     pub remarks: Vec<String>,
 }
 
@@ -257,8 +256,8 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Derives the verdict. If the evidence `is_flawed`, only a violation that no missing fact can explain
-    /// makes a run fail.
+    /// Derives the verdict. If the evidence `is_flawed`, a run fails only because of violations that no missing fact
+    /// can explain.
     pub(crate) fn new(findings: Vec<Finding>, is_flawed: bool) -> Judgement {
         let (mut wrong, mut doubtful) = (Vec::new(), Vec::new());
         for finding in findings.iter().filter(|finding| finding.violation_count() > 0) {

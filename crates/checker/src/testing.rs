@@ -3,7 +3,7 @@
 use crate::finding::Found;
 use faultline_history::History;
 
-/// Requires that the first violation is of this form.
+/// Asserts that the first violation matches this pattern.
 macro_rules! finds {
     ($found:expr, $what:pat) => {
         match &$found.wrong()[..] {

@@ -1,4 +1,4 @@
-//! The sentences for what properties find. All of them are worded here, with the names of the run.
+//! The sentences for findings. All of them are worded here, with the names of the run.
 
 use std::cmp::Reverse;
 
@@ -81,7 +81,7 @@ impl Wrong {
                 message(orphan)
             ),
             Wrong::WrongPhase { process: by, message: id, phase, computed } => format!(
-                "{} has {} in phase {phase}, but what its sender had consumed gives phase {computed}",
+                "{} recorded {} in phase {phase}, but what its sender had consumed implies phase {computed}",
                 process(by),
                 message(id)
             ),
@@ -298,7 +298,7 @@ impl Wrong {
                 process(*by)
             ),
             Wrong::EventNotWritten { process: by, waited } => format!(
-                "{} had run a task, and did not write the event for {waited}, longer than its writes took",
+                "{} had run a task, but did not write its event for {waited}, longer than any of its writes took",
                 process(*by)
             ),
             Wrong::Impossible { process: by, what } => {
@@ -308,7 +308,7 @@ impl Wrong {
                 format!("the tasks in the result of {} do not match the facts", process(*by))
             }
             Wrong::OtherTasksThanSpawned { process: by } => {
-                format!("the result of {} contains other tasks than were spawned", process(*by))
+                format!("the result of {} does not consist of the tasks that were spawned", process(*by))
             }
             Wrong::Stalled => {
                 "the program stalled: nothing was run or stolen for a long time before the deadline"
@@ -322,10 +322,10 @@ impl Wrong {
                 let what = match step {
                     TheftStep::Shipped => "sent task",
                     TheftStep::Returned => "returned the result of task",
-                    _ => "said that it no longer needs the result of task",
+                    _ => "acknowledged the result of task",
                 };
                 format!(
-                    "{} {what} {task} before a checkpoint that holds this was durable ({theft})",
+                    "{} {what} {task} before a checkpoint that contains this was durable ({theft})",
                     process(*by)
                 )
             }
@@ -391,7 +391,7 @@ fn not_deterministic(id: MessageId, names: &Context) -> String {
     )
 }
 
-/// Words an impossible fact of a program of tasks, without its subject.
+/// Returns the sentence about an impossible fact of a program of tasks, without its subject.
 fn impossible(what: Impossible, names: &Context) -> String {
     match what {
         Impossible::Ran { task } => format!("ran task {task}, which it did not have"),
@@ -406,12 +406,12 @@ fn impossible(what: Impossible, names: &Context) -> String {
         Impossible::OwedNothing { task, theft } => format!("owed nothing for task {task} ({theft})"),
         Impossible::Unfinished { task, theft, returned, left } => {
             let what = if returned { "returned" } else { "completed" };
-            format!("{what} stolen task {task}, of which {left} tasks were left ({theft})")
+            format!("{what} stolen task {task} although {left} of its tasks were left ({theft})")
         }
-        Impossible::EndedEarly { left } => format!("ended the program, of which {left} tasks were left"),
+        Impossible::EndedEarly { left } => format!("ended the program although {left} of its tasks were left"),
         Impossible::EndedNothing => "ended the program, which it did not have".into(),
         Impossible::AbsorbedTwice { of, theft } => format!(
-            "took over the state of {}, part of which (theft {theft}) it had already",
+            "took over the state of {}, part of which (theft {theft}) it already had",
             names.process(of)
         ),
     }
@@ -462,11 +462,11 @@ impl Open {
                 format!("none of the {planned} planned faults took effect")
             }
             Open::TimesNotRecorded { cluster, fault } => format!(
-                "the times at which the processes of {} ended by {fault} were not recorded",
+                "the times at which {fault} ended the processes of {} were not recorded",
                 names.cluster(*cluster)
             ),
             Open::EndNotSeen { process: of, fault } => format!(
-                "the time at which {} ended by {fault} is unknown, because its place did not respond",
+                "the time at which {fault} ended {} is unknown, because its place did not respond",
                 process(*of)
             ),
             Open::EndedApart { cluster, processes, fault, skew, within } => format!(
@@ -523,7 +523,7 @@ fn link_delay(delay: &LinkDelay, names: &Context) -> String {
     )
 }
 
-/// Says what took the memory, and what would help against the largest part of it.
+/// Words what filled the memory, and the remedy for its largest part.
 fn out_of_memory(used: &MemoryUse) -> String {
     let mut parts = used.parts.clone();
     parts.retain(|part| part.bytes > 0);
@@ -531,11 +531,11 @@ fn out_of_memory(used: &MemoryUse) -> String {
     let (words, remedies): (Vec<String>, Vec<&str>) = parts.iter().map(in_words).unzip();
     let contents = if words.is_empty() { String::new() } else { format!(", with {}", words.join(", ")) };
     let remedy = remedies.first().map(|it| format!("{it}, or ")).unwrap_or_default();
-    let bound = mebibytes(used.bound);
-    format!("the program reached the bound of its memory, {bound}{contents}; {remedy}raise `--memory`")
+    let limit = mebibytes(used.bound);
+    format!("the program reached its memory limit, {limit}{contents}; {remedy}raise `--memory`")
 }
 
-/// Returns a part of the memory in words, and what would make it smaller.
+/// Returns a part of the memory in words, with the remedy that makes it smaller.
 fn in_words(part: &MemoryPart) -> (String, &'static str) {
     let (what, remedy) = match part.content {
         MemoryContent::Facts => ("facts", "make the program shorter"),
@@ -574,7 +574,7 @@ impl Remark {
                 names.group(*group)
             ),
             Remark::NotCounted { process } => format!(
-                "executions of a task spawned different tasks, so that what the result of {} contains was not counted",
+                "executions of a task spawned different tasks, so the contents of the result of {} were not counted",
                 names.process(*process)
             ),
         }

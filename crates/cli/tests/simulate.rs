@@ -219,12 +219,12 @@ fn a_run_ends_before_it_takes_more_memory_than_it_may() {
     let run = ["run", "pingpong.yaml", "--backend", "simulate", "--out", "record", "--memory", "48MiB"];
     place.faultline(run).assert().code(3).stdout(
         contains("UNKNOWN")
-            .and(contains("the program reached the bound of its memory, 48 MiB, with "))
+            .and(contains("the program reached its memory limit, 48 MiB, with "))
             .and(contains("parts of checkpoints"))
             .and(contains("`collectEvery`")),
     );
-    place.faultline(["check", "record"]).assert().code(3).stdout(contains("bound of its memory"));
-    place.faultline(["explain", "record"]).assert().stdout(contains("reached the bound of its memory"));
+    place.faultline(["check", "record"]).assert().code(3).stdout(contains("its memory limit"));
+    place.faultline(["explain", "record"]).assert().stdout(contains("reached its memory limit"));
     place.faultline(["report", "record"]).assert().code(0).stdout(contains("report.html"));
     let summary = object(&place, &["check", "record", "--format", "json"], 3);
     assert_eq!(summary["run"]["outcome"], "outOfMemory");

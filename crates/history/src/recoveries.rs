@@ -1,8 +1,8 @@
 //! The cost of recoveries of planned programs: the tasks that live processes re-executed, compared with those that they
 //! would have re-executed if all had rolled back. Judges nothing.
 //!
-//! Facts are processed in the order of time. If processes read different clocks, the numbers of a recovery are exact
-//! only if its facts are seconds apart from those of other recoveries.
+//! Facts are processed in the order of time. If processes read different clocks, this order is approximate, but the facts
+//! whose order matters are seconds apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -140,7 +140,7 @@ fn ended_early(history: &Timeline, manifest: &Manifest) -> Option<String> {
         Some(Outcome::Interrupted) => Some(format!("The run was interrupted at {end}.")),
         Some(Outcome::Deadline) => Some(format!("The run exceeded its deadline at {end}.")),
         Some(Outcome::OutOfMemory(_)) => {
-            Some(format!("The run was ended at {end}, because the program reached the bound of its memory."))
+            Some(format!("The run was ended at {end}, because the program reached its memory limit."))
         }
         _ => None,
     }

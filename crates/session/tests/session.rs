@@ -147,7 +147,7 @@ fn a_run_without_memory_is_unknown_and_keeps_what_it_recorded() {
     assert!(part(MemoryContent::Checkpoints).count > 4, "parts of four processes, and replicas");
     assert!(part(MemoryContent::Checkpoints).bytes > 4 << 20, "with a mebibyte of state in each");
     assert_eq!(run.judgement.verdict, Verdict::Unknown);
-    assert!(run.judgement.reasons[0].contains("bound of its memory"), "{:?}", run.judgement.reasons);
+    assert!(run.judgement.reasons[0].contains("its memory limit"), "{:?}", run.judgement.reasons);
     let begins = |(life, stream): (_, &Vec<_>)| whole.trace.streams[life].starts_with(stream);
     assert!(run.trace.streams.iter().skip(1).all(begins), "what happened until then is the same");
 

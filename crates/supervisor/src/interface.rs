@@ -149,7 +149,7 @@ pub enum Report {
     /// Time may have passed. Changes of the membership are announced at the next timeout, so that changes of one
     /// instant share a version.
     Timeout,
-    /// The program that carries out the run reached the bound of its memory.
+    /// The program that carries out the run reached its memory limit.
     OutOfMemory(Arc<MemoryUse>),
 }
 

@@ -1,5 +1,5 @@
-//! A cluster loss ended all of its processes at once: otherwise the survivors had time to act on the first
-//! failures.
+//! A cluster loss ended all processes of the cluster at once: otherwise the surviving ones had time to react to the
+//! first failures.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,10 @@
 //! Lost work is bounded: a failure loses at most the checkpoint interval, the commit and the detection.
 //!
-//! Judged where the bound applies: at rollbacks for a failure that restore the newest committed checkpoint.
-//! The part of the bound that the protocol controls is how long its coordinator waits between a commit and
-//! the next request, by the coordinator's own clock. The duration of a commit depends on the storage and the
-//! network, and is reported rather than bounded. Runs in which a fault delays messages, writes or processes
-//! are not judged. Time during which a coordinator was halted at one of its own facts for a fault to be
-//! injected does not count.
+//! Judged wherever the bound applies: at rollbacks after a failure that restore the newest committed checkpoint. The
+//! protocol controls only one part of the bound: how long its coordinator waits between a commit and the next request,
+//! by the coordinator's own clock. The duration of a commit depends on the storage and the network, and is reported
+//! rather than bounded. Runs in which a fault delays messages, writes or processes are not judged. Time during which a
+//! coordinator was halted at one of its own facts, so that a fault could be injected, does not count.
 
 use faultline_core::{Cause, Claim, Fault, Incarnation, Position, ProcessId, Promise, Span, Time};
 
@@ -42,8 +41,8 @@ pub(super) fn check(history: &History<'_>) -> Found {
     }
     let slack = if history.context.common_clock { Span::ZERO } else { SLACK };
     for (number, group) in history.groups.numbered() {
-        // The resource states delays by cluster of the federation, which may differ from the group that rolls
-        // back together.
+        // The resource states delays by cluster of the federation, which may differ from the group that rolls back
+        // together.
         let stands_in = |it: &Vec<ProcessId>| group.members.first().is_some_and(|first| it.contains(first));
         let cluster = history.context.clusters.iter().position(stands_in);
         let Some(&Some(every)) = cluster.and_then(|it| bounds.checkpoint_every.get(it)) else { continue };
@@ -86,7 +85,7 @@ fn waited(
     let acted = |state: Point| history.segment(state.segment).is_active;
     let has_acted = rollback.restores().any(|it| history.state_before(it).is_some_and(acted));
     if target == Position::default() && !has_acted {
-        // It waited for its first checkpoint, which is taken before anything is done that could be lost.
+        // The process waited for its first checkpoint, which is taken before anything is done that could be lost.
         return Some(Span::ZERO);
     }
     let restored = rollback.restored.first().copied().flatten()?;
@@ -109,21 +108,21 @@ fn waited(
             _ => {}
         }
     }
-    // A coordinator that neither requested a checkpoint nor paused rolled back immediately, or failed.
+    // A coordinator that neither requested a checkpoint nor paused has rolled back immediately, or failed.
     let last_words = || {
         let last = (state.fact as usize).checked_sub(1)?;
         history.trace.streams[&(process, life)].get(last).map(|(time, _)| *time)
     };
     let stood = stood.or_else(|| restored.before.map(|_| restored.time)).or_else(last_words)?;
     let since = since?;
-    // A process that waits for the next life of a failed member takes no checkpoint; no fact states when it
-    // learns of the failure. A member may have failed before the last commit, after it had done its part. The
-    // clocks may differ by less than the slack: this only excuses, and never accuses.
+    // A process that waits for the next life of a failed member takes no checkpoint; no fact states when it learns of
+    // the failure. A member may have failed before the last commit, after it had completed its part. The clocks may
+    // differ by less than the slack, but this comparison can only excuse the coordinator.
     let deaths = history.supervision.ends.iter();
     let unmended = deaths.filter(|end| !is_mended(history, group, end, since));
     let first = unmended.map(|it| it.at.max(since)).min();
     let stood = first.map_or(stood, |it| it.min(stood));
-    // A process that is halted for a fault to be injected at one of its facts requests no checkpoint either.
+    // A process that is halted so that a fault can be injected at one of its facts requests no checkpoint, either.
     let stream = &history.trace.streams[&(process, life)];
     let after = stream.partition_point(|(time, _)| *time < since);
     let mut facts = stream[after..].iter().take_while(|(time, _)| *time <= stood);
@@ -146,8 +145,8 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_trace::manifest::Bounds;
 
-    /// A failure `after` the last checkpoint of a cluster that takes one every second, and detects failures
-    /// within 100 ms.
+    /// A failure, at time `after` since the last checkpoint, of a cluster that takes a checkpoint every second and
+    /// detects failures within 100 ms.
     fn run(after: Span) -> Run {
         let mut run = Run::new(&[&[0, 1]]);
         run.context.common_clock = true;
@@ -176,7 +175,8 @@ mod tests {
         }
     }
 
-    /// Longer than any checkpoint may take: another machine has to be found for the member.
+    /// The next life starts later than any checkpoint may be delayed, because another machine has to be found for the
+    /// member.
     fn waits_for_the_next_life(common_clock: bool) {
         let mut run = run(Span::from_millis(900));
         run.context.common_clock = common_clock;

@@ -2,9 +2,9 @@
 //! relation): the final states of the processes can be put into one order in which every message is sent
 //! before it is consumed.
 //!
-//! Without rollbacks, this always holds. But where messages of a rolled-back process still exist before it
-//! has re-sent them, a message that depends on them can overtake them, and so be consumed by its own causes.
-//! Judged where the application states what it consumes.
+//! Without rollbacks, this always holds. But if messages of a rolled-back process still exist before it has re-sent
+//! them, a message that depends on them can overtake them and be consumed before its own cause. Judged if the
+//! application states what it consumes.
 
 use crate::finding::{Found, Wrong};
 use crate::judgement::Property;
@@ -54,7 +54,7 @@ mod tests {
         run.deliver(cause);
         run.consume(cause);
         let effect = run.send(1, 0);
-        // The cause is undone. Its effect is not, and comes before it.
+        // The cause is undone. Its effect is not, and precedes it.
         run.restore(0, 0, Some((0, 1)));
         run.deliver(effect);
         run.consume(effect);

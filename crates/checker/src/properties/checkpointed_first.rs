@@ -1,10 +1,9 @@
-//! What processes exchange is durable first: a task is sent only after a checkpoint that contains its theft,
-//! a result only after one that contains it as complete, and a receipt only after one that contains the
-//! result (L5). Judged for protocols that promise it.
+//! Processes exchange only what is durable: a task is sent only after a checkpoint that contains its theft, a result
+//! only after one that contains it as complete, and a receipt only after one that contains the result (L5). Judged for
+//! protocols that promise it.
 //!
-//! A checkpoint counts once its owner states that it is durable in its own storage. A state that was restored
-//! or absorbed was durable before. The number of copies at other processes is judged when a checkpoint is
-//! committed.
+//! A checkpoint counts once its owner states that it is durable in its own storage. A restored or absorbed state was
+//! already durable. The number of replicas is judged when a checkpoint is committed.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +28,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
                 TheftStep::Receipted => TheftStep::Merged,
                 _ => continue,
             };
-            // If the process has not taken such a step, it has nothing to protect.
+            // If the process has not taken such a step, there is nothing to make durable.
             let is_past = |it: &&Step| it.step == needed && history.holds(sent.at, it.at);
             let Some(cause) = steps.iter().rfind(is_past) else { continue };
             finding.instances += 1;
@@ -45,7 +44,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     finding
 }
 
-/// By life: reports that one of the process's own checkpoints is durable, and the cut of each.
+/// By life: reports that one of the process's own checkpoints is durable, each with the checkpoint's cut.
 struct Durable(BTreeMap<(ProcessId, Life), Vec<(u32, Point)>>);
 
 impl Durable {
@@ -83,7 +82,7 @@ impl Durable {
         if segment.parent.is_some_and(|restored| history.holds(restored, what)) {
             return true;
         }
-        // States that were absorbed in this stretch, or before it.
+        // States that were absorbed in this segment, or before it.
         !history.contains(at, what) && history.holds(at, what)
     }
 }
@@ -99,7 +98,7 @@ mod tests {
 
     const TASK: TaskId = TaskId::MAIN.child(0);
 
-    /// A theft in which checkpoints are durable before the legs in `careful`.
+    /// A theft in which the legs in `careful` wait for durable checkpoints.
     fn run(careful: &[TheftStep]) -> TaskRun {
         let mut run = TaskRun::promising(2, &[Promise::CheckpointedFirst]);
         run.begin(0, 1);

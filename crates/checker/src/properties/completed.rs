@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(finding.violation_count(), 0);
         assert_eq!(
             finding.open.unwrap().sentence(&run.context),
-            "the program reached the bound of its memory, 64 MiB, with 40 MiB for 12 parts of checkpoints, 3 MiB for 7 \
+            "the program reached its memory limit, 64 MiB, with 40 MiB for 12 parts of checkpoints, 3 MiB for 7 \
              facts and their judgement; collect checkpoints more often (`collectEvery`), take fewer (`checkpointEvery`), or raise \
              `--memory`"
         );

@@ -1,6 +1,6 @@
-//! A checkpoint of a cluster is consistent (HC3I section 2.2): if one part contains the delivery of a message
-//! of the cluster, the sender's part contains its send. Messages in transit are no defect: they belong to the
-//! image and are delivered again after a restore. If they are not, `no_loss` reports it.
+//! A checkpoint of a cluster is consistent (HC3I section 2.2): if one part contains the delivery of a message of the
+//! cluster, the sender's part contains the send. Messages in transit are not inconsistent: they belong to the
+//! checkpoint, and are delivered again after a restore. If they are not, `no_loss` reports it.
 
 use crate::finding::{Found, Open, Wrong};
 use crate::judgement::Property;
@@ -17,8 +17,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             continue;
         }
         for &delivered in message.delivered.iter() {
-            // A later checkpoint on the same line contains this delivery as well, with a later part of the
-            // sender.
+            // A later checkpoint on the same line also contains this delivery, with a later part of the sender.
             let Some((name, checkpoint)) = history.first_checkpoint_with(delivered) else { continue };
             let Some(cut) = checkpoint.parts[sender.1].cut else {
                 finding.unjudged(Open::PartUnknown { owner: message.id.from, position: name.position });

@@ -1,5 +1,5 @@
-//! A process with nothing to re-execute re-executes nothing (CCK long paper): every task that a partition re-executed wrote a
-//! value that it sent afterwards, or that another task which it re-executed in the same recovery reads.
+//! A process re-executes nothing unnecessarily (CCK long paper): every task that a partition re-executed wrote a value
+//! that the partition then sent, or that another task re-executed by it in the same recovery reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     for (message, task) in planned.sent_by.iter().filter(|(_, task)| again.contains(task)) {
         messages.entry(*task).or_default().push(*message);
     }
-    // In each recovery, what the re-executed tasks read.
+    // The tasks whose values the re-executed tasks of each recovery read.
     let mut read: BTreeSet<(Incarnation, TaskId)> = BTreeSet::new();
     for rerun in &planned.reruns {
         let sources = planned.tasks.get(&rerun.task).map_or(&[][..], |it| &it.sources);

@@ -1,14 +1,13 @@
-//! Finds the states that can no longer belong to a consistent line, because a message that they contain was
-//! undone. There are none where a re-execution repeats the messages of the execution.
+//! Finds the states that can no longer belong to a consistent line, because they contain a message that was undone.
+//! There are none if re-execution repeats messages.
 
 use faultline_history::{History, Message, Point};
 
-/// The states that contain the delivery of a message from another group whose send was undone, or may have
-/// been.
+/// States that contain the delivery of a message from another group whose send was undone, or may have been.
 pub(super) struct Dirt {
-    /// By segment: the first such delivery in it.
+    /// The first such delivery in each segment.
     first: Vec<Option<u32>>,
-    /// By segment: whether it continues such a state.
+    /// Whether each segment continues such a state.
     inherited: Vec<bool>,
 }
 
@@ -24,7 +23,7 @@ impl Dirt {
         }
         let mut dirt = Dirt { first, inherited: Vec::with_capacity(history.segments.len()) };
         for segment in &history.segments {
-            // A parent has a smaller number, so it has already been entered.
+            // A parent has a smaller number, so its entry already exists.
             let inherited = segment.is_rootless || segment.parent.is_some_and(|parent| dirt.is_in(parent));
             dirt.inherited.push(inherited);
         }

@@ -1,6 +1,6 @@
-//! A valid checkpoint of partitions has drained their channels (CCK long paper, the coordinated checkpoint): what a partition
-//! had sent in its part, the receiver has in its own. Values are part of no channel's state, so that a value which is in
-//! neither part would be lost by a rollback to the checkpoint.
+//! A valid checkpoint of partitions has drained their channels (CCK long paper, the coordinated checkpoint): what a
+//! partition had sent in its part, the receiver has received in its own part. No channel's state is saved, so a
+//! rollback to the checkpoint would lose a value that the receiver's part lacks.
 
 use super::valid_checkpoints::{Across, for_each_message};
 use crate::finding::{Found, Wrong};

@@ -1,11 +1,11 @@
-//! A checkpoint is committed only when every part is durable at its owner and at every holder (errata,
-//! finding 6). Garbage collection depends on it.
+//! A checkpoint is committed only once every part is durable at its owner and at every holder (errata, finding 6).
+//! Garbage collection depends on this.
 //!
-//! The federation states how many copies there are, and which processes may hold them. The assignment of
-//! parts to holders is a fixed function that the checker does not know; it takes all processes that ever
-//! reported a part of an owner durable for this owner's holders. Each of them must hold every part, and there
-//! must be as many as requested. A process states what it did before others can observe it, so the reports on
-//! which a commit depends are in the trace; where all processes read one clock, they also precede the commit.
+//! The federation states how many replicas there are, and which processes may hold them. The assignment of parts to
+//! holders is a fixed function that the checker does not know. It considers all processes that ever reported a part of
+//! an owner durable as holders of this owner. Each of them must hold every part, and there must be as many as
+//! requested. A process states its actions before others can observe them, so the reports on which a commit depends are
+//! in the trace; if all processes read one clock, they also precede the commit.
 
 use std::collections::BTreeSet;
 
@@ -40,8 +40,7 @@ fn check_owner(history: &History<'_>, number: GroupId, group: &Group<'_>, place:
             check_number(history, (number, place), *name, &checkpoint.parts[place], first, finding);
         }
         for &holder in &holders {
-            // Other processes replace holders that failed permanently, starting with the first part that they
-            // hold.
+            // Other processes replace holders that failed permanently. They hold parts only from some part on.
             if !gone.is_empty() && !holds_around(group, place, holder, *name) {
                 continue;
             }
@@ -68,8 +67,8 @@ fn check_owner(history: &History<'_>, number: GroupId, group: &Group<'_>, place:
     }
 }
 
-/// Returns whether `holder` held an older part than this one, and this one or a newer one. A process that takes the
-/// place of one that never returns first receives the newest part, which was committed before.
+/// Returns whether `holder` held an older part than this one, and also this one or a newer one. A process that replaces
+/// a permanently failed holder first receives the newest part, whose checkpoint was committed before.
 fn holds_around(group: &Group<'_>, place: usize, holder: ProcessId, name: CheckpointName) -> bool {
     let holds = |it: &Checkpoint<'_>| it.parts[place].copies.iter().any(|copy| copy.holder == holder);
     let mut older = group.checkpoints.range(..name).map(|(_, it)| it);
@@ -77,7 +76,7 @@ fn holds_around(group: &Group<'_>, place: usize, holder: ProcessId, name: Checkp
     older.any(holds) && newer.any(holds)
 }
 
-/// Checks that as many copies as the federation requests were durable before the commit `first`.
+/// Checks that as many replicas as the federation requests were durable before the commit `first`.
 fn check_number(
     history: &History<'_>,
     (number, place): (GroupId, usize),
@@ -142,13 +141,13 @@ mod tests {
         let second = commit(&mut run, 2, &[2]);
         let finding = check_alone(check, &run.0);
         assert!(finding.instances >= 2 && finding.violation_count() == 0, "{finding:?}");
-        // Afterwards, it has to hold every part.
+        // From now on, the holder has to hold every part.
         let third = commit(&mut run, 3, &[]);
         run.0.durable(2, third);
         assert!(second < third && check_alone(check, &run.0).violation_count() == 1);
     }
 
-    /// p0's first checkpoint has a copy at p1; the second one has it `after` its commit, or never.
+    /// p0's first checkpoint has a replica at p1; the second one receives its replica `after` its commit, or never.
     fn run(after: Option<Span>) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.durable(1, run.image(0, 0, 1));

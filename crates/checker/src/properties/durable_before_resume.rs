@@ -1,11 +1,11 @@
-//! What a group restores is durable before one of its processes resumes: at its owner and at as many holders
-//! as the federation requests, under protocols that promise it. Under other protocols, a part without any
-//! durable copy is a remark. A protocol must promise this if it treats a restored checkpoint like a committed
-//! one, and removes what the restored checkpoint replaces.
+//! Every part of a restored checkpoint is durable before a process of the group resumes: at its owner and at as many
+//! holders as the federation requests, under protocols that promise it. Under other protocols, a part without any
+//! durable copy is a remark. A protocol must promise this if it treats a restored checkpoint like a committed one, and
+//! removes the checkpoints that it makes obsolete.
 //!
-//! A copy that was lost before the recovery started must be made again. A copy lost while the group recovers
-//! may be detected too late. The start of the recovery, as the members claim it, separates the two cases, but
-//! only where all processes read one clock; otherwise a copy counts if it was ever made.
+//! A copy that was lost before the recovery started must be made again. The loss of a copy while the group recovers may
+//! be detected too late. The start of the recovery, as the members claim it, separates the two cases, but only if all
+//! processes read one clock; otherwise a copy counts if it ever existed.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +32,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         }
     }
     if !history.context.promises.include(Promise::DurableRestore) {
-        // The group may still hold what it restored in memory: a risk for the next failure, but not a broken
-        // promise.
+        // The group may still hold in memory what it restored: a risk for the next failure, but not a broken promise.
         finding.not_promised();
     }
     finding
@@ -56,7 +55,7 @@ struct Recovery<'a> {
     history: &'a History<'a>,
     /// The first restore.
     first: &'a RestoredBy,
-    /// Losses before this time were known when the recovery started.
+    /// When the recovery started. Losses before this time were known by then.
     began: Time,
 }
 
@@ -65,7 +64,7 @@ impl<'a> Recovery<'a> {
         let first = rollback.restores().min_by_key(|it| it.time)?;
         let began = |restored: &RestoredBy| {
             let own = beginnings.get(&history.process_of(restored.at))?;
-            // By place: the next recovery may begin at the very time of the restore.
+            // Compares positions, because the next recovery may begin at the time of the restore.
             own[..own.partition_point(|(at, _)| *at < restored.at)].last().map(|(_, began)| *began)
         };
         let began = rollback.restores().map(|it| began(it).unwrap_or(Time::ZERO)).min()?;
@@ -103,8 +102,8 @@ impl<'a> Recovery<'a> {
         );
     }
 
-    /// Returns whether a copy was durable before the group resumed, and was not lost before the group started
-    /// to recover.
+    /// Returns whether a copy was durable before the group resumed, and had not been lost before the group started to
+    /// recover.
     fn is_there(&self, copy: &StoredCopy) -> bool {
         if !self.history.context.common_clock {
             return true;
@@ -124,7 +123,7 @@ mod tests {
     use faultline_core::Span;
     use faultline_trace::manifest::{Copies, Keepers};
 
-    /// A checkpoint of p0 with a copy at p1, unless it is `lost`, and a failure of p0.
+    /// A checkpoint of p0 with a replica at p1, unless it is `lost`, and a failure of p0.
     fn run(promises: &[Promise], lost: bool) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.context.common_clock = true;
@@ -206,7 +205,7 @@ mod tests {
         run.commit_all(0, &[0]);
         let stream =
             run.trace.streams.get_mut(&(faultline_core::ProcessId(0), faultline_core::Life(1))).unwrap();
-        // Keeps the numbers of the facts.
+        // Keeps the numbers of the other facts.
         stream
             .iter_mut()
             .filter(|(_, it)| matches!(it, faultline_core::Fact::Durable(_)))

@@ -51,8 +51,8 @@ pub(super) fn check(history: &History<'_>) -> Found {
     finding
 }
 
-/// Returns two sends that should not share an identity: any two; or, where a re-execution repeats the
-/// messages of the execution, two of one history.
+/// Returns two sends that should not share an identity: any two sends or, if re-execution repeats messages, two in one
+/// line of history.
 fn same_identity(history: &History<'_>, sends: &Points) -> Option<(Point, Point)> {
     let repeats = history.context.repeats();
     let sends: Vec<Point> = sends.iter().copied().collect();

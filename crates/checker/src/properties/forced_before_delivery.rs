@@ -3,9 +3,8 @@
 //! for it: the vector that decides rollbacks covers every delivery that the checkpoint contains (errata,
 //! B11).
 //!
-//! The position is the piggybacked one that the composite observed. The vectors are the self-reported ones of
-//! the checkpoint that the receiver last committed or restored, which the other members confirm (see
-//! `members_agree`).
+//! The position is the piggybacked one that the composite observed. The vectors are the self-reported ones of the
+//! checkpoint that the receiver last committed or restored, which the other members must confirm (see `members_agree`).
 
 use faultline_core::{Position, Vectors};
 
@@ -67,7 +66,7 @@ fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding
     }
 }
 
-/// Returns whether a delivery of a message of `group` sent at `stamp` is within the delivered positions.
+/// Returns whether the delivered positions cover a message that `group` sent at `stamp`.
 fn covers(vectors: &Vectors, group: GroupId, stamp: Position) -> bool {
     vectors.delivered.iter().any(|&(it, at)| {
         GroupId::claimed(it) == group && at.incarnation == stamp.incarnation && at.sn >= stamp.sn

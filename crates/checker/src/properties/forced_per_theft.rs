@@ -25,11 +25,11 @@ pub(super) fn check(history: &History<'_>) -> Found {
                 Fact::Theft { theft, step, .. } => match step {
                     TheftStep::Lent | TheftStep::Done => allowed += 1,
                     TheftStep::Merged => drop(used.insert(*theft)),
-                    // After an absorption, a result may be used where it was computed.
+                    // After an absorption, a result may be used at the process that computed it.
                     TheftStep::Forgotten => allowed += u64::from(used.contains(theft)),
                     _ => {}
                 },
-                // One for the state, and one for what it resumes.
+                // One for the state, and one for what the process resumes.
                 Fact::Restored(_) | Fact::Absorbed(_) => allowed += 2,
                 Fact::Claim(claim) => {
                     if let Claim::Committed { forced: true, .. } = **claim {

@@ -1,5 +1,4 @@
-//! The emulated links had the requested properties: otherwise the run does not answer the question that was
-//! asked.
+//! The emulated links had the requested properties: otherwise the run does not show what it was meant to show.
 
 use std::cmp::Reverse;
 
@@ -7,7 +6,7 @@ use crate::finding::{Found, LinkDelay, Open, Remark};
 use crate::judgement::Property;
 use faultline_history::History;
 
-/// If a link is not as requested for a larger part of the run, in percent, the verdict is unknown.
+/// If a link deviates from the request for more than this percentage of the run, the verdict is `unknown`.
 const MOST_PERCENT_OUTSIDE: u32 = 20;
 
 pub(super) fn check(history: &History<'_>) -> Found {

@@ -1,7 +1,6 @@
-//! Logs are kept (HydEE section III-E): a sender collects no logged message before a checkpoint of its
-//! receiver contains it. Judged by count: of the messages that a process sent to other clusters, at most as
-//! many have been collected as committed or restored checkpoints contain. Judged for protocols that keep a
-//! logged message until then.
+//! Logs are kept (HydEE section III-E): a sender collects no logged message before a checkpoint of the receiver
+//! contains it. Judged by counts: a process must not have collected more of its messages to other clusters than
+//! committed or restored checkpoints contain. Judged for protocols that promise to keep logged messages until then.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         return finding;
     }
     let held = held_in_checkpoints(history);
-    // What each process had collected at each of its claims: the claim, and the total.
+    // The claims about collected messages, each with the total that its process had collected by then.
     let mut forgotten: Vec<(Point, u64)> = Vec::new();
     for claimed in &history.claims {
         let Claim::Collected { log, .. } = *claimed.claim else { continue };
@@ -40,7 +39,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     finding
 }
 
-/// Returns what had been collected at `cut`, which belongs to an earlier segment.
+/// Returns how many messages had been collected at `cut`, which belongs to an earlier segment.
 fn forgotten_at(history: &History<'_>, forgotten: &[(Point, u64)], mut cut: Option<Point>) -> u64 {
     while let Some(point) = cut {
         let after = forgotten.partition_point(|(at, _)| *at < point);

@@ -1,9 +1,9 @@
-//! Lost work is bounded in programs of tasks whose processes log every event: a failure loses at most the tasks that were
-//! being run, and those whose events were not yet durable.
+//! Lost work is bounded in programs of tasks whose processes log every event: a failure loses at most the tasks that
+//! were running, and those whose events were not yet durable.
 //!
-//! What the protocol decides of that bound is judged: an event is handed to stable storage at once, or as soon as earlier
-//! writes are complete; and a process whose storage was kept restores all of the log there that has no hole. How long a
-//! write takes is the business of the storage and of the network, and is taken from the run itself.
+//! The parts of this bound that the protocol controls are judged: a process writes an event to stable storage at once,
+//! or as soon as earlier writes are complete; and a process whose storage was kept restores its whole log up to the
+//! first gap. The duration of a write depends on the storage and the network, and is taken from the run itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,8 @@ use faultline_trace::Stream;
 use crate::finding::{Found, Wrong};
 use faultline_history::{History, Source};
 
-/// What the answer of a holder may take beyond the delay of the slowest link. No fact says when it arrives: packets may be
-/// lost and sent again, or held up in a simulator that delays some of them. On real processes, timers may be late.
+/// Time that a holder's answer may take beyond the delay of the slowest link. No fact states when it arrives: packets
+/// may be lost and sent again, or delayed by the simulator. On real processes, timers may be late.
 const SLACK: Span = Span::from_secs(1);
 
 pub(super) fn check(history: &History<'_>, mut finding: Found) -> Found {
@@ -41,19 +41,19 @@ pub(super) fn check(history: &History<'_>, mut finding: Found) -> Found {
     finding
 }
 
-/// An image that a process has written in one life: a checkpoint, or a part of the log.
+/// An image that a process has written in one life: a checkpoint, or a segment of the log.
 struct Written {
     name: ImageName,
-    /// It contains the facts of the life before this number.
+    /// The image contains the facts of the life before this number.
     upto: u64,
     at: Time,
-    /// In the process's own storage.
+    /// Whether the image is durable in the process's own storage.
     is_durable: bool,
-    /// When the process knows that it is durable there and at all holders; `None` if it may never have been.
+    /// When the process knows that the image is durable there and at all holders; `None` if it may never have been.
     complete: Option<Time>,
 }
 
-/// Where each image became durable, and when.
+/// Returns where each image became durable, and when.
 fn durable(history: &History<'_>) -> BTreeMap<ImageName, Vec<(ProcessId, Time)>> {
     let mut all: BTreeMap<ImageName, Vec<_>> = BTreeMap::new();
     for (&(process, _), stream) in &history.trace.streams {
@@ -85,7 +85,7 @@ fn images(
         let stored = durable.get(&name).map_or(&[][..], Vec::as_slice);
         let others: BTreeSet<ProcessId> = stored.iter().map(|it| it.0).filter(|it| *it != process).collect();
         let is_durable = stored.iter().any(|it| it.0 == process);
-        // The last holder's answer travels back.
+        // The last holder's answer takes time to arrive.
         let answered = stored.iter().map(|it| it.1).max().map(|it| it + slowest.unwrap_or_default() * 2);
         Some(Written {
             name,
@@ -98,7 +98,7 @@ fn images(
     stream.iter().filter_map(written).collect()
 }
 
-/// The last image of the newest log without a hole: a checkpoint, and what follows it.
+/// Returns the last image of the newest log without a gap: a checkpoint, and the segments that follow it.
 fn newest(images: &[Written]) -> Option<ImageName> {
     let mut logs: BTreeMap<_, BTreeMap<ImageName, bool>> = BTreeMap::new();
     for it in images {
@@ -115,14 +115,14 @@ fn restored_name(history: &History<'_>, at: Source) -> Option<ImageName> {
     }
 }
 
-/// A task that ran, and whose event was not written for longer than any write took, and how long that was.
+/// Returns a task that ran but whose event was not written for longer than any write took, and the time elapsed.
 fn too_late(stream: &Stream, images: &[Written]) -> Option<(u64, Span)> {
     let end = stream.last()?.0;
     let longest = images.iter().filter_map(|it| Some(it.complete?.since(it.at))).max().unwrap_or_default();
     let ran = (0..).zip(stream).filter(|(_, (_, fact))| matches!(fact, Fact::Ran { .. }));
     for (number, (at, _)) in ran {
         let written = images.iter().find(|it| it.upto > number).map_or(end, |it| it.at);
-        // A write that may never have been complete can have kept others back for any time.
+        // A write that may never have completed can have delayed others for any time.
         let is_held_back = images.iter().any(|it| it.at <= written && it.complete.is_none());
         let waited = written.since(*at);
         if waited > longest + SLACK && !is_held_back {
@@ -140,8 +140,8 @@ mod tests {
     use crate::testing::check_alone;
     use crate::testing::tasks::TaskRun;
 
-    /// A process writes a checkpoint and two parts of a log, with `durable` of these, runs a task `wait` before it fails, and
-    /// restores the image with the number `restored`.
+    /// Checks a process that writes a checkpoint and two segments of a log, of which those in `durable` become durable,
+    /// runs a task `wait` before it fails, and restores the image with the number `restored`.
     fn found(durable: [bool; 3], wait: Span, restored: usize) -> Vec<Wrong> {
         let mut run = TaskRun::promising(1, &[Promise::EventsLogged]);
         run.0.context.common_clock = true;
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(found([true; 3], Span::ZERO, 2), []);
         let wrong = found([true; 3], Span::ZERO, 1);
         assert!(matches!(wrong[0], Wrong::LogNotRestored { .. }), "{wrong:?}");
-        // Nothing is restored across a hole.
+        // Nothing after a gap is restored.
         assert_eq!(found([true, false, true], Span::ZERO, 0), []);
     }
 
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(found([true; 3], Span::from_millis(900), 2), []);
         let wrong = found([true; 3], Span::from_millis(1_100), 2);
         assert!(matches!(wrong[0], Wrong::EventNotWritten { .. }), "{wrong:?}");
-        // Earlier writes were not complete.
+        // Earlier writes had not completed.
         assert_eq!(found([true, true, false], Span::from_millis(1_100), 1), []);
     }
 }

@@ -1,10 +1,9 @@
-//! Lost work is bounded in programs of tasks, too (L4): a failure loses at most the work since the last
-//! checkpoint, which was taken no longer ago than tau and the write that followed, and the tasks that were
-//! running.
+//! Lost work is bounded in programs of tasks, too (L4): a failure loses at most the tasks that were running and the
+//! work since the last checkpoint, which is no older than tau plus the duration of the write after it.
 //!
-//! The parts of that bound that the protocol controls are when a process takes its next checkpoint (tau after
-//! the last one, or, if its write took longer than that, tau after it was durable), and that it restores the
-//! newest one that is left, at the process or at a holder. The duration of a write depends on the storage and the network.
+//! The protocol controls two parts of this bound: when a process takes its next checkpoint (tau after the last one or,
+//! if its write took longer than tau, tau after the write completed), and that it restores the newest checkpoint that
+//! is left, at the process or at a holder. The duration of a write depends on the storage and the network.
 
 use std::collections::BTreeSet;
 
@@ -44,8 +43,8 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Found) 
     finding
 }
 
-/// Returns the newest checkpoint of earlier lives that is still durable at the process or at one of its holders, unless it
-/// was restored, or a newer one.
+/// Returns the newest checkpoint of earlier lives that is still durable at the process or at one of its holders, unless
+/// this checkpoint or a newer one was restored.
 fn passed_over(
     history: &History<'_>,
     group: &Group<'_>,
@@ -64,24 +63,24 @@ fn passed_over(
     left.max().filter(|it| restored < *it)
 }
 
-/// Checks whether a life ran for longer than `limit` after its last checkpoint without writing one. Returns a
-/// task that ran by then, and the time elapsed.
+/// Checks whether a life ran for longer than `limit` after its last checkpoint without writing another one. Returns the
+/// number of a task that ran by then, and the time elapsed.
 fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: Span) -> Option<(u64, Span)> {
     let mut since = stream.first().map(|(at, _)| *at);
     let mut is_writing = false;
     for (number, (at, fact)) in (0..).zip(stream) {
-        // A process that is halted for a fault to be injected takes no checkpoint.
+        // A process that is halted so that a fault can be injected takes no checkpoint.
         if history.context.halting.contains(&fact.kind()) {
             since = None;
         }
         match fact {
             Fact::Saved(saved) if saved.0.owner == process => (since, is_writing) = (Some(*at), true),
-            // Until then, the process has nothing that it could save.
+            // Before this fact, the process has nothing to save.
             Fact::Restored(_) => since = Some(*at),
             Fact::Claim(claim) => match **claim {
                 Claim::Committed { .. } => {
                     is_writing = false;
-                    // If a write took longer than tau, time counts from its end.
+                    // If a write took longer than tau, the time counts from the end of the write.
                     since = since.map(|it| if at.since(it) > limit { *at } else { it });
                 }
                 Claim::RolledBack { .. } => since = Some(*at),
@@ -106,7 +105,7 @@ mod tests {
     use crate::testing::check_alone;
     use crate::testing::tasks::TaskRun;
 
-    /// A process that runs a task `wait` after a checkpoint, fails, and restores checkpoint `restored`.
+    /// Checks a process that runs a task `wait` after a checkpoint, fails, and restores checkpoint `restored`.
     fn found(wait: Span, restored: usize) -> Vec<Wrong> {
         let mut run = TaskRun::new(1);
         run.0.context.common_clock = true;

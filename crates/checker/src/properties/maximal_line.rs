@@ -1,16 +1,16 @@
-//! The recovery line is maximal (I6): no cluster rolls back further than necessary. Whether it had to roll
-//! back at all is judged by [`super::rollback_caused`].
+//! The recovery line is maximal (I6): no cluster rolls back further than necessary. [`super::rollback_caused`] judges
+//! whether the cluster had to roll back at all.
 //!
-//! Judged from witnesses, never from the protocol's vectors. A committed checkpoint is *dirty* if one of its
-//! parts contains the delivery of a message from another cluster whose send was undone. A rollback must
-//! restore the newest checkpoint on its cluster's line that is not dirty. No clock orders failures of
-//! different clusters, so a send that was undone at any time is an excuse, except a send that was undone,
-//! according to the processes that undid it, because of this very rollback.
+//! Judged from witnesses, never from the protocol's vectors. A committed checkpoint is *dirty* if one of its parts
+//! contains the delivery of a message from another cluster whose send was undone. A rollback must restore the newest
+//! checkpoint on its cluster's line that is not dirty. No clock orders failures of different clusters, so a send that
+//! was undone at any time is an excuse, unless the processes that undid it claim to have done so because of this very
+//! rollback.
 //!
-//! That the restored checkpoint is the newest is judged for protocols that promise it. Every protocol must
-//! not restore what an earlier rollback had undone.
+//! Only protocols that promise it have to restore the newest checkpoint. No protocol may restore what an earlier
+//! rollback had undone.
 //!
-//! A checkpoint of which a part is lost everywhere cannot be restored: a rollback to an older one is reported
+//! A checkpoint of which all copies of a part are lost cannot be restored: a rollback to an older one is then reported
 //! as a loss.
 
 use faultline_core::{Cause, Incarnation, Position, Promise};
@@ -101,8 +101,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Returns whether a message in `cut` was undone by something other than the consequences of this
-    /// rollback.
+    /// Returns whether a message in `cut` was undone by something other than the consequences of this rollback.
     fn is_excused(&self, mut cut: Point) -> bool {
         let history = self.history;
         loop {
@@ -120,8 +119,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Returns whether the send of `message` was undone because of this rollback, according to the processes
-    /// that undid it.
+    /// Returns whether the send of `message` was undone because of this rollback, as claimed by the processes that
+    /// undid it.
     fn is_consequence(&self, message: &Message) -> bool {
         let history = self.history;
         let (Some(sent), Ending::Known(_)) = (message.sent.first(), history.ending(message.id.from)) else {
@@ -136,7 +135,7 @@ impl Judge<'_> {
         });
         let Some((&incarnation, _)) = undoing else { return false };
         let mut cause = (group, incarnation);
-        // Every cause is older than its effect; the bound guards against claims to the contrary.
+        // Every cause is older than its effect; the limit guards against claims to the contrary.
         for _ in 0..history.groups.iter().map(|it| it.rollbacks.len()).sum() {
             if cause.0 == self.number {
                 return cause.1 >= self.incarnation;
@@ -168,8 +167,8 @@ mod tests {
     use faultline_core::{Claim, ClusterId};
     use std::sync::Arc;
 
-    /// Two clusters of one process. p0 has checkpoints 1 and 2, and so does p1. p0 sends a message between
-    /// its checkpoints; p1 delivers it between its own.
+    /// Two clusters of one process. Both p0 and p1 have checkpoints 1 and 2. p0 sends a message between its
+    /// checkpoints; p1 delivers it between its own.
     fn run() -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
@@ -240,8 +239,8 @@ mod tests {
 
     #[test]
     fn dirt_that_the_rollback_itself_caused_does_not_excuse_it() {
-        // p1 rolls back to 1 unnecessarily; p0, which had answered p1, has to follow; p1's checkpoint 2
-        // contains p0's send.
+        // p1 rolls back to 1 unnecessarily; p0, which had answered p1, has to follow; p1's checkpoint 2 contains p0's
+        // send.
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         run.commit_all(1, &[1]);

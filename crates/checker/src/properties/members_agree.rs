@@ -1,7 +1,6 @@
-//! The processes of a cluster agree (I4): every member that commits a checkpoint states the same attempt,
-//! kind and vectors, and every member that rolls back under one incarnation restores the same checkpoint.
-//! Along a member's history, incarnations only grow, and so do SNs; by one where a protocol promises dense
-//! numbering.
+//! The processes of a cluster agree (I4): every member that commits a checkpoint states the same attempt, kind and
+//! vectors, and every member that rolls back under one incarnation restores the same checkpoint. Along a member's
+//! history, incarnations and SNs only increase; SNs increase by one if the protocol promises dense numbering.
 
 use faultline_core::{Claim, Position, ProcessId, Promise, Sn};
 
@@ -65,7 +64,7 @@ fn check_rollbacks(history: &History<'_>, number: GroupId, group: &Group<'_>, fi
             let own = history.member(process).and_then(|(_, place)| rollback.restored[place]);
             let restored = own.map(|it| it.checkpoint.map_or(Position::default(), |name| name.position));
             let is_same = match restored {
-                // The initial state has SN 0, whatever incarnation is named with it.
+                // The initial state has SN 0, in any incarnation.
                 Some(restored) => restored == claimed || restored.sn.0 == 0 && claimed.sn.0 == 0,
                 None => false,
             };
@@ -86,8 +85,7 @@ fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Found
     let is_dense = history.context.promises.include(Promise::DenseNumbering);
     let follows = |last: Sn, next: Sn| if is_dense { next == last.next() } else { next > last };
     let mut stands = Position::default();
-    // An incarnation in which nothing happened may be used again: its number may have been lost with every
-    // storage.
+    // An incarnation in which nothing happened may be reused: its number may have been lost with all storages.
     let mut is_untouched = true;
     let mut life = None;
     for (at, step) in steps(history, member) {
@@ -99,7 +97,7 @@ fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Found
             }
             Step::Commit(position) => {
                 position.incarnation == stands.incarnation && follows(stands.sn, position.sn)
-                    // A life that states commits without having rolled back started with the application.
+                    // A life that states commits without having rolled back began together with the application.
                     || new_life && follows(Sn(0), position.sn)
             }
             Step::Restore(position) => {
@@ -133,7 +131,7 @@ fn steps(history: &History<'_>, member: ProcessId) -> Vec<(Point, Step)> {
     }
     let first = history.witnessed.partition_point(|it| it.at.segment.0 < own.start);
     for witnessed in history.witnessed[first..].iter().take_while(|it| it.at.segment.0 < own.end) {
-        // What another process takes over does not move the process itself.
+        // A state that the process takes over from another one does not change its own position.
         if witnessed.is_restored && history.segment(witnessed.at.segment).host == member {
             let incarnation = history.segment(SegmentNo(witnessed.at.segment.0 + 1)).incarnation;
             let sn = witnessed.part.map_or(Sn(0), |name| name.sn);

@@ -1,9 +1,9 @@
 //! No ghost (HC3I section 2.2): a message in the final state of its receiver is also in the final state of
 //! its sender.
 //!
-//! A rollback of the sender's cluster reaches other clusters by alerts. Between clusters, this is therefore
-//! judged only if nothing is in transit any more. Within a cluster it is always judged, once both sides are
-//! in the same incarnation.
+//! A rollback of the sender's cluster reaches other clusters by alerts. Between clusters, the property is therefore
+//! judged only if nothing more is in transit. Within a cluster it is always judged, once both sides are in the same
+//! incarnation.
 
 use crate::finding::{Found, Open, Wrong};
 use crate::judgement::Property;
@@ -58,7 +58,7 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::fault::Outcome;
 
-    /// p0 sends to p1 of another cluster after a checkpoint, then its cluster rolls back to it.
+    /// p0 sends to p1, in another cluster, after a checkpoint; then its cluster rolls back to this checkpoint.
     fn ghost(receiver_goes_back: bool) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);

@@ -1,6 +1,6 @@
-//! No loss (HC3I section 2.1: "in transit messages … should not be lost"): a message in the final state of
-//! its sender is also in the final state of its receiver. Judged only if nothing is in transit any more,
-//! which always holds between a cluster that has left for good and all others.
+//! No loss (HC3I section 2.1: "in transit messages … should not be lost"): a message in the final state of its sender
+//! is also in the final state of its receiver. Judged only if nothing more is in transit, which always holds between a
+//! cluster that has left permanently and all others.
 
 use crate::finding::{Found, Open, Wrong};
 use crate::judgement::Property;
@@ -43,7 +43,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         }
     }
     if history.tasks.is_some() {
-        // What is lost in transit is missed as a task.
+        // In a program of tasks, a message lost in transit shows as a missing task.
         return finding;
     }
     let ranks: usize = context.clusters.iter().map(Vec::len).sum();
@@ -64,7 +64,7 @@ mod tests {
     use faultline_core::fault::Outcome;
     use faultline_core::{ClusterId, Fact, Span, Time};
 
-    /// A delivery is undone, and the message is delivered again or not.
+    /// A delivery is undone; the message is then delivered again or not.
     fn loss(delivered_again: bool) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);

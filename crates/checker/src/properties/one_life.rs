@@ -1,6 +1,6 @@
-//! At most one life of a process acts at a time: lives are numbered upwards, a life starts only after the
-//! previous one has ended (fencing), and only lives that were started state facts. Where all processes read
-//! one clock, the last fact of a life also precedes the start of the next.
+//! At most one life of a process acts at a time: lives are numbered in ascending order, a life starts only after the
+//! previous one has ended (fencing), and only lives that were started state facts. If all processes read one clock, the
+//! last fact of a life also precedes the start of the next.
 
 use faultline_core::{FactNo, Life, ProcessId};
 
@@ -16,7 +16,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         return finding;
     }
     let mut starts = supervision.starts.clone();
-    // Stable: the starts of one process stay in the supervisor's order.
+    // The sort is stable: the starts of one process stay in the supervisor's order.
     starts.sort_by_key(|&(process, ..)| process);
     for pair in starts.windows(2) {
         let [(process, older, _), (same, newer, started)] = [pair[0], pair[1]];

@@ -1,6 +1,6 @@
-//! The final states of the processes as sequences of sends and consumptions, and an order in which every
-//! message is sent before it is consumed. Such an order exists if nothing depends on something later. The
-//! phases of messages follow from it.
+//! The final states of the processes as sequences of sends and consumptions, and an order in which every message is
+//! sent before it is consumed. Such an order exists unless some action depends on a later one. The phases of messages
+//! follow from it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,8 +15,8 @@ pub(super) enum ProcessAction {
     Consumes(MessageId),
 }
 
-/// Returns the actions in the final state of each process, in its order. Omits consumed messages whose send
-/// is not known to survive, which `no_ghost` judges.
+/// Returns the actions in the final state of each process, in its order. Omits consumed messages whose send is not
+/// known to survive, since `no_ghost` judges these.
 pub(super) fn final_actions(history: &History<'_>) -> Vec<Vec<(ProcessAction, Source)>> {
     let mut final_actions: Vec<Vec<(ProcessAction, Source)>> =
         (0..history.processes.len()).map(|_| Vec::new()).collect();

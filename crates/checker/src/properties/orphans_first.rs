@@ -1,7 +1,6 @@
-//! Orphans come first (HydEE, Theorem 1): as long as a process that rolled back has not re-sent an orphan, no
-//! message of a later phase reaches it from another cluster. Judged at every message that is suppressed
-//! because its receiver has it, over the deliveries between the rollback and that point. Not judged for
-//! protocols that promise no order.
+//! Orphans come first (HydEE, Theorem 1): as long as a process that rolled back has not re-sent an orphan, no message
+//! of a later phase reaches it from another cluster. Judged at every message that is suppressed because its receiver
+//! has it, over the deliveries since the rollback. Judged for protocols that promise this order.
 
 use crate::finding::{Found, Wrong};
 use crate::judgement::Property;
@@ -43,8 +42,8 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::{Fact, Promise};
 
-    /// p1 sends an orphan of phase 1, and p0 sends one message because of it, which reaches p1 before or
-    /// after the orphan is re-sent.
+    /// p1 sends an orphan of phase 1. As a consequence, p0 sends a message, which reaches p1 before or after the orphan
+    /// is re-sent.
     fn run(too_early: bool) -> Run {
         let mut run = Run::repeating(&[Promise::OrphansFirst], &[&[0], &[1]]);
         run.commit_all(1, &[1]);

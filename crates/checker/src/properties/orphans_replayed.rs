@@ -1,7 +1,6 @@
-//! Orphans are replayed (HydEE section III-C: the count of orphans is never negative, and zero at the end). A
-//! process that reports an orphan has the message; it is re-sent, and suppressed; and a message is suppressed
-//! only if its receiver had it. Judged by what was delivered, sent and suppressed, not by any process's
-//! count.
+//! Orphans are replayed (HydEE section III-C: the count of orphans is never negative, and zero at the end). A process
+//! that reports an orphan has the message; the orphan is re-sent and suppressed; and a message is suppressed only if
+//! its receiver had it. Judged by what was delivered, sent and suppressed, not by any process's count.
 
 use std::collections::HashSet;
 
@@ -34,8 +33,8 @@ pub(super) fn check(history: &History<'_>) -> Found {
             finding.violated([history.source(claimed.at)], Wrong::NotAnOrphan { message: id });
         }
         let is_over = history.is_settled && matches!(history.ending(id.from), Ending::Known(_));
-        // The last orphan may wait for its phase when all processes have finished: it was re-sent, even if
-        // not suppressed yet.
+        // The last orphan may still wait for its phase when all processes have finished: it was re-sent, even if not
+        // yet suppressed.
         let waits = || {
             history.messages.find(id).is_some_and(|message| {
                 let mut left = message.stamp().into_iter().chain(message.restamped());

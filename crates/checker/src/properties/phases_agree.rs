@@ -1,7 +1,7 @@
-//! Phases are correct (HydEE section III-B): a message that a process reports as an orphan was recorded in
-//! the phase that follows from what its sender had consumed. Phases that are too low let messages go too
-//! early; phases that are too high make processes wait for each other. Recomputed from what was sent and
-//! consumed in the final states.
+//! Phases are correct (HydEE section III-B): a message that a process reports as an orphan was recorded in the phase
+//! that follows from what its sender had consumed. Phases that are too low release messages too early; phases that are
+//! too high make processes wait for each other. The checker recomputes phases from what was sent and consumed in the
+//! final states.
 
 use faultline_core::Claim;
 
@@ -18,7 +18,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     let mut known = None;
     for claimed in &history.claims {
         let Claim::Orphaned { id, phase } = *claimed.claim else { continue };
-        // A message that had not been re-sent by the end has no phase there.
+        // A message that had not been re-sent by the end has no phase in the final states.
         let Some(&computed) = known.get_or_insert_with(|| phases(history)).get(&id) else { continue };
         finding.instances += 1;
         if computed != phase {
@@ -39,8 +39,8 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::Promise;
 
-    /// p0 sends to p1, which sends to p2 because of it; p1 rolls back, and repeats this. p2 reports the
-    /// message in `phase`.
+    /// p0 sends to p1, which as a consequence sends to p2; p1 rolls back, and repeats this. p2 reports the message in
+    /// `phase`.
     fn run(phase: u32) -> Run {
         let mut run = Run::repeating(&[Promise::Phases], &[&[0], &[1], &[2]]);
         run.commit_all(1, &[1]);

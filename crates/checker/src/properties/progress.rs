@@ -1,13 +1,12 @@
-//! After the last fault, the federation settles and resumes: recoveries and checkpoints in progress end, no
-//! group rolls back any more, and the application continues until it has finished.
+//! After the last fault, the federation settles and resumes: recoveries and checkpoints in progress end, no group rolls
+//! back again, and the application continues until it has finished.
 //!
-//! Judged where all processes read one clock, for runs that their deadline ended; a run that completed has
-//! made progress. The bound follows from the federation: ten seconds plus a hundred times the delay of its
-//! slowest link. An application that was slower than that before counts as stalled only after ten times its
-//! longest pause.
+//! Judged if all processes read one clock, for runs that their deadline ended; a run that completed has made progress.
+//! The limit follows from the federation: ten seconds plus a hundred times the delay of its slowest link. An
+//! application that had longer pauses before counts as stalled only after ten times its longest pause.
 //!
-//! Judged for protocols that promise it; for others, a violation is a remark. Independent checkpoints do not
-//! promise it: their groups may make each other roll back for as long as they exchange messages.
+//! Judged for protocols that promise it; for others, a violation is a remark. Independent checkpoints do not promise
+//! it, because their groups may make each other roll back for as long as they exchange messages.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ use crate::finding::{Found, Round, Wrong};
 use crate::judgement::Property;
 use faultline_history::{Group, GroupId, History};
 
-/// How long any recovery may take, whatever the links.
+/// Time that any recovery may take, regardless of the links.
 const LEAST: Span = Span::from_secs(10);
 
 pub(super) fn check(history: &History<'_>) -> Found {
@@ -35,7 +34,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         return finding;
     }
     let judge = Judge { history, bound, since: calm, begun: begun(history) };
-    // A failed process that is due to return keeps others waiting: its fault is not over.
+    // Other processes wait for a failed process that is due to return, so its fault is not over.
     let gone = history.supervision.gone(&context.clusters);
     let is_awaited = |&it: &ProcessId| !judge.is_there(it) && !gone.contains(&it) && !history.has_left(it);
     if history.groups.iter().flat_map(|group| &group.members).any(is_awaited) {
@@ -53,8 +52,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     finding.promised(context)
 }
 
-/// The last recovery and the last checkpoint that a process has started and, according to its facts, not
-/// ended.
+/// The last recovery and the last checkpoint that a process has started but, according to its facts, not ended.
 #[derive(Default)]
 struct Rounds {
     recovery: Option<Time>,
@@ -65,7 +63,7 @@ fn begun(history: &History<'_>) -> BTreeMap<ProcessId, Rounds> {
     let mut all: BTreeMap<ProcessId, Rounds> = BTreeMap::new();
     for (&(process, life), stream) in &history.trace.streams {
         let rounds = all.entry(process).or_default();
-        // What an earlier life had started ended with it; a later life has to recover.
+        // Whatever an earlier life had started ended with it; a later life has to recover.
         let first = stream.first().map(|(at, _)| *at).filter(|_| life > Life(1));
         *rounds = Rounds { recovery: first, checkpoint: None };
         for (at, fact) in stream {
@@ -130,7 +128,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Requires that the application moves, unless it has always been slow.
+    /// Requires that the application progresses, unless it has always been slow.
     fn movement(&self, finding: &mut Found) {
         let mut times = Vec::new();
         for (_, stream) in
@@ -170,7 +168,7 @@ mod tests {
         run
     }
 
-    /// Makes the application move until the end.
+    /// Lets the application progress until the end.
     fn move_on(run: &mut Run, seconds: u64) {
         for _ in 0..seconds {
             run.wait(Span::from_secs(1));

@@ -1,6 +1,6 @@
 //! No partition sends between its part of a checkpoint and those of its receivers (CCK long paper: no message after the
-//! answer to the question): what a part contains as received, the sender had sent before its own part. A value that the
-//! sender sent before a rollback, and will send again, is no exception to that.
+//! pong): whatever a part contains as received, the sender had sent before its own part. Values that the sender sent
+//! before a rollback, and will send again, are no exception.
 
 use super::valid_checkpoints::{Across, for_each_message};
 use crate::finding::{Found, Wrong};

@@ -1,14 +1,14 @@
 //! The evidence is complete, and belongs to the run that the record names.
 //!
-//! Reading a record reveals which streams differ from their seals, which entries of its manifest do not
-//! follow from its federation, and where its facts contradict each other ([`faultline_trace::Flaw`]). None of
-//! this speaks against a protocol, so it is never a violation.
+//! Reading a record reveals streams that differ from their seals, entries of the manifest that do not follow from the
+//! federation, and facts that contradict each other ([`faultline_trace::Flaw`]). None of this is the fault of a
+//! protocol, so it is never a violation.
 
 use crate::finding::{Found, Open};
 use crate::judgement::Property;
 use faultline_history::History;
 
-/// The number of flaws that a verdict names one by one.
+/// The number of flaws that a verdict lists individually.
 const NAMED: usize = 4;
 
 pub(super) fn check(history: &History<'_>) -> Found {

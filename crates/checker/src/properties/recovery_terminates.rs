@@ -1,10 +1,10 @@
 //! Recovery terminates (I9): one failure makes a cluster roll back at most as often as it had checkpoints to
 //! roll back to.
 //!
-//! The rollbacks that belong to one failure are self-reported: each cluster names the rollback that made its
-//! own necessary. A cluster that resumes before all others have rolled back may have to follow them again,
-//! which can repeat a few times. This property requires that such an echo ends (errata, B7). Protocols that
-//! promise no progress may echo: for them, it is a remark.
+//! The rollbacks that belong to one failure are self-reported: each cluster names the rollback that made its own
+//! necessary. A cluster that resumes before all others have rolled back may have to follow them again, which can repeat
+//! a few times. This property requires that such an echo ends (errata, B7). Under protocols that do not promise
+//! progress, an endless echo is only a remark.
 
 use faultline_core::{Cause, Incarnation};
 
@@ -18,7 +18,7 @@ const ROUNDS: usize = 4;
 pub(super) fn check(history: &History<'_>) -> Found {
     let mut finding = Found::new(Property::RecoveryTerminates);
     for (number, group) in history.groups.numbered() {
-        // The chains of one cluster's rollbacks mostly contain each other, so the first one that is too long
+        // The chains of one cluster's rollbacks mostly contain each other, so the first chain that is too long
         // suffices.
         for (&incarnation, rollback) in &group.rollbacks {
             finding.instances += 1;
@@ -42,7 +42,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
 fn visits(history: &History<'_>, number: GroupId, incarnation: Incarnation) -> (usize, Incarnation) {
     let (mut visits, mut first) = (0, incarnation);
     let mut at = (number, incarnation);
-    // Every cause is older than its effect; the bound guards against claims to the contrary.
+    // Every cause is older than its effect; the limit guards against claims to the contrary.
     for _ in 0..=history.groups.iter().map(|it| it.rollbacks.len()).sum() {
         if at.0 == number {
             visits += 1;

@@ -1,8 +1,7 @@
-//! Deliveries are repeated in their order (pessimistic logging; Elnozahy et al., section 4.2: no process
-//! depends on a delivery that cannot be repeated). When a process rolls back, what other processes have
-//! received from it remains valid. It must therefore be delivered the same messages in the same order again,
-//! up to the last delivery before one of its messages that another process was delivered. Judged for
-//! protocols that promise it.
+//! Deliveries are repeated in order (pessimistic logging; Elnozahy et al., section 4.2: no process depends on a
+//! delivery that cannot be repeated). When a process rolls back, the messages that other processes have received from
+//! it remain valid. The same messages must therefore be delivered to it in the same order again, up to the last
+//! delivery on which a message that another process has received may depend. Judged for protocols that promise it.
 
 use std::collections::HashMap;
 
@@ -56,12 +55,12 @@ fn end_of(history: &History<'_>, segment: SegmentNo) -> Point {
 struct Delivery {
     id: MessageId,
     at: Point,
-    /// Whether, after this delivery and before the next, the process sent a message that went to the network
-    /// and was delivered.
+    /// Whether, after this delivery and before the next, the process sent a message that went to the network and was
+    /// delivered.
     is_seen: bool,
 }
 
-/// Returns the deliveries between one state and another; none if the second does not continue the first.
+/// Returns the deliveries between two states; none if the second one does not continue the first.
 fn deliveries(history: &History<'_>, cut: Point, end: Point) -> Vec<Delivery> {
     let mut stretches = Vec::new();
     let mut until = end;
@@ -78,7 +77,7 @@ fn deliveries(history: &History<'_>, cut: Point, end: Point) -> Vec<Delivery> {
     }
     stretches.push((cut.segment, cut.fact, until.fact));
     let mut deliveries: Vec<Delivery> = Vec::new();
-    // The number of deliveries before each send that has not gone to the network.
+    // The number of deliveries before each send whose message has not gone to the network yet.
     let mut sent: HashMap<MessageId, usize> = HashMap::new();
     for (number, from, upto) in stretches.into_iter().rev() {
         let segment = history.segment(number);
@@ -113,8 +112,8 @@ mod tests {
     use crate::testing::{Run, check_alone};
     use faultline_core::Promise;
 
-    /// p1 is delivered two messages, then perhaps sends one that p0 is delivered; after its restore, the
-    /// messages come in the order `again`.
+    /// p1 receives two messages, and then sends one to p0 if `sends`. After its restore, the messages arrive in the
+    /// order `again`.
     fn run(sends: bool, again: [usize; 2]) -> Run {
         let mut run = Run::repeating(&[Promise::RepeatedOrder], &[&[0], &[1], &[2]]);
         run.commit_all(1, &[1]);

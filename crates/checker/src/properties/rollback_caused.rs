@@ -1,13 +1,13 @@
 //! Every rollback has a cause: the supervisor ended a life of one of the group's processes, or the group had
 //! delivered a message whose send was undone by a rollback that itself has a cause.
 //!
-//! The cause that the protocol claims does not count. A rollback is charged to the end of a life between two
-//! restores of the same process, so that one end does not justify two rollbacks of the same process. A
-//! message counts if the rollback undid its delivery. Chains of undone messages must start with the end of a
-//! life: two groups that make each other roll back indefinitely have no cause.
+//! The cause that the protocol claims does not count. A rollback is attributed to the end of a life between two
+//! restores of the same process, so one end does not justify two rollbacks of the same process. A message counts if the
+//! rollback undid its delivery. Chains of undone messages must start with the end of a life: two groups that make each
+//! other roll back indefinitely have no cause.
 //!
-//! A protocol that restores a line by its numbers ([`Affected::Line`]) rolls groups back that had delivered nothing undone: at
-//! most once per end of a life, of any process.
+//! A protocol that restores a line by its numbers ([`Affected::Line`]) also rolls back groups that had delivered
+//! nothing undone: at most once per end of a life, of any process.
 //!
 //! No clock orders rollbacks of different groups, so a send that was undone at any time is a cause.
 
@@ -99,13 +99,12 @@ fn is_after_an_end(
     is_after
 }
 
-/// What undid the messages that a rollback removed from its group's state.
+/// The causes of the undone messages that a rollback removed from its group's state.
 #[derive(Default)]
 struct Undone {
     /// Rollbacks that undid a send.
     by: BTreeSet<RollbackOf>,
-    /// Whether a send is undone, or may be, for an unknown reason: its sender did not recover, or its facts
-    /// are missing.
+    /// Whether a send is undone, or may be, for an unknown reason: its sender did not recover, or facts are missing.
     is_unclear: bool,
 }
 
@@ -126,7 +125,7 @@ impl Undone {
         undone
     }
 
-    /// Adds what undid the sends of the messages that were delivered in state `before` and not in the state
+    /// Adds the causes of the undone sends of messages that were delivered in state `before` but not in the state
     /// `kept`.
     fn add(&mut self, history: &History<'_>, mut before: Option<Point>, kept: Option<Point>) {
         while let Some(cut) = before {
@@ -147,19 +146,19 @@ impl Undone {
     }
 }
 
-/// Returns the state that a restore starts.
+/// Returns the state at the start of the segment that a restore begins.
 fn after(restored: &RestoredBy) -> Option<Point> {
     Some(Point { segment: SegmentNo(restored.at.segment.0 + 1), fact: 0 })
 }
 
-/// Returns the state of a member that never took part.
+/// Returns the last state of a member that did not take part in the rollback.
 fn last_state(history: &History<'_>, member: ProcessId) -> Option<Point> {
     let own = history.processes[member.index()].segments.clone();
     let last = own.end.checked_sub(1).filter(|last| own.contains(last)).map(SegmentNo)?;
     Some(Point { segment: last, fact: history.segment(last).end })
 }
 
-/// Returns the state in which such a member would be if it had taken part.
+/// Returns the state that such a member would have restored.
 fn part_of_target(
     history: &History<'_>,
     number: GroupId,
@@ -189,7 +188,8 @@ mod tests {
     use faultline_core::{Cause, Claim, ClusterId, Promise};
     use std::sync::Arc;
 
-    /// Two clusters of one, each with a checkpoint; p1 then delivers a message that p0 then sends.
+    /// Two clusters of one process, each with a checkpoint. p1 then delivers a message that p0 sent after its
+    /// checkpoint.
     fn run() -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);

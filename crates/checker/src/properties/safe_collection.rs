@@ -1,6 +1,6 @@
-//! Collection is safe (I7): no process rolls back to a state before what it claimed to have collected. A
-//! rollback that had to pass over a checkpoint because it was collected is found by `maximal_line`, a log
-//! entry that was collected too early by `no_loss`.
+//! Collection is safe (I7): no process rolls back to a state older than what it claimed to have collected. If a
+//! rollback had to pass over a checkpoint because it was collected, `maximal_line` detects it; if a log entry was
+//! collected too early, `no_loss` does.
 
 use faultline_core::{Claim, Sn};
 

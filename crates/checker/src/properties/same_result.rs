@@ -14,7 +14,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     };
     let gone = history.supervision.gone(&context.clusters);
     for &(rank, digest) in expected {
-        // A process that is gone for good has no result; those that took its work over have.
+        // A permanently failed process has no result; the processes that took over its work do.
         if history.ending(rank) == Ending::Gone || gone.contains(&rank) {
             continue;
         }

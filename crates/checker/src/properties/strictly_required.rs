@@ -1,12 +1,15 @@
-//! A recovery re-executes what is strictly required and nothing else (CCK long paper, T_reexec): beside the states of the
-//! partitions, exactly the tasks whose values were lost, and those whose values these need, back to the valid checkpoint.
+//! A recovery re-executes exactly what is strictly required (CCK long paper, T_reexec): the tasks whose values were
+//! lost, and those whose values these tasks need, back to the valid checkpoint. Re-execution does not change the states
+//! of the partitions.
 //!
-//! The requirement is computed here by brute force from the recorded dependencies of all tasks: backwards from what one
-//! partition had sent when it joined the recovery and the other had not received when the channel between them was drained.
-//! It stops at tasks that the checkpoint contains, and at those that their partition has not executed in its present state,
-//! and so will. A value that was sent again before the recovery may still arrive; whether its task was required, no fact
-//! tells, and both is right. When a partition joined and a channel was drained, the protocol claims; a false claim changes what is
-//! required, not what is re-executed.
+//! The requirement is computed here by brute force from the recorded dependencies of all tasks, backwards from the
+//! values that one partition had sent when it joined the recovery and that the other had not received when the channel
+//! between them was drained. The computation stops at tasks that the checkpoint contains, and at tasks that their
+//! partition has not executed in its current state, because it will execute them anyway. A value that was sent again
+//! before the recovery may still arrive; no fact states whether its task was required, so both outcomes are correct.
+//! The protocol claims when a partition joined and when a channel was drained. A false claim changes what is required,
+//! but not what is re-executed.
+
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +34,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     finding
 }
 
-/// Whether everything that a recovery had to re-execute has been: a checkpoint was taken after it, or the program ended.
+/// Returns whether a recovery must have re-executed everything: a checkpoint was taken after it, or the program ended.
 pub(super) fn is_over(history: &History<'_>, epoch: Incarnation, last: Option<Incarnation>) -> bool {
     let is_saved = |it: &faultline_history::Witnessed| {
         !it.is_restored && it.part.is_some_and(|name| name.incarnation == epoch)
@@ -50,7 +53,7 @@ fn check_epoch(
     let context = history.context;
     let mut states: BTreeMap<ProcessId, State> = BTreeMap::new();
     for &partition in context.clusters.iter().flatten() {
-        // Some had not joined when the next recovery began.
+        // Some partitions had not joined when the next recovery began.
         let Some(joined) = planned.joined.get(&(epoch, partition)) else { return };
         let Some(state) = State::of(history, partition, joined) else {
             return finding.unjudged(Open::PartUnknown { owner: partition, position: joined.slot });
@@ -83,7 +86,7 @@ fn check_epoch(
     }
 }
 
-/// What a partition has executed, as it takes part in a recovery.
+/// The state with which a partition joins a recovery.
 struct State {
     joined: Point,
     /// The state of the valid checkpoint; `None` is the initial one.
@@ -99,14 +102,14 @@ impl State {
         Some(State { joined: joined.at, slot })
     }
 
-    /// Whether a task is executed in the state, and not in the checkpoint.
+    /// Returns whether the state contains the task but the checkpoint does not.
     fn has_to_repeat(&self, history: &History<'_>, ran: &[Point]) -> bool {
         let is_in = |cut: Point| ran.iter().any(|it| history.contains(cut, *it));
         is_in(self.joined) && !self.slot.is_some_and(is_in)
     }
 }
 
-/// One recovery.
+/// The requirements of one recovery.
 struct Needed<'a> {
     history: &'a History<'a>,
     planned: &'a Planned,
@@ -115,7 +118,7 @@ struct Needed<'a> {
 }
 
 impl Needed<'_> {
-    /// The messages that each task sends.
+    /// Returns the messages that each task sends.
     fn messages(&self) -> BTreeMap<TaskId, Vec<MessageNo>> {
         let mut messages: BTreeMap<TaskId, Vec<MessageNo>> = BTreeMap::new();
         for (message, task) in &self.planned.sent_by {
@@ -124,7 +127,8 @@ impl Needed<'_> {
         messages
     }
 
-    /// The tasks that have to be executed again. `arrives`: the value of the task reaches the partition by itself.
+    /// Returns the tasks that must be re-executed. `arrives` returns whether the value of a task reaches a partition
+    /// without re-execution.
     fn required(&self, arrives: impl Fn(TaskId, ProcessId) -> bool) -> BTreeSet<TaskId> {
         let Needed { history, planned, epoch, states } = *self;
         let mut open: Vec<TaskId> = Vec::new();
@@ -149,7 +153,7 @@ impl Needed<'_> {
         required
     }
 
-    /// Whether a value was sent to a partition once more before its sender joined the recovery.
+    /// Returns whether a value was sent to a partition once more before its sender joined the recovery.
     fn may_arrive(&self, messages: &BTreeMap<TaskId, Vec<MessageNo>>, task: TaskId, to: ProcessId) -> bool {
         let Some(from) = self.planned.tasks.get(&task).map(|it| it.partition).filter(|it| *it != to) else {
             return false;
@@ -171,11 +175,11 @@ mod tests {
     use crate::testing::planned::{Partitions, task};
     use faultline_core::Position;
 
-    /// The position of no checkpoint: the initial state.
+    /// The position of the initial state, which is not a checkpoint.
     const INITIAL: Position = Position::new(0, 0);
 
-    /// Partition 0 executes two tasks after its checkpoint, of which the second reads the first and sends to partition 1, which
-    /// fails. Partition 0 then executes `again`.
+    /// Partition 0 executes two tasks after its checkpoint. The second one reads the first and sends to partition 1,
+    /// which fails. Partition 0 then re-executes the tasks in `again`.
     fn wrong(again: &[u64], is_over: bool) -> Vec<Wrong> {
         let mut run = Partitions::new(2);
         run.executed(0, 1, &[], &[]);

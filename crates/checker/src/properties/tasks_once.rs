@@ -88,8 +88,8 @@ mod tests {
         finds!(ended(run), Wrong::Impossible { what: Impossible::Ran { .. }, .. });
     }
 
-    /// A process has stolen the same task from two others, and completes the second theft first. `lends`: it completes the
-    /// first one, and has lent a task of the second.
+    /// A process has stolen the same task from two others, and completes the second theft first. If `lends` is set, it
+    /// instead completes only the first theft, after it has lent a task that may belong to either.
     fn stolen_twice(promises: &[Promise], lends: bool) -> Found {
         let mut run = TaskRun::promising(3, promises);
         let task = run.begin(0, 1)[0];
@@ -117,7 +117,7 @@ mod tests {
         for lends in [false, true] {
             let finding = stolen_twice(&[], lends);
             assert_eq!(finding.violation_count(), 0, "{lends}: {finding:?}");
-            // No process has a task twice where tasks are lent only after they are durable.
+            // If tasks are lent only once they are durable, no process has a task twice.
             assert!(stolen_twice(&[Promise::CheckpointedFirst], lends).violation_count() > 0, "{lends}");
         }
     }

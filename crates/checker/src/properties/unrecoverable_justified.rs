@@ -1,13 +1,12 @@
-//! A cluster may be declared unrecoverable only if a part is lost everywhere: at its owner and at every
-//! holder, of which there are as many as the federation requests. A process that stated that a copy was
-//! durable, and has lost nothing since, still has it, unless a rollback undid the checkpoint, a newer
-//! checkpoint replaced it, or another part of it is lost. A cluster can be restored if its newest committed
-//! checkpoint has all of its parts and need not be passed over. The exception is a cluster that lacks a newer
-//! committed checkpoint, which is lost, after a collection: then the older one may have been collected, and
-//! must not be restored.
+//! A cluster may be declared unrecoverable only if all copies of a part are lost: at its owner and at every holder, of
+//! which there are as many as the federation requests. A process that stated that a copy was durable, and has lost
+//! nothing since, still has it, unless a rollback undid the checkpoint, a newer checkpoint replaced it, or another of
+//! its parts is lost. A cluster can be restored if its newest committed checkpoint has all of its parts and need not be
+//! passed over. There is one exception: after a collection, if a newer committed checkpoint is lost, the older one may
+//! have been collected, and must not be restored.
 //!
-//! A protocol that survives a number of failures at a time ([`FaultModel::Volatile`]) may also give up once more processes
-//! than that have failed. Whether the first of them had recovered by then is not judged.
+//! A protocol that survives a limited number of failures at a time ([`FaultModel::Volatile`]) may also give up once
+//! more processes than that have failed. Whether the first of them had recovered by then is not judged.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +53,7 @@ impl<'a> GivingUp<'a> {
         }
         let at = history.source(self.claimed.at);
         let mut is_explained = false;
-        // What a process stored that never returns is out of reach.
+        // The storage of a process that never returns is out of reach.
         let gone = history.supervision.gone(&context.clusters);
         for (name, _) in missing {
             if history.member(name.owner).is_none() {
@@ -102,8 +101,8 @@ impl<'a> GivingUp<'a> {
         ends.map(|it| it.process).collect::<BTreeSet<_>>().len() > failures as usize
     }
 
-    /// Judges a log that only a process outside all groups holds: it must have been lost, and not been
-    /// completed again since.
+    /// Judges a log that only a process outside all groups holds: it must have been lost, and not completed again
+    /// since.
     fn judge_log(&self, holder: ProcessId, finding: &mut Found) {
         let history = self.history;
         let complete = history
@@ -118,10 +117,9 @@ impl<'a> GivingUp<'a> {
         }
     }
 
-    /// Returns an owner of a missing part, and how many processes hold its parts according to the
-    /// federation's request, if fewer of them than that have lost something, and if the same is true of all
-    /// owners. Losses elsewhere may have undone what the group had delivered, so that this is judged only if
-    /// all of the group's committed checkpoints are clean.
+    /// Returns the owner of the first missing part and the number of its holders, itself included, if no loss explains
+    /// why any of the missing parts is unavailable. Losses elsewhere may have undone what the group had delivered, so
+    /// this is judged only if all committed checkpoints of the group are clean.
     fn too_few_losses(
         &self,
         group: GroupId,
@@ -129,7 +127,7 @@ impl<'a> GivingUp<'a> {
     ) -> Option<(ProcessId, u32)> {
         let (history, context) = (self.history, self.history.context);
         if history.tasks.is_some() || history.planned.is_some() {
-            return None; // others take the place of holders that are gone
+            return None; // other processes replace holders that failed permanently
         }
         let mut committed = history.groups[group].checkpoints.values().filter(|it| !it.commits.is_empty());
         if committed.any(|it| !self.is_clean(it)) {
@@ -147,15 +145,15 @@ impl<'a> GivingUp<'a> {
         missing.iter().find(|it| is_explained(it)).is_none().then_some((first.owner, replicas + 1))
     }
 
-    /// Returns whether every replica of a part must have been durable: its checkpoint was committed, or the
-    /// protocol promises the same of a restored one.
+    /// Returns whether every replica of a part must have been durable: its checkpoint was committed, or it was restored
+    /// and the protocol promises this for restored checkpoints, too.
     fn owes_copies(&self, name: &ImageName) -> bool {
         let is_committed = self.checkpoint(name).is_some_and(|it| !it.commits.is_empty());
         is_committed || self.history.context.promises.include(Promise::DurableRestore)
     }
 
-    /// Returns the newest committed checkpoint, if nothing prevents its restore. A protocol whose line need
-    /// not be maximal may have a reason to pass it over that no fact states.
+    /// Returns the newest committed checkpoint, if nothing prevents its restore. A protocol that does not promise a
+    /// maximal line may pass it over for a reason that no fact states.
     fn restorable(&self, group: GroupId) -> Option<Position> {
         let history = self.history;
         if !history.context.promises.include(Promise::MaximalLine) {
@@ -171,8 +169,8 @@ impl<'a> GivingUp<'a> {
         self.is_clean(checkpoint).then_some(name.position)
     }
 
-    /// Returns whether no process had to keep this part: a rollback undid its checkpoint, or a newer one that
-    /// need not be passed over was committed or restored.
+    /// Returns whether no process had to keep this part, because a rollback undid its checkpoint, or because a newer
+    /// checkpoint that need not be passed over was committed or restored.
     fn is_superfluous(&self, name: &ImageName) -> bool {
         let Some((group, _)) = self.history.member(name.owner) else { return false };
         let group = &self.history.groups[group];
@@ -191,8 +189,8 @@ impl<'a> GivingUp<'a> {
         !Group::is_on(&line, name.position()) || newer.any(|checkpoint| self.is_clean(checkpoint))
     }
 
-    /// Returns whether a part of this part's checkpoint is lost everywhere, so that no process had to keep
-    /// the others.
+    /// Returns whether all copies of some part of this part's checkpoint are lost, so that no process had to keep the
+    /// other parts.
     fn is_broken(&self, name: &ImageName) -> bool {
         let supervision = &self.history.supervision;
         self.checkpoint(name)
@@ -204,8 +202,8 @@ impl<'a> GivingUp<'a> {
         checkpoint.parts.iter().filter_map(|part| part.cut).all(|cut| !self.dirt.is_in(cut))
     }
 
-    /// Returns whether a collection may have relied on a checkpoint that was newer than `position` and is
-    /// lost.
+    /// Returns whether a collection may have relied on a checkpoint that was newer than `position` and has been lost
+    /// since.
     fn may_be_collected(&self, position: Position, missing: &[(ImageName, Vec<ProcessId>)]) -> bool {
         let mut collected = self.history.claims.iter().map(|it| it.claim);
         let is_newer = |name: &ImageName| {
@@ -344,8 +342,8 @@ mod tests {
 
     #[test]
     fn an_available_checkpoint_must_be_restored() {
-        // Declared unrecoverable for lack of a part of checkpoint 2, which was never written; checkpoint 1 is
-        // whole.
+        // Declared unrecoverable because a part of checkpoint 2 is missing, which was never written; checkpoint 1 is
+        // complete.
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         run.durable(1, run.image(0, 0, 1));
@@ -358,8 +356,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_that_may_have_been_collected_need_not_be_restored() {
-        // p0 had committed checkpoint 2 as well, and lost everything; checkpoint 1 was fetched from p1 and
-        // restored.
+        // p0 had also committed checkpoint 2, and lost everything; checkpoint 1 was fetched from p1 and restored.
         let mut run = run();
         run.commit_all(0, &[0]);
         run.kill(0, true);

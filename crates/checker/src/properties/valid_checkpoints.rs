@@ -1,8 +1,8 @@
-//! A checkpoint of partitions is valid only when every partition has saved its part (CCK long paper): it is declared valid, or
-//! restored, only after every part was durable.
+//! A checkpoint of partitions is valid only once every partition has saved its part (CCK long paper): it is declared
+//! valid, or restored, only after all parts are durable.
 //!
-//! A process states what it did before others can see it, so the reports that validity rests on are in the trace; where all
-//! processes read one clock, they also come before it.
+//! A process states its actions before others can observe them, so the reports on which validity depends are in the
+//! trace; if all processes read one clock, they also precede it.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     finding
 }
 
-/// Every checkpoint that a process declared valid or restored, and when it first did.
+/// Returns every checkpoint that a process declared valid or restored, with the first time and fact that show this.
 pub(super) fn valid(history: &History<'_>) -> BTreeMap<Position, (Time, Point)> {
     let mut valid: BTreeMap<Position, (Time, Point)> = BTreeMap::new();
     let mut note = |position: Position, time: Time, at: Point| {
@@ -60,7 +60,7 @@ pub(super) fn valid(history: &History<'_>) -> BTreeMap<Position, (Time, Point)> 
     valid
 }
 
-/// A message, and the states that a valid checkpoint holds of its sender and its receiver.
+/// A message, and the states of its sender and its receiver in a valid checkpoint.
 pub(super) struct Across<'h> {
     pub(super) position: Position,
     pub(super) message: &'h Message,
@@ -68,8 +68,8 @@ pub(super) struct Across<'h> {
     pub(super) receiver: Point,
 }
 
-/// Calls `judge` for each valid checkpoint and each message whose partitions both have a part in it. A part that no
-/// process stated is judged by [`check`].
+/// Calls `judge` for each valid checkpoint and each message whose sender and receiver both have a part in it. Missing
+/// parts are judged by [`check`].
 pub(super) fn for_each_message<'h>(history: &'h History<'_>, mut judge: impl FnMut(Across<'h>)) {
     for position in valid(history).into_keys() {
         let cuts: Vec<Option<Point>> =
@@ -83,14 +83,14 @@ pub(super) fn for_each_message<'h>(history: &'h History<'_>, mut judge: impl FnM
     }
 }
 
-/// A partition's part of a checkpoint.
+/// Returns a partition's part of a checkpoint.
 fn part_of<'h>(history: &'h History<'_>, partition: ProcessId, position: Position) -> Option<&'h Part> {
     let (group, place) = history.member(partition)?;
     let name = CheckpointName { position, attempt: Attempt(1) };
     history.groups[group].checkpoints.get(&name)?.parts.get(place)
 }
 
-/// The state that a partition's part of a checkpoint holds.
+/// Returns the state in a partition's part of a checkpoint.
 pub(super) fn cut_of(history: &History<'_>, partition: ProcessId, position: Position) -> Option<Point> {
     part_of(history, partition, position)?.cut
 }

@@ -1,5 +1,5 @@
-//! The self-reported contents of a checkpoint, a restored state or a result match the facts before it: the
-//! multisets of sent and delivered messages, rebuilt from the stream, have the hashes of the witness.
+//! The self-reported contents of a checkpoint, a restored state or a result match the facts before it: the hashes in
+//! the witness are those of the sent and delivered messages in the stream.
 
 use faultline_core::Promise;
 use faultline_core::fault::Outcome;
@@ -13,7 +13,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     let context = history.context;
     for witnessed in &history.witnessed {
         let stated = &witnessed.witness;
-        // The contents of a result are judged as the end of the program.
+        // `tasks_once` judges the contents of a result, at the end of the program.
         if history.tasks.is_some() && witnessed.part.is_none() && !witnessed.is_restored {
             continue;
         }
