@@ -408,7 +408,9 @@ fn impossible(what: Impossible, names: &Context) -> String {
             let what = if returned { "returned" } else { "completed" };
             format!("{what} stolen task {task} although {left} of its tasks were left ({theft})")
         }
-        Impossible::EndedEarly { left } => format!("ended the program although {left} of its tasks were left"),
+        Impossible::EndedEarly { left } => {
+            format!("ended the program although {left} of its tasks were left")
+        }
         Impossible::EndedNothing => "ended the program, which it did not have".into(),
         Impossible::AbsorbedTwice { of, theft } => format!(
             "took over the state of {}, part of which (theft {theft}) it already had",

@@ -10,7 +10,6 @@
 //! The protocol claims when a partition joined and when a channel was drained. A false claim changes what is required,
 //! but not what is re-executed.
 
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Outcome;

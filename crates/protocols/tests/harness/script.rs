@@ -86,7 +86,9 @@ impl Application for Script {
 
     fn restore(&mut self, chunks: Option<&[Chunk]>, _: Incarnation) {
         self.done = match chunks {
-            Some([Chunk::Bytes(bytes)]) => postcard::from_bytes(bytes).expect("the bytes are an encoded state"),
+            Some([Chunk::Bytes(bytes)]) => {
+                postcard::from_bytes(bytes).expect("the bytes are an encoded state")
+            }
             Some(other) => panic!("not a state of this application: {other:?}"),
             None => Vec::new(),
         };

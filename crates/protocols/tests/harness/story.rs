@@ -57,10 +57,7 @@ pub(crate) fn assert_golden(name: &str, text: &str) {
     }
     let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     for (number, (golden, line)) in (1..).zip(golden.lines().zip(text.lines())) {
-        assert_eq!(
-            golden, line,
-            "line {number} of {name} differs (UPDATE_GOLDEN=1 rewrites the file)"
-        );
+        assert_eq!(golden, line, "line {number} of {name} differs (UPDATE_GOLDEN=1 rewrites the file)");
     }
     assert_eq!(golden.lines().count(), text.lines().count(), "lines of {name}");
 }

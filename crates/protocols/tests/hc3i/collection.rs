@@ -92,7 +92,11 @@ fn a_cluster_decides_by_itself_when_it_has_heard_all_others() {
     federation.tell_stock(&CLUSTERS[..2]);
     assert_eq!(collections(&federation), 0, "no cluster has a report of the third");
     federation.tell_stock(&CLUSTERS[2..]);
-    assert_eq!(collections(&federation), 4, "the third had the reports of the others, which now have its own");
+    assert_eq!(
+        collections(&federation),
+        4,
+        "the third had the reports of the others, which now have its own"
+    );
     federation.tell_stock(&CLUSTERS);
     assert_eq!(collections(&federation), 8);
 }
