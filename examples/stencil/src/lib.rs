@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Parameters {
-    /// Ranks in a row of the grid; the number of ranks must be a multiple of it. Default 2.
+    /// Number of ranks in a row of the grid. The number of all ranks must be a multiple of it. Default 2.
     #[schemars(range(min = 1))]
     pub columns: u32,
-    /// Cells along each side of a rank's block. Default 8.
+    /// Number of cells along each side of a rank's block. Default 8.
     #[schemars(range(min = 1, max = 1024))]
     pub side: u32,
     /// Number of steps. Default 100.
     pub steps: u32,
-    /// Time that a step computes. Default 10ms.
+    /// Computing time of a step. Default 10ms.
     pub step_time: Duration,
 }
 
@@ -54,7 +54,7 @@ impl CustomApplication for Stencil {
     }
 }
 
-/// One rank. Constant; [`Block`] contains what changes.
+/// One rank. Its fields are constant; [`Block`] is its state.
 #[derive(Clone, Debug)]
 pub struct Stencil {
     place: Place,
@@ -65,7 +65,7 @@ pub struct Stencil {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Block {
     step: u32,
-    /// What the rank does next within the step.
+    /// The next action of the rank within the step.
     part: Part,
     /// The cells, row by row.
     cells: Vec<f64>,
@@ -77,7 +77,7 @@ pub struct Block {
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Part {
-    /// Sends an edge to the neighbour of this number.
+    /// Sends an edge to the neighbour with this index.
     Send(usize),
     Receive,
     Compute,
@@ -95,7 +95,7 @@ enum Side {
 }
 
 impl Stencil {
-    /// Returns the neighbours of this rank, with the side on which each is.
+    /// Returns the neighbours of this rank, each with its side.
     fn neighbours(&self) -> Vec<(Side, u32)> {
         let Place { me, ranks } = self.place;
         let columns = self.parameters.columns;

@@ -1,4 +1,4 @@
-//! The program with the application in it, under several protocols; and that its result reveals what protocols get wrong.
+//! Runs the program with the application under several protocols, and shows that the result reveals a protocol's errors.
 
 use std::fs;
 use std::path::Path;
@@ -60,7 +60,7 @@ fn it_survives_failures_under_every_protocol() {
 fn it_runs_on_real_processes() {
     let place = tempfile::tempdir().unwrap();
     let expected = undisturbed(&place);
-    // 3: on a busy machine, links may not be as requested.
+    // The exit status is 3 if the links are not as requested, because the machine is busy.
     let said =
         run(&place, &federation(), &[0, 3], &["run", "federation.yaml", "--out", "real", "--format", "json"]);
     assert_eq!(digests(&said), expected);
@@ -81,13 +81,13 @@ fn a_grid_that_the_ranks_do_not_fill_is_refused() {
     assert!(said.contains("6 ranks do not fill rows of 4"), "{said}");
 }
 
-/// What may go wrong with one message.
+/// An error in the handling of one message or state.
 #[derive(Clone, Copy, PartialEq)]
 enum Mutation {
     Nothing,
     /// The content of an earlier message arrives instead.
     Repeated,
-    /// A rank continues from its state of one step before.
+    /// A rank continues from its state one step earlier.
     TooOld,
 }
 
