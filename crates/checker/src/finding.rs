@@ -412,7 +412,7 @@ pub struct LinkDelay {
     pub asked: Span,
 }
 
-/// Information that speaks neither for nor against the protocol.
+/// Information that does not affect the verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
 pub enum Remark {

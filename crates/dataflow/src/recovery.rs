@@ -38,7 +38,7 @@ pub trait Recovery: Speaks {
     const FIFO: bool;
 
     /// Returns what the protocol promises with these parameters. By default, it promises nothing beyond what
-    /// every protocol owes, and each process rolls back by itself.
+    /// every protocol owes, and each process rolls back alone.
     fn promises(_config: &Self::Config) -> Promises {
         Promises::of_scope(Scope::Process)
     }

@@ -23,7 +23,7 @@ pub struct Config {
     pub replicas: u16,
     /// Where the replicas are kept.
     pub replicate_to: ReplicateTo,
-    /// The unit that counts as a cluster: each cluster by itself, or each process by itself.
+    /// The unit that the protocol treats as a cluster: a cluster, or a process.
     pub scope: Scope,
     /// Dependencies that a message to another cluster carries.
     pub piggyback: Piggyback,

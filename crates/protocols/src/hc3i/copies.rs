@@ -287,7 +287,7 @@ impl Hc3i {
         images.into_iter().filter(|(name, _)| wanted(name)).collect()
     }
 
-    /// Holder: records another cluster's past, in case that cluster loses everything.
+    /// Holder: records another cluster's history, in case that cluster loses everything.
     pub(super) fn note(
         &mut self,
         from: ProcessId,
@@ -304,7 +304,7 @@ impl Hc3i {
         self.write_record(Some(Waiter::Note(epoch, from)), now, host);
     }
 
-    /// Owner: tells a holder what it should store: parts, and the past. Without the past, incarnations could be used
+    /// Owner: tells a holder what it should store: parts, and the history. Without the history, incarnations could be used
     /// again and collected checkpoints restored.
     pub(super) fn offer(&self, holder: ProcessId, host: &mut ProtocolHost) {
         let names = self.kept.iter().rev().map(|kept| kept.part(self.me)).collect();

@@ -32,7 +32,7 @@ impl ClusterHistory {
     }
 }
 
-/// The pasts of all clusters, as far as this process knows them.
+/// The histories of all clusters, as far as this process knows them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Vec<ClusterHistory>")]
 pub struct History {
@@ -43,14 +43,14 @@ pub struct History {
 }
 
 impl History {
-    /// Creates a history that contains only the past of `cluster`.
+    /// Creates a history that contains only that of `cluster`.
     pub fn about(cluster: ClusterId, past: &Arc<ClusterHistory>) -> History {
         let mut history = History::default();
         history.extend(cluster, past);
         history
     }
 
-    /// Returns the past of `cluster`.
+    /// Returns the history of `cluster`.
     pub fn of(&self, cluster: ClusterId) -> Arc<ClusterHistory> {
         Arc::new(ClusterHistory {
             rollbacks: self.rollbacks(cluster).into(),

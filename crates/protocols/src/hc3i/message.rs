@@ -35,7 +35,7 @@ impl faultline_core::Stamp for Stamp {
 pub struct Head {
     /// Dependencies of the part, from which recovery chooses.
     pub vectors: Vectors,
-    /// The past of the part's cluster when it was taken, since a part may outlive the tables of members and
+    /// The history of the part's cluster when it was taken, since a part may outlive the tables of members and
     /// holders.
     pub past: Arc<ClusterHistory>,
 }
@@ -205,7 +205,7 @@ pub enum Control {
     },
 
     // Alerts (section 3.4, rule 19).
-    /// A cluster rolled back. Carries the cluster's whole past.
+    /// A cluster rolled back. Carries the cluster's whole history.
     Alert {
         /// The cluster that rolled back.
         cluster: ClusterId,
@@ -280,7 +280,7 @@ pub enum Control {
         /// The checkpoint to restore, with everything needed to do so.
         target: Arc<Target>,
     },
-    /// Coordinator to a holder: record this cluster's past, separately from your own tables.
+    /// Coordinator to a holder: record this cluster's history, separately from your own tables.
     Note {
         /// Epoch of the round.
         epoch: Epoch,
@@ -327,7 +327,7 @@ pub enum Control {
     /// Owner: the parts that the receiver should hold for it. Parts of older incarnations that are not listed are
     /// void.
     Offer {
-        /// The past of the owner's cluster.
+        /// The history of the owner's cluster.
         past: Arc<ClusterHistory>,
         /// Names of the parts to hold, newest first.
         names: Arc<[ImageName]>,
@@ -339,7 +339,7 @@ pub enum Control {
     },
     /// Owner: these parts are no longer needed.
     Discard {
-        /// The past of the owner's cluster, which records that they were collected.
+        /// The history of the owner's cluster, which records that they were collected.
         past: Arc<ClusterHistory>,
         /// Names of the parts to remove.
         names: Arc<[ImageName]>,

@@ -1,6 +1,6 @@
 //! Clusters that join and leave (section 7: "we want to manage dynamism").
 //!
-//! A cluster that joins has no past. Until it joins, its entries are zero, collections do not wait for it, and no
+//! A cluster that joins has no history. Until it joins, its entries are zero, collections do not wait for it, and no
 //! cluster alerts it. It must learn about earlier rollbacks, so the others alert it as soon as it is present.
 //!
 //! A cluster leaves once its application has left the program. It takes a last checkpoint, and continues to

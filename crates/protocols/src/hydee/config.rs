@@ -63,7 +63,7 @@ impl Config {
 pub enum Recovery {
     /// Directed by a recovery process, phase by phase: HydEE, for send-deterministic programs.
     Phases,
-    /// Each pair of processes by itself: SPBC, for channel-deterministic programs.
+    /// Each pair of processes separately: SPBC, for channel-deterministic programs.
     Pairs,
     /// Like [`Recovery::Pairs`], but messages are delivered again in their original order, which an event
     /// logger stores: pessimistic message logging, for programs whose actions follow from the order of their

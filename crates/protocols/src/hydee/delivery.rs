@@ -25,7 +25,7 @@ pub(super) struct WireState {
     pub(super) next: u32,
     /// Messages with a smaller number are re-sends.
     pub(super) fresh: u32,
-    /// If pairs of processes recover by themselves: the incarnations of both ends. `is_told` says whether this end
+    /// If pairs of processes recover separately: the incarnations of both ends. `is_told` says whether this end
     /// has reported the channel's state to the other.
     pub(super) pair: Pair,
     pub(super) is_told: bool,

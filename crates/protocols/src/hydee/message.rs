@@ -21,7 +21,7 @@ pub(super) type Phase = u32;
 /// The stamp of every message (R5). Its number within the channel is part of its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// Position of the sender's cluster when the message is handed to the network.
+    /// Position of the sender's cluster when the message is passed to the network.
     pub position: Position,
     /// Incarnation of the receiver's cluster, as the sender knows it.
     pub to: Incarnation,

@@ -13,7 +13,7 @@
 //! | `checkpoint` | taking a checkpoint of a cluster, and garbage collection after it (R7, R8) |
 //! | `restore` | installing what a failed cluster has agreed to restore ([`group`]) |
 //! | `recovery` | a rank's side of a recovery round (Algorithms 2 and 3; R9, R10, R13) |
-//! | `pairs` | SPBC, instead of `recovery_process` and `recovery`: each pair of processes recovers by itself |
+//! | `pairs` | SPBC, instead of `recovery_process` and `recovery`: each pair of processes recovers separately |
 //! | `determinants`, `logger` | pessimistic logging, on top of `pairs`: an event logger stores delivery orders |
 //! | `recovery_process` | the recovery process (Algorithm 4; R1, R11, R12, R14) |
 //! | `spill` | moving the log to stable storage above a limit (section V, future work; R15) |
@@ -83,7 +83,7 @@ struct Rank {
     config: Arc<Config>,
     /// The cluster, the checkpoints that it keeps, and its recovery.
     group: Group<Hydee>,
-    /// The recovery process; `None` if pairs of processes recover by themselves.
+    /// The recovery process; `None` if pairs of processes recover separately.
     recovery_process: Option<ProcessId>,
     /// The event logger; `None` unless the order of deliveries is logged.
     logger: Option<ProcessId>,

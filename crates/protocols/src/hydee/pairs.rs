@@ -2,7 +2,7 @@
 //!
 //! Ropars, Martsinkevich, Guermouche, Schiper, Cappello: *SPBC: Leveraging the Characteristics of MPI HPC
 //! Applications for Scalable Checkpointing* (2013). The program is channel-deterministic: the messages of a channel
-//! do not depend on those of other channels. Each channel can therefore resume by itself. Whenever the cluster at
+//! do not depend on those of other channels. Each channel can therefore resume on its own. Whenever the cluster at
 //! either end has failed, both ends report the state of the channel to each other; until then, messages are only
 //! logged.
 

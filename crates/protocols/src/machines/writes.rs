@@ -7,7 +7,7 @@ use faultline_core::{ImageName, Machine, Speaks, Time};
 
 use super::ImageOf;
 
-/// The images that this process is writing. An image is handed to the storage when it is added, and again
+/// The images that this process is writing. An image is passed to the storage when it is added, and again
 /// after each refusal, until it is durable or no longer needed. All refused images are written again
 /// together, once the delay after the first refusal has passed.
 #[derive(Clone, Debug)]

@@ -214,7 +214,7 @@ fn a_refilled_holder_learns_of_the_rollbacks_too() {
     });
 }
 
-/// p0's storage, which holds p1's parts, is lost. A new part arrives before p1's report of its past. Then p1's
+/// p0's storage, which holds p1's parts, is lost. A new part arrives before p1's report of its history. Then p1's
 /// storage is lost, too. The message that the rollback undid is acknowledged in p0's checkpoint.
 #[test]
 fn a_part_contains_the_earlier_rollbacks_of_its_cluster() {
@@ -448,7 +448,7 @@ fn a_log_is_not_collected_before_a_rollback_is_known() {
 }
 
 /// p1 loses all replicas of checkpoints that p0 keeps, after p0 has lost its own storage. Replicas of
-/// collected checkpoints still exist. The log entry that would restore m is gone.
+/// collected checkpoints still exist. The log entry that would restore m was removed.
 #[test]
 fn collected_checkpoints_are_not_restored() {
     caught(Defect::CollectedRestored, Property::NoLoss, |defects| {

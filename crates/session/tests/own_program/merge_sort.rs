@@ -9,7 +9,7 @@ const MERGE: u16 = 1; // reads two sorted lists
 #[derive(Clone, Debug)]
 pub(crate) struct MergeSort {
     pub(crate) numbers: u64,
-    /// The largest number of elements that one task sorts by itself.
+    /// The largest number of elements that one task sorts on its own.
     pub(crate) leaf: u64,
 }
 
