@@ -78,7 +78,7 @@ pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
 /// Returns the bounds on the work that a rollback may lose; `None` without checkpoints.
 pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
     if matches!(spec.protocol, Protocol::Sel(_)) {
-        return None; // What is in the log is not lost.
+        return None; // Logged events are not lost.
     }
     let every = spec.protocol.checkpointing()?.every;
     let own = spec.protocol.stated().checkpoint_every_in;

@@ -425,7 +425,7 @@ pub enum Remark {
     NotCounted { process: ProcessId },
 }
 
-/// What a property found, as values.
+/// The findings of a property, as values.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) property: Property,

@@ -2,9 +2,9 @@
 //!
 //! The checker reads only the [`History`] of a run: its facts, and the context that no fact states ([`Context`]). Each
 //! property under [`properties`] reports what it judged and what it found. Clocks do not order facts of different
-//! processes, so the checker does not compare their times: facts are related by streams, restores, message
-//! identities and incarnations. What a protocol reports about itself ([`faultline_core::Claim`]) is judged,
-//! or names what is to be judged; it is never evidence.
+//! processes, so the checker does not compare their times: facts are related by streams, restores, message identities
+//! and incarnations. A protocol's reports about itself ([`faultline_core::Claim`]) are judged, or name what is to be
+//! judged; they are never evidence.
 
 mod evidence;
 pub mod finding;

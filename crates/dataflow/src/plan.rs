@@ -27,8 +27,8 @@ pub struct TaskNo {
     pub index: u32,
 }
 
-/// What one task writes through one of its accesses, once. A value gathered from several tasks consists of
-/// one such value per task, which the reader combines.
+/// A value that one task writes through one of its accesses, once. A gathered value consists of one such value per
+/// contributing task, which the reader combines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Value {
     /// The task that writes it.

@@ -70,13 +70,13 @@ impl Call {
 /// How a task uses a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
-    /// What the task may do with the version.
+    /// The task's right to the version.
     pub mode: Mode,
     /// The version used.
     pub version: Version,
 }
 
-/// What a task may do with a version.
+/// The right of a task to a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// Read the version: the task starts once it exists.
@@ -145,7 +145,7 @@ pub enum Use {
 pub struct Outcome {
     /// The calls, in the order of spawning.
     pub spawned: Vec<Call>,
-    /// What the task wrote, by the index of the access.
+    /// The values that the task wrote, by the index of the access.
     pub written: Vec<(u32, Chunk)>,
     /// The values that the task created.
     pub created: Vec<(Version, Chunk)>,
@@ -178,7 +178,7 @@ pub(crate) struct Marks {
     pub(crate) steps: Vec<usize>,
 }
 
-/// What a running task knows about data. A task uses few pieces of data, so a list is as good as a map.
+/// A running task's knowledge of the versions of data. A task uses few pieces of data, so a list is as good as a map.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
     /// The newest version; 0 means none.
@@ -271,8 +271,8 @@ impl Frame {
         self.outcome.written.push((index as u32, chunk));
     }
 
-    /// Spawns a task of a kind that the program defines. Which tasks a task spawns must not depend on a
-    /// [hint](Frame::hint), except that it may spawn none at all.
+    /// Spawns a task of a kind that the program defines. The set of spawned tasks must not depend on a
+    /// [hint](Frame::hint), except that a task may spawn none at all.
     pub fn spawn(&mut self, kind: u16, args: &[u64], uses: &[Use]) {
         let id = self.task.child(self.outcome.spawned.len() as u32);
         let mut accesses = core::mem::take(&mut self.accesses);

@@ -174,7 +174,7 @@ pub struct Claimed<'a> {
 pub struct History<'a> {
     /// The facts of the run.
     pub trace: &'a Trace,
-    /// What is known about the run beyond its facts.
+    /// Knowledge about the run beyond its facts.
     pub context: &'a Context,
     /// All segments, by process and life.
     pub segments: Vec<Segment>,

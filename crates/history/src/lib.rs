@@ -3,8 +3,8 @@
 //!
 //! This crate judges nothing. From the composite's facts it rebuilds what every process had sent and delivered at every
 //! cut ([`History`]). Clocks do not order facts of different processes, so facts are related by streams, restores,
-//! message identities and incarnations. What a protocol reports about itself ([`faultline_core::Claim`]) is kept as a
-//! claim; it never becomes part of the state.
+//! message identities and incarnations. A protocol's reports about itself ([`faultline_core::Claim`]) are kept as
+//! claims; they never become part of the state.
 //!
 //! | module | contents |
 //! | --- | --- |

@@ -22,7 +22,7 @@ pub struct LifeEnd {
     pub is_storage_lost: bool,
     /// The fate of the storage of the process's node, as the supervisor stated it.
     pub storage: StorageFate,
-    /// What ended the life; `None` if the supervisor found that it had ended.
+    /// The cause of the end; `None` if the supervisor found that the life had ended.
     pub by: Option<EndedBy>,
     /// When the supervisor detected and announced the end.
     pub detected: Option<Time>,

@@ -272,7 +272,7 @@ impl<'a> Pass<'_, 'a> {
             if cursors.is_empty() {
                 return;
             }
-            // What all cursors wait for is missing.
+            // The facts for which all cursors wait are missing.
             if !has_moved {
                 let continues = self.advance(&mut cursors[0], true);
                 if !continues {

@@ -36,9 +36,9 @@ impl<T: Serialize + DeserializeOwned + JsonSchema + 'static> Parameters for T {}
 pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static {
     /// Name in files: lower-case letters, digits and hyphens, and not that of another protocol.
     const NAME: &'static str;
-    /// What the protocol requires of a program's re-execution. Determines the applications of random federations.
+    /// The protocol's requirement on a program's re-execution. Determines the applications of random federations.
     const DEMAND: Demand = if Self::REPEATS { Demand::AnyOrder } else { Demand::Nothing };
-    /// Which messages the protocol logs. For the columns of comparisons.
+    /// The messages that the protocol logs. Determines columns of comparisons.
     const LOGS: Logs = Logs::Nothing;
     /// Fields of the file besides the name.
     type Parameters: Parameters;

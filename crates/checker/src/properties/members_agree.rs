@@ -75,7 +75,7 @@ fn check_rollbacks(history: &History<'_>, number: GroupId, group: &Group<'_>, fi
     }
 }
 
-/// An event that changes a member's position, in the order of its facts.
+/// An event that changes a member's position.
 enum Step {
     Commit(Position),
     Restore(Position),

@@ -10,7 +10,7 @@ use super::{Plan, Planned, TaskNo};
 /// Nothing that depends on the task is sent.
 const NEVER: u16 = u16::MAX;
 
-/// How many steps after a given one are searched for an equal table.
+/// Number of steps after a given one that are searched for an equal table.
 const SEARCHED: usize = 16;
 
 impl Plan {

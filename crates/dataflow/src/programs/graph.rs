@@ -151,7 +151,7 @@ impl Program for Graph {
     }
 }
 
-/// What a task does with its output.
+/// How a task uses its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Output {
     Write,

@@ -1,5 +1,5 @@
-//! What each cluster's rollbacks undid: the table (cluster, incarnation, restored SN) of the errata (B4). Also what
-//! each cluster has collected, so that no rollback can reach past it.
+//! The rollbacks of each cluster: the table (cluster, incarnation, restored SN) of the errata (B4). It shows which
+//! positions a rollback undid. Also contains what each cluster has collected, so that no rollback can reach past it.
 //!
 //! Durable, never rolled back, and only ever extended.
 
@@ -43,7 +43,7 @@ pub struct History {
 }
 
 impl History {
-    /// Creates a history that contains only that of `cluster`.
+    /// Creates histories of which only that of `cluster` is known.
     pub fn about(cluster: ClusterId, past: &Arc<ClusterHistory>) -> History {
         let mut history = History::default();
         history.extend(cluster, past);

@@ -1,4 +1,4 @@
-//! Which messages from other clusters have been delivered, and at which position. Prevents duplicate delivery, and
+//! The delivered messages from other clusters, and the position of each delivery. Prevents duplicate delivery, and
 //! provides the acknowledgement of a repeated message. Part of every checkpoint.
 
 use alloc::collections::BTreeMap;

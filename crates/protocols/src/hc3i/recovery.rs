@@ -28,8 +28,8 @@ pub(super) struct Recovery {
     /// The member's own parts that must be fetched from holders.
     missing: BTreeSet<ImageName>,
     image: Option<Arc<Image>>,
-    /// Holders that have not confirmed their replica of the part to restore yet. A checkpoint in doubt may lack some, but a
-    /// restored one must not: other clusters remove what it makes obsolete.
+    /// Holders that have not yet confirmed their replica of the part to restore. A checkpoint in doubt may lack some
+    /// replicas, but a restored one must not: other clusters remove what it makes obsolete.
     uncovered: BTreeSet<ProcessId>,
     ready: bool,
     /// A checkpoint that the rollback interrupted. Used only by a defect.

@@ -142,8 +142,8 @@ pub enum Recalled {
     },
     /// The logger's storage was lost, and the process failed before it could report again.
     Lost,
-    /// The deliveries were removed because a committed checkpoint contains them. That checkpoint should have been
-    /// restored.
+    /// The deliveries were removed because a committed checkpoint contains them. The process should have restored this
+    /// checkpoint.
     Forgotten {
         /// The checkpoint that contains them.
         by: Option<ImageName>,

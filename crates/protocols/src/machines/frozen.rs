@@ -30,7 +30,8 @@ pub type InTransit = Vec<(MessageId, Payload)>;
 
 /// A member that is frozen from the request for a checkpoint to its commit:
 ///
-/// * It saves the state of its application. What arrives afterwards is kept, and becomes part of the checkpoint.
+/// * It saves the state of its application. Messages that arrive afterwards are kept, and become part of the
+///   checkpoint.
 /// * Once as many messages have arrived as had been sent to it, it writes its part, here and at its holders.
 /// * At the commit, it delivers what was in transit, sends what the application had sent meanwhile, and resumes.
 ///
@@ -65,7 +66,7 @@ pub(crate) struct FrozenRules {
     pub(crate) commits_all: bool,
     /// Messages of a later interval wait.
     pub(crate) keeps_early: bool,
-    /// What a part waits for before it counts as durable.
+    /// The conditions under which a part counts as durable.
     pub(crate) requires: Requires,
 }
 
@@ -223,7 +224,7 @@ where
         part.written = Some(Replication::begin(image.into(), holders, requires, &mut store.writes, host));
     }
 
-    /// Handles durability of an image in this process's storage.
+    /// Records that an image is durable in this process's storage.
     pub(crate) fn durable(&mut self, name: ImageName) {
         if let Some(written) = self.written() {
             written.durable(name);

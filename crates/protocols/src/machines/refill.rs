@@ -4,10 +4,9 @@ use alloc::collections::BTreeSet;
 
 use faultline_core::{Boot, Claim, ImageName, Machine, ProcessId, Speaks};
 
-/// What this process's storage still lacks after it was lost. The storage is complete once it holds the
-/// process's own images again, every owner has named the images to be held for it, and all of these have
-/// arrived. The process then reports this, once: until then, a further loss must be counted as a loss of this
-/// storage's content.
+/// Images that this process's storage still lacks after it was lost. The storage is complete once it holds the
+/// process's own images again, every owner has named the images to be held for it, and all of these have arrived. The
+/// process then reports this, once: until then, a further loss must be counted as a loss of this storage's content.
 #[derive(Clone, Debug)]
 pub(crate) struct Refill {
     /// `None` if nothing was lost, or the storage is complete again.

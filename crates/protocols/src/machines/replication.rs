@@ -7,7 +7,7 @@ use faultline_core::{ImageName, Machine, ProcessId, Speaks};
 
 use super::{ImageOf, Writes};
 
-/// What an image waits for before it counts as safe.
+/// The conditions under which an image counts as safe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requires {
     /// Durability in the owner's own storage.
@@ -62,7 +62,7 @@ impl<S: Speaks> Replication<S> {
         self.image.name == name
     }
 
-    /// Handles durability in this process's storage of the image named `name`.
+    /// Records that the image named `name` is durable in this process's storage.
     pub(crate) fn durable(&mut self, name: ImageName) {
         self.is_durable |= self.is(name);
     }

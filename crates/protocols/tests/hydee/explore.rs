@@ -222,7 +222,7 @@ fn random_schedules_are_clean() {
     assert!(failed.is_empty(), "{} of {count}: {failed:#?}", failed.len());
 }
 
-/// Prints which defects random schedules detect, and how often. What must be detected is asserted in `defects`.
+/// Prints which defects random schedules detect, and how often. `defects` asserts which of them must be detected.
 #[test]
 #[ignore = "takes a while; for the table in docs/hydee.md"]
 fn how_often_each_defect_is_found() {

@@ -40,7 +40,7 @@ pub(crate) struct Group<P: Grouped> {
     pub(super) resumed: Option<Resumed<P>>,
 }
 
-/// What the constructor of a [`Group`] needs to know about the process and the federation.
+/// Parameters of a new [`Group`]: the process, its membership, and the placement of replicas.
 pub(crate) struct Membership {
     pub(crate) me: ProcessId,
     pub(crate) boot: Boot,

@@ -81,7 +81,7 @@ pub(crate) struct Rules {
     pub(crate) copies_first: bool,
     /// A group resumes only while all its members are up.
     pub(crate) resumes_complete: bool,
-    /// What belongs to an older attempt at a restore is ignored.
+    /// Messages of an older attempt at a restore are ignored.
     pub(crate) ignores_older: bool,
 }
 

@@ -365,7 +365,7 @@ impl<P: Grouped> Group<P> {
         self.resume(restore);
     }
 
-    /// Member: the group resumes. What is restored is up to the protocol ([`Group::take_resumed`]).
+    /// Member: the group resumes. The protocol installs the restored state ([`Group::take_resumed`]).
     fn resume(&mut self, restore: RestoreNo) {
         let is_current = |it: &mut MemberAttempt<P>| {
             it.restore == restore && it.is_ready && restore.incarnation == self.view.incarnation(self.number)

@@ -167,8 +167,8 @@ impl<P: Grouped> Store<P> {
         view: &View,
     ) -> Answers {
         self.inquiries.push((from, restore, group));
-        // The processes that were asked for missing segments may no longer answer. What should be held will
-        // be announced again.
+        // The processes that were asked for missing segments may no longer answer. The owners will announce again what
+        // should be held.
         self.pending.retain(|name, _| view.group_of(name.owner) != group);
         self.give_up_for_inquiries(view);
         self.answer(view)
