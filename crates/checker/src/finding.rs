@@ -454,7 +454,7 @@ impl Found {
         }
     }
 
-    /// Records a violation.
+    /// Records a violation and its evidence.
     pub(crate) fn violated<const N: usize>(&mut self, evidence: [Source; N], what: Wrong) {
         if self.violations.len() < Self::KEPT {
             self.violations.push((what, evidence.to_vec()));

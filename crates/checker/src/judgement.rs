@@ -211,7 +211,7 @@ impl Eq for Violation {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The property.
+    /// The judged property.
     pub property: Property,
     /// The number of instances judged.
     pub instances: u64,
@@ -247,7 +247,7 @@ pub enum Verdict {
 /// The checker's judgement of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// The verdict.
+    /// The overall verdict.
     pub verdict: Verdict,
     /// Why the verdict is not a pass, as sentences.
     pub reasons: Vec<String>,

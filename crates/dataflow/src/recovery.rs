@@ -82,16 +82,16 @@ pub enum Input<P: Recovery> {
     Changed,
     /// A protocol message arrived.
     Control {
-        /// The sender.
+        /// The process that sent the message.
         from: ProcessId,
-        /// The message.
+        /// The protocol's message.
         message: P::Control,
     },
     /// An image arrived.
     Image {
-        /// The sender.
+        /// The process that sent the image.
         from: ProcessId,
-        /// The image.
+        /// The image that arrived.
         image: Arc<Image<P::Head, P::Saved>>,
     },
     /// An image is durable on this process's storage.

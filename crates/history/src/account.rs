@@ -72,7 +72,7 @@ pub struct RollbackAccount {
     pub group: usize,
     /// The incarnation that the rollback started.
     pub incarnation: Incarnation,
-    /// The self-reported cause.
+    /// The cause, as claimed by the protocol.
     pub cause: Option<Cause>,
     /// The restored position; SN 0 is the initial state.
     pub checkpoint: Position,

@@ -61,7 +61,7 @@ impl Part {
 /// A member's commit of a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Commit<'a> {
-    /// The member.
+    /// The member that committed.
     pub process: ProcessId,
     /// The fact that states the commit.
     pub at: Point,
@@ -86,10 +86,10 @@ pub struct Checkpoint<'a> {
     pub is_restored: bool,
 }
 
-/// A member's restore.
+/// A member's restore of its state.
 #[derive(Clone, Copy, Debug)]
 pub struct RestoredBy {
-    /// The restore.
+    /// The fact that states the restore.
     pub at: Point,
     /// The time of the restore, by the member's clock.
     pub time: Time,
@@ -111,7 +111,7 @@ pub struct Rollback {
 }
 
 impl Rollback {
-    /// Returns the restores.
+    /// Iterates over the restores of all members.
     pub fn restores(&self) -> impl Iterator<Item = &RestoredBy> {
         self.restored.iter().flatten()
     }

@@ -41,7 +41,7 @@ pub struct SegmentNo(pub u32);
 /// The position of a fact, or (as a cut) the position before it, in the tree of its process's states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
-    /// The segment.
+    /// The segment that contains the fact.
     pub segment: SegmentNo,
     /// The fact's number in its stream.
     pub fact: u32,
@@ -112,7 +112,7 @@ pub enum Ending {
 pub struct ProcessHistory {
     /// Its segments, in the order of its lives.
     pub segments: std::ops::Range<u32>,
-    /// The process's final state.
+    /// How much is known about the process's final state.
     pub ending: Ending,
     /// The process's group, and its index among the group's members; `None` for processes that run no
     /// application.
@@ -137,7 +137,7 @@ pub struct Witnessed {
     pub at: Point,
     /// The process whose state the witness describes.
     pub owner: ProcessId,
-    /// The witness.
+    /// The witness, as stated.
     pub witness: Witness,
     /// The checkpoint part that it belongs to.
     pub part: Option<ImageName>,
@@ -150,9 +150,9 @@ pub struct Witnessed {
 /// A delivery of a message from another group.
 #[derive(Clone, Copy, Debug)]
 pub struct BetweenDelivery<'a> {
-    /// The message.
+    /// The delivered message.
     pub message: MessageNo,
-    /// The delivery.
+    /// The fact that states the delivery.
     pub at: Point,
     /// The vectors of the last checkpoint that its process had committed or restored; `None` if unknown.
     pub vectors: Option<&'a Vectors>,
@@ -161,11 +161,11 @@ pub struct BetweenDelivery<'a> {
 /// A claim: a fact that only the process's protocol knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimed<'a> {
-    /// The fact.
+    /// The fact that states the claim.
     pub at: Point,
     /// The time, by the clock of the process's driver.
     pub time: Time,
-    /// The claim.
+    /// The content of the claim.
     pub claim: &'a Claim,
 }
 
@@ -180,15 +180,15 @@ pub struct History<'a> {
     pub segments: Vec<Segment>,
     /// Process histories, indexed by [`ProcessId`].
     pub processes: Vec<ProcessHistory>,
-    /// Every message.
+    /// Every message, with its sends and deliveries.
     pub messages: Messages,
     /// The processes that take checkpoints together.
     pub groups: Groups<'a>,
-    /// The supervisor's actions.
+    /// The supervisor's actions: lives, faults and changes.
     pub supervision: Supervision<'a>,
-    /// Every witness.
+    /// Every witness that a process stated.
     pub witnessed: Vec<Witnessed>,
-    /// Every delivery between groups.
+    /// Every delivery of a message from another group.
     pub between: Vec<BetweenDelivery<'a>>,
     /// Every message that was suppressed (not sent to the network), and the fact that states it, in the order of
     /// processes and lives.
@@ -257,7 +257,7 @@ impl<'a> History<'a> {
         !self.trace.flaws.is_empty() || !self.contradictions.is_empty()
     }
 
-    /// Returns a segment.
+    /// Returns the segment with this number.
     pub fn segment(&self, no: SegmentNo) -> &Segment {
         &self.segments[no.0 as usize]
     }

@@ -28,7 +28,7 @@ const END: usize = usize::MAX;
 /// The return of a process to an earlier state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Return {
-    /// The restore.
+    /// The fact that states the restore.
     pub at: FactPosition,
     /// The restored image; `None` is the initial state.
     pub image: Option<ImageName>,

@@ -14,7 +14,7 @@ impl MessageNo {
     const NONE: MessageNo = MessageNo(u32::MAX);
 }
 
-/// One message.
+/// A message, with its sends and deliveries.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// The message's identity.
@@ -75,7 +75,7 @@ impl Points {
         }
     }
 
-    /// Returns the first point.
+    /// Returns the point that was stated first, if any.
     pub fn first(&self) -> Option<Point> {
         (self.first != Point::NONE).then_some(self.first)
     }
@@ -185,7 +185,7 @@ impl Messages {
         self.all.iter()
     }
 
-    /// Returns a message.
+    /// Returns the message with this number.
     pub fn get(&self, no: MessageNo) -> &Message {
         &self.all[no.0 as usize]
     }

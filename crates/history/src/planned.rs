@@ -30,7 +30,7 @@ pub struct Planned {
     pub coordinated: BTreeMap<Position, Vec<(ProcessId, ProcessId, Point)>>,
 }
 
-/// One task.
+/// A task that was executed.
 #[derive(Clone, Debug)]
 pub struct Task {
     /// The partition of the task.
@@ -44,9 +44,9 @@ pub struct Task {
 /// One re-execution of a task that does not change its partition's state.
 #[derive(Clone, Copy, Debug)]
 pub struct Rerun {
-    /// The fact.
+    /// The fact that states the execution.
     pub at: Point,
-    /// The task.
+    /// The re-executed task.
     pub task: TaskId,
     /// The partition whose demand first required it.
     pub by: ProcessId,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Claim, Fact, ImageName, Incarnation, Position, ProcessId, Span, Time};
 use faultline_trace::Trace;
 
-/// One recovery.
+/// The cost of one recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// When the first partition joined.

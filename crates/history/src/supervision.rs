@@ -8,7 +8,7 @@ use faultline_core::{ClusterId, EndedBy, Fact, Fault, FaultNo, Life, ProcessId, 
 /// The end of a life, as the supervisor knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct LifeEnd {
-    /// The process.
+    /// The process whose life ended.
     pub process: ProcessId,
     /// The life that ended.
     pub life: Life,
@@ -30,7 +30,7 @@ pub struct LifeEnd {
     pub restarted: Option<Time>,
 }
 
-/// The supervisor's actions.
+/// The supervisor's actions, from its own facts.
 #[derive(Debug, Default)]
 pub struct Supervision<'a> {
     /// Every start of a life: the process, the life, and the supervisor's fact.

@@ -40,7 +40,7 @@ pub struct Tasks {
 /// One step of a theft.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// The fact.
+    /// The fact that states the step.
     pub at: Point,
     /// The kind of step.
     pub step: TheftStep,
@@ -51,7 +51,7 @@ pub struct Step {
 /// The absorption of a permanently failed process's state.
 #[derive(Clone, Copy, Debug)]
 pub struct Absorption {
-    /// The fact.
+    /// The fact that states the absorption.
     pub at: Point,
     /// The process whose state was absorbed.
     pub of: ProcessId,
@@ -94,7 +94,7 @@ pub enum Impossible {
 /// An end of the program.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
-    /// The fact.
+    /// The fact that states the end.
     pub at: Point,
     /// The self-reported contents of the result.
     pub stated: Sums,

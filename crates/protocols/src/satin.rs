@@ -58,7 +58,7 @@ pub enum Message {
     Missing(Theft),
 }
 
-/// Satin, one process.
+/// One process under Satin.
 #[derive(Clone, Debug)]
 pub struct Satin {
     me: ProcessId,

@@ -26,7 +26,7 @@ pub struct Recording {
     pub manifest: Manifest,
     /// The facts of the run.
     pub trace: Trace,
-    /// Judgement of the checker.
+    /// The checker's judgement.
     pub judgement: Judgement,
 }
 
@@ -67,7 +67,7 @@ impl Unjudged {
         bundle.write_manifest(&self.manifest)
     }
 
-    /// Judges the run.
+    /// Judges the run by its facts and its manifest.
     pub fn judge(self) -> Recording {
         self.judge_and(|_| ()).0
     }

@@ -144,7 +144,6 @@ impl Backend for Simulator<'_> {
 /// Keeps all facts, and passes them to the observer.
 struct Watched<'a, 'o> {
     facts: Recorder,
-    /// Number of facts.
     count: &'a Cell<u64>,
     observer: &'a RefCell<&'o mut dyn Observer>,
 }

@@ -54,7 +54,7 @@ impl Effects {
 /// A task in transit to a thief, with its inputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loan {
-    /// The task.
+    /// The lent task, with its inputs.
     pub call: Call,
 }
 

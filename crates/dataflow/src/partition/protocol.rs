@@ -67,14 +67,14 @@ pub enum PartitionInput<P: PartitionProtocol> {
         from: ProcessId,
         /// The receiving partition, or the receiving process if it runs none.
         to: ProcessId,
-        /// The message.
+        /// The protocol's message.
         message: P::Control,
     },
     /// An image arrived.
     Image {
         /// The process that sent it.
         from: ProcessId,
-        /// The image.
+        /// The image that arrived.
         image: Arc<Image<P::Head, P::Saved>>,
     },
     /// An image is durable on this process's storage.
@@ -113,7 +113,7 @@ pub struct RerunOptions {
 
 /// The partitions of a process as its protocol sees them.
 pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
-    /// Returns the plan.
+    /// Returns the program's plan.
     fn plan(&self) -> &Plan;
     /// Sends a message to a partition, or to a process that runs none. Between two partitions, it arrives
     /// after all values that were sent before it.

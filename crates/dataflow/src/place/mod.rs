@@ -101,9 +101,9 @@ struct Running {
 /// The header of a leg with content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// The theft.
+    /// The theft to which the leg belongs.
     pub theft: Theft,
-    /// The kind of message.
+    /// Which of the theft's messages this is.
     pub leg: Leg,
 }
 
@@ -116,7 +116,7 @@ impl Stamp for Mark {
 /// A message between places without content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PlaceMessage<C> {
-    /// A leg.
+    /// A leg without content.
     Leg(Theft, Leg),
     /// The victim has no task for the thief.
     Nothing(Theft),

@@ -34,9 +34,9 @@ const SIDES: [(i32, i32); 8] = [(-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (1, 
 /// Words of a particle: position and velocity.
 const WORDS: usize = 6;
 
-/// Seconds.
+/// Duration of a step, in seconds.
 const STEP: f64 = 0.01;
-/// Metres per square second.
+/// Gravitational acceleration, in metres per second squared.
 const GRAVITY: f64 = 9.81;
 /// Newtons per metre, for a particle of 1 kg and springs of 1 m at rest. The time step is short enough for this
 /// stiffness.

@@ -15,7 +15,7 @@ use super::Cck;
 use super::config::{Config, Coordination, Defect};
 use super::message::Message;
 
-/// The coordinator.
+/// State of the process that coordinates checkpoints and recoveries.
 #[derive(Clone, Debug)]
 pub(super) struct Coordinator {
     me: ProcessId,

@@ -45,7 +45,7 @@ use stored::StoredImages;
 
 use crate::placement::ReplicateTo;
 
-/// CCK, one process.
+/// One process under CCK.
 #[derive(Clone, Debug)]
 pub struct Cck {
     me: ProcessId,

@@ -41,7 +41,7 @@ pub struct Config {
 /// Which processes communicate with the coordinator while a checkpoint is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coordination {
-    /// All of them.
+    /// All processes.
     Direct,
     /// The leader of each cluster, its lowest-numbered process, on behalf of its members (Paul, Gupta,
     /// Badrinath: *Hierarchical Coordinated Checkpointing Protocol*, PDCS 2002).

@@ -38,7 +38,6 @@ impl Gathering {
         Gathering { checkpoint, members, awaited, sent: BTreeMap::new(), round: Round::Saving }
     }
 
-    /// Returns the checkpoint.
     pub(crate) fn checkpoint(&self) -> Checkpoint {
         self.checkpoint
     }

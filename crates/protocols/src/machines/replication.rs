@@ -52,7 +52,6 @@ impl<S: Speaks> Replication<S> {
         Replication { image, requires, is_durable: false, awaited, is_complete: false }
     }
 
-    /// Returns the image.
     pub(crate) fn image(&self) -> &Arc<ImageOf<S>> {
         &self.image
     }

@@ -41,9 +41,9 @@ impl<H> Survey<H> {
         self.checkpoints.iter().map(|(&checkpoint, parts)| (checkpoint, parts))
     }
 
-    /// Iterates over the checkpoints of which every member's part is left, ascending. Committed or in doubt makes no
-    /// difference: a commit follows the durability of every part, so a committed checkpoint is complete unless a
-    /// loss has made it incomplete.
+    /// Iterates over the checkpoints of which every member's part is left, ascending. It does not matter whether they
+    /// are committed or in doubt: a commit waits until every part is durable, so a committed checkpoint is complete
+    /// unless a loss has made it incomplete.
     pub(crate) fn complete(
         &self,
         members: &[ProcessId],

@@ -57,7 +57,7 @@ use stable::Stable;
 
 use crate::placement::ReplicateTo;
 
-/// TIC or SEL, one process.
+/// One process under TIC or SEL.
 #[derive(Clone, Debug)]
 pub struct TaskRecovery {
     me: ProcessId,

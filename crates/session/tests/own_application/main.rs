@@ -14,7 +14,7 @@ use faultline_trace::manifest::Expected;
 use faultline_workloads::messaging::{Performer, digest_of, pack, sequential};
 use sort::Sort;
 
-/// Numbers per rank.
+/// Number of values that each rank sorts.
 const EACH: usize = 50;
 
 /// Runs the example in place of the federation's application.

@@ -57,7 +57,7 @@ pub enum Malformed {
     Short {
         /// The last line that contains anything.
         line: usize,
-        /// The size.
+        /// The size that the text states.
         n: usize,
         /// The number of entries found.
         found: usize,
@@ -71,7 +71,7 @@ pub enum Malformed {
         line: usize,
         /// The first surplus word.
         found: String,
-        /// The size.
+        /// The size that the text states.
         n: usize,
         /// The number of entries that the size requires.
         expected: usize,
