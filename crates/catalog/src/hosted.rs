@@ -1,4 +1,4 @@
-//! Processes of a federation, whatever their protocol and program.
+//! Processes of a federation, for any protocol and program.
 
 use std::sync::Arc;
 

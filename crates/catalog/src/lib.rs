@@ -43,7 +43,7 @@ pub use hosted::Hosted;
 pub use rederive::{Rederived, rederive};
 pub use tasks::{TasksSetup, TasksVisitor, with_tasks};
 
-/// Smallest share of the work, in percent, that must remain for a fault to count as effective.
+/// Smallest percentage of the work that must remain for a fault to count as effective.
 const LEAST_WORK_LEFT_PERCENT: u8 = 20;
 
 /// Why a federation cannot be set up.
@@ -55,16 +55,16 @@ pub enum SetupError {
     /// The application cannot run on these clusters.
     #[error("the application cannot run: {0}")]
     Application(#[from] Invalid),
-    /// The operation requires processes that exchange messages, and the application is a program of tasks.
+    /// The operation requires processes that exchange messages, but the application is a program of tasks.
     #[error("the application is a program of tasks, whose processes exchange no messages of their own")]
     Tasks,
-    /// The operation requires a program of tasks, and the application's processes exchange messages.
+    /// The operation requires a program of tasks, but the application's processes exchange messages.
     #[error("the processes of the application exchange messages, and it has no tasks")]
     Messages,
-    /// The operation requires tasks that processes steal, and they are assigned in advance.
+    /// The operation requires tasks that processes steal, but the tasks are assigned in advance.
     #[error("the tasks of this federation are assigned in advance, and no process steals any")]
     Planned,
-    /// The operation requires tasks that are assigned in advance, and processes steal them.
+    /// The operation requires tasks that are assigned in advance, but processes steal them.
     #[error("under this protocol, processes steal tasks, and none is assigned in advance")]
     Stolen,
     /// A known defect was requested in a build that does not contain them.
@@ -94,7 +94,7 @@ impl SetupError {
     }
 }
 
-/// An operation on a federation, whatever its protocol.
+/// An operation on a federation under any protocol.
 pub trait Visitor {
     /// Result of the operation.
     type Output;
@@ -103,7 +103,7 @@ pub trait Visitor {
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output;
 }
 
-/// An operation on a federation whose processes exchange messages, whatever its protocol.
+/// An operation on a federation under any protocol whose processes exchange messages.
 pub trait MessagesVisitor {
     /// Result of the operation.
     type Output;

@@ -13,7 +13,7 @@ use crate::defect::{AVAILABLE, Rule};
 use crate::tasks::NEVER;
 use crate::{Defect, SetupError};
 
-/// Returns the parameters of HC3I. With the process as its scope and without forcing it becomes independent
+/// Returns the parameters of HC3I. With the scope `process` and without forcing, they are those of independent
 /// checkpoints.
 pub(crate) fn hc3i(
     spec: &FederationSpec,
@@ -108,8 +108,8 @@ fn unfit(defect: Defect) -> SetupError {
     }
 }
 
-/// Returns the parameters of HydEE. With the process as its scope it becomes full logging, and with recovery by pairs
-/// of processes it becomes SPBC.
+/// Returns the parameters of HydEE. With the scope `process`, they are those of full logging; with recovery by pairs of
+/// processes, those of SPBC.
 pub(crate) fn hydee(
     spec: &FederationSpec,
     scope: Scope,

@@ -402,7 +402,7 @@ impl<'a> History<'a> {
         self.saved_by.get(&name).copied().unwrap_or(name.owner)
     }
 
-    /// Returns the sums of all partitions that the process which stated the fact at `point` ran at that time.
+    /// Returns the sums of all partitions that ran, at `point`, on the process that stated the fact.
     pub fn sums_of_host(&self, point: Point) -> Sums {
         let Segment { host, life, .. } = *self.segment(point.segment);
         let own = Point { fact: point.fact, ..point };

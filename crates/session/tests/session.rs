@@ -162,7 +162,7 @@ fn a_run_ends_before_its_facts_cannot_be_judged() {
     let bound = MemoryBound { bytes: 1 << 20, used: || 0 };
     let run = session.simulate(&mut Simulator::new(&mut ()).within(bound)).unwrap();
     assert!(matches!(run.manifest.outcome, Some(Outcome::OutOfMemory(_))), "{:?}", run.manifest.outcome);
-    // Other runs of this test program may share the bound.
+    // Other runs of this test program may share the limit.
     assert!(run.trace.len() > 100 && run.trace.len() < 6000, "{} facts", run.trace.len());
 }
 

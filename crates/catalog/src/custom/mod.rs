@@ -34,7 +34,7 @@ impl<T: Serialize + DeserializeOwned + JsonSchema + 'static> Parameters for T {}
 
 /// A protocol that a federation file can name: `protocol: { custom: { name: …, … } }`.
 pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static {
-    /// Name in files: lower-case letters, digits and hyphens, and not that of another protocol.
+    /// Name in files: lower-case letters, digits and hyphens, different from that of any other protocol.
     const NAME: &'static str;
     /// The protocol's requirement on a program's re-execution. Determines the applications of random federations.
     const DEMAND: Demand = if Self::REPEATS { Demand::AnyOrder } else { Demand::Nothing };

@@ -12,7 +12,7 @@ use crate::finding::{Found, Wrong};
 use crate::judgement::Property;
 use faultline_history::{GroupId, History};
 
-/// How often a cluster may follow each of the others, beyond the number of its checkpoints.
+/// How often a cluster may follow each other cluster, in addition to the number of its checkpoints.
 const ROUNDS: usize = 4;
 
 pub(super) fn check(history: &History<'_>) -> Found {

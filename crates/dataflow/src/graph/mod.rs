@@ -159,7 +159,7 @@ impl Graph {
         true
     }
 
-    /// Returns what the victim sends to the thief.
+    /// Returns the lent task with its inputs, as the victim sends it to the thief.
     pub fn loan(&self, theft: Theft) -> Option<Loan> {
         let (of, vertex) = self.loans.get(&theft)?;
         Some(Loan { call: self.parts[of].with_inputs(vertex) })

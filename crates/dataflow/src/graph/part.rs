@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Effects, Payment};
 use crate::program::{Access, Call, Mode, Outcome};
 
-/// A task, what it spawned, and what is owed for it.
+/// A stolen task, the tasks that descend from it, and the result that is owed for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Part {
     /// The task that was stolen; the first task for the program itself.

@@ -86,7 +86,7 @@ impl Share {
         self.values.get(&value)
     }
 
-    /// Returns whether a task waits for this value, which is missing.
+    /// Returns whether this value is missing, and a task waits for it.
     pub(super) fn lacks(&self, plan: &Plan, value: Value) -> bool {
         !self.values.contains_key(&value) && self.is_read(plan, value)
     }

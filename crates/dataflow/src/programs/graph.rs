@@ -12,7 +12,7 @@ use faultline_core::{Chunk, Span};
 use super::{Invalid, at_most_tasks, in_range, mix};
 use crate::program::{Call, Data, Frame, Op, Program, Use, chunk};
 
-/// A task of the random part. Its arguments are its name, its level and its output.
+/// A random task. Its arguments are its name, its level and its output.
 const NODE: u16 = 0;
 /// Combines the value and the sum.
 const RESULT: u16 = 1;

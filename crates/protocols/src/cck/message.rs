@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// by one. [`Position::default`] is the initial state of the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// Coordinator to all partitions: take the first checkpoint; the second one is valid.
+    /// Coordinator to all partitions: take the checkpoint named first; the one named second is valid.
     Init(Position, Position),
     /// To a partition that sends to this one: stop sending.
     Ping(Position),

@@ -43,7 +43,7 @@ struct Part {
     open: BTreeSet<ProcessId>,
     /// Messages that were in transit.
     channels: InTransit,
-    /// Whether the markers are still to be sent. Used only by a defect.
+    /// Whether the markers have yet to be sent. Used only by a defect.
     owes_markers: bool,
     written: Option<Replication<ChandyLamport>>,
 }

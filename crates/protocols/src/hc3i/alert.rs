@@ -57,7 +57,7 @@ impl Hc3i {
         self.retry_alerts(now, host);
     }
 
-    /// Coordinator: no longer waits for a cluster that has left to confirm.
+    /// Coordinator: stops waiting for the confirmation of a cluster that has left.
     pub(super) fn alert_no_more(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
         if self.coordinates() {

@@ -90,7 +90,7 @@ impl Part {
 pub(super) struct Gathering {
     position: Position,
     attempt: Attempt,
-    /// Members that have not answered in this round yet.
+    /// Members that have not yet answered in this round.
     awaited: BTreeSet<ProcessId>,
     expected: Vec<u64>,
     vectors: Vectors,

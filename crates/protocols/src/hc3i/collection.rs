@@ -1,6 +1,6 @@
 //! Garbage collection (section 3.5; rule 21): removing the checkpoints and log entries that no recovery can need.
 //!
-//! The deciding coordinator knows which checkpoints each cluster stores, and computes which one each cluster would
+//! The deciding coordinator knows which checkpoints each cluster stores, and computes which of them each cluster would
 //! restore if all failed at once (finding 6: the closure of a union is the minimum of the closures). By default, the
 //! coordinator of the first cluster asks all others and decides for them. With [`CollectBy::EveryCluster`], the
 //! coordinator of each cluster decides for its own cluster, from what it has been told.
@@ -226,7 +226,7 @@ impl Hc3i {
             .then(|| Arc::new(Collection { incarnations, worst: Arc::new(worst) }))
     }
 
-    /// Removes what is not needed, unless something rolled back since the decision.
+    /// Removes everything that is not needed, unless a cluster has rolled back since the decision.
     pub(super) fn collect(
         &mut self,
         from: ProcessId,

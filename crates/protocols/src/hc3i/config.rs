@@ -84,7 +84,7 @@ faultline_core::defects! {
     LogOutsideCheckpoint,
     /// The set of received messages is not part of the checkpoint.
     ReceivedOutsideCheckpoint,
-    /// Inside a cluster, messages from beyond the next commit are dropped instead of held back (rule 8).
+    /// Inside a cluster, messages of later intervals are dropped instead of being held back (rule 8).
     FutureDropped,
     /// Messages are re-sent only if acknowledged with an SN *greater* than the alert's, as printed (finding 2).
     ResendGreater,
@@ -124,7 +124,7 @@ faultline_core::defects! {
     NotesNotRefilled,
     /// A part does not contain its cluster's rollbacks: they can be lost although the part survives.
     PastOutsideCheckpoint,
-    /// A member removes log entries although it does not know yet about a rollback that undid their delivery.
+    /// A member removes log entries before it knows of a rollback that undid their delivery.
     LogCollectedUnaware,
     /// Members follow rounds of an older epoch (rule 11).
     OlderEpochsAccepted,
@@ -180,7 +180,7 @@ faultline_core::defects! {
     ReceivedNotNoted,
     /// A delivered message is not acknowledged.
     NotAcknowledged,
-    /// A message that was received before is not acknowledged again.
+    /// A duplicate of a delivered message is not acknowledged again.
     NotAcknowledgedAgain,
     /// A message is acknowledged with the position before the current one.
     AcknowledgesOneBefore,

@@ -45,7 +45,7 @@ enum ListFor {
         past: Arc<ClusterHistory>,
         names: Arc<[ImageName]>,
     },
-    /// Removes what belongs to clusters that have left.
+    /// Removes the data of clusters that have left.
     Purge,
 }
 
@@ -78,7 +78,7 @@ impl Copies {
         self.notes = notes;
     }
 
-    /// Records what was collected: a cluster that has lost everything must learn it from its holders.
+    /// Records what was collected: a cluster that has lost everything must learn this from its holders.
     pub(super) fn note_all_collected(&mut self, checkpoints: &Arc<Vec<Checkpoint>>) {
         self.notes.collect_all(checkpoints);
     }
@@ -145,7 +145,7 @@ impl Copies {
         self.refill.report(host);
     }
 
-    /// Reports that a lost storage is complete again, if nothing was to be stored in it.
+    /// Reports that a storage that was lost is complete again, if nothing has to be stored in it.
     pub(super) fn report_if_complete(&mut self, host: &mut ProtocolHost) {
         self.refill.report(host);
     }

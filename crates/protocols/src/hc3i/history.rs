@@ -112,7 +112,7 @@ impl History {
         true
     }
 
-    /// Adds what is not known yet. Returns whether this included a rollback.
+    /// Adds all new entries. Returns whether they include a rollback.
     pub fn extend(&mut self, cluster: ClusterId, past: &ClusterHistory) -> bool {
         self.collect(cluster, past.collected);
         self.add_rollbacks(cluster, &past.rollbacks)

@@ -196,7 +196,7 @@ pub enum Control {
     },
 
     // Messages between clusters.
-    /// Receiver: the message was delivered (section 3.3). The position is that at the delivery (finding 2).
+    /// Receiver: the message was delivered (section 3.3). Carries the position at the delivery (finding 2).
     Acknowledge {
         /// Identity of the message.
         id: MessageId,
@@ -245,7 +245,7 @@ pub enum Control {
     // Recovery, inside a cluster and to its holders (rules 11 to 16).
     /// Member to coordinator: a rollback elsewhere undid a message that this member delivered.
     RollBack {
-        /// The member's incarnation. The request is void if the cluster has moved on.
+        /// The member's incarnation. The request is void if the cluster has begun a newer one.
         incarnation: Incarnation,
         /// The cluster that rolled back.
         from: ClusterId,

@@ -206,7 +206,7 @@ impl Protocol for Hc3i {
             Promise::DurableRestore,
         ]);
         match config.forcing {
-            // Groups that take independent checkpoints may undo each other's messages without end.
+            // Groups that take independent checkpoints may undo each other's messages endlessly.
             Forcing::Never => promises,
             Forcing::News | Forcing::EveryMessage => {
                 promises.with(&[Promise::ForcedBeforeDelivery, Promise::Progress])
@@ -252,8 +252,8 @@ impl Protocol for Hc3i {
             unsent: Vec::new(),
             settled: true,
             asked_at: None,
-            // In its first life, a process knows only first lives. A greater sum means a failure that it must recover
-            // from.
+            // In its first life, a process knows only first lives. A greater sum means a failure from which it must
+            // recover.
             epoch: Epoch { lives: if first_life { members.len() as u64 } else { 0 }, round: 0 },
             prepares: None,
             record: Records::default(),
@@ -482,7 +482,7 @@ impl Hc3i {
         (0..self.clusters).map(ClusterId)
     }
 
-    /// Returns the position of another cluster that this cluster's last checkpoint depends on.
+    /// Returns the position of another cluster on which this cluster's last checkpoint depends.
     #[inline]
     fn dependency(&self, on: ClusterId) -> Position {
         self.ddv.get(on.index()).copied().unwrap_or_default()
@@ -502,7 +502,7 @@ impl Hc3i {
         self.members.iter().all(|&member| self.is_up(member))
     }
 
-    /// Returns whether another cluster's rollback undid what happened there at `position`.
+    /// Returns whether another cluster's rollback undid an event there at `position`.
     fn is_undone(&self, cluster: ClusterId, position: Position) -> bool {
         if self.has(Defect::UndoneOneTooLate) {
             return self.history.undid_checkpoint(cluster, position);

@@ -74,7 +74,7 @@ impl Received {
     }
 }
 
-/// A run as it is written, within its channel.
+/// The serialized form of a run, within its channel.
 #[derive(Serialize, Deserialize)]
 struct RunForm {
     incarnation: Incarnation,
@@ -83,7 +83,7 @@ struct RunForm {
     position: Position,
 }
 
-/// A channel as it is written.
+/// The serialized form of a channel.
 #[derive(Default, Serialize, Deserialize)]
 struct ChannelForm {
     runs: Vec<RunForm>,

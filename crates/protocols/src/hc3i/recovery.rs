@@ -44,7 +44,7 @@ impl Recovery {
 }
 
 impl Hc3i {
-    /// Watches the lives of this process's cluster: a failure freezes it, and once all members live again,
+    /// Watches the lives of this process's cluster: a failure freezes it, and once all members are up again,
     /// the coordinator begins a round. The sum of lives never decreases, so an outdated view of a past
     /// failure is harmless.
     pub(super) fn watch_members(&mut self, now: Time, host: &mut ProtocolHost) {

@@ -45,8 +45,8 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: begins a round among the same lives, unless one is in progress, or will begin when a failed
-    /// member lives again.
+    /// Coordinator: begins a round among the same lives, unless one is in progress, or will begin when a failed member
+    /// is up again.
     pub(super) fn begin_next_round(&mut self, cause: Cause, now: Time, host: &mut ProtocolHost) {
         let recovering = matches!(self.phase, Phase::Recovering(_));
         if !recovering && self.all_members_up() {

@@ -57,7 +57,7 @@ impl Part {
 #[derive(Clone, Debug)]
 pub(super) struct Gathering {
     checkpoint: Checkpoint,
-    /// Members that have not answered in this round yet.
+    /// Members that have not yet answered in this round.
     awaited: BTreeSet<ProcessId>,
     /// By receiver: the number of messages that each member had sent to it.
     sent: BTreeMap<ProcessId, Vec<(ProcessId, u32)>>,

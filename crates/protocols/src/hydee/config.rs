@@ -9,8 +9,8 @@ use crate::placement::Placement;
 /// Parameters of HydEE, equal for all processes.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The unit that counts as a cluster. With [`Scope::Process`], each rank does: every message is logged, and only
-    /// the failed process rolls back.
+    /// The unit that the protocol treats as a cluster. With [`Scope::Process`], this is each rank: every message is
+    /// logged, and only the failed process rolls back.
     pub scope: Scope,
     /// How the channels between clusters resume after a failure.
     pub recovery: Recovery,
@@ -211,7 +211,7 @@ faultline_core::defects! {
     FailedWritesForgotten,
     /// Older parts are kept.
     OlderPartsKept,
-    /// The log is not told what the checkpoints of receivers contain.
+    /// A committed checkpoint is not announced to the peers, so log entries are never collected.
     NeverCollects,
     /// One message more than the receiver's checkpoint contains is removed from the log.
     CollectsOneTooMany,
@@ -221,7 +221,7 @@ faultline_core::defects! {
     PhaseOneTooLow,
     /// The checkpoint timer is not restarted after a commit.
     TimerNotRestarted,
-    /// A message that arrives while its receiver restores is dropped.
+    /// A message that arrives during its receiver's restore is dropped.
     ArrivalsDroppedWhileRestoring,
     /// A message that is suppressed is transmitted as well.
     SuppressedAndSent,

@@ -29,8 +29,7 @@ pub(super) struct WireState {
     /// has reported the channel's state to the other.
     pub(super) pair: Pair,
     pub(super) is_told: bool,
-    /// First message of which it is not known whether the receiver has it. This one and all later ones are only
-    /// logged.
+    /// First message that the receiver may or may not have. This one and all later ones are only logged.
     pub(super) undecided: Option<u32>,
 }
 
@@ -168,7 +167,7 @@ impl Rank {
         Stamp { position: self.position, to: self.group.view.incarnation(to), phase }
     }
 
-    /// Hands a channel's logged messages to the network, in order, as far as their phases permit (R4).
+    /// Passes a channel's logged messages to the network, in order, as far as their phases permit (R4).
     pub(super) fn pump(&mut self, to: ProcessId, host: &mut ProtocolHost) {
         let no_gate = self.has(Defect::NoGate);
         let waits = !self.has(Defect::SendsBeforeMeeting);

@@ -17,9 +17,9 @@ use super::{Hydee, ProtocolHost};
 #[derive(Clone, Debug)]
 pub(super) struct Logger {
     config: Arc<Config>,
-    /// By rank. `None` is lost: the process has not reported again since the storage was lost.
+    /// By rank. `None` means lost: the process has not reported again since the storage was lost.
     orders: Vec<Option<LoggedOrder>>,
-    /// Numbers of additions to `orders`: in all, durable, and being written.
+    /// Number of additions to `orders`: in total, durable, and being written.
     changes: u64,
     durable: u64,
     writing: Option<u64>,

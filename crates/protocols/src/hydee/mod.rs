@@ -115,7 +115,7 @@ struct Rank {
     /// Messages from processes that know of a failure that this process does not know yet, or that are ahead of it.
     early: Vec<(ProcessId, Control)>,
 
-    /// The part of each channel that the checkpoint contains that a failure would restore.
+    /// The part of each channel in the checkpoint that a failure would restore.
     committed: BTreeMap<ProcessId, Covered>,
     lead: Option<Box<Lead>>,
 }

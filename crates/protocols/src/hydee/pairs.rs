@@ -24,7 +24,7 @@ impl Rank {
         self.config.recovery != Recovery::Phases
     }
 
-    /// Closes the channels to and from failed clusters, and reports their state to the peers that live (S3).
+    /// Closes the channels to and from failed clusters, and reports their state to the live peers (S3).
     pub(super) fn meet_peers(&mut self, host: &mut ProtocolHost) {
         if !self.recovers_in_pairs() || matches!(self.state, RankState::Restoring) {
             return;
@@ -39,7 +39,7 @@ impl Rank {
                 (wire.pair, wire.is_told) = (pair, false);
                 wire.undecided.get_or_insert(present.sent);
             }
-            // A peer that is down is told in its next life.
+            // A peer that is down is informed in its next life.
             if wire.undecided.is_some() && !wire.is_told && self.group.view.is_up(peer) {
                 wire.is_told = true;
                 let committed = self.committed.get(&peer).copied().unwrap_or_default();

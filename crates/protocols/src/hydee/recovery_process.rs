@@ -82,7 +82,7 @@ impl RecoveryProcess {
         self.maybe_begin(host);
     }
 
-    /// Begins a round if a process has failed since the last one and all ranks live. A failed rank could not receive
+    /// Begins a round if a process has failed since the last one and all ranks are up. A failed rank could not receive
     /// the announcement, and the round would have to wait for it in any case.
     fn maybe_begin(&mut self, host: &mut ProtocolHost) {
         let all_up = self.view.ranks().all(|rank| self.view.is_up(rank));

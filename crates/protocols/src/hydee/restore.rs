@@ -18,7 +18,7 @@ use crate::machines::Checkpoint;
 use crate::machines::group::{Resumed, View};
 
 impl Rank {
-    /// Watches this process's cluster: a failure freezes it, and once all members live again, the coordinator
+    /// Watches this process's cluster: a failure freezes it, and once all members are up again, the coordinator
     /// begins to restore it.
     pub(super) fn watch_members(&mut self, now: Time, host: &mut ProtocolHost) {
         self.start_recorded(now, host);

@@ -14,8 +14,8 @@
 //! | `options`, `rule` | parameters and defects of protocols over these |
 //!
 //! A sub-machine is a value in the protocol's state. The protocol passes it the inputs that concern it, and a
-//! [`Machine`](faultline_core::Machine) on which it acts; it returns what has become true. Only `group` sends messages
-//! of its own, inside those of the protocol.
+//! [`Machine`](faultline_core::Machine) on which it acts; it returns conditions that have become true. Only `group`
+//! sends messages of its own, inside those of the protocol.
 
 mod frozen;
 mod gathering;

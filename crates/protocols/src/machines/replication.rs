@@ -17,7 +17,7 @@ pub(crate) struct Requires {
 }
 
 impl Requires {
-    /// Everything: an image is safe once it survives the loss of all but one of the storages that it is in.
+    /// Both conditions: an image is safe once it survives the loss of all but one of its storages.
     pub(crate) const ALL: Requires = Requires { own: true, replicas: true };
 }
 

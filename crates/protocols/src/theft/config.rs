@@ -47,8 +47,8 @@ defects! {
     /// A receipt is sent when the result arrives, before the victim's state that holds it is durable: the thief's final
     /// checkpoint is deleted at event G.
     ReceiptAtMerge,
-    /// As printed (F-G, case 2): a thief whose result is in transit counts as terminated. It answers no
-    /// question, and sends the result once.
+    /// As printed (F-G, case 2): a thief whose result is in transit counts as terminated. It answers no queries, and
+    /// sends the result only once.
     LateTermination,
     /// As printed (volatile nodes): a result counts only in the life of the thief in which the task was stolen.
     StaleResultRefused,

@@ -149,7 +149,7 @@ impl<P: Grouped> Group<P> {
     }
 
     /// Returns the holders of this process's parts that began a new life since `old`: their storage, and what was in
-    /// transit to them, may be lost. While the group recovers, there is no such holder, since all are told when it
+    /// transit to them, may be lost. There are none while the group recovers, since all holders are informed when it
     /// resumes.
     pub(crate) fn reborn_holders(&self, old: &View) -> Vec<ProcessId> {
         let is_reborn = |holder: &ProcessId| self.view.began_new_life(*holder, old);

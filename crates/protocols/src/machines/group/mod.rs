@@ -46,7 +46,7 @@ pub(crate) use view::View;
 
 /// A protocol whose groups roll back together after a failure.
 pub(crate) trait Grouped: Speaks<Control: From<Message>, Head: Default> {
-    /// Returns the images that a storage with this part of a checkpoint must have, too. They are not parts.
+    /// Returns the images other than parts that every storage with this part of a checkpoint must also have.
     fn companions(_owner: ProcessId, _head: &Self::Head) -> Vec<ImageName> {
         Vec::new()
     }
@@ -63,7 +63,7 @@ pub(crate) trait Grouped: Speaks<Control: From<Message>, Head: Default> {
 pub(crate) struct Rules {
     /// A part is written only where its companions are durable.
     pub(crate) companions_first: bool,
-    /// Companions of the part that is kept are kept.
+    /// The companions of the kept part are kept.
     pub(crate) keeps_companions: bool,
     /// A replica is confirmed only once it is durable.
     pub(crate) confirms_durable: bool,

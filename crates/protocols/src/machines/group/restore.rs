@@ -87,7 +87,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Returns whether a member has failed since the state that this process is in.
+    /// Returns whether a member has failed since the current state of this process began.
     pub(crate) fn must_freeze(&self) -> bool {
         self.view.incarnation(self.number) > self.incarnation
     }
@@ -247,7 +247,7 @@ impl<P: Grouped> Group<P> {
         Some(self.attempt.as_ref()?.target??.part(self.me))
     }
 
-    /// Handles an image from the network that is no companion of this process's own parts: a lost part of this
+    /// Handles an image from the network, other than a companion of this process's own parts: a lost part of this
     /// process, or another process's replica.
     pub(crate) fn image_arrived(
         &mut self,

@@ -370,8 +370,8 @@ impl<P: Grouped> Store<P> {
         self.report_when_complete(host);
     }
 
-    /// Returns whether this part of the process's own waits for that unavailable segment. If so, the part is
-    /// abandoned.
+    /// Returns whether `part`, one of this process's own, waits for the unavailable segment `name`. If so, abandons the
+    /// part.
     pub(crate) fn gives_up(&mut self, part: ImageName, name: ImageName) -> bool {
         let waits =
             self.pending.get(&part).is_some_and(|(image, _)| self.lacking(image).any(|it| it == name));
