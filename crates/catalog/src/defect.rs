@@ -14,26 +14,26 @@ use faultline_protocols::{cck, chandy_lamport, coordinated, hc3i, hydee, satin, 
 use faultline_supervisor as supervisor;
 use serde::Serialize;
 
-/// A rule in the code that protocols share.
+/// A rule, by the code that contains it. Several protocols may share the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// In the code of HC3I, which independent checkpoints share.
+    /// A rule of HC3I, also of independent checkpoints.
     Hc3i(hc3i::Defect),
-    /// In the code of coordinated checkpoints, with or without leaders.
+    /// A rule of coordinated checkpoints, with or without leaders.
     Coordinated(coordinated::Defect),
-    /// In the code of Chandy and Lamport's snapshot.
+    /// A rule of Chandy and Lamport's snapshot.
     ChandyLamport(chandy_lamport::Defect),
-    /// In the code of HydEE, which the logging protocols share.
+    /// A rule of HydEE, also of the other logging protocols.
     Hydee(hydee::Defect),
-    /// In the code that TIC and SEL share.
+    /// A rule of TIC and SEL.
     Theft(theft::Defect),
-    /// In the code of Satin.
+    /// A rule of Satin.
     Satin(satin::Defect),
-    /// In the code of CCK.
+    /// A rule of CCK.
     Cck(cck::Defect),
-    /// In the composition of a protocol and an application.
+    /// A rule of the composite of a protocol and an application.
     Composite(composite::Defect),
-    /// In the supervisor.
+    /// A rule of the supervisor.
     Supervisor(supervisor::Defect),
 }
 

@@ -94,7 +94,7 @@ impl SetupError {
     }
 }
 
-/// An operation on a federation under any protocol.
+/// An operation, under any protocol, on a federation.
 pub trait Visitor {
     /// Result of the operation.
     type Output;
@@ -103,7 +103,7 @@ pub trait Visitor {
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output;
 }
 
-/// An operation on a federation under any protocol whose processes exchange messages.
+/// An operation, under any protocol, on a federation whose processes exchange messages.
 pub trait MessagesVisitor {
     /// Result of the operation.
     type Output;

@@ -13,13 +13,13 @@
 //! | `context` | knowledge about a run beyond its facts |
 //! | `groups` | checkpoints and rollbacks of the processes that take checkpoints together |
 //! | `history` | the states of every process, and the history as a whole |
-//! | [`lost`] | what the rollbacks of a process undid |
+//! | [`lost`] | the work that the rollbacks of a process undid |
 //! | `messages` | every message with its sends, stamps and deliveries |
-//! | `planned` | programs of tasks that are assigned to partitions in advance |
-//! | [`recoveries`] | the cost of their recoveries |
-//! | `stints` | which facts are about which partition |
-//! | `supervision` | what the supervisor did |
-//! | `tasks` | programs of tasks that are stolen |
+//! | `planned` | planned programs, whose tasks are assigned to partitions in advance |
+//! | [`recoveries`] | the cost of recoveries of planned programs |
+//! | `stints` | the facts of each partition |
+//! | `supervision` | the supervisor's actions |
+//! | `tasks` | programs whose tasks are stolen |
 //! | `testing` | small traces for tests (feature `testing`) |
 
 pub mod account;

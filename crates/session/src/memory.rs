@@ -25,7 +25,7 @@ static RUNNING: AtomicU64 = AtomicU64::new(0);
 
 /// Limits the memory of this program: a simulated run ends as [out of
 /// memory](faultline_core::fault::Outcome::OutOfMemory) once the program has reached the limit, or once judging the run
-/// would reach it. The limit applies to all simulators that are created afterwards. Only the first call has an effect.
+/// would exceed it. The limit applies to all simulators that are created afterwards. Only the first call has an effect.
 ///
 /// The limit is that of the whole program, like its memory: runs on several threads share it, however deep in a search
 /// or an experiment they begin.

@@ -453,7 +453,7 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         }
     }
 
-    /// Records to what an execution of a task belongs, and on what it depends.
+    /// Records the partition of a task, and the tasks on which it depends.
     fn state_planned(&mut self, task: TaskNo, partition: ProcessId, out: &mut Out<Partition<P, G>>) {
         let plan = self.plan.clone();
         let planned = || {

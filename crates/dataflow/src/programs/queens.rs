@@ -14,7 +14,7 @@ use crate::program::{Call, Data, Frame, Op, Program, Use, chunk};
 /// relative to the row, and a hash of the placement.
 const PLACE: u16 = 0;
 
-/// Larger boards take hours.
+/// The largest board; larger ones take hours.
 const MOST: u32 = 18;
 
 /// Parameters of the program.

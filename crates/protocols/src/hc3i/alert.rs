@@ -236,7 +236,7 @@ impl Hc3i {
         }
     }
 
-    /// Re-sends messages that were in transit to a life that has ended to the next life (rule 3).
+    /// If a receiver began a new life, re-sends the messages that were in transit to its previous life (rule 3).
     pub(super) fn watch_receivers(&mut self, old: &Membership, host: &mut ProtocolHost) {
         if matches!(self.phase, Phase::Recovering(_) | Phase::Serving) || self.has(Defect::ResendOnlyOnAlerts)
         {

@@ -33,7 +33,7 @@ impl faultline_core::Stamp for Stamp {
 /// Header of a part. Listings of a storage contain it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Dependencies of the part, from which recovery chooses.
+    /// Dependencies of the part, by which a recovery chooses its target.
     pub vectors: Vectors,
     /// The history of the part's cluster when it was taken, since a part may outlive the tables of members and
     /// holders.

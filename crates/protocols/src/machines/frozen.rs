@@ -53,7 +53,7 @@ pub(crate) struct Frozen<P: Grouped> {
     rules: FrozenRules,
 }
 
-/// The rules of the sub-machine, for tests that leave one out.
+/// The rules of the sub-machine. Tests can disable each of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrozenRules {
     /// A part contains the messages that were in transit.

@@ -1,8 +1,7 @@
-//! Rules, and the defects that leave them out.
+//! Rules, and the defects that disable them.
 
-/// Declares `Rule`, the rules of a protocol, together with `Defect` and `Defects`, the switches that leave one out
-/// (see `faultline_core::defects`). Code asks whether a rule is obeyed, which is constant without the feature
-/// `defects`.
+/// Declares `Rule`, the rules of a protocol, together with `Defect` and `Defects`, the switches that disable one (see
+/// `faultline_core::defects`). Code asks whether a rule is obeyed, which is constant without the feature `defects`.
 macro_rules! rules {
     ($($(#[$doc:meta])* $rule:ident, without $(#[$left_out:meta])* $defect:ident;)*) => {
         faultline_core::defects! {

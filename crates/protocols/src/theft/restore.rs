@@ -181,8 +181,8 @@ impl TaskRecovery {
         }
     }
 
-    /// Announces that this process answers for itself and for all processes that it absorbed, and sends again
-    /// or asks about whatever may have been lost.
+    /// Announces that this process answers for itself and for all processes that it absorbed, and then re-sends results
+    /// and asks about loans, since messages about them may have been lost.
     fn begin(&mut self, absorbed: BTreeSet<ProcessId>, host: &mut dyn Host<Self>) {
         if !host.is_over() && host.is_mine(root(&self.membership)) && !host.has_root() {
             self.give_up(host);

@@ -57,7 +57,7 @@ impl<P: Protocol> Federation<P> {
         self.settle();
     }
 
-    /// Returns the SNs of the checkpoints of whose commit a process has learned.
+    /// Returns the SNs of the checkpoints that a process knows to be committed.
     fn committed(&self, process: ProcessId) -> Vec<u32> {
         let sn = |claim: &Claim| match claim {
             Claim::Committed { position, .. } => Some(position.sn.0),
@@ -182,8 +182,7 @@ fn a_leader_speaks_for_all_its_members() {
     }
 }
 
-/// Returns how many processes are told in the first checkpoint how many messages to wait for: all but the
-/// coordinator.
+/// Returns the number of `Drain` messages in the first checkpoint: one for each process except the coordinator.
 fn first_drains(clusters: &[u32]) -> usize {
     clusters.iter().sum::<u32>() as usize - 1
 }

@@ -228,7 +228,8 @@ fn pick<T: Copy>(dice: &mut ChaCha8Rng, from: &[T]) -> T {
     from[dice.random_range(0..from.len())]
 }
 
-/// Tries `EXPLORE_COUNT` seeds (1000) from `EXPLORE_FROM` (0). The first one that fails prints its events.
+/// Tries `EXPLORE_COUNT` seeds (default 1000) from `EXPLORE_FROM` (default 0). The first one that fails prints its
+/// events.
 #[test]
 fn random_schedules_are_clean() {
     let setting = |name, default| std::env::var(name).map_or(default, |it| it.parse().expect("is a number"));

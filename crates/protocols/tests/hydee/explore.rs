@@ -205,7 +205,8 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |it| it.parse().expect("is a number"))
 }
 
-/// Tries `EXPLORE_COUNT` seeds (300) from `EXPLORE_FROM` (0). The first one that fails prints its events.
+/// Tries `EXPLORE_COUNT` seeds (default 300) from `EXPLORE_FROM` (default 0). The first one that fails prints its
+/// events.
 #[test]
 fn random_schedules_are_clean() {
     let (from, count) = (setting("EXPLORE_FROM", 0), setting("EXPLORE_COUNT", 300));

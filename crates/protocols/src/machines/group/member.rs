@@ -26,7 +26,7 @@ pub(crate) struct Group<P: Grouped> {
     pub(crate) members: Arc<[ProcessId]>,
     /// Holders of this process's parts.
     pub(crate) holders: Vec<ProcessId>,
-    /// Incarnation of the state that this process is in.
+    /// Incarnation of this process's current state.
     pub(crate) incarnation: Incarnation,
     /// The checkpoint that a failure would restore, as far as this process knows.
     pub(crate) kept: Option<Checkpoint>,

@@ -58,7 +58,7 @@ pub(crate) trait Grouped: Speaks<Control: From<Message>, Head: Default> {
     }
 }
 
-/// The rules of the sub-machine, for tests that leave one out.
+/// The rules of the sub-machine. Tests can disable each of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     /// A part is written only where its companions are durable.

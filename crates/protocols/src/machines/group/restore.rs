@@ -267,7 +267,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Member: handles its own part, once lost, becoming durable in its storage again.
+    /// Member: records that its own part, which had been lost, is durable in its storage again.
     pub(crate) fn own_part_durable(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         if self.awaited_part() == Some(name) {
             self.ask_holders(name, host);
