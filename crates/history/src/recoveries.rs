@@ -62,7 +62,7 @@ impl Recoveries {
         recoveries
     }
 
-    /// Processes a fact of a process.
+    /// Applies a fact of a process to the recoveries.
     pub fn note(&mut self, process: ProcessId, at: Time, fact: &Fact) {
         match fact {
             Fact::Planned(planned) => drop(self.executing.insert(process, planned.partition)),

@@ -11,9 +11,9 @@ use core::fmt;
 
 use faultline_core::Footprint;
 
-/// Largest number of items of a leaf.
+/// Largest number of items in a leaf.
 const LEAF: usize = 8;
-/// Largest number of leaves of a branch.
+/// Largest number of leaves in a branch.
 const BRANCH: usize = 32;
 
 /// An item of a list.
