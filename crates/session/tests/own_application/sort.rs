@@ -6,7 +6,7 @@ use faultline_core::{Progress, Span};
 use faultline_workloads::messaging::{Message, Operation, Place, Program, Step, pack};
 use serde::{Deserialize, Serialize};
 
-/// One rank. Constant; `Numbers` contains what changes.
+/// One rank. Its fields are constant; `Numbers` is its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Sort {
     place: Place,
@@ -37,12 +37,12 @@ impl Program for Sort {
         Numbers { step: 0, sorted, greatest: 0.0 }
     }
 
-    // In each of as many rounds as there are ranks: compute, send the block to a neighbour, wait for the neighbour's.
+    // There are as many rounds as ranks. In each: compute, send the block to a neighbour, wait for the neighbour's.
     fn next(&self, state: &mut Numbers) -> Step {
         let Place { me, ranks } = self.place;
         let (round, part) = (state.step / 3, state.step % 3);
         state.step += 1;
-        // Even and odd pairs alternate. A rank at an end is alone in every other round.
+        // Even and odd pairs alternate. A rank at an end has no partner in every other round.
         let partner = if (me + round).is_multiple_of(2) { Some(me + 1) } else { me.checked_sub(1) };
         match (part, partner.filter(|&it| it < ranks)) {
             (0, _) if round == ranks => {
