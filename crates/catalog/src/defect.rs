@@ -10,7 +10,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use faultline_core::node as composite;
-use faultline_protocols::{cck, chandy_lamport, coordinated, hc3i, hydee, satin, theft};
+use faultline_protocols::{
+    cck, chandy_lamport, coordinated, hc3i, hydee, pessimistic_logging, satin, spbc, theft,
+};
 use faultline_supervisor as supervisor;
 use serde::Serialize;
 
@@ -23,9 +25,13 @@ pub enum Rule {
     Coordinated(coordinated::Defect),
     /// A rule of Chandy and Lamport's snapshot.
     ChandyLamport(chandy_lamport::Defect),
-    /// A rule of HydEE, also of the other logging protocols.
+    /// In the code of HydEE.
     Hydee(hydee::Defect),
-    /// A rule of TIC and SEL.
+    /// In the code of SPBC.
+    Spbc(spbc::Defect),
+    /// In the code of pessimistic logging.
+    Pessimistic(pessimistic_logging::Defect),
+    /// In the code that TIC and SEL share.
     Theft(theft::Defect),
     /// A rule of Satin.
     Satin(satin::Defect),
@@ -83,11 +89,11 @@ defects! {
     /// Defects of HC3I.
     Hc3i(hc3i, Hc3i) "hc3i" "" hc3i::Defect::ALL.iter().copied();
     /// Defects of HydEE.
-    Hydee(hydee, Hydee) "hydee" "hydee-" hydee::Defect::ALL.iter().copied().filter(|it| it.is_of_phases());
-    /// Defects of SPBC, which shares many rules with HydEE.
-    Spbc(hydee, Hydee) "spbc" "spbc-" hydee::DEFECTS_OF_PAIRS;
-    /// Defects of pessimistic logging, which shares many rules with SPBC.
-    Pessimistic(hydee, Hydee) "pessimisticLogging" "pessimistic-" hydee::DEFECTS_OF_DETERMINANTS;
+    Hydee(hydee, Hydee) "hydee" "hydee-" hydee::Defect::ALL.iter().copied();
+    /// Defects of SPBC.
+    Spbc(spbc, Spbc) "spbc" "spbc-" spbc::Defect::ALL.iter().copied();
+    /// Defects of pessimistic logging.
+    Pessimistic(pessimistic_logging, Pessimistic) "pessimisticLogging" "pessimistic-" pessimistic_logging::Defect::ALL.iter().copied();
     /// Defects of Chandy and Lamport's snapshot.
     ChandyLamport(chandy_lamport, ChandyLamport) "chandyLamport" "chandy-lamport-" chandy_lamport::Defect::ALL.iter().copied();
     /// Defects of coordinated checkpoints.
@@ -133,7 +139,9 @@ impl Defect {
             Rule::Hc3i(_) => &["hc3i", "independent"],
             Rule::Coordinated(_) => &["coordinated", "hierarchicalCoordinated"],
             Rule::ChandyLamport(_) => &["chandyLamport"],
-            Rule::Hydee(_) => &["hydee", "spbc"],
+            Rule::Hydee(_) => &["hydee"],
+            Rule::Spbc(_) => &["spbc"],
+            Rule::Pessimistic(_) => &["pessimisticLogging"],
             Rule::Theft(_) => &["tic", "sel"],
             Rule::Satin(_) => &["satin"],
             Rule::Cck(_) => &["cck"],
@@ -179,6 +187,8 @@ impl fmt::Display for Defect {
             Rule::Coordinated(defect) => defect.serialize(f),
             Rule::ChandyLamport(defect) => defect.serialize(f),
             Rule::Hydee(defect) => defect.serialize(f),
+            Rule::Spbc(defect) => defect.serialize(f),
+            Rule::Pessimistic(defect) => defect.serialize(f),
             Rule::Theft(defect) => defect.serialize(f),
             Rule::Satin(defect) => defect.serialize(f),
             Rule::Cck(defect) => defect.serialize(f),

@@ -30,9 +30,12 @@ use faultline_core::{
 use faultline_dataflow::Recovery as TaskRecovery;
 use faultline_protocols::chandy_lamport::ChandyLamport;
 use faultline_protocols::coordinated::{Coordinated, Coordination};
+use faultline_protocols::full_logging::FullLogging;
 use faultline_protocols::hc3i::Hc3i;
-use faultline_protocols::hydee::{Hydee, Recovery};
+use faultline_protocols::hydee::Hydee;
 use faultline_protocols::none::NoProtocol;
+use faultline_protocols::pessimistic_logging::PessimisticLogging;
+use faultline_protocols::spbc::Spbc;
 use faultline_supervisor::process_seed;
 use faultline_workloads::{Invalid, Workload};
 
@@ -348,20 +351,20 @@ pub fn with_valid_messages<V: MessagesVisitor>(
             visitor.visit(MessagesSetup::<Hc3i>::of_messages(federation, seed, config, defect)?)
         }
         Asked::Hydee(_) => {
-            let config = protocol::hydee(spec, Scope::Cluster, Recovery::Phases, defect)?;
+            let config = protocol::hydee(spec, defect)?;
             visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config, defect)?)
         }
         Asked::FullLogging(_) => {
-            let config = protocol::hydee(spec, Scope::Process, Recovery::Phases, defect)?;
-            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config, defect)?)
+            let config = protocol::full_logging(spec, defect)?;
+            visitor.visit(MessagesSetup::<FullLogging>::of_messages(federation, seed, config, defect)?)
         }
         Asked::Spbc(_) => {
-            let config = protocol::hydee(spec, Scope::Cluster, Recovery::Pairs, defect)?;
-            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config, defect)?)
+            let config = protocol::spbc(spec, defect)?;
+            visitor.visit(MessagesSetup::<Spbc>::of_messages(federation, seed, config, defect)?)
         }
         Asked::PessimisticLogging(_) => {
-            let config = protocol::hydee(spec, Scope::Process, Recovery::Determinants, defect)?;
-            visitor.visit(MessagesSetup::<Hydee>::of_messages(federation, seed, config, defect)?)
+            let config = protocol::pessimistic_logging(spec, defect)?;
+            visitor.visit(MessagesSetup::<PessimisticLogging>::of_messages(federation, seed, config, defect)?)
         }
         Asked::Independent(_) => {
             let config = protocol::hc3i(spec, Scope::Process, defect)?;

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use faultline_api::resource::{self, FederationSpec, Protocol};
+use faultline_api::resource::{self, Checkpointing, FederationSpec, Protocol};
 use faultline_core::{Scope, Span};
 use faultline_dataflow::partition::RerunOptions;
 use faultline_protocols::hc3i::{self, CollectBy, Config, Forcing, Piggyback};
 use faultline_protocols::placement::{Placement, ReplicateTo};
-use faultline_protocols::{Options, cck, chandy_lamport, coordinated, hydee, satin, theft};
+use faultline_protocols::{
+    Options, cck, chandy_lamport, coordinated, full_logging, hydee, pessimistic_logging, satin, spbc, theft,
+};
 
 use crate::defect::{AVAILABLE, Rule};
 use crate::tasks::NEVER;
@@ -91,10 +93,7 @@ fn options<D>(spec: &FederationSpec, defects: D) -> Options<D> {
     Options {
         checkpoint_every: checkpointing.every,
         collect_every: checkpointing.collect_every,
-        placement: Placement {
-            replicas: checkpointing.replicas as u16,
-            to: replicate_to(checkpointing.replicate_to),
-        },
+        placement: placement(checkpointing),
         retry_every: retry_every(spec),
         defects,
     }
@@ -108,29 +107,74 @@ fn unfit(defect: Defect) -> SetupError {
     }
 }
 
-/// Returns the parameters of HydEE. With the scope `process`, they are those of full logging; with recovery by pairs of
-/// processes, those of SPBC.
-pub(crate) fn hydee(
-    spec: &FederationSpec,
-    scope: Scope,
-    recovery: hydee::Recovery,
-    defect: Option<Defect>,
-) -> Result<hydee::Config, SetupError> {
+/// Returns the parameters of HydEE.
+pub(crate) fn hydee(spec: &FederationSpec, defect: Option<Defect>) -> Result<hydee::Config, SetupError> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
     Ok(hydee::Config {
-        scope,
-        recovery,
         checkpoint_every: checkpoint_every(spec, checkpointing.every),
-        placement: Placement {
-            replicas: checkpointing.replicas as u16,
-            to: replicate_to(checkpointing.replicate_to),
-        },
+        placement: placement(checkpointing),
         log_memory: spec.protocol.stated().log_memory.map(|it| it.0),
         retry_every: retry_every(spec),
         defects: match defect.map(|it| (it, it.rule())) {
             None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => hydee::Defects::default(),
             #[cfg(feature = "defects")]
             Some((_, Rule::Hydee(rule))) => hydee::Defects::only(rule),
+            Some((defect, _)) => return Err(unfit(defect)),
+        },
+    })
+}
+
+/// Returns the parameters of full logging.
+pub(crate) fn full_logging(
+    spec: &FederationSpec,
+    defect: Option<Defect>,
+) -> Result<full_logging::Config, SetupError> {
+    if let Some(defect) = defect.filter(|it| !matches!(it.rule(), Rule::Composite(_) | Rule::Supervisor(_))) {
+        return Err(unfit(defect));
+    }
+    let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
+    Ok(full_logging::Config {
+        checkpoint_every: checkpoint_every(spec, checkpointing.every),
+        placement: placement(checkpointing),
+        log_memory: spec.protocol.stated().log_memory.map(|it| it.0),
+        retry_every: retry_every(spec),
+    })
+}
+
+/// Returns the parameters of SPBC.
+pub(crate) fn spbc(spec: &FederationSpec, defect: Option<Defect>) -> Result<spbc::Config, SetupError> {
+    let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
+    Ok(spbc::Config {
+        checkpoint_every: checkpoint_every(spec, checkpointing.every),
+        placement: placement(checkpointing),
+        log_memory: spec.protocol.stated().log_memory.map(|it| it.0),
+        retry_every: retry_every(spec),
+        defects: match defect.map(|it| (it, it.rule())) {
+            None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => spbc::Defects::default(),
+            #[cfg(feature = "defects")]
+            Some((_, Rule::Spbc(rule))) => spbc::Defects::only(rule),
+            Some((defect, _)) => return Err(unfit(defect)),
+        },
+    })
+}
+
+/// Returns the parameters of pessimistic logging.
+pub(crate) fn pessimistic_logging(
+    spec: &FederationSpec,
+    defect: Option<Defect>,
+) -> Result<pessimistic_logging::Config, SetupError> {
+    let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
+    Ok(pessimistic_logging::Config {
+        checkpoint_every: checkpoint_every(spec, checkpointing.every),
+        placement: placement(checkpointing),
+        log_memory: spec.protocol.stated().log_memory.map(|it| it.0),
+        retry_every: retry_every(spec),
+        defects: match defect.map(|it| (it, it.rule())) {
+            None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => {
+                pessimistic_logging::Defects::default()
+            }
+            #[cfg(feature = "defects")]
+            Some((_, Rule::Pessimistic(rule))) => pessimistic_logging::Defects::only(rule),
             Some((defect, _)) => return Err(unfit(defect)),
         },
     })
@@ -206,6 +250,11 @@ pub(crate) fn cck(
 fn checkpoint_every(spec: &FederationSpec, every: Option<Span>) -> Arc<[Option<Span>]> {
     let own = spec.protocol.stated().checkpoint_every_in;
     spec.clusters.iter().map(|cluster| own.get(&cluster.name).map_or(every, |it| it.0)).collect()
+}
+
+/// Returns where replicas of checkpoints are kept.
+fn placement(checkpointing: Checkpointing) -> Placement {
+    Placement { replicas: checkpointing.replicas as u16, to: replicate_to(checkpointing.replicate_to) }
 }
 
 fn replicate_to(to: resource::ReplicateTo) -> ReplicateTo {

@@ -39,6 +39,12 @@ macro_rules! defects {
                 Defects { set: 1 << defect as u32 }
             }
 
+            /// Returns whether no defect is enabled, so that the invariants of the code hold.
+            #[inline]
+            pub fn is_empty(self) -> bool {
+                self == Defects::default()
+            }
+
             /// Returns whether `defect` is enabled.
             #[inline]
             pub fn has(self, defect: Defect) -> bool {

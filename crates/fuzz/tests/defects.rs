@@ -3,7 +3,7 @@
 use faultline_catalog::Defect;
 use faultline_checker::Property;
 use faultline_fuzz::{Scenario, Steps, run, shrink};
-use faultline_protocols::{cck, hc3i, hydee, satin, theft};
+use faultline_protocols::{cck, hc3i, hydee, pessimistic_logging, satin, theft};
 
 /// The number of seeds within which each defect is found.
 const BOUND: u64 = 100;
@@ -21,7 +21,7 @@ const RARE: &[(Defect, u64)] = &[
     (Defect::Hydee(hydee::Defect::NoDuplicateCheck), 1500),
     (Defect::Hydee(hydee::Defect::OlderLevelObeyed), 500),
     (Defect::Hydee(hydee::Defect::OlderSyncAccepted), 2500),
-    (Defect::Pessimistic(hydee::Defect::AcknowledgesBeforeDurable), 500),
+    (Defect::Pessimistic(pessimistic_logging::Defect::AcknowledgesBeforeDurable), 500),
     (Defect::Tic(theft::Defect::AbsorbedTwice), 2000),
     (Defect::Tic(theft::Defect::WantDenied), 2000),
     (Defect::Tic(theft::Defect::RestoringDenies), 500),

@@ -1,16 +1,14 @@
 //! Tests the conformance kit with a protocol that needs processes besides the ranks: they fail in it, too.
 
 use faultline_checker::Property;
-use faultline_core::{Life, ProcessId, Scope, Span};
+use faultline_core::{Life, ProcessId, Span};
 use faultline_fuzz::Candidate;
-use faultline_protocols::hydee::{Config, Defect, Defects, Hydee, Recovery};
+use faultline_protocols::hydee::{Config, Defect, Defects, Hydee};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 
 /// Returns HydEE as if it were a user's own protocol.
 fn candidate(defects: Defects) -> Candidate<Hydee> {
     let config = Config {
-        scope: Scope::Cluster,
-        recovery: Recovery::Phases,
         checkpoint_every: vec![Some(Span::from_millis(200)); 4].into(),
         placement: Placement { replicas: 1, to: ReplicateTo::SharedStorage },
         log_memory: None,

@@ -27,7 +27,7 @@ fn a_rollback_that_the_protocol_calls_a_failure_is_found_where_no_process_failed
 fn fewer_copies_than_requested_are_found() {
     let of_hc3i = [hc3i::Defect::OneCopyTooFew, hc3i::Defect::NoCopies].map(Defect::Hc3i);
     let of_hydee = [hydee::Defect::OneCopyTooFew, hydee::Defect::NoCopies].map(Defect::Hydee);
-    for (defects, protocol) in [(of_hc3i, "hc3i"), (of_hydee, "hydee"), (of_hydee, "spbc")] {
+    for (defects, protocol) in [(of_hc3i, "hc3i"), (of_hydee, "hydee")] {
         for defect in defects {
             for property in [Property::DurableBeforeCommit, Property::UnrecoverableJustified] {
                 let found = first(defect, protocol, property);
@@ -42,8 +42,7 @@ fn fewer_copies_than_requested_are_found() {
 fn a_cluster_that_resumes_before_its_holders_have_their_copies_is_found() {
     let of_hydee = Defect::Hydee(hydee::Defect::ReadyBeforeCopies);
     let of_hc3i = Defect::Hc3i(hc3i::Defect::ReadyBeforeCopies);
-    let of_hydee = ["hydee", "spbc", "fullLogging"].map(|it| (of_hydee, it));
-    for (defect, protocol) in of_hydee.into_iter().chain([(of_hc3i, "hc3i")]) {
+    for (defect, protocol) in [(of_hydee, "hydee"), (of_hc3i, "hc3i")] {
         let found = first(defect, protocol, Property::DurableBeforeResume);
         assert!(found.is_some(), "{protocol}");
     }

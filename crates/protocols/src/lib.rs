@@ -6,13 +6,17 @@ extern crate alloc;
 pub mod cck;
 pub mod chandy_lamport;
 pub mod coordinated;
+pub mod full_logging;
 pub mod hc3i;
 pub mod hydee;
 mod machines;
 pub mod none;
+pub mod pessimistic_logging;
 pub mod placement;
 pub mod satin;
 mod shared_list;
+pub mod spbc;
 pub mod theft;
 
-pub use machines::{InTransit, Interval, Options};
+pub use machines::logs::{Channel, Content, Covered, Head, LogSize, Logged, SegmentNo, Settled};
+pub use machines::{InTransit, Interval, Meet, Options};

@@ -16,7 +16,7 @@ mod rank;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use faultline_core::{Birth, Gauges, Host, Input, Promise, Promises, Protocol, Role, Scope, Speaks, Time};
+use faultline_core::{Birth, Gauges, Host, Input, Promises, Protocol, Role, Speaks, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, Grouped};
@@ -111,13 +111,7 @@ impl Protocol for ChandyLamport {
     const FIFO: bool = true;
 
     fn promises(_: &Config) -> Promises {
-        Promises::of_scope(Scope::Federation).with(&[
-            Promise::Checkpoints,
-            Promise::DenseNumbering,
-            Promise::MaximalLine,
-            Promise::DurableRestore,
-            Promise::Progress,
-        ])
+        machines::promises()
     }
 
     fn extra_processes(config: &Config) -> Vec<Role> {
@@ -125,16 +119,13 @@ impl Protocol for ChandyLamport {
     }
 
     fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let defects = birth.config.defects;
-        let rules =
-            group::Rules { restores_newest: defects.obeys(Rule::RestoresNewest), ..group::Rules::ALL };
-        let membership = machines::membership(&birth, rules);
+        let options = &birth.config;
+        let restores_newest = options.defects.obeys(Rule::RestoresNewest);
+        let membership = options.membership(&birth, group::Rules { restores_newest, ..group::Rules::ALL });
+        let retry_every = options.retry_every;
         ChandyLamport(match birth.membership.member(birth.me).role {
             Role::RANK => Process::Rank(Box::new(Rank::start(membership, birth.config, now, host))),
-            _ => {
-                let retry_every = birth.config.retry_every;
-                Process::Server(Box::new(group::Server::new(membership, retry_every, host)))
-            }
+            _ => Process::Server(Box::new(group::Server::new(membership, retry_every, host))),
         })
     }
 

@@ -12,7 +12,7 @@ use faultline_core::{
 
 use super::{ChandyLamport, Config, Control, Rule};
 use crate::machines::group::{self, Group, Resumed};
-use crate::machines::{self, Checkpoint, InTransit, Interval, Replication, Requires};
+use crate::machines::{self, Checkpoint, InTransit, Interval, Replication, Requires, Schedule};
 
 /// A checkpoint ends in a commit or in a rollback, so that none is attempted twice.
 const ATTEMPT: Attempt = Attempt(1);
@@ -55,12 +55,11 @@ enum Early {
 }
 
 /// State of the process that begins and commits checkpoints.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Coordinator {
     /// Members whose parts of the checkpoint in progress are not durable yet.
     awaited: BTreeSet<ProcessId>,
-    checkpoint_at: Option<Time>,
-    collect_at: Option<Time>,
+    schedule: Schedule,
 }
 
 impl Rank {
@@ -71,10 +70,10 @@ impl Rank {
         host: &mut dyn Host<ChandyLamport>,
     ) -> Rank {
         let group = Group::new(membership, host);
-        let collect_at = config.collect_every.map(|every| now + every);
+        let schedule = config.schedule(now);
         let mut this = Rank {
             config,
-            coordinator: group.coordinates().then(|| Coordinator { collect_at, ..Coordinator::default() }),
+            coordinator: group.coordinates().then(|| Coordinator { awaited: BTreeSet::new(), schedule }),
             group,
             position: Position::default(),
             part: None,
@@ -113,7 +112,7 @@ impl Rank {
                 self.group.storage(input, now, self.config.retry_every, host);
             }
             Input::Timeout => {
-                if self.coordinator.as_ref().is_some_and(|it| it.checkpoint_at.is_some_and(|at| at <= now)) {
+                if self.coordinator.as_ref().is_some_and(|it| it.schedule.is_due(now)) {
                     self.begin_checkpoint(now, host);
                 }
                 self.group.storage(input, now, self.config.retry_every, host);
@@ -131,7 +130,7 @@ impl Rank {
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
         let is_idle = self.part.is_none() && !self.group.is_recovering();
-        let checkpoint = self.coordinator.as_ref().and_then(|it| it.checkpoint_at).filter(|_| is_idle);
+        let checkpoint = self.coordinator.as_ref().and_then(|it| it.schedule.next()).filter(|_| is_idle);
         [checkpoint, self.group.store.writes.next_deadline()].into_iter().flatten().min()
     }
 
@@ -219,7 +218,7 @@ impl Rank {
             return;
         }
         let position = Position { sn: self.position.sn.next(), ..self.position };
-        coordinator.checkpoint_at = None;
+        coordinator.schedule.stop();
         coordinator.awaited = self.group.members.iter().copied().collect();
         host.claim(Claim::CheckpointRequested { position, attempt: ATTEMPT, forced: false });
         self.save(Checkpoint { position, attempt: ATTEMPT }, now, host);
@@ -359,17 +358,13 @@ impl Rank {
     /// Coordinator: commits the checkpoint once all parts are durable. Before the first commit, the
     /// supervisor must have recorded that the federation may have acted.
     fn maybe_commit(&mut self, now: Time, host: &mut dyn Host<ChandyLamport>) {
-        let every = self.config.collect_every;
         let Some(checkpoint) = self.part.as_ref().map(|part| part.checkpoint) else { return };
         let Some(coordinator) = self.coordinator.as_mut().filter(|it| it.awaited.is_empty()) else { return };
         if !self.group.has_started() {
             host.started();
             return;
         }
-        let collects = coordinator.collect_at.take_if(|at| *at <= now).is_some();
-        if collects {
-            coordinator.collect_at = every.map(|every| now + every);
-        }
+        let collects = coordinator.schedule.collects(now);
         self.group.broadcast(Control::Commit { checkpoint, collects }, host);
         self.commit(checkpoint, collects, now, host);
     }
@@ -389,7 +384,7 @@ impl Rank {
         host.claim(Claim::Committed { position, attempt, forced: false, frozen, vectors });
         self.group.kept = Some(checkpoint);
         if collects {
-            self.collect(Some(checkpoint), host);
+            self.group.collect(Some(checkpoint), 0, host);
         }
         if part.resumed.is_none() {
             host.release();
@@ -398,18 +393,9 @@ impl Rank {
         self.receive_early(now, host);
     }
 
-    /// Removes all checkpoints before this one, here and at the holders.
-    fn collect(&mut self, checkpoint: Option<Checkpoint>, host: &mut dyn Host<ChandyLamport>) {
-        if let Some(Checkpoint { position: Position { sn, .. }, .. }) = checkpoint {
-            host.claim(Claim::Collected { round: sn.0, below: sn, kept: 1, log: 0 });
-        }
-        self.group.keep(checkpoint, host);
-        self.group.tell_holders(host);
-    }
-
     fn restart_timer(&mut self, now: Time) {
         if let Some(coordinator) = &mut self.coordinator {
-            coordinator.checkpoint_at = self.config.checkpoint_every.map(|every| now + every);
+            coordinator.schedule.restart(now);
         }
     }
 
@@ -498,7 +484,7 @@ impl Rank {
             host.claim(Claim::Aborted { position, attempt });
         }
         if let Some(coordinator) = &mut self.coordinator {
-            coordinator.checkpoint_at = None;
+            coordinator.schedule.stop();
         }
         if !self.group.is_recovering() {
             host.hold();
@@ -514,7 +500,7 @@ impl Rank {
         self.position = Position { incarnation, sn: checkpoint.sn };
         let (cause, vectors) = (Cause::Failure, Arc::default());
         host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });
-        self.collect(target, host);
+        self.group.collect(target, 0, host);
         self.group.store.has_own(host);
         if let Some(image) = image {
             host.release();

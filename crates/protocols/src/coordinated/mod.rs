@@ -9,7 +9,7 @@
 //! | part | does |
 //! | --- | --- |
 //! | `Frozen` | a process that is paused while a checkpoint is taken (K1, K3, K4) |
-//! | `Gathering` | the coordinator's side: counting, and waiting for all parts (K2, K4) |
+//! | `Coordinator` | the coordinator's side: counting, and waiting for all parts (K2, K4) |
 //! | `Group` | keeping checkpoints, and restoring the newest complete one (K5) |
 //! | `leaders` | the hierarchical variant, in which clusters answer through leaders (L1, L2) |
 
@@ -20,9 +20,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{
-    Birth, Gauges, Host, Input, ProcessId, Promise, Promises, Protocol, Role, Scope, Speaks, Time,
-};
+use faultline_core::{Birth, Gauges, Host, Input, ProcessId, Promises, Protocol, Role, Speaks, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, Grouped};
@@ -160,13 +158,7 @@ impl Protocol for Coordinated {
     const FIFO: bool = true;
 
     fn promises(_: &Config) -> Promises {
-        Promises::of_scope(Scope::Federation).with(&[
-            Promise::Checkpoints,
-            Promise::DenseNumbering,
-            Promise::MaximalLine,
-            Promise::DurableRestore,
-            Promise::Progress,
-        ])
+        machines::promises()
     }
 
     fn extra_processes(config: &Config) -> Vec<Role> {
@@ -174,19 +166,12 @@ impl Protocol for Coordinated {
     }
 
     fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
-        let Birth { me, boot, membership, config, .. } = birth;
-        let defects = config.options.defects;
-        let role = membership.member(me).role;
-        let membership = group::Membership {
-            me,
-            boot,
-            view: machines::view(membership),
-            placement: config.options.placement,
-            rules: group::Rules { restores_newest: defects.obeys(Rule::RestoresNewest), ..group::Rules::ALL },
-        };
-        let retry_every = config.options.retry_every;
-        Coordinated(match role {
-            Role::RANK => Process::Rank(Box::new(Rank::start(membership, config, now, host))),
+        let options = &birth.config.options;
+        let restores_newest = options.defects.obeys(Rule::RestoresNewest);
+        let membership = options.membership(&birth, group::Rules { restores_newest, ..group::Rules::ALL });
+        let retry_every = options.retry_every;
+        Coordinated(match birth.membership.member(birth.me).role {
+            Role::RANK => Process::Rank(Box::new(Rank::start(membership, birth.config, now, host))),
             _ => Process::Server(Box::new(group::Server::new(membership, retry_every, host))),
         })
     }

@@ -4,12 +4,12 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Attempt, Claim, Host, Input, Membership, Position, ProcessId, Time};
+use faultline_core::{Host, Input, Membership, Position, ProcessId, Time};
 
 use super::leaders::Leader;
 use super::{Config, Control, Coordinated, Rule};
 use crate::machines::group::{self, Group};
-use crate::machines::{self, Checkpoint, Frozen, FrozenRules, Gathering, Requires};
+use crate::machines::{self, Checkpoint, Coordinator, Frozen, FrozenRules, Requires};
 
 #[derive(Clone, Debug)]
 pub(super) struct Rank {
@@ -23,15 +23,6 @@ pub(super) struct Rank {
     /// Messages from processes that know of a failure of which this one has yet to learn, or that have recovered from
     /// it already.
     early: Vec<(ProcessId, Control)>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Coordinator {
-    /// Number of checkpoints begun since the last rollback.
-    attempts: u32,
-    gathering: Option<Gathering>,
-    checkpoint_at: Option<Time>,
-    collect_at: Option<Time>,
 }
 
 impl Rank {
@@ -52,10 +43,10 @@ impl Rank {
             commits_all: defects.obeys(Rule::LeaderDrainsAll),
             requires: Requires { own: is_safe, replicas: is_safe },
         });
-        let collect_at = config.options.collect_every.map(|every| now + every);
-        let coordinator = Box::new(Coordinator { collect_at, ..Coordinator::default() });
+        let schedule = config.options.schedule(now);
+        let coordinator = || Box::new(Coordinator::new(schedule));
         let mut this = Rank {
-            coordinator: group.coordinates().then_some(coordinator),
+            coordinator: group.coordinates().then(coordinator),
             leader: Leader::of(&config, &group),
             config,
             group,
@@ -94,7 +85,7 @@ impl Rank {
                 self.group.storage(input, now, retry_every, host);
             }
             Input::Timeout => {
-                if self.coordinator.as_ref().is_some_and(|it| it.checkpoint_at.is_some_and(|at| at <= now)) {
+                if self.coordinator.as_ref().is_some_and(|it| it.is_due(now)) {
                     self.begin_checkpoint(now, host);
                 }
                 self.group.storage(input, now, retry_every, host);
@@ -110,7 +101,7 @@ impl Rank {
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
         let is_idle = !self.member.is_checkpointing() && !self.group.is_recovering();
-        let checkpoint = self.coordinator.as_ref().and_then(|it| it.checkpoint_at).filter(|_| is_idle);
+        let checkpoint = self.coordinator.as_ref().and_then(|it| it.next_deadline()).filter(|_| is_idle);
         [checkpoint, self.group.store.writes.next_deadline()].into_iter().flatten().min()
     }
 
@@ -161,22 +152,12 @@ impl Rank {
     /// Coordinator: begins a checkpoint unless something prevents it (K1).
     fn begin_checkpoint(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
         let is_idle = !self.member.is_checkpointing() && !self.group.is_recovering();
-        let position = Position { sn: self.position().sn.next(), ..self.position() };
-        let answering = self.answering();
+        let (position, answering) = (self.position(), self.answering());
         let Some(coordinator) = self.coordinator.as_mut().filter(|_| is_idle) else { return };
-        if !self.group.all_members_up() {
-            return;
+        if self.group.all_members_up() {
+            let checkpoint = coordinator.begin(position, answering, host);
+            self.command(Control::Request(checkpoint), now, host);
         }
-        coordinator.attempts += 1;
-        coordinator.checkpoint_at = None;
-        let checkpoint = Checkpoint { position, attempt: Attempt(coordinator.attempts) };
-        coordinator.gathering = Some(Gathering::new(checkpoint, answering));
-        host.claim(Claim::CheckpointRequested { position, attempt: checkpoint.attempt, forced: false });
-        self.command(Control::Request(checkpoint), now, host);
-    }
-
-    fn gathering(&mut self) -> Option<&mut Gathering> {
-        self.coordinator.as_mut()?.gathering.as_mut()
     }
 
     /// Coordinator: counts what is in transit (K2).
@@ -188,7 +169,8 @@ impl Rank {
         now: Time,
         host: &mut dyn Host<Coordinated>,
     ) {
-        if let Some(sent) = self.gathering().and_then(|it| it.saved(from, checkpoint, sent)) {
+        let counts = self.coordinator.as_mut().and_then(|it| it.saved(from, checkpoint, sent));
+        if let Some(sent) = counts {
             self.command(Control::Drain { checkpoint, sent }, now, host);
         }
     }
@@ -202,7 +184,7 @@ impl Rank {
         now: Time,
         host: &mut dyn Host<Coordinated>,
     ) {
-        if self.gathering().is_some_and(|it| it.drained(from, checkpoint)) {
+        if self.coordinator.as_mut().is_some_and(|it| it.drained(from, checkpoint)) {
             match self.group.has_started() {
                 true => self.commit_gathered(now, host),
                 false => host.started(),
@@ -211,13 +193,9 @@ impl Rank {
     }
 
     fn commit_gathered(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
-        let Some(coordinator) = &mut self.coordinator else { return };
-        let Some(gathering) = coordinator.gathering.take_if(|it| it.is_over()) else { return };
-        let collects = coordinator.collect_at.is_some_and(|at| at <= now);
-        if collects {
-            coordinator.collect_at = self.config.options.collect_every.map(|every| now + every);
+        if let Some((checkpoint, collects)) = self.coordinator.as_mut().and_then(|it| it.commit(now)) {
+            self.command(Control::Commit { checkpoint, collects }, now, host);
         }
-        self.command(Control::Commit { checkpoint: gathering.checkpoint(), collects }, now, host);
     }
 
     /// Handles the commit of the checkpoint: the application resumes (K4).
@@ -231,24 +209,11 @@ impl Rank {
         if self.member.commit(&self.group, checkpoint, now, host) {
             self.group.kept = Some(checkpoint);
             if collects {
-                self.collect(Some(checkpoint), host);
+                self.group.collect(Some(checkpoint), 0, host);
             }
-            self.restart_timer(now);
-        }
-    }
-
-    /// Removes all checkpoints before this one, here and at the holders.
-    fn collect(&mut self, checkpoint: Option<Checkpoint>, host: &mut dyn Host<Coordinated>) {
-        if let Some(Checkpoint { position: Position { sn, .. }, .. }) = checkpoint {
-            host.claim(Claim::Collected { round: sn.0, below: sn, kept: 1, log: 0 });
-        }
-        self.group.keep(checkpoint, host);
-        self.group.tell_holders(host);
-    }
-
-    fn restart_timer(&mut self, now: Time) {
-        if let Some(coordinator) = &mut self.coordinator {
-            coordinator.checkpoint_at = self.config.options.checkpoint_every.map(|every| now + every);
+            if let Some(coordinator) = &mut self.coordinator {
+                coordinator.committed(now);
+            }
         }
     }
 
@@ -285,8 +250,7 @@ impl Rank {
         }
         self.group.freeze();
         if let Some(coordinator) = &mut self.coordinator {
-            coordinator.gathering = None;
-            coordinator.checkpoint_at = None;
+            coordinator.discard();
         }
         if let Some(leader) = &mut self.leader {
             leader.discard();
@@ -297,12 +261,11 @@ impl Rank {
     fn maybe_resumed(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
         let Some(resumed) = self.group.take_resumed() else { return };
         if let Some(coordinator) = &mut self.coordinator {
-            coordinator.attempts = 0;
+            coordinator.resumed(now);
         }
         self.member.restore(&self.group, &resumed, host);
-        self.collect(resumed.target, host);
+        self.group.collect(resumed.target, 0, host);
         self.group.store.has_own(host);
-        self.restart_timer(now);
         self.hear_early(now, host);
         if self.position().sn.0 == 0 {
             self.begin_checkpoint(now, host);

@@ -1,19 +1,17 @@
-//! Parameters of HydEE, and the known defects that tests can enable.
+//! Parameters of HydEE, its rules, and the known defects that tests can enable.
 
 use alloc::sync::Arc;
-use faultline_core::{Scope, Span};
+use faultline_core::Span;
 
 use crate::machines::group::Rules;
+use crate::machines::logs::LogRules;
+use crate::machines::phases::{PhaseRules, RecoveryRules, RoundRules};
+use crate::machines::{DrainRules, Requires, rules};
 use crate::placement::Placement;
 
 /// Parameters of HydEE, equal for all processes.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The unit that the protocol treats as a cluster. With [`Scope::Process`], this is each rank: every message is
-    /// logged, and only the failed process rolls back.
-    pub scope: Scope,
-    /// How the channels between clusters resume after a failure.
-    pub recovery: Recovery,
     /// Delay between checkpoints, one entry per cluster of the federation; `None` is infinite.
     pub checkpoint_every: Arc<[Option<Span>]>,
     /// Placement of the replicas of each part of a checkpoint (the paper's "reliable storage").
@@ -27,161 +25,103 @@ pub struct Config {
     pub defects: Defects,
 }
 
-impl Config {
-    /// Returns which processes hold replicas of which parts.
-    pub(super) fn copies(&self) -> Placement {
-        let Placement { replicas, to } = self.placement;
-        let replicas = match replicas {
-            _ if self.defects.has(Defect::NoCopies) => 0,
-            replicas if self.defects.has(Defect::OneCopyTooFew) => replicas.saturating_sub(1),
-            replicas => replicas,
-        };
-        Placement { replicas, to }
-    }
-
-    /// Returns the rules of stored checkpoints that are obeyed.
-    pub(super) fn rules(&self) -> Rules {
-        let obeys = |defect| !self.defects.has(defect);
-        Rules {
-            companions_first: obeys(Defect::SegmentsOutsideCheckpoint),
-            keeps_companions: obeys(Defect::SegmentsCollected),
-            confirms_durable: obeys(Defect::StoredOnArrival),
-            repeats_writes: obeys(Defect::FailedWritesForgotten),
-            removes_older: obeys(Defect::OlderPartsKept),
-            answers_after_writes: obeys(Defect::InquiryAnsweredEarly),
-            asks_holders: obeys(Defect::HoldersNotAsked),
-            restores_newest: obeys(Defect::OldestRestored),
-            copies_first: obeys(Defect::ReadyBeforeCopies),
-            resumes_complete: obeys(Defect::ResumesWithoutMembers),
-            ignores_older: obeys(Defect::OlderRestoresCount),
-        }
-    }
-}
-
-/// How the channels between clusters resume after a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovery {
-    /// Directed by a recovery process, phase by phase: HydEE, for send-deterministic programs.
-    Phases,
-    /// Each pair of processes separately: SPBC, for channel-deterministic programs.
-    Pairs,
-    /// Like [`Recovery::Pairs`], but messages are delivered again in their original order, which an event
-    /// logger stores: pessimistic message logging, for programs whose actions follow from the order of their
-    /// messages. Each process is a cluster.
-    Determinants,
-}
-
-/// Known defects of SPBC: its own, and those of rules that it shares with HydEE.
-pub const DEFECTS_OF_PAIRS: [Defect; 6] = [
-    Defect::SendsBeforeMeeting,
-    Defect::OlderMeetingAccepted,
-    Defect::LogOutsideCheckpoint,
-    Defect::SuppressedNotLogged,
-    Defect::CollectsAtPresent,
-    Defect::NoLifeCheck,
-];
-
-/// Known defects of pessimistic logging: its own, and those of rules that it shares with the other protocols.
-pub const DEFECTS_OF_DETERMINANTS: [Defect; 12] = [
-    Defect::SendsBeforeStable,
-    Defect::AcknowledgesBeforeDurable,
-    Defect::ForgetsBeforeCheckpoint,
-    Defect::RepeatsAsItComes,
-    Defect::RepeatsBeforeSends,
-    Defect::RepeatedSentAgain,
-    Defect::NotToldAgain,
-    Defect::SendsBeforeMeeting,
-    Defect::OlderMeetingAccepted,
-    Defect::LogOutsideCheckpoint,
-    Defect::SuppressedNotLogged,
-    Defect::CollectsAtPresent,
-];
-
-impl Defect {
-    /// Returns whether the rule belongs to HydEE, and not only to SPBC or pessimistic logging.
-    pub fn is_of_phases(self) -> bool {
-        !matches!(
-            self,
-            Defect::SendsBeforeMeeting
-                | Defect::OlderMeetingAccepted
-                | Defect::SendsBeforeStable
-                | Defect::AcknowledgesBeforeDurable
-                | Defect::ForgetsBeforeCheckpoint
-                | Defect::RepeatsAsItComes
-                | Defect::RepeatsBeforeSends
-                | Defect::RepeatedSentAgain
-                | Defect::NotToldAgain
-        )
-    }
-}
-
-faultline_core::defects! {
-    /// The last message that the receiver already has is re-sent: Algorithm 2, line 14, compares with `<` (H1).
-    LastReceivedResent,
-    /// The recovery process counts orphans per process instead of per message (H3).
-    CountsProcesses,
-    /// The recovery process announces no level until a count reaches zero (H4).
-    NoInitialLevel,
-    /// A process that rolled back does not answer another failed cluster (H5).
-    FailedDoNotAnswer,
-    /// A restored log is not re-sent to processes that did not roll back (H6).
-    RestoredLogNotSent,
-    /// The log is not part of the checkpoint.
-    LogOutsideCheckpoint,
-    /// A suppressed message is not logged (R3).
-    SuppressedNotLogged,
-    /// Each message carries the current counts for garbage collection, instead of those at the checkpoint (H9).
-    CollectsAtPresent,
-    /// Garbage collection is announced before the checkpoint is committed (R8).
-    CollectsBeforeCommit,
-    /// Messages from older lives of a cluster are accepted (R5, H10).
-    NoLifeCheck,
-    /// A message that was already received is delivered again (R5).
-    NoDuplicateCheck,
-    /// A round covers only the clusters that failed last, not those of rounds that are still open (R1).
-    OnlyNewlyFailed,
-    /// Answers of older rounds are accepted (R9).
-    OlderSyncAccepted,
-    /// Processes follow levels of older rounds (R9).
-    OlderLevelObeyed,
-    /// A new life of the recovery process continues without starting a new round (R1).
-    ReplacedWithoutRound,
-    /// The recovery process does not wait for the reports of all ranks (R11).
-    NoBarrier,
-    /// No message waits for its phase (R3, R4).
-    NoGate,
-    /// A message raises the phase when it arrives, instead of when it is consumed (R6).
-    FoldsAtArrival,
-    /// A checkpoint does not drain the cluster's channels (R7).
-    NoDrain,
-    /// A checkpoint is written as soon as the state has been saved, without messages that arrive later (R7).
-    OneRound,
-    /// Logged messages leave the memory before they are durable (R15).
-    SpilledBeforeDurable,
-    /// A part of a checkpoint is written and replicated without its log segments (R15).
-    SegmentsOutsideCheckpoint,
-    /// Log segments are removed together with older checkpoints, although the current one needs them (R15).
-    SegmentsCollected,
-    /// Messages that are only on stable storage are left out when a channel resumes (R15).
-    SpilledNotSent,
-    /// SPBC: messages are sent before both ends have reported the state of their channel (S3).
-    SendsBeforeMeeting,
-    /// SPBC: a peer's report from before a failure is accepted after the failure (S3).
-    OlderMeetingAccepted,
-    /// Pessimistic logging: a message is sent before the deliveries on which it depends are stable (M2).
-    SendsBeforeStable,
-    /// Pessimistic logging: the event logger acknowledges deliveries that are not durable yet (M1).
-    AcknowledgesBeforeDurable,
-    /// Pessimistic logging: the order of deliveries is removed as soon as it is stable (M5).
-    ForgetsBeforeCheckpoint,
-    /// Pessimistic logging: after a rollback, messages are delivered in the order of their arrival (M4).
-    RepeatsAsItComes,
-    /// Pessimistic logging: a message is delivered again before its receiver has repeated its earlier sends (M4).
-    RepeatsBeforeSends,
-    /// Pessimistic logging: messages that a re-execution repeats are sent and delivered again (M4, R5).
-    RepeatedSentAgain,
-    /// Pessimistic logging: a new life of the event logger is not told what the previous one knew (M6).
-    NotToldAgain,
+rules! {
+    /// A message that the receiver has is not sent again, not even the last one (R3).
+    SuppressesLast, without
+        /// The last message that the receiver already has is re-sent: Algorithm 2, line 14, compares with `<` (H1).
+        LastReceivedResent;
+    /// The recovery process counts messages (R11).
+    CountsMessages, without
+        /// The recovery process counts orphans per process instead of per message (H3).
+        CountsProcesses;
+    /// The recovery process announces a level once all ranks have reported (R11).
+    AnnouncesFirst, without
+        /// The recovery process announces no level until a count reaches zero (H4).
+        NoInitialLevel;
+    /// A process that rolled back answers other failed clusters (R9).
+    FailedAnswer, without
+        /// A process that rolled back does not answer another failed cluster (H5).
+        FailedDoNotAnswer;
+    /// A restored log is re-sent to all that lack its messages (R10).
+    SendsRestoredLog, without
+        /// A restored log is not re-sent to processes that did not roll back (H6).
+        RestoredLogNotSent;
+    /// The log is part of the checkpoint (R2).
+    SavesLog, without
+        /// The log is not part of the checkpoint.
+        LogOutsideCheckpoint;
+    /// A suppressed message is logged like any other (R3).
+    LogsSuppressed, without
+        /// A suppressed message is not logged (R3).
+        SuppressedNotLogged;
+    /// A peer removes from its log only what a checkpoint contains (R8).
+    CollectsAtCheckpoint, without
+        /// Each message carries the current counts for garbage collection, instead of those at the checkpoint (H9).
+        CollectsAtPresent;
+    /// Peers learn what a checkpoint contains once it is committed (R8).
+    CollectsAfterCommit, without
+        /// Garbage collection is announced before the checkpoint is committed (R8).
+        CollectsBeforeCommit;
+    /// Messages of older incarnations are dropped (R5).
+    DropsOlderLives, without
+        /// Messages from older lives of a cluster are accepted (R5, H10).
+        NoLifeCheck;
+    /// A message received before is dropped (R5).
+    DropsDuplicates, without
+        /// A message that was already received is delivered again (R5).
+        NoDuplicateCheck;
+    /// A round covers all clusters that have failed since the last round that closed (R1).
+    CoversOpenRounds, without
+        /// A round covers only the clusters that failed last, not those of rounds that are still open (R1).
+        OnlyNewlyFailed;
+    /// Answers of older rounds are dropped (R9).
+    DropsOlderSync, without
+        /// Answers of older rounds are accepted (R9).
+        OlderSyncAccepted;
+    /// Levels of older rounds are dropped (R9).
+    DropsOlderLevels, without
+        /// Processes follow levels of older rounds (R9).
+        OlderLevelObeyed;
+    /// A new life of the recovery process begins a new round (R1).
+    ReplacedBeginsRound, without
+        /// A new life of the recovery process continues without starting a new round (R1).
+        ReplacedWithoutRound;
+    /// A level waits for the reports of all ranks (R11).
+    WaitsForReports, without
+        /// The recovery process does not wait for the reports of all ranks (R11).
+        NoBarrier;
+    /// During a round, every message waits for its phase (R3, R4).
+    WaitsForPhase, without
+        /// No message waits for its phase (R3, R4).
+        NoGate;
+    /// A message raises the phase when it is consumed (R6).
+    FoldsAtConsumption, without
+        /// A message raises the phase when it arrives, instead of when it is consumed (R6).
+        FoldsAtArrival;
+    /// A part contains the messages that were in transit inside the cluster (R7).
+    Drains, without
+        /// A checkpoint does not drain the cluster's channels (R7).
+        NoDrain;
+    /// A part is written once all of these have arrived (R7).
+    WaitsForLate, without
+        /// A checkpoint is written as soon as the state has been saved, without messages that arrive later (R7).
+        OneRound;
+    /// Logged messages leave the memory once they are durable (R15).
+    SpillsDurable, without
+        /// Logged messages leave the memory before they are durable (R15).
+        SpilledBeforeDurable;
+    /// A part is written where the segments of its log are durable (R15).
+    SegmentsFirst, without
+        /// A part of a checkpoint is written and replicated without its log segments (R15).
+        SegmentsOutsideCheckpoint;
+    /// Segments are kept as long as the current checkpoint refers to them (R15).
+    KeepsSegments, without
+        /// Log segments are removed together with older checkpoints, although the current one needs them (R15).
+        SegmentsCollected;
+    /// Messages on stable storage are sent when a channel resumes (R15).
+    SendsSpilled, without
+        /// Messages that are only on stable storage are left out when a channel resumes (R15).
+        SpilledNotSent;
     ; mutations
     /// One replica of each part is omitted.
     OneCopyTooFew,
@@ -225,4 +165,96 @@ faultline_core::defects! {
     ArrivalsDroppedWhileRestoring,
     /// A message that is suppressed is transmitted as well.
     SuppressedAndSent,
+}
+
+/// The rules that the sub-machines obey.
+impl Config {
+    fn obeys(&self, rule: Rule) -> bool {
+        self.defects.obeys(rule)
+    }
+
+    fn is_unchanged(&self, mutation: Defect) -> bool {
+        !self.defects.has(mutation)
+    }
+
+    /// Returns which processes hold replicas of which parts.
+    pub(super) fn copies(&self) -> Placement {
+        let Placement { replicas, to } = self.placement;
+        let replicas = match replicas {
+            _ if self.defects.has(Defect::NoCopies) => 0,
+            replicas if self.defects.has(Defect::OneCopyTooFew) => replicas.saturating_sub(1),
+            replicas => replicas,
+        };
+        Placement { replicas, to }
+    }
+
+    pub(super) fn group_rules(&self) -> Rules {
+        Rules {
+            companions_first: self.obeys(Rule::SegmentsFirst),
+            keeps_companions: self.obeys(Rule::KeepsSegments),
+            confirms_durable: self.is_unchanged(Defect::StoredOnArrival),
+            repeats_writes: self.is_unchanged(Defect::FailedWritesForgotten),
+            removes_older: self.is_unchanged(Defect::OlderPartsKept),
+            answers_after_writes: self.is_unchanged(Defect::InquiryAnsweredEarly),
+            asks_holders: self.is_unchanged(Defect::HoldersNotAsked),
+            restores_newest: self.is_unchanged(Defect::OldestRestored),
+            copies_first: self.is_unchanged(Defect::ReadyBeforeCopies),
+            resumes_complete: self.is_unchanged(Defect::ResumesWithoutMembers),
+            ignores_older: self.is_unchanged(Defect::OlderRestoresCount),
+        }
+    }
+
+    pub(super) fn log_rules(&self) -> LogRules {
+        LogRules {
+            suppresses: true,
+            suppresses_last: self.obeys(Rule::SuppressesLast),
+            logs_suppressed: self.obeys(Rule::LogsSuppressed),
+            saves_log: self.obeys(Rule::SavesLog),
+            collects: self.is_unchanged(Defect::NeverCollects),
+            collects_exactly: self.is_unchanged(Defect::CollectsOneTooMany),
+            spills_durable: self.obeys(Rule::SpillsDurable),
+            sends_spilled: self.obeys(Rule::SendsSpilled),
+            is_sound: self.defects.is_empty(),
+        }
+    }
+
+    pub(super) fn drain_rules(&self) -> DrainRules {
+        DrainRules {
+            drains: self.obeys(Rule::Drains),
+            waits: self.obeys(Rule::Drains) && self.obeys(Rule::WaitsForLate),
+            requires: Requires {
+                own: self.is_unchanged(Defect::CommitsBeforeDurable),
+                replicas: self.is_unchanged(Defect::CommitsBeforeCopies),
+            },
+            is_sound: self.defects.is_empty(),
+        }
+    }
+
+    pub(super) fn phase_rules(&self) -> PhaseRules {
+        PhaseRules {
+            at_consumption: self.obeys(Rule::FoldsAtConsumption),
+            counts_up: self.is_unchanged(Defect::PhaseOneTooLow),
+        }
+    }
+
+    pub(super) fn round_rules(&self) -> RoundRules {
+        RoundRules {
+            waits_for_phase: self.obeys(Rule::WaitsForPhase),
+            failed_answer: self.obeys(Rule::FailedAnswer),
+            sends_restored_log: self.obeys(Rule::SendsRestoredLog),
+            drops_older_sync: self.obeys(Rule::DropsOlderSync),
+            drops_older_levels: self.obeys(Rule::DropsOlderLevels),
+            reports_all: self.is_unchanged(Defect::FirstOrphanMissed),
+        }
+    }
+
+    pub(super) fn recovery_rules(&self) -> RecoveryRules {
+        RecoveryRules {
+            counts_messages: self.obeys(Rule::CountsMessages),
+            announces_first: self.obeys(Rule::AnnouncesFirst),
+            covers_open_rounds: self.obeys(Rule::CoversOpenRounds),
+            replaced_begins: self.obeys(Rule::ReplacedBeginsRound),
+            waits_for_reports: self.obeys(Rule::WaitsForReports),
+        }
+    }
 }

@@ -9,22 +9,36 @@
 //! | `refill` | reports when a storage that was lost holds again what it should |
 //! | `survey` | which parts of which checkpoints are left, and which checkpoints are complete |
 //! | `gathering` | the coordinator's side of a checkpoint: counting messages, and waiting for all parts |
+//! | `coordinator` | the process that begins and commits the checkpoints of a group |
 //! | `frozen` | a member that is paused while a checkpoint is taken |
+//! | `draining` | a member's part of a checkpoint, if messages are numbered by channel |
 //! | `group` | keeps the checkpoints of a group of processes, and restores the newest complete one |
+//! | `schedule` | when a coordinator begins checkpoints, and which of them remove older ones |
+//! | `solo` | a checkpoint of a process that is a group of its own |
+//! | `logs` | logs of the messages between groups, kept by their senders, in memory or on stable storage |
+//! | `pairs` | resuming each channel between groups by itself after a failure |
+//! | `phases` | resuming channels between groups in the order of phases, directed by a recovery process |
 //! | `options`, `rule` | parameters and defects of protocols over these |
 //!
 //! A sub-machine is a value in the protocol's state. The protocol passes it the inputs that concern it, and a
-//! [`Machine`](faultline_core::Machine) on which it acts; it returns conditions that have become true. Only `group`
-//! sends messages of its own, inside those of the protocol.
+//! [`Machine`](faultline_core::Machine) on which it acts; it returns what has become true. Only `group`, `logs` and `pairs`
+//! send messages of their own, inside those of the protocol.
 
+mod coordinator;
+mod draining;
 mod frozen;
 mod gathering;
 pub(crate) mod group;
+pub(crate) mod logs;
 mod options;
+mod pairs;
+pub(crate) mod phases;
 mod reads;
 mod refill;
 mod replication;
 mod rule;
+mod schedule;
+mod solo;
 mod survey;
 #[cfg(test)]
 mod testing;
@@ -33,15 +47,21 @@ mod writes;
 use faultline_core::{Attempt, Image, ImageName, Position, ProcessId, Speaks};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use coordinator::Coordinator;
+pub(crate) use draining::{DrainRules, Draining};
 pub(crate) use frozen::{Frozen, FrozenRules};
 pub use frozen::{InTransit, Interval};
 pub(crate) use gathering::Gathering;
 pub use options::Options;
-pub(crate) use options::{membership, view};
+pub(crate) use options::{promises, view};
+pub use pairs::Meet;
+pub(crate) use pairs::{PairRules, Pairs};
 pub(crate) use reads::Reads;
 pub(crate) use refill::Refill;
 pub(crate) use replication::{Replication, Requires};
 pub(crate) use rule::rules;
+pub(crate) use schedule::Schedule;
+pub(crate) use solo::Solo;
 pub(crate) use survey::{Parts, Survey};
 pub(crate) use writes::Writes;
 

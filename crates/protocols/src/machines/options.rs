@@ -2,8 +2,9 @@
 
 use alloc::sync::Arc;
 
-use faultline_core::{Birth, Membership, Role, Scope, Span};
+use faultline_core::{Birth, Membership, Promise, Promises, Role, Scope, Span, Time};
 
+use super::Schedule;
 use super::group::{self, Rules, View};
 use crate::placement::{Placement, ReplicateTo};
 
@@ -30,6 +31,23 @@ impl<D> Options<D> {
         let server = (replicas > 0 && to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER);
         server.into_iter().collect()
     }
+
+    /// Returns what the federation as a group needs to know. `C` is the configuration of the protocol, of which these
+    /// options are a part.
+    pub(crate) fn membership<C>(&self, birth: &Birth<C>, rules: Rules) -> group::Membership {
+        group::Membership {
+            me: birth.me,
+            boot: birth.boot,
+            view: view(birth.membership.clone()),
+            placement: self.placement,
+            rules,
+        }
+    }
+
+    /// Returns the timers of a coordinator that begins its life now.
+    pub(crate) fn schedule(&self, now: Time) -> Schedule {
+        Schedule::new(self.checkpoint_every, self.collect_every, now)
+    }
 }
 
 /// Returns the view of a membership for a protocol that rolls back the whole federation.
@@ -37,13 +55,13 @@ pub(crate) fn view(membership: Arc<Membership>) -> View {
     View::new(Scope::Federation, None, membership)
 }
 
-/// Returns the parameters of the group that consists of the whole federation.
-pub(crate) fn membership<D>(birth: &Birth<Options<D>>, rules: Rules) -> group::Membership {
-    group::Membership {
-        me: birth.me,
-        boot: birth.boot,
-        view: view(birth.membership.clone()),
-        placement: birth.config.placement,
-        rules,
-    }
+/// Returns what a protocol promises that takes checkpoints of the whole federation, and restores the newest one.
+pub(crate) fn promises() -> Promises {
+    Promises::of_scope(Scope::Federation).with(&[
+        Promise::Checkpoints,
+        Promise::DenseNumbering,
+        Promise::MaximalLine,
+        Promise::DurableRestore,
+        Promise::Progress,
+    ])
 }

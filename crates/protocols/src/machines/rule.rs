@@ -3,9 +3,13 @@
 /// Declares `Rule`, the rules of a protocol, together with `Defect` and `Defects`, the switches that disable one (see
 /// `faultline_core::defects`). Code asks whether a rule is obeyed, which is constant without the feature `defects`.
 macro_rules! rules {
-    ($($(#[$doc:meta])* $rule:ident, without $(#[$left_out:meta])* $defect:ident;)*) => {
+    (
+        $($(#[$doc:meta])* $rule:ident, without $(#[$left_out:meta])* $defect:ident;)*
+        $(; mutations $($(#[$mutation_doc:meta])* $mutation:ident,)*)?
+    ) => {
         faultline_core::defects! {
             $($(#[$left_out])* $defect,)*
+            $(; mutations $($(#[$mutation_doc])* $mutation,)*)?
         }
 
         /// A rule of the protocol.

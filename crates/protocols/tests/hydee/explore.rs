@@ -5,10 +5,9 @@
 use std::collections::BTreeSet;
 
 use faultline_checker::Verdict;
-use faultline_core::Scope;
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Application as _, Claim, ClusterId, Digest, ProcessId, Span};
-use faultline_protocols::hydee::{Config, Defect, Defects, Hydee, Recovery};
+use faultline_protocols::hydee::{Config, Defect, Defects, Hydee};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 use faultline_workloads::Workload;
 use faultline_workloads::exchange::{self, Class};
@@ -68,8 +67,6 @@ impl Schedule {
             log_memory: matches!(seed % 9, 4 | 7).then_some(seed % 5 * 24),
             retry_every: RETRY,
             defects,
-            scope: Scope::Cluster,
-            recovery: Recovery::Phases,
         };
         let application = faultline_workloads::Config::Exchange(program.clone());
         let mut federation = Federation::with_application(clusters, config, application);

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use faultline_core::{Scope, Span};
-use faultline_protocols::hydee::{Config, Defects, Recovery};
+use faultline_core::Span;
+use faultline_protocols::hydee::{Config, Defects};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 
 mod copies;
@@ -20,8 +20,6 @@ const EVERY: Span = Span::from_secs(3_600);
 /// Creates a configuration of HydEE with replicas in other clusters.
 fn config(clusters: usize, replicas: u16, defects: Defects) -> Config {
     Config {
-        scope: Scope::Cluster,
-        recovery: Recovery::Phases,
         checkpoint_every: vec![Some(EVERY); clusters].into(),
         placement: Placement { replicas, to: ReplicateTo::OtherCluster },
         log_memory: None,

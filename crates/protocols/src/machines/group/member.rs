@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Boot, Claim, ClusterId, ImageName, Incarnation, Input, Machine, ProcessId, Protocol, Scope, Span, Time,
-    To,
+    Boot, Claim, ClusterId, ImageName, Incarnation, Input, Machine, Position, ProcessId, Protocol, Scope,
+    Span, Time, To,
 };
 
 use super::message::Message;
@@ -187,9 +187,18 @@ impl<P: Grouped> Group<P> {
         own
     }
 
-    /// Keeps this checkpoint, which is committed or restored, and removes older ones from this process's
-    /// storage.
-    pub(crate) fn keep(&mut self, checkpoint: Option<Checkpoint>, host: &mut dyn Machine<P>) {
+    /// Removes all checkpoints before this one, which is committed or restored, here and at the holders. `log` is the
+    /// number of logged messages that were removed since the last collection.
+    pub(crate) fn collect(&mut self, checkpoint: Option<Checkpoint>, log: u32, host: &mut dyn Machine<P>) {
+        if let Some(Checkpoint { position: Position { sn, .. }, .. }) = checkpoint {
+            host.claim(Claim::Collected { round: sn.0, below: sn, kept: 1, log });
+        }
+        self.keep(checkpoint, host);
+        self.tell_holders(host);
+    }
+
+    /// Keeps this checkpoint, which is committed or restored, and removes older ones from the own storage.
+    fn keep(&mut self, checkpoint: Option<Checkpoint>, host: &mut dyn Machine<P>) {
         self.kept = checkpoint;
         let own = checkpoint.map(|it| it.part(self.me));
         self.store.remove_older(self.me, self.incarnation, own, host);

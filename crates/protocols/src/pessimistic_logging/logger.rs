@@ -7,12 +7,13 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Birth, Boot, Claim, ImageName, Input, ProcessId, To};
+use faultline_core::{Birth, Boot, Claim, Host, ImageName, Input, ProcessId, To};
 use serde::{Deserialize, Serialize};
 
-use super::config::{Config, Defect};
-use super::message::{Control, Determinant, Recalled};
-use super::{Hydee, ProtocolHost};
+use super::{Config, Control, Determinant, PessimisticLogging, Recalled, Rule};
+
+/// The host, as the event logger sees it.
+type LoggerHost<'a> = dyn Host<PessimisticLogging> + 'a;
 
 #[derive(Clone, Debug)]
 pub(super) struct Logger {
@@ -60,7 +61,7 @@ impl LoggedOrder {
 }
 
 impl Logger {
-    pub(super) fn start(birth: Birth<Config>, host: &mut ProtocolHost) -> Logger {
+    pub(super) fn start(birth: Birth<Config>, host: &mut LoggerHost) -> Logger {
         let Birth { boot, membership, config, record, .. } = birth;
         let ranks = membership.with_role(faultline_core::Role::RANK).count();
         let recorded = record.and_then(|bytes| postcard::from_bytes::<Vec<Option<LoggedOrder>>>(&bytes).ok());
@@ -73,7 +74,7 @@ impl Logger {
         this
     }
 
-    pub(super) fn handle(&mut self, input: Input<Hydee>, host: &mut ProtocolHost) {
+    pub(super) fn handle(&mut self, input: Input<PessimisticLogging>, host: &mut LoggerHost) {
         match input {
             Input::Control { from, message } => self.told(from, message, host),
             Input::Recorded { version } => {
@@ -87,7 +88,7 @@ impl Logger {
         self.report_when_complete(host);
     }
 
-    fn told(&mut self, from: ProcessId, message: Control, host: &mut ProtocolHost) {
+    fn told(&mut self, from: ProcessId, message: Control, host: &mut LoggerHost) {
         let of_process = &mut self.orders[from.index()];
         match (message, &mut *of_process) {
             (Control::Log { first, determinants }, Some(order)) => {
@@ -122,17 +123,17 @@ impl Logger {
     }
 
     /// Records an addition, which is acknowledged once it is durable (M1).
-    fn changed(&mut self, whose: ProcessId, upto: u64, host: &mut ProtocolHost) {
+    fn changed(&mut self, whose: ProcessId, upto: u64, host: &mut LoggerHost) {
         self.changes += 1;
         let logged = Control::Logged { upto };
-        if self.config.defects.has(Defect::AcknowledgesBeforeDurable) {
-            host.control(To::One(whose), logged);
-        } else {
+        if self.config.defects.obeys(Rule::AcknowledgesDurable) {
             self.answers.push_back((self.changes, whose, logged));
+        } else {
+            host.control(To::One(whose), logged);
         }
     }
 
-    fn write(&mut self, host: &mut ProtocolHost) {
+    fn write(&mut self, host: &mut LoggerHost) {
         if self.writing.is_none() && self.durable < self.changes {
             self.writing = Some(self.changes);
             let bytes = postcard::to_allocvec(&self.orders).expect("numbers can be encoded");
@@ -140,14 +141,14 @@ impl Logger {
         }
     }
 
-    fn answer(&mut self, host: &mut ProtocolHost) {
+    fn answer(&mut self, host: &mut LoggerHost) {
         let due = self.answers.partition_point(|it| it.0 <= self.durable);
         for (_, whom, message) in self.answers.drain(..due) {
             host.control(To::One(whom), message);
         }
     }
 
-    fn report_when_complete(&mut self, host: &mut ProtocolHost) {
+    fn report_when_complete(&mut self, host: &mut LoggerHost) {
         if self.lacks && self.durable >= self.changes && self.orders.iter().all(Option::is_some) {
             self.lacks = false;
             host.held();

@@ -1,29 +1,54 @@
 //! The recovery process (Algorithm 4; R1, R11, R12): it begins rounds, counts orphans, and releases messages phase by
-//! phase. It is outside all clusters. If it fails, its replacement begins a new round.
+//! phase. It is outside all groups. If it fails, its replacement begins a new round.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Boot, Claim, ClusterId, Incarnation, Input, Life, Membership, MessageId, ProcessId, Time, To,
+    Birth, Boot, Claim, ClusterId, Host, Incarnation, Life, Membership, MessageId, ProcessId, Protocol,
+    Scope, To,
 };
 
-use super::config::{Config, Defect};
-use super::message::{Control, Orphan, Phase};
-use super::{Hydee, ProtocolHost, view};
+use super::{Message, Orphan, Phase, view};
 use crate::machines::group::View;
 
 #[derive(Clone, Debug)]
-pub(super) struct RecoveryProcess {
-    config: Arc<Config>,
+pub(crate) struct RecoveryProcess {
+    rules: RecoveryRules,
     view: View,
     /// The newest round that was begun.
     begun: u64,
-    /// Number of failures of each cluster when the last round closed. Later failures have not been handled.
+    /// Number of failures of each group when the last round closed. Later failures have not been handled.
     dealt_with: Vec<Incarnation>,
     round: Option<Round>,
     record: u64,
+}
+
+/// The rules of the recovery process, for tests that leave one out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecoveryRules {
+    /// Orphans are counted one by one (R11).
+    pub(crate) counts_messages: bool,
+    /// A level is announced once all ranks have reported, also if there is no orphan (R11).
+    pub(crate) announces_first: bool,
+    /// A round covers the groups of rounds that are still open (R1).
+    pub(crate) covers_open_rounds: bool,
+    /// A new life of the recovery process begins a new round (R1).
+    pub(crate) replaced_begins: bool,
+    /// A level waits for the reports of all ranks (R11).
+    pub(crate) waits_for_reports: bool,
+}
+
+impl RecoveryRules {
+    /// All rules are obeyed.
+    pub(crate) const ALL: RecoveryRules = RecoveryRules {
+        counts_messages: true,
+        announces_first: true,
+        covers_open_rounds: true,
+        replaced_begins: true,
+        waits_for_reports: true,
+    };
 }
 
 #[derive(Clone, Debug)]
@@ -41,64 +66,60 @@ struct Round {
 }
 
 impl RecoveryProcess {
-    pub(super) fn start(birth: Birth<Config>, host: &mut ProtocolHost) -> RecoveryProcess {
-        let Birth { boot, membership, config, record, life, .. } = birth;
-        let view = view(&config, membership);
-        // A record that does not decode counts as lost: more clusters than necessary are then treated as failed.
-        let recorded = record.and_then(|bytes| postcard::from_bytes(&bytes).ok());
+    /// Begins a life of the recovery process of groups of this scope.
+    pub(crate) fn start<P, C>(
+        birth: &Birth<C>,
+        scope: Scope,
+        rules: RecoveryRules,
+        host: &mut dyn Host<P>,
+    ) -> RecoveryProcess
+    where
+        P: Protocol<Control: From<Message>>,
+    {
+        let view = view(scope, rules.replaced_begins, birth.membership.clone());
+        // A record that does not decode counts as lost: more groups than necessary are then treated as failed.
+        let recorded = birth.record.as_ref().and_then(|bytes| postcard::from_bytes(bytes).ok());
         let nothing = view.incarnations().iter().map(|_| Incarnation(0)).collect();
-        let mut this = RecoveryProcess {
-            config,
-            view,
-            begun: 0,
-            dealt_with: recorded.unwrap_or(nothing),
-            round: None,
-            record: 0,
-        };
-        if boot == Boot::Replaced {
+        let dealt_with = recorded.unwrap_or(nothing);
+        let mut this = RecoveryProcess { rules, view, begun: 0, dealt_with, round: None, record: 0 };
+        if birth.boot == Boot::Replaced {
             host.held();
         }
-        if life > Life(1) && this.has(Defect::ReplacedWithoutRound) {
+        if birth.life > Life(1) && !rules.replaced_begins {
             this.begun = this.view.epoch;
         }
         this.maybe_begin(host);
         this
     }
 
-    fn has(&self, defect: Defect) -> bool {
-        self.config.defects.has(defect)
-    }
-
-    pub(super) fn handle(&mut self, input: Input<Hydee>, _: Time, host: &mut ProtocolHost) {
-        match input {
-            Input::Membership(membership) => self.membership_changed(membership, host),
-            Input::Control { from, message } => self.told(from, message, host),
-            _ => {}
-        }
-    }
-
-    fn membership_changed(&mut self, membership: Arc<Membership>, host: &mut ProtocolHost) {
-        self.view = view(&self.config, membership);
+    /// Handles a change of the membership.
+    pub(crate) fn membership_changed<P>(&mut self, membership: Arc<Membership>, host: &mut dyn Host<P>)
+    where
+        P: Protocol<Control: From<Message>>,
+    {
+        self.view = view(self.view.scope(), self.rules.replaced_begins, membership);
         self.maybe_begin(host);
     }
 
     /// Begins a round if a process has failed since the last one and all ranks are up. A failed rank could not receive
     /// the announcement, and the round would have to wait for it in any case.
-    fn maybe_begin(&mut self, host: &mut ProtocolHost) {
+    fn maybe_begin<P>(&mut self, host: &mut dyn Host<P>)
+    where
+        P: Protocol<Control: From<Message>>,
+    {
         let all_up = self.view.ranks().all(|rank| self.view.is_up(rank));
         let epoch = self.view.epoch;
         if epoch <= self.begun || !all_up {
             return;
         }
-        if self.has(Defect::OnlyNewlyFailed)
+        if !self.rules.covers_open_rounds
             && let Some(round) = self.round.take()
         {
             self.dealt_with = round.incarnations;
         }
-        let clusters = (0..self.dealt_with.len()).map(|index| ClusterId(index as u16));
-        let failed: Arc<[ClusterId]> = clusters
-            .filter(|cluster| self.view.incarnation(*cluster) > self.dealt_with[cluster.index()])
-            .collect();
+        let groups = (0..self.dealt_with.len()).map(|index| ClusterId(index as u16));
+        let failed: Arc<[ClusterId]> =
+            groups.filter(|group| self.view.incarnation(*group) > self.dealt_with[group.index()]).collect();
         self.begun = epoch;
         self.round = Some(Round {
             epoch,
@@ -110,22 +131,26 @@ impl RecoveryProcess {
         });
         let membership = self.view.membership.version;
         for index in 0..self.view.membership.clusters.len() {
-            let begin = Control::Begin { epoch, membership, failed: failed.clone() };
-            host.control(To::Cluster(ClusterId(index as u16)), begin);
+            let begin = Message::Begin { epoch, membership, failed: failed.clone() };
+            host.control(To::Cluster(ClusterId(index as u16)), begin.into());
         }
     }
 
-    fn told(&mut self, from: ProcessId, message: Control, host: &mut ProtocolHost) {
+    /// Handles a message from a rank.
+    pub(crate) fn told<P>(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<P>)
+    where
+        P: Protocol<Control: From<Message>>,
+    {
         let Some(round) = &mut self.round else {
             return;
         };
         match message {
-            Control::Report { epoch, orphans } if epoch == round.epoch => {
+            Message::Report { epoch, orphans } if epoch == round.epoch => {
                 round.awaited.remove(&from);
                 round.orphans.extend(orphans.iter().map(|it| (it.id, it.phase)));
                 self.announce(host);
             }
-            Control::Replayed { epoch, orphan } if epoch == round.epoch => {
+            Message::Replayed { epoch, orphan } if epoch == round.epoch => {
                 self.replayed(orphan, host);
             }
             _ => {}
@@ -134,8 +159,10 @@ impl RecoveryProcess {
 
     /// Handles the re-send of an orphan. It is no longer outstanding, provided that the re-execution matches the
     /// execution (R14).
-    fn replayed(&mut self, orphan: Orphan, host: &mut ProtocolHost) {
-        let counts_processes = self.has(Defect::CountsProcesses);
+    fn replayed<P>(&mut self, orphan: Orphan, host: &mut dyn Host<P>)
+    where
+        P: Protocol<Control: From<Message>>,
+    {
         let round = self.round.as_mut().expect("it was asked for");
         let Some(recorded) = round.orphans.remove(&orphan.id) else {
             return;
@@ -145,7 +172,7 @@ impl RecoveryProcess {
             host.claim(Claim::NotRepeated { id: orphan.id, recorded, repeated: orphan.phase });
             return;
         }
-        if counts_processes {
+        if !self.rules.counts_messages {
             let MessageId { from, to, .. } = orphan.id;
             round.orphans.retain(|id, phase| (id.from, id.to, *phase) != (from, to, recorded));
         }
@@ -154,25 +181,27 @@ impl RecoveryProcess {
 
     /// Announces up to which phase messages may be sent, once all ranks have reported and whenever the level changes
     /// (R11). If all messages may be sent, the round is closed (R12).
-    fn announce(&mut self, host: &mut ProtocolHost) {
-        let waits = !self.has(Defect::NoBarrier);
-        let waits_for_zero = self.has(Defect::NoInitialLevel);
+    fn announce<P>(&mut self, host: &mut dyn Host<P>)
+    where
+        P: Protocol<Control: From<Message>>,
+    {
+        let RecoveryRules { waits_for_reports, announces_first, .. } = self.rules;
         let round = self.round.as_mut().expect("a round is on");
-        if waits && !round.awaited.is_empty() || round.is_broken {
+        if waits_for_reports && !round.awaited.is_empty() || round.is_broken {
             return;
         }
         let level = round.orphans.values().min().copied();
         if round.level == Some(level) {
             return;
         }
-        if waits_for_zero && round.level.is_none() {
+        if !announces_first && round.level.is_none() {
             round.level = Some(level);
             return;
         }
         round.level = Some(level);
         let epoch = round.epoch;
         for index in 0..self.view.membership.clusters.len() {
-            host.control(To::Cluster(ClusterId(index as u16)), Control::Level { epoch, level });
+            host.control(To::Cluster(ClusterId(index as u16)), Message::Level { epoch, level }.into());
         }
         let round = self.round.as_ref().expect("a round is on");
         if level.is_none() && round.awaited.is_empty() {

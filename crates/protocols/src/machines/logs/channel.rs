@@ -1,17 +1,16 @@
-//! Both directions of the channel to one peer: message counts, log and receipts (R2, R3, R5, R8). Part of every
-//! checkpoint.
+//! Both directions of the channel to one peer: message counts, and the log. Part of every checkpoint.
 
 use alloc::collections::BTreeMap;
 use faultline_core::Payload;
 use serde::{Deserialize, Serialize};
 
-use super::message::{Covered, Phase, SegmentNo};
+use super::SegmentNo;
 
-/// A message that its sender keeps in its log (Algorithm 1, line 8).
+/// A message that its sender keeps in its log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Logged {
-    /// Phase of the message.
-    pub phase: Phase,
+pub struct Logged<T> {
+    /// What the message carries besides its number.
+    pub tag: T,
     /// Content of the message, or where it is stored.
     pub content: Content,
 }
@@ -53,6 +52,15 @@ impl Content {
     }
 }
 
+/// How much of the channels with a peer something contains, such as a checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Covered {
+    /// Number of messages sent to the peer.
+    pub sent: u32,
+    /// Number of messages received from the peer.
+    pub received: u32,
+}
+
 /// Size of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSize {
@@ -66,7 +74,7 @@ pub struct LogSize {
 
 impl LogSize {
     /// Adds one entry.
-    pub fn add(&mut self, entry: &Logged) {
+    pub fn add<T>(&mut self, entry: &Logged<T>) {
         let bytes = entry.content.len();
         self.messages += 1;
         self.bytes += bytes;
@@ -88,37 +96,31 @@ impl LogSize {
 
 /// The channel to one peer. Messages are numbered from 0; a count is the number of the next message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Channel {
+pub struct Channel<T> {
     /// Number of messages sent to the peer.
     pub sent: u32,
     /// Number of messages received from the peer.
     pub received: u32,
-    /// Messages to a peer in another cluster that it may need again, by number.
-    pub log: BTreeMap<u32, Logged>,
-    /// Phases of messages from a peer in another cluster that may become orphans, by number (the paper's RPP).
-    pub receipts: BTreeMap<u32, Phase>,
-    /// Phases to which messages from the peer raise this process's phase once they are consumed, by number
-    /// (R6).
-    pub unfolded: BTreeMap<u32, Phase>,
+    /// Messages to a peer in another group that it may need again, by number.
+    pub log: BTreeMap<u32, Logged<T>>,
     /// The part of the channel that the peer's last committed checkpoint contains, from the peer's point of view: it
     /// needs no message below `received`, and will not re-send any below `sent`.
     pub settled: Covered,
 }
 
-impl Channel {
+impl<T> Channel<T> {
     /// Returns the current counts of the channel.
     pub fn covered(&self) -> Covered {
         Covered { sent: self.sent, received: self.received }
     }
 
-    /// Records what the peer's checkpoint contains, and removes what it cannot need again (R8). Returns the size of
-    /// the removed log entries.
+    /// Records what the peer's checkpoint contains, and removes what it cannot need again. Returns the size of the
+    /// removed log entries.
     pub fn settle(&mut self, peer: Covered) -> LogSize {
         self.settled.received = self.settled.received.max(peer.received);
         self.settled.sent = self.settled.sent.max(peer.sent);
         let kept = self.log.split_off(&self.settled.received);
         let gone = core::mem::replace(&mut self.log, kept);
-        self.receipts = self.receipts.split_off(&self.settled.sent);
         let mut size = LogSize::default();
         gone.values().for_each(|it| size.add(it));
         size
@@ -133,14 +135,13 @@ mod tests {
     #[test]
     fn settled_messages_are_dropped_permanently() {
         let mut channel = Channel { sent: 4, received: 3, ..Channel::default() };
-        let here = Logged { phase: 1, content: Content::Here(Payload::Virtual(10)) };
+        let here = Logged { tag: 1, content: Content::Here(Payload::Virtual(10)) };
         channel.log = (0..4).map(|it| (it, here.clone())).collect();
         let segment = SegmentNo { incarnation: Incarnation(0), number: 1 };
-        channel.log.insert(0, Logged { phase: 1, content: Content::Spilled { segment, bytes: 10 } });
-        channel.receipts = (0..3).map(|it| (it, 2)).collect();
+        channel.log.insert(0, Logged { tag: 1, content: Content::Spilled { segment, bytes: 10 } });
         let gone = LogSize { messages: 3, bytes: 30, spilled: 10 };
         assert_eq!(channel.settle(Covered { sent: 1, received: 3 }), gone);
-        assert_eq!((channel.log.len(), channel.receipts.len()), (1, 2));
+        assert_eq!(channel.log.len(), 1);
         assert_eq!(channel.settle(Covered { sent: 0, received: 2 }), LogSize::default());
         assert_eq!(channel.settled, Covered { sent: 1, received: 3 });
     }

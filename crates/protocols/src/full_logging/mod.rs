@@ -1,0 +1,178 @@
+//! Full logging: every sender logs every message, and only the failed process rolls back.
+//!
+//! The limiting case with which Guermouche, Ropars, Snir, Cappello: *HydEE: Failure Containment without Event Logging
+//! for Large Scale Send-Deterministic MPI Applications* (2012) compare their protocol: each process is a cluster. No
+//! process needs another to take a checkpoint, and no order of deliveries is stored. Since the program is
+//! send-deterministic, a process that rolls back sends again what others have received; until it has, phases hold back
+//! whatever depends on that. The rules that the code cites are those of `docs/hydee.md`.
+//!
+//! | part | does |
+//! | --- | --- |
+//! | `rank` | a process that runs the application: sending (R3, R4), receiving (R5, R6), rollbacks (R9) |
+//! | [`phases`] | phases (R6), rounds (R9, R10, R13), and the recovery process (R1, R11, R12, R14) |
+//! | [`logs`] | the logs of messages (R2), their collection (R8), and moving them to stable storage (R15) |
+//! | `solo`, [`group`] | a checkpoint of a process (R7), keeping it, and restoring it |
+
+mod rank;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Birth, Footprint, Gauges, Host, Input, Promise, Promises, Protocol, Role, Scope, Span, Speaks, Time,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::machines::group;
+use crate::machines::logs::{self, Head, Logging, Settled};
+use crate::machines::phases::{self, AppAction, Phase, Phases, RecoveryProcess, RecoveryRules};
+use crate::placement::{Placement, ReplicateTo};
+use rank::Rank;
+
+/// Parameters of full logging, equal for all processes.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Delay between checkpoints of a process, one entry per cluster of the federation; `None` is infinite.
+    pub checkpoint_every: Arc<[Option<Span>]>,
+    /// Placement of the replicas of each checkpoint.
+    pub placement: Placement,
+    /// Payload of logged messages, in bytes, above which a process's log moves to stable storage (R15); `None` keeps
+    /// all in memory.
+    pub log_memory: Option<u64>,
+    /// Delay before a failed write is repeated.
+    pub retry_every: Span,
+}
+
+/// What a checkpoint contains besides the channels (R2).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Own {
+    /// Phases of the process and of what it has received.
+    pub phases: Phases,
+    /// Actions of the application that waited for a phase.
+    pub app_actions: VecDeque<AppAction>,
+}
+
+/// Messages between processes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Control {
+    /// The sender's committed checkpoint contains this part of the shared channels (R8).
+    Settled(Settled),
+    /// Rounds of recovery (R1, R9 to R14).
+    Round(phases::Message),
+    /// Checkpoints that are kept and restored.
+    Group(group::Message),
+}
+
+impl From<group::Message> for Control {
+    fn from(message: group::Message) -> Control {
+        Control::Group(message)
+    }
+}
+
+impl From<Settled> for Control {
+    fn from(settled: Settled) -> Control {
+        Control::Settled(settled)
+    }
+}
+
+impl From<phases::Message> for Control {
+    fn from(message: phases::Message) -> Control {
+        Control::Round(message)
+    }
+}
+
+/// The stamp of every message: its phase, and the incarnations of both processes (R5).
+pub type Stamp = logs::Stamp<Phase>;
+
+/// One process under full logging.
+#[derive(Clone, Debug)]
+pub struct FullLogging(Process);
+
+#[derive(Clone, Debug)]
+enum Process {
+    Rank(Box<Rank>),
+    Recovery(Box<RecoveryProcess>),
+    Server(Box<group::Server<FullLogging>>),
+}
+
+impl Speaks for FullLogging {
+    type Control = Control;
+    type Head = Head;
+    type Saved = logs::Saved<Phase, Own>;
+
+    fn add_to(head: &Head, saved: &Self::Saved, footprint: &mut Footprint) {
+        saved.add_to(head, footprint);
+    }
+}
+
+impl Logging for FullLogging {
+    type Tag = Phase;
+    type Own = Own;
+}
+
+impl Protocol for FullLogging {
+    type Config = Config;
+    type Stamp = Stamp;
+    const FIFO: bool = true;
+    const REPEATS: bool = true;
+
+    fn promises(_: &Config) -> Promises {
+        logs::promises(Scope::Process).with(&[Promise::OrphansFirst, Promise::Phases])
+    }
+
+    fn extra_processes(config: &Config) -> Vec<Role> {
+        let Placement { replicas, to } = config.placement;
+        let server = (replicas > 0 && to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER);
+        core::iter::once(Role::RECOVERY_PROCESS).chain(server).collect()
+    }
+
+    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let Birth { me, boot, config, .. } = &birth;
+        let role = birth.membership.member(*me).role;
+        let view = phases::view(Scope::Process, true, birth.membership.clone());
+        let (placement, rules) = (config.placement, group::Rules::ALL);
+        let membership = group::Membership { me: *me, boot: *boot, view, placement, rules };
+        FullLogging(match role {
+            Role::RECOVERY_PROCESS => {
+                let rules = RecoveryRules::ALL;
+                Process::Recovery(Box::new(RecoveryProcess::start(&birth, Scope::Process, rules, host)))
+            }
+            Role::STORAGE_SERVER => {
+                Process::Server(Box::new(group::Server::new(membership, config.retry_every, host)))
+            }
+            _ => Process::Rank(Box::new(Rank::start(membership, birth.config, now, host))),
+        })
+    }
+
+    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>) {
+        match (&mut self.0, input) {
+            (Process::Rank(rank), input) => rank.handle(input, now, host),
+            (Process::Recovery(process), Input::Membership(it)) => process.membership_changed(it, host),
+            (Process::Recovery(process), Input::Control { from, message: Control::Round(message) }) => {
+                process.told(from, message, host);
+            }
+            (Process::Recovery(_), _) => {}
+            (Process::Server(server), Input::Control { from, message: Control::Group(message) }) => {
+                server.told(from, message, host);
+            }
+            (Process::Server(server), other) => server.handle(other, now, host),
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        match &self.0 {
+            Process::Rank(rank) => rank.next_deadline(),
+            Process::Recovery(_) => None,
+            Process::Server(server) => server.next_deadline(),
+        }
+    }
+
+    fn gauges(&self) -> Gauges {
+        match &self.0 {
+            Process::Rank(rank) => rank.gauges(),
+            Process::Recovery(_) | Process::Server(_) => Gauges::default(),
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! A process that runs the application.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Cause, Claim, Gauges, Host, Input, Membership, MessageId, Payload, Position, ProcessId, Role, Scope,
+    Snapshot, Time,
+};
+
+use super::{Config, Control, FullLogging, Own, Stamp};
+use crate::machines::group::{self, Group, Resumed};
+use crate::machines::logs::{LogRules, Logs, Saved};
+use crate::machines::phases::{self, AppAction, PhaseRules, Phases, RoundRules, Rounds};
+use crate::machines::{Requires, Schedule, Solo};
+
+/// The host, as this protocol sees it.
+type ProtocolHost<'a> = dyn Host<FullLogging> + 'a;
+
+#[derive(Clone, Debug)]
+pub(super) struct Rank {
+    config: Arc<Config>,
+    /// The process as a group of one, the checkpoints that it keeps, and its recovery.
+    group: Group<FullLogging>,
+    /// Position of the process.
+    position: Position,
+    logs: Logs<FullLogging>,
+    phases: Phases,
+    rounds: Rounds,
+    checkpoints: Solo<FullLogging>,
+    /// Actions of the application that have not taken effect: the first waits for its phase, or all wait for the end
+    /// of a checkpoint.
+    app_actions: VecDeque<AppAction>,
+    /// Messages that cannot be received yet.
+    waiting: VecDeque<Arrival>,
+    /// Messages from processes that know of a failure that this process does not know yet.
+    early: Vec<(ProcessId, Control)>,
+}
+
+/// A message from the network.
+#[derive(Clone, Debug)]
+struct Arrival {
+    id: MessageId,
+    stamp: Stamp,
+    payload: Payload,
+}
+
+impl Rank {
+    pub(super) fn start(
+        membership: group::Membership,
+        config: Arc<Config>,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) -> Rank {
+        let group = Group::new(membership, host);
+        let recovery_process = group.view.membership.with_role(Role::RECOVERY_PROCESS).next();
+        let recovery_process = recovery_process.expect("the federation has a recovery process");
+        let cluster = group.view.membership.cluster_of(group.me);
+        let schedule = Schedule::new(config.checkpoint_every[cluster.index()], None, now);
+        let mut this = Rank {
+            position: Position::default(),
+            logs: Logs::new(config.log_memory, LogRules::ALL),
+            phases: Phases::default(),
+            rounds: Rounds::new(&group.view, recovery_process, RoundRules::ALL),
+            checkpoints: Solo::new(schedule, Requires::ALL),
+            app_actions: VecDeque::new(),
+            waiting: VecDeque::new(),
+            early: Vec::new(),
+            config,
+            group,
+        };
+        this.watch_own_failures(now, host);
+        this
+    }
+
+    fn is_running(&self) -> bool {
+        !self.checkpoints.is_checkpointing() && !self.group.is_recovering()
+    }
+
+    pub(super) fn gauges(&self) -> Gauges {
+        let size = self.logs.size();
+        Gauges {
+            log_messages: size.messages,
+            log_bytes: size.bytes,
+            log_bytes_spilled: size.spilled,
+            checkpoints: u32::from(self.group.kept.is_some()),
+            ..Gauges::default()
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        let checkpoint = self.checkpoints.next_deadline().filter(|_| !self.group.is_recovering());
+        [checkpoint, self.group.store.writes.next_deadline()].into_iter().flatten().min()
+    }
+
+    pub(super) fn handle(&mut self, input: Input<FullLogging>, now: Time, host: &mut ProtocolHost) {
+        match input {
+            Input::Sent { id, payload } => self.done(AppAction::Sent(id, payload), host),
+            Input::Consumed(id) => self.done(AppAction::Consumed(id), host),
+            Input::Received { id, stamp, payload } => {
+                self.arrived(Arrival { id, stamp, payload }, host);
+            }
+            Input::Control { from, message } => self.told(from, message, now, host),
+            Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, host),
+            Input::Membership(membership) => self.membership_changed(membership, now, host),
+            Input::Timeout => {
+                if self.checkpoints.is_due(now) {
+                    self.begin_checkpoint(now, host);
+                }
+                self.storage(Input::Timeout, now, host);
+            }
+            Input::Persisted(name) => {
+                self.storage(input, now, host);
+                self.checkpoints.durable(name);
+                self.checkpoint_completes(now, host);
+            }
+            Input::Rested | Input::Left | Input::Recorded { .. } => {}
+            other => self.storage(other, now, host),
+        }
+    }
+
+    // ---- Sending (R3, R4).
+
+    /// Handles an action of the application.
+    fn done(&mut self, action: AppAction, host: &mut ProtocolHost) {
+        if self.group.is_recovering() {
+            return; // The state that acted is about to be replaced.
+        }
+        self.app_actions.push_back(action);
+        if !self.checkpoints.is_cut() {
+            self.act(host);
+        }
+    }
+
+    /// Lets the application's actions take effect, in order. The first send that has to wait for its phase holds back
+    /// everything after it, and the application (R3).
+    fn act(&mut self, host: &mut ProtocolHost) {
+        while let Some(action) = self.app_actions.pop_front() {
+            match action {
+                AppAction::Sent(id, payload) if self.rounds.admits(self.phases.phase()) => {
+                    self.send(id, payload, host);
+                }
+                AppAction::Sent(..) => {
+                    self.app_actions.push_front(action);
+                    host.hold();
+                    return;
+                }
+                AppAction::Consumed(id) => self.phases.consumed(id),
+            }
+        }
+    }
+
+    /// Sends a message through the log of its channel. If the receiver already has it, it is an orphan that is sent
+    /// again, as the recovery process is told.
+    fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
+        let phase = self.phases.phase();
+        if self.logs.sent(id, phase, payload, true, host) {
+            self.rounds.replayed(&self.group.view, id, phase, host);
+        } else {
+            self.pump(id.to, host);
+        }
+        self.logs.maybe_spill(&mut self.group, host);
+    }
+
+    /// Hands a channel's logged messages to the network, in order, as far as their phases permit (R4).
+    fn pump(&mut self, to: ProcessId, host: &mut ProtocolHost) {
+        let admits = |phase| self.rounds.admits(phase);
+        self.logs.pump(&mut self.group, to, self.position, admits, host);
+    }
+
+    /// Lets the application resume unless something prevents it.
+    fn proceed(&mut self, host: &mut ProtocolHost) {
+        // Before the first checkpoint is on record, no process may act.
+        if !self.is_running() || self.position.sn.0 == 0 {
+            return;
+        }
+        self.act(host);
+        if self.app_actions.is_empty() {
+            host.release();
+            self.replay_waiting(host);
+        }
+    }
+
+    // ---- Receiving (R5, R6).
+
+    /// Handles a message from the network. Messages of older incarnations of the sender or the receiver are dropped,
+    /// since they will be re-sent; messages of newer ones wait.
+    fn arrived(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
+        let Arrival { id, stamp: Stamp { position, to, .. }, .. } = arrival;
+        let theirs = self.group.view.incarnation(self.group.view.group_of(id.from));
+        let ours = self.group.view.incarnation(self.group.number);
+        if position.incarnation < theirs {
+            host.drop_stale(id);
+            return;
+        }
+        if to < ours {
+            return;
+        }
+        let is_early = position.incarnation > theirs || to > ours || self.position.sn.0 == 0;
+        if is_early || !self.is_running() || !self.app_actions.is_empty() {
+            self.waiting.push_back(arrival);
+        } else if id.number >= self.logs.received(id.from) {
+            self.receive(arrival, host);
+        } // Otherwise it was received before.
+    }
+
+    fn receive(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
+        let Arrival { id, stamp: Stamp { tag: phase, .. }, payload } = arrival;
+        self.logs.receive(id);
+        self.phases.received(id, phase, false, PhaseRules::ALL);
+        host.deliver(id, payload);
+    }
+
+    /// Reconsiders the messages that could not be received.
+    fn replay_waiting(&mut self, host: &mut ProtocolHost) {
+        for arrival in core::mem::take(&mut self.waiting) {
+            self.arrived(arrival, host);
+        }
+    }
+
+    // ---- Checkpoints (R7, R8).
+
+    /// Begins a checkpoint unless something prevents it.
+    fn begin_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
+        if self.is_running() && self.group.all_members_up() {
+            self.checkpoints.begin(self.position, now, host);
+        }
+    }
+
+    /// Receives the application's state. All its earlier actions have been seen.
+    fn snapshot_taken(&mut self, snapshot: Snapshot, host: &mut ProtocolHost) {
+        let own = Own { phases: self.phases.clone(), app_actions: self.app_actions.clone() };
+        let saved = Saved { channels: self.logs.channels.clone(), own };
+        self.checkpoints.cut(&mut self.group, snapshot, saved, self.logs.head(), host);
+    }
+
+    /// Commits the checkpoint once it is durable, here and at its holders. Before the first one, it must be on record
+    /// that the process may have acted.
+    fn checkpoint_completes(&mut self, now: Time, host: &mut ProtocolHost) {
+        if self.checkpoints.completes() {
+            match self.group.has_started() {
+                true => self.maybe_commit(now, host),
+                false => host.started(),
+            }
+        }
+    }
+
+    /// The checkpoint is committed, and the application resumes. Peers learn what it contains, and remove that from
+    /// their logs (R8). Earlier checkpoints are no longer needed.
+    fn maybe_commit(&mut self, now: Time, host: &mut ProtocolHost) {
+        let Some((checkpoint, saved, committed)) = self.checkpoints.commit(now) else { return };
+        self.position = checkpoint.position;
+        self.logs.commit(&self.group, &saved.channels, host);
+        host.claim(committed);
+        self.group.collect(Some(checkpoint), self.logs.take_collected(), host);
+        self.proceed(host);
+        self.checkpoints.restart_timer(now);
+        self.replay(now, host);
+    }
+
+    // ---- Messages of the protocol.
+
+    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
+        let is_early = match &message {
+            // A message about the restored state waits until the state is restored (R8).
+            Control::Settled(settled) => settled.to > self.position.incarnation,
+            Control::Round(message) => Rounds::is_early(&self.group.view, message),
+            Control::Group(message) => self.group.is_early(message),
+        };
+        if is_early {
+            self.early.push((from, message));
+            return;
+        }
+        match message {
+            Control::Settled(settled) => {
+                if self.logs.settled(&self.group, from, settled).is_some() {
+                    self.phases.settled(from, self.logs.channels[&from].settled.sent);
+                }
+            }
+            Control::Round(message) => self.round_told(from, message, host),
+            Control::Group(message) => {
+                if let group::Message::Stored(name) = message {
+                    self.checkpoints.confirmed(from, name);
+                    self.checkpoint_completes(now, host);
+                }
+                self.logs.group_told(&mut self.group, from, message, host);
+                self.maybe_resumed(now, host);
+            }
+        }
+    }
+
+    /// Reconsiders everything that waited for this process to learn of a failure, or to recover from one.
+    fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
+        for (from, message) in core::mem::take(&mut self.early) {
+            self.told(from, message, now, host);
+        }
+        self.replay_waiting(host);
+    }
+
+    /// Handles an input about the storage: channels that waited for a segment of the log continue.
+    fn storage(&mut self, input: Input<FullLogging>, now: Time, host: &mut ProtocolHost) {
+        let retry_every = self.config.retry_every;
+        let stored = self.logs.storage(&mut self.group, input, now, retry_every, host);
+        if stored.repeats_part {
+            self.checkpoints.repeat_to_awaited(host);
+        }
+        if !stored.peers.is_empty() {
+            stored.peers.into_iter().for_each(|peer| self.pump(peer, host));
+            if self.rounds.is_open() {
+                self.logs.release_segments();
+            }
+        }
+        self.maybe_resumed(now, host);
+    }
+
+    // ---- Rounds (R9 to R13).
+
+    fn round_told(&mut self, from: ProcessId, message: phases::Message, host: &mut ProtocolHost) {
+        let Rank { group, logs, phases, rounds, .. } = self;
+        match message {
+            phases::Message::Begin { epoch, failed, .. } => {
+                rounds.begin(epoch, failed, group, logs, phases, host);
+            }
+            phases::Message::Sync { epoch, present, committed } => {
+                rounds.synchronised(from, epoch, (present, committed), group, logs, phases, host);
+            }
+            phases::Message::Level { epoch, level } => {
+                if rounds.level(epoch, level, &group.view) && !group.is_recovering() {
+                    self.logs.peers().into_iter().for_each(|peer| self.pump(peer, host));
+                    self.proceed(host);
+                }
+            }
+            phases::Message::Report { .. } | phases::Message::Replayed { .. } => {
+                unreachable!("the recovery process handles these")
+            }
+        }
+    }
+
+    // ---- Failures (R1, R9).
+
+    fn membership_changed(&mut self, membership: Arc<Membership>, now: Time, host: &mut ProtocolHost) {
+        let view = phases::view(Scope::Process, true, membership);
+        let old = core::mem::replace(&mut self.group.view, view);
+        if self.group.view.epoch > old.epoch {
+            self.rounds.await_next();
+        }
+        self.watch_own_failures(now, host);
+        for holder in self.group.reborn_holders(&old) {
+            self.group.tell_holder(holder, host);
+            self.checkpoints.repeat(holder, host);
+            self.logs.repeat_segments(self.group.me, holder, host);
+        }
+        self.group.watch_outside_holders(&old, host);
+        self.replay(now, host);
+    }
+
+    /// A new life of a process has to restore the state of the one before.
+    fn watch_own_failures(&mut self, now: Time, host: &mut ProtocolHost) {
+        if self.group.has_started() {
+            self.maybe_commit(now, host);
+        }
+        if self.group.must_freeze() {
+            self.freeze(host);
+        }
+        self.group.watch_members(host);
+        self.maybe_resumed(now, host);
+        if self.position.sn.0 == 0 {
+            self.begin_checkpoint(now, host);
+        }
+    }
+
+    fn freeze(&mut self, host: &mut ProtocolHost) {
+        self.checkpoints.discard(host);
+        if !self.group.is_recovering() {
+            self.app_actions.clear();
+            host.hold();
+        }
+        self.group.freeze();
+    }
+
+    /// Installs the restored checkpoint once the holders have it, and resumes.
+    fn maybe_resumed(&mut self, now: Time, host: &mut ProtocolHost) {
+        let Some(resumed) = self.group.take_resumed() else { return };
+        let target = resumed.target;
+        self.install(resumed, host);
+        self.group.collect(target, 0, host);
+        self.group.store.has_own(host);
+        self.checkpoints.restored();
+        self.proceed(host);
+        self.checkpoints.restart_timer(now);
+        self.rounds.synchronise(&self.group, &mut self.logs, &mut self.phases, host);
+        self.replay(now, host);
+        if self.position.sn.0 == 0 {
+            self.begin_checkpoint(now, host);
+        }
+    }
+
+    fn install(&mut self, resumed: Resumed<FullLogging>, host: &mut ProtocolHost) {
+        let Resumed { incarnation, target, image } = resumed;
+        host.restore(image.as_deref(), incarnation);
+        let checkpoint = target.map(|it| it.position).unwrap_or_default();
+        self.position = Position { incarnation, sn: checkpoint.sn };
+        let Saved { channels, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
+        (self.phases, self.app_actions) = (own.phases, own.app_actions);
+        self.logs.restore(&self.group, channels);
+        let (cause, vectors) = (Cause::Failure, Arc::default());
+        host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });
+    }
+}

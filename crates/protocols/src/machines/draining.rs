@@ -1,0 +1,156 @@
+//! A member's part of a checkpoint that drains the channels inside the group.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Claim, Host, Image, ImageName, ProcessId, Protocol, Snapshot, Time};
+
+use super::group::{Group, Grouped};
+use super::{Checkpoint, Replication, Requires};
+
+/// A member's part of the checkpoint in progress, from the request to the commit. Between its cut and the commit, a
+/// member sends nothing. What arrives from other members is *late*: it was sent before its sender's cut, and belongs to
+/// the checkpoint. The part is written once all late messages have arrived. `L` is a late message.
+#[derive(Clone, Debug)]
+pub(crate) struct Draining<P: Grouped, L> {
+    checkpoint: Checkpoint,
+    since: Time,
+    /// The saved state, once the application has returned it.
+    cut: Option<(Snapshot, P::Saved, Arc<P::Head>)>,
+    /// Number of messages from the group that belong to the part, once the coordinator has counted them.
+    expected: Option<u64>,
+    late: Vec<L>,
+    written: Option<Replication<P>>,
+}
+
+impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
+    /// Freezes the application, and requests its state.
+    pub(crate) fn begin(checkpoint: Checkpoint, now: Time, host: &mut dyn Host<P>) -> Self {
+        host.request_snapshot();
+        Draining { checkpoint, since: now, cut: None, expected: None, late: Vec::new(), written: None }
+    }
+
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
+        self.checkpoint
+    }
+
+    /// Returns whether what the application does now is outside the part.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.is_some()
+    }
+
+    /// Returns the saved state.
+    pub(crate) fn saved(&self) -> Option<&P::Saved> {
+        self.cut.as_ref().map(|(_, saved, _)| saved)
+    }
+
+    /// Adds a message from the group that arrived after the request.
+    pub(crate) fn add_late(&mut self, late: L) {
+        self.late.push(late);
+    }
+
+    /// Receives the application's state. Every earlier send has been seen.
+    pub(crate) fn cut(&mut self, snapshot: Snapshot, saved: P::Saved, head: P::Head) {
+        assert!(self.cut.is_none(), "the application returns its state once");
+        self.cut = Some((snapshot, saved, Arc::new(head)));
+    }
+
+    /// Learns how many messages from the group belong to the part.
+    pub(crate) fn expect(&mut self, count: u64) {
+        self.expected = Some(count);
+    }
+
+    /// Writes the part, here and at its holders, unless messages are missing. `received` is the number of messages
+    /// from the group that the saved state contains, and `whole` adds the late ones. Call after each of the above.
+    pub(crate) fn maybe_write(
+        &mut self,
+        group: &mut Group<P>,
+        received: u64,
+        rules: DrainRules,
+        whole: impl FnOnce(P::Saved, Vec<L>) -> P::Saved,
+        host: &mut dyn Host<P>,
+    ) {
+        let (Some((snapshot, saved, head)), Some(expected), None) = (&self.cut, self.expected, &self.written)
+        else {
+            return;
+        };
+        let arrived = received + self.late.len() as u64;
+        if arrived < expected && rules.waits {
+            return;
+        }
+        assert!(arrived <= expected || !rules.is_sound, "no member sends between its cut and the commit");
+        let late = if rules.drains { self.late.clone() } else { Vec::new() };
+        let image = Image {
+            name: self.checkpoint.part(group.me),
+            head: head.clone(),
+            saved: Arc::new(whole(saved.clone(), late)),
+            snapshot: snapshot.clone(),
+        };
+        let Group { holders, store, .. } = group;
+        let requires = rules.requires;
+        self.written = Some(Replication::begin(image.into(), holders, requires, &mut store.writes, host));
+    }
+
+    /// Handles durability of an image in the own storage.
+    pub(crate) fn durable(&mut self, name: ImageName) {
+        if let Some(written) = &mut self.written {
+            written.durable(name);
+        }
+    }
+
+    /// Handles a holder's confirmation.
+    pub(crate) fn confirmed(&mut self, holder: ProcessId, name: ImageName) {
+        if let Some(written) = &mut self.written {
+            written.confirmed(holder, name);
+        }
+    }
+
+    /// Handles a new life of a holder: its replica may not have arrived, or may be lost.
+    pub(crate) fn repeat(&mut self, holder: ProcessId, host: &mut dyn Host<P>) {
+        if let Some(written) = &mut self.written {
+            written.repeat(holder, host);
+        }
+    }
+
+    /// Sends the part again to the holders that have not confirmed it.
+    pub(crate) fn repeat_to_awaited(&self, host: &mut dyn Host<P>) {
+        if let Some(written) = &self.written {
+            written.repeat_to_awaited(host);
+        }
+    }
+
+    /// Returns whether the part has just become durable, here and at its holders. Call after each of the above.
+    pub(crate) fn completes(&mut self) -> bool {
+        self.written.as_mut().is_some_and(Replication::completes)
+    }
+
+    /// Returns the member's claim that it discards the checkpoint.
+    pub(crate) fn aborted(&self) -> Claim {
+        let Checkpoint { position, attempt } = self.checkpoint;
+        Claim::Aborted { position, attempt }
+    }
+
+    /// The checkpoint is committed. Returns the member's claim, and the late messages, which can be received now.
+    pub(crate) fn commit(self, rules: DrainRules, now: Time) -> (Claim, Vec<L>) {
+        assert!(
+            self.written.is_some() || !rules.is_sound,
+            "a checkpoint is committed once all parts are durable"
+        );
+        let Checkpoint { position, attempt } = self.checkpoint;
+        let (frozen, vectors) = (now.since(self.since), Arc::default());
+        (Claim::Committed { position, attempt, forced: false, frozen, vectors }, self.late)
+    }
+}
+
+/// The rules of the sub-machine, for tests that leave one out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DrainRules {
+    /// A part contains the messages that were in transit.
+    pub(crate) drains: bool,
+    /// A part is written only once all of them have arrived.
+    pub(crate) waits: bool,
+    /// What a part waits for before it counts as durable.
+    pub(crate) requires: Requires,
+    /// No rule of the protocol is left out, so that its invariants hold.
+    pub(crate) is_sound: bool,
+}

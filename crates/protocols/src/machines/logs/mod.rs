@@ -1,0 +1,419 @@
+//! Logs of the messages between groups, kept by their senders.
+//!
+//! If only a failed group rolls back, it needs again what others had sent to it, and they do not send it again by
+//! themselves. Every process therefore keeps the messages that it sends to other groups. Messages of a channel are
+//! numbered, and a re-execution gives a message its number again.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `channel` | one channel in both directions: counts, and the log; part of every checkpoint |
+//! | `segments` | moving the log to stable storage above a limit |
+//! | `storage` | the inputs that concern a process's storage: checkpoints, replicas and segments |
+//!
+//! What a protocol can rely on:
+//!
+//! * A message that its receiver already has is suppressed, and logged like any other: the receiver may fail and need
+//!   it later.
+//! * A channel's log goes to the network in order, each message once, until [`Logs::resume`] says again what the
+//!   receiver has.
+//! * A message leaves the log once a committed checkpoint of its receiver contains it, and not before.
+//! * The log is part of the checkpoint ([`Saved`]): what was sent before it is not sent again by a re-execution.
+
+mod channel;
+mod segments;
+mod storage;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use faultline_core::application::Wire;
+use faultline_core::{
+    Claim, Footprint, Host, ImageName, Incarnation, MessageId, Payload, Position, ProcessId, Promise,
+    Promises, Protocol, Scope, To,
+};
+use serde::{Deserialize, Serialize};
+
+use super::group::{Group, Grouped, Message};
+pub use channel::{Channel, Content, Covered, LogSize, Logged};
+use segments::Spill;
+pub use segments::{Head, SegmentNo};
+
+/// A protocol whose processes log what they send to other groups.
+pub(crate) trait Logging:
+    Protocol<
+        Head = Head,
+        Saved = Saved<Self::Tag, Self::Own>,
+        Stamp = Stamp<Self::Tag>,
+        Control: From<Message> + From<Settled>,
+    >
+{
+    /// What a message carries besides its number, and its sender's log keeps with it.
+    type Tag: Wire + Copy + Default;
+    /// What the protocol saves besides its channels.
+    type Own: Wire + Default;
+}
+
+impl<P: Logging> Grouped for P {
+    fn companions(owner: ProcessId, head: &Head) -> Vec<ImageName> {
+        head.segments.iter().map(|it| it.image(owner)).collect()
+    }
+
+    fn is_covered(image: ImageName, by: &Head) -> bool {
+        SegmentNo::of(image).is_some_and(|it| it.number < by.next)
+    }
+}
+
+/// The stamp of every message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp<T> {
+    /// Position of the sender's group when the message is handed to the network.
+    pub position: Position,
+    /// Incarnation of the receiver's group, as the sender knows it.
+    pub to: Incarnation,
+    /// What the protocol adds.
+    pub tag: T,
+}
+
+impl<T: Wire> faultline_core::Stamp for Stamp<T> {
+    fn position(&self) -> Position {
+        self.position
+    }
+}
+
+/// The protocol's own state in a part of a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Saved<T, O> {
+    /// Channels by peer.
+    pub channels: BTreeMap<ProcessId, Channel<T>>,
+    /// What the protocol saves besides.
+    pub own: O,
+}
+
+impl<T, O> Saved<T, O> {
+    /// Adds what a part of a checkpoint refers to.
+    pub(crate) fn add_to(&self, head: &Head, footprint: &mut Footprint) {
+        footprint.add_arc(&head.segments);
+        footprint.add_map(&self.channels);
+        for channel in self.channels.values() {
+            footprint.add_map(&channel.log);
+        }
+    }
+}
+
+/// Returns what a protocol promises that takes checkpoints of each group, and rolls back only the groups that fail.
+pub(crate) fn promises(scope: Scope) -> Promises {
+    Promises::of_scope(scope).with(&[
+        Promise::Checkpoints,
+        Promise::DenseNumbering,
+        Promise::MaximalLine,
+        Promise::Containment,
+        Promise::LogKept,
+        Promise::DurableRestore,
+        Promise::Progress,
+    ])
+}
+
+/// The sender's committed checkpoint contains this part of the channels to and from the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    /// Incarnation of the sender's group.
+    pub from: Incarnation,
+    /// Incarnation of the receiver's group.
+    pub to: Incarnation,
+    /// Counts from the sender's point of view.
+    pub covered: Covered,
+}
+
+/// The rules of the sub-machine, for tests that leave one out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogRules {
+    /// A message that the receiver has is not sent again.
+    pub(crate) suppresses: bool,
+    /// Also the last message that the receiver has is not sent again.
+    pub(crate) suppresses_last: bool,
+    /// A suppressed message is logged.
+    pub(crate) logs_suppressed: bool,
+    /// The log is part of the checkpoint.
+    pub(crate) saves_log: bool,
+    /// Peers learn what the committed checkpoint contains.
+    pub(crate) collects: bool,
+    /// They learn of no message more than it contains.
+    pub(crate) collects_exactly: bool,
+    /// Messages leave the memory once they are durable.
+    pub(crate) spills_durable: bool,
+    /// Messages that are only on stable storage are sent when a channel resumes.
+    pub(crate) sends_spilled: bool,
+    /// No rule of the protocol is left out, so that its invariants hold.
+    pub(crate) is_sound: bool,
+}
+
+impl LogRules {
+    /// All rules are obeyed.
+    pub(crate) const ALL: LogRules = LogRules {
+        suppresses: true,
+        suppresses_last: true,
+        logs_suppressed: true,
+        saves_log: true,
+        collects: true,
+        collects_exactly: true,
+        spills_durable: true,
+        sends_spilled: true,
+        is_sound: true,
+    };
+}
+
+/// The state of a channel to another group on the network. Does not survive its process.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sending {
+    /// Number of the next message for the network. The receiver has all messages before it.
+    next: u32,
+    /// Messages with a smaller number are re-sends.
+    fresh: u32,
+}
+
+/// The channels of a process, and the logs of those to other groups.
+#[derive(Clone, Debug)]
+pub(crate) struct Logs<P: Logging> {
+    pub(crate) channels: BTreeMap<ProcessId, Channel<P::Tag>>,
+    sending: BTreeMap<ProcessId, Sending>,
+    size: LogSize,
+    /// Number of log entries removed since [`Logs::take_collected`].
+    collected: u32,
+    /// The part of each channel that the checkpoint contains that a failure would restore.
+    committed: BTreeMap<ProcessId, Covered>,
+    /// Payload in memory, in bytes, above which the log moves to stable storage.
+    limit: Option<u64>,
+    spill: Spill<P>,
+    rules: LogRules,
+}
+
+impl<P: Logging> Logs<P> {
+    /// Creates the channels of a process that has sent and received nothing. Above `limit` bytes of payload, the log
+    /// moves to stable storage; `None` keeps all of it in memory.
+    pub(crate) fn new(limit: Option<u64>, rules: LogRules) -> Logs<P> {
+        Logs {
+            channels: BTreeMap::new(),
+            sending: BTreeMap::new(),
+            size: LogSize::default(),
+            collected: 0,
+            committed: BTreeMap::new(),
+            limit,
+            spill: Spill::default(),
+            rules,
+        }
+    }
+
+    pub(crate) fn size(&self) -> LogSize {
+        self.size
+    }
+
+    /// Returns the number of log entries removed since the last call.
+    pub(crate) fn take_collected(&mut self) -> u32 {
+        core::mem::take(&mut self.collected)
+    }
+
+    /// Returns the current counts of the channels to and from a peer.
+    pub(crate) fn present(&self, peer: ProcessId) -> Covered {
+        self.channels.get(&peer).map_or_else(Covered::default, Channel::covered)
+    }
+
+    /// Returns the counts of these channels in the checkpoint that a failure would restore.
+    pub(crate) fn committed(&self, peer: ProcessId) -> Covered {
+        self.committed.get(&peer).copied().unwrap_or_default()
+    }
+
+    /// Returns the number of messages received from a peer.
+    pub(crate) fn received(&self, peer: ProcessId) -> u32 {
+        self.channels.get(&peer).map_or(0, |it| it.received)
+    }
+
+    /// Counts a message that is received now.
+    pub(crate) fn receive(&mut self, id: MessageId) -> &mut Channel<P::Tag> {
+        let channel = self.channels.entry(id.from).or_default();
+        assert!(
+            id.number == channel.received || !self.rules.is_sound,
+            "messages of a channel are received in order"
+        );
+        channel.received = channel.received.max(id.number + 1);
+        channel
+    }
+
+    /// Counts a message that the application sends to its own group.
+    pub(crate) fn sent_inside(&mut self, id: MessageId) {
+        self.channels.entry(id.to).or_default().sent = id.number + 1;
+    }
+
+    /// Logs a message that the application sends to another group. Returns whether it is suppressed, because the
+    /// receiver has it already; if `is_decided` is false, that is not known yet. A message that is not suppressed goes
+    /// to the network with [`Logs::pump`].
+    pub(crate) fn sent(
+        &mut self,
+        id: MessageId,
+        tag: P::Tag,
+        payload: Payload,
+        is_decided: bool,
+        host: &mut dyn Host<P>,
+    ) -> bool {
+        let channel = self.channels.entry(id.to).or_default();
+        assert!(
+            id.number == channel.sent || !self.rules.is_sound,
+            "messages of a channel are numbered in order"
+        );
+        channel.sent = id.number + 1;
+        let sending = self.sending.entry(id.to).or_default();
+        let had = if self.rules.suppresses_last { id.number } else { id.number + 1 };
+        let is_suppressed = is_decided && had < sending.next && self.rules.suppresses;
+        if is_decided && !is_suppressed {
+            // It goes to the network even if a rule is left out.
+            sending.next = sending.next.min(id.number);
+        }
+        let is_needed = id.number >= channel.settled.received;
+        if is_needed && (!is_suppressed || self.rules.logs_suppressed) {
+            let entry = Logged { tag, content: Content::Here(payload) };
+            self.size.add(&entry);
+            channel.log.insert(id.number, entry);
+            if self.limit.is_some() {
+                self.spill.logged(id.to, id.number);
+            }
+        }
+        if is_suppressed {
+            host.suppress(id);
+        }
+        is_suppressed
+    }
+
+    /// Hands a channel's logged messages to the network, in order, as long as `admits` their tags.
+    pub(crate) fn pump(
+        &mut self,
+        group: &mut Group<P>,
+        to: ProcessId,
+        position: Position,
+        admits: impl Fn(P::Tag) -> bool,
+        host: &mut dyn Host<P>,
+    ) {
+        let (Some(channel), Some(sending)) = (self.channels.get(&to), self.sending.get_mut(&to)) else {
+            return;
+        };
+        let incarnation = group.view.incarnation(group.view.group_of(to));
+        let mut lacking = None;
+        for (&number, entry) in channel.log.range(sending.next..) {
+            if !admits(entry.tag) {
+                break;
+            }
+            let payload = match &entry.content {
+                Content::Here(payload) => payload.clone(),
+                Content::Spilled { .. } if !self.rules.sends_spilled => continue,
+                Content::Spilled { segment, .. } => match self.spill.fetched(*segment, to, number) {
+                    Some(payload) => payload,
+                    None => {
+                        lacking = Some(*segment);
+                        break;
+                    }
+                },
+            };
+            let id = MessageId { from: group.me, to, incarnation: Incarnation(0), number };
+            if number < sending.fresh {
+                host.claim(Claim::Resent { id });
+            }
+            host.transmit(id, Stamp { position, to: incarnation, tag: entry.tag }, payload);
+            sending.next = number + 1;
+        }
+        if let Some(segment) = lacking {
+            self.want_segment(group, segment, to, host);
+        }
+    }
+
+    /// Iterates over the peers in other groups to which something was sent or from which something is known.
+    pub(crate) fn peers(&self) -> Vec<ProcessId> {
+        self.sending.keys().copied().collect()
+    }
+
+    /// Resumes a channel: its receiver has every message before `next`. Those before `fresh` are re-sends.
+    pub(crate) fn resume(&mut self, peer: ProcessId, next: u32, fresh: u32) {
+        self.sending.insert(peer, Sending { next, fresh });
+    }
+
+    /// States that the messages of a channel between two numbers are suppressed: the receiver turned out to have them.
+    pub(crate) fn suppress(
+        &self,
+        me: ProcessId,
+        peer: ProcessId,
+        numbers: core::ops::Range<u32>,
+        host: &mut dyn Host<P>,
+    ) {
+        for number in numbers {
+            host.suppress(MessageId { from: me, to: peer, incarnation: Incarnation(0), number });
+        }
+    }
+
+    /// Learns what the peer's committed checkpoint contains, and removes from the log what it cannot need again.
+    pub(crate) fn settle(&mut self, peer: ProcessId, covered: Covered) {
+        let gone = self.channels.entry(peer).or_default().settle(covered);
+        self.size.subtract(gone);
+        self.collected += gone.messages as u32;
+        let sending = self.sending.entry(peer).or_default();
+        sending.next = sending.next.max(covered.received);
+    }
+
+    /// Tells a peer the present counts as if a checkpoint contained them. Used only by a defect.
+    pub(crate) fn tell_present(&self, group: &Group<P>, peer: ProcessId, host: &mut dyn Host<P>) {
+        let to = group.view.incarnation(group.view.group_of(peer));
+        let settled = Settled { from: group.incarnation, to, covered: self.present(peer) };
+        host.control(To::One(peer), settled.into());
+    }
+
+    /// Handles a peer's message about its checkpoint. Returns the counts, unless the message is from before a failure:
+    /// the state of the channels is then exchanged anyway.
+    pub(crate) fn settled(&mut self, group: &Group<P>, peer: ProcessId, settled: Settled) -> Option<Covered> {
+        let Settled { from, to, covered } = settled;
+        let is_older = from < group.view.incarnation(group.view.group_of(peer)) || to < group.incarnation;
+        if is_older {
+            return None;
+        }
+        self.settle(peer, covered);
+        Some(covered)
+    }
+
+    /// The group commits a checkpoint that contains these channels: tells every peer in another group, which removes
+    /// from its log what it cannot be asked for again.
+    pub(crate) fn commit(
+        &mut self,
+        group: &Group<P>,
+        channels: &BTreeMap<ProcessId, Channel<P::Tag>>,
+        host: &mut dyn Host<P>,
+    ) {
+        let outside = channels.iter().filter(|(peer, _)| group.view.group_of(**peer) != group.number);
+        let covered = outside.map(|(&peer, channel)| (peer, channel.covered()));
+        self.committed = covered.filter(|_| self.rules.collects).collect();
+        for (&peer, covered) in &mut self.committed {
+            covered.received += u32::from(!self.rules.collects_exactly);
+            let to = group.view.incarnation(group.view.group_of(peer));
+            let settled = Settled { from: group.incarnation, to, covered: *covered };
+            host.control(To::One(peer), settled.into());
+        }
+    }
+
+    /// Installs the channels of a restored checkpoint. Nothing goes to the network before the protocol knows what the
+    /// receivers have, and says so with [`Logs::resume`].
+    pub(crate) fn restore(&mut self, group: &Group<P>, channels: BTreeMap<ProcessId, Channel<P::Tag>>) {
+        *self = Logs { channels, ..Logs::new(self.limit, self.rules) };
+        for (&peer, channel) in &mut self.channels {
+            if group.view.group_of(peer) == group.number {
+                continue;
+            }
+            if !self.rules.saves_log {
+                channel.log.clear();
+            }
+            self.committed.insert(peer, channel.covered());
+            self.sending.insert(peer, Sending { next: channel.sent, fresh: channel.sent });
+            for (&number, entry) in &channel.log {
+                self.size.add(entry);
+                if entry.content.segment().is_none() && self.limit.is_some() {
+                    self.spill.logged(peer, number);
+                }
+            }
+        }
+    }
+}

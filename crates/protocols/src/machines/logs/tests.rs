@@ -1,0 +1,266 @@
+//! Two processes, each a group of its own. The tests play the peer of the first one.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Birth, Boot, Claim, Cluster, ClusterId, Gauges, Host, Image, ImageName, Incarnation, Input, Life,
+    Machine, Member, Membership, MembershipVersion, MessageId, NodeId, Payload, Position, ProcessId,
+    Promises, Protocol, Role, Scope, Speaks, Time, To,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Covered, Head, LogRules, Logging, Logs, Saved, Settled, Stamp};
+use crate::machines::group::{self, Group, Rules, View};
+use crate::machines::{Meet, PairRules, Pairs};
+use crate::placement::{Placement, ReplicateTo};
+
+const ME: ProcessId = ProcessId(0);
+const PEER: ProcessId = ProcessId(1);
+
+#[derive(Clone, Debug)]
+struct Talk;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Control {
+    Group(group::Message),
+    Settled(Settled),
+    Meet(Meet),
+}
+
+impl From<group::Message> for Control {
+    fn from(message: group::Message) -> Control {
+        Control::Group(message)
+    }
+}
+
+impl From<Settled> for Control {
+    fn from(settled: Settled) -> Control {
+        Control::Settled(settled)
+    }
+}
+
+impl From<Meet> for Control {
+    fn from(meet: Meet) -> Control {
+        Control::Meet(meet)
+    }
+}
+
+impl Speaks for Talk {
+    type Control = Control;
+    type Head = Head;
+    type Saved = Saved<(), ()>;
+}
+
+impl Logging for Talk {
+    type Tag = ();
+    type Own = ();
+}
+
+impl Protocol for Talk {
+    type Config = ();
+    type Stamp = Stamp<()>;
+    const FIFO: bool = true;
+
+    fn promises((): &()) -> Promises {
+        super::promises(Scope::Process)
+    }
+    fn extra_processes((): &()) -> Vec<Role> {
+        Vec::new()
+    }
+    fn start(_: Birth<()>, _: Time, _: &mut dyn Host<Self>) -> Self {
+        Talk
+    }
+    fn handle(&mut self, _: Input<Self>, _: Time, _: &mut dyn Host<Self>) {}
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+}
+
+/// What the process does, apart from its storage.
+#[derive(Debug, PartialEq)]
+enum Act {
+    Transmit(u32),
+    Resent(u32),
+    Suppress(u32),
+    Say(Control),
+}
+
+#[derive(Default)]
+struct Actions(Vec<Act>);
+
+impl Actions {
+    fn take(&mut self) -> Vec<Act> {
+        core::mem::take(&mut self.0)
+    }
+}
+
+impl Machine<Talk> for Actions {
+    fn control(&mut self, to: To, message: Control) {
+        assert_eq!(to, To::One(PEER));
+        self.0.push(Act::Say(message));
+    }
+    fn send_image(&mut self, _: ProcessId, _: Arc<Image<Head, Saved<(), ()>>>) {}
+    fn persist(&mut self, _: Arc<Image<Head, Saved<(), ()>>>) {}
+    fn read(&mut self, _: ImageName) {}
+    fn list(&mut self) {}
+    fn delete(&mut self, _: ImageName) {}
+    fn record(&mut self, _: u64, _: Arc<[u8]>) {}
+    fn started(&mut self) {}
+    fn held(&mut self) {}
+    fn claim(&mut self, claim: Claim) {
+        if let Claim::Resent { id } = claim {
+            self.0.push(Act::Resent(id.number));
+        }
+    }
+}
+
+impl Host<Talk> for Actions {
+    fn transmit(&mut self, id: MessageId, _: Stamp<()>, _: Payload) {
+        self.0.push(Act::Transmit(id.number));
+    }
+    fn suppress(&mut self, id: MessageId) {
+        self.0.push(Act::Suppress(id.number));
+    }
+    fn deliver(&mut self, _: MessageId, _: Payload) {}
+    fn drop_stale(&mut self, _: MessageId) {}
+    fn hold(&mut self) {}
+    fn release(&mut self) {}
+    fn request_snapshot(&mut self) {}
+    fn request_rest(&mut self) {}
+    fn restore(&mut self, _: Option<&Image<Head, Saved<(), ()>>>, _: Incarnation) {}
+}
+
+struct Process {
+    group: Group<Talk>,
+    logs: Logs<Talk>,
+    pairs: Pairs,
+    host: Actions,
+}
+
+/// The membership in which the peer is in this life.
+fn view(peer: u32) -> View {
+    let member = |it: ProcessId, life| Member {
+        cluster: ClusterId(it.0 as u16),
+        role: Role::RANK,
+        node: NodeId(it.0),
+        life: Life(life),
+        up: true,
+        started: true,
+        gone: false,
+    };
+    let membership = Membership {
+        version: MembershipVersion(u64::from(peer)),
+        members: [member(ME, 1), member(PEER, peer)].into(),
+        clusters: [Cluster::new([ME].into()), Cluster::new([PEER].into())].into(),
+    };
+    View::new(Scope::Process, None, Arc::new(membership))
+}
+
+impl Process {
+    fn new() -> Process {
+        let placement = Placement { replicas: 0, to: ReplicateTo::SameCluster };
+        let membership =
+            group::Membership { me: ME, boot: Boot::Fresh, view: view(1), placement, rules: Rules::ALL };
+        let mut host = Actions::default();
+        let group = Group::new(membership, &mut host);
+        let (logs, pairs) =
+            (Logs::new(None, LogRules::ALL), Pairs::new(PairRules { waits: true, drops_older: true }));
+        Process { group, logs, pairs, host }
+    }
+
+    /// The application sends its message of this number.
+    fn send(&mut self, number: u32) -> Vec<Act> {
+        let id = MessageId { from: ME, to: PEER, incarnation: Incarnation(0), number };
+        let is_decided = self.pairs.is_decided(PEER);
+        if !self.logs.sent(id, (), Payload::Virtual(10), is_decided, &mut self.host) && is_decided {
+            self.logs.pump(&mut self.group, PEER, Position::new(0, 1), |()| true, &mut self.host);
+        }
+        self.host.take()
+    }
+
+    /// The peer fails, and begins its next life.
+    fn peer_fails(&mut self, life: u32) -> Vec<Act> {
+        self.group.view = view(life);
+        self.pairs.meet(&self.group, &self.logs, &mut self.host);
+        self.host.take()
+    }
+
+    /// The peer has received this many messages, in this life.
+    fn meet(&mut self, life: u32, received: u32) -> Vec<Act> {
+        let present = Covered { sent: 0, received };
+        let (from, committed) = (Incarnation(life - 1), Covered::default());
+        let meet = Meet { from, to: Incarnation(0), present, committed };
+        if self.pairs.met(&self.group, &mut self.logs, PEER, meet, &mut self.host) {
+            self.logs.pump(&mut self.group, PEER, Position::new(0, 1), |()| true, &mut self.host);
+        }
+        self.host.take()
+    }
+}
+
+#[test]
+fn a_message_is_logged_and_goes_to_the_network_once() {
+    let mut process = Process::new();
+    assert_eq!(process.send(0), [Act::Transmit(0)]);
+    assert_eq!(process.send(1), [Act::Transmit(1)]);
+    assert_eq!((process.logs.size().messages, process.logs.size().bytes), (2, 20));
+}
+
+#[test]
+fn what_a_checkpoint_of_the_receiver_contains_leaves_the_log() {
+    let mut process = Process::new();
+    (0..3).for_each(|it| drop(process.send(it)));
+    let of = |to, received| Settled { from: Incarnation(0), to, covered: Covered { sent: 0, received } };
+    let settled = of(Incarnation(0), 2);
+    assert!(process.logs.settled(&process.group, PEER, settled).is_some());
+    assert_eq!((process.logs.size().messages, process.logs.take_collected()), (1, 2));
+    process.group.view = view(2);
+    assert!(
+        process.logs.settled(&process.group, PEER, of(Incarnation(0), 3)).is_none(),
+        "from an older life"
+    );
+    assert_eq!(process.logs.size().messages, 1);
+}
+
+#[test]
+fn a_restored_process_suppresses_what_its_peer_has() {
+    let mut process = Process::new();
+    process.send(0);
+    let channels = process.logs.channels.clone();
+    process.logs.restore(&process.group, channels);
+    process.pairs.restore(&process.logs);
+    assert_eq!(process.send(1), [], "it is not known whether the peer has it");
+    process.peer_fails(1);
+    assert_eq!(process.meet(1, 2), [Act::Suppress(1)], "the peer has both");
+    assert_eq!(process.send(2), [Act::Transmit(2)]);
+    assert_eq!(process.logs.size().messages, 3, "a suppressed message is logged");
+}
+
+#[test]
+fn a_failed_peer_gets_again_what_it_lacks() {
+    let mut process = Process::new();
+    (0..3).for_each(|it| drop(process.send(it)));
+    let present = Covered { sent: 3, received: 0 };
+    let (from, committed) = (Incarnation(0), Covered::default());
+    let report = Meet { from, to: Incarnation(1), present, committed };
+    assert_eq!(process.peer_fails(2), [Act::Say(Control::Meet(report))]);
+    assert_eq!(process.send(3), [], "until both ends have met");
+    assert_eq!(process.meet(1, 3), [], "a report from before the failure");
+    let again = [Act::Resent(1), Act::Transmit(1), Act::Resent(2), Act::Transmit(2), Act::Transmit(3)];
+    assert_eq!(process.meet(2, 1), again, "the last one is sent for the first time");
+}
+
+#[test]
+fn a_commit_tells_peers_what_it_contains() {
+    let mut process = Process::new();
+    process.send(0);
+    let channels = process.logs.channels.clone();
+    process.logs.commit(&process.group, &channels, &mut process.host);
+    let covered = Covered { sent: 1, received: 0 };
+    let settled = Settled { from: Incarnation(0), to: Incarnation(0), covered };
+    assert_eq!(process.host.take(), [Act::Say(Control::Settled(settled))]);
+    assert_eq!(process.logs.committed(PEER), covered);
+}

@@ -1,0 +1,139 @@
+//! Resuming each channel between groups by itself, once both of its ends know its state.
+//!
+//! In a channel-deterministic program, the messages of a channel do not depend on those of other channels: the order in
+//! which channels resume does not matter, and no process needs to know more than its peer (Ropars, Martsinkevich,
+//! Guermouche, Schiper, Cappello: *SPBC*, SC 2013). Whenever the group at either end of a channel has failed, both ends
+//! report the state of the channel to each other. Until then, messages are only logged.
+
+use alloc::collections::BTreeMap;
+
+use faultline_core::{Host, Incarnation, ProcessId, To};
+use serde::{Deserialize, Serialize};
+
+use super::group::Group;
+use super::logs::{Covered, Logging, Logs};
+
+/// Process to process, if the group of either has failed: the state of the channels between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meet {
+    /// Incarnation of the sender's group.
+    pub from: Incarnation,
+    /// Incarnation of the receiver's group.
+    pub to: Incarnation,
+    /// Current counts of the channels.
+    pub present: Covered,
+    /// Counts at the sender's last committed checkpoint.
+    pub committed: Covered,
+}
+
+/// Which channels have resumed, by peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Pairs {
+    pairs: BTreeMap<ProcessId, Pair>,
+    rules: PairRules,
+}
+
+/// The channels between this process and a peer in another group.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pair {
+    /// Incarnation of the own group.
+    own: Incarnation,
+    /// Incarnation of the peer's group.
+    theirs: Incarnation,
+    /// Whether this end has reported the state of the channels under these incarnations.
+    is_told: bool,
+    /// First message of which it is not known whether the peer has it. This one and all later ones are only logged.
+    undecided: Option<u32>,
+}
+
+/// The rules of the sub-machine, for tests that leave one out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PairRules {
+    /// Messages wait until both ends have reported the state of their channel.
+    pub(crate) waits: bool,
+    /// A report from before a failure is dropped.
+    pub(crate) drops_older: bool,
+}
+
+impl Pairs {
+    pub(crate) fn new(rules: PairRules) -> Pairs {
+        Pairs { pairs: BTreeMap::new(), rules }
+    }
+
+    /// Returns whether it is known which messages the peer has, so that others can go to the network.
+    pub(crate) fn is_decided(&self, peer: ProcessId) -> bool {
+        !self.rules.waits || self.pairs.get(&peer).is_none_or(|pair| pair.undecided.is_none())
+    }
+
+    /// The group has restored a checkpoint with these channels: their peers may have messages that it has yet to send
+    /// again.
+    pub(crate) fn restore<P: Logging>(&mut self, logs: &Logs<P>) {
+        let undecided = |peer| Pair { undecided: Some(logs.present(peer).sent), ..Pair::default() };
+        self.pairs = logs.peers().into_iter().map(|peer| (peer, undecided(peer))).collect();
+    }
+
+    /// Closes the channels to and from groups that have failed, and reports their state to the peers that live. Call
+    /// after each change of the membership, and after a rollback.
+    pub(crate) fn meet<P>(&mut self, group: &Group<P>, logs: &Logs<P>, host: &mut dyn Host<P>)
+    where
+        P: Logging<Control: From<Meet>>,
+    {
+        if group.is_recovering() {
+            return; // The state of its channels is about to be replaced.
+        }
+        let own = group.incarnation;
+        let is_outside = |peer: &ProcessId| group.view.group_of(*peer) != group.number;
+        for peer in group.view.ranks().filter(is_outside) {
+            let theirs = group.view.incarnation(group.view.group_of(peer));
+            let present = logs.present(peer);
+            let pair = self.pairs.entry(peer).or_default();
+            if (pair.own, pair.theirs) != (own, theirs) {
+                let undecided = pair.undecided.or(Some(present.sent));
+                *pair = Pair { own, theirs, is_told: false, undecided };
+            }
+            // A peer that is down is told in its next life.
+            if pair.undecided.is_some() && !pair.is_told && group.view.is_up(peer) {
+                pair.is_told = true;
+                let committed = logs.committed(peer);
+                host.control(To::One(peer), Meet { from: own, to: theirs, present, committed }.into());
+            }
+        }
+    }
+
+    /// Returns whether a peer's report must wait: the peer knows of a failure that this process does not know yet, or
+    /// has yet to recover from.
+    pub(crate) fn is_early<P: Logging>(group: &Group<P>, peer: ProcessId, meet: &Meet) -> bool {
+        meet.from > group.view.incarnation(group.view.group_of(peer)) || meet.to > group.incarnation
+    }
+
+    /// Handles a peer's report that is not early. Returns whether the channel resumes now: what the peer lacks can go to
+    /// it, in order, and what it has is suppressed.
+    pub(crate) fn met<P>(
+        &mut self,
+        group: &Group<P>,
+        logs: &mut Logs<P>,
+        peer: ProcessId,
+        report: Meet,
+        host: &mut dyn Host<P>,
+    ) -> bool
+    where
+        P: Logging<Control: From<Meet>>,
+    {
+        let Meet { from, to, present, committed } = report;
+        let theirs = group.view.incarnation(group.view.group_of(peer));
+        if (from < theirs || to < group.incarnation) && self.rules.drops_older {
+            return false;
+        }
+        // The report may be handled before the failure that it follows. An answer to a question not asked yet would be
+        // lost.
+        self.meet(group, logs, host);
+        logs.settle(peer, committed);
+        let channel = &logs.channels[&peer];
+        let (sent, settled) = (channel.sent, channel.settled);
+        let Some(undecided) = self.pairs.entry(peer).or_default().undecided.take() else { return false };
+        let next = present.received.max(settled.received);
+        logs.resume(peer, next, undecided);
+        logs.suppress(group.me, peer, undecided..next.min(sent), host);
+        true
+    }
+}

@@ -1,0 +1,219 @@
+//! Phases: after a failure, no message goes before the orphan messages on which it may depend.
+//!
+//! A group that rolls back undoes sends of messages that other groups have received: *orphans*. In a send-deterministic
+//! program it sends them again. Until it has, phases hold back what depends on them (Guermouche, Ropars, Snir,
+//! Cappello: *HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI Applications*,
+//! 2012, section III). The phase of a message is greater than those of all messages between groups on which it depends.
+//! A *round* of recovery, directed by a recovery process, sends the messages of the smallest phases first. The rules R1
+//! to R14 are those of `docs/hydee.md`.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | this one | the phases of a process and of what it has received (Algorithm 1; R6) |
+//! | `rounds` | a process's side of a round (Algorithms 2 and 3; R3, R9, R10, R13) |
+//! | `recovery_process` | the recovery process (Algorithm 4; R1, R11, R12, R14) |
+
+mod recovery_process;
+mod rounds;
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+
+use faultline_core::{ClusterId, Membership, MembershipVersion, MessageId, Payload, ProcessId, Role, Scope};
+use serde::{Deserialize, Serialize};
+
+use super::group::View;
+use super::logs::Covered;
+pub(crate) use recovery_process::{RecoveryProcess, RecoveryRules};
+pub(crate) use rounds::{RoundRules, Rounds};
+
+/// The phase of a message or of a process.
+pub type Phase = u32;
+
+/// An action of the application that has not taken effect yet. Actions take effect in the order of the program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum AppAction {
+    /// The application sent a message.
+    Sent(MessageId, Payload),
+    /// The application consumed a message.
+    Consumed(MessageId),
+}
+
+/// A received message whose send was undone by a rollback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Orphan {
+    /// Identity of the message.
+    pub id: MessageId,
+    /// Phase of the message, as its receiver recorded it.
+    pub phase: Phase,
+}
+
+/// A message of a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Message {
+    /// Recovery process: a round begins for these groups (R1).
+    Begin {
+        /// Number of the round.
+        epoch: u64,
+        /// The membership that the round assumes. A message to a life that its sender does not know is lost.
+        membership: MembershipVersion,
+        /// The set F: groups that have failed since the last closed round.
+        failed: Arc<[ClusterId]>,
+    },
+    /// Process to process, if the group of either has failed: the state of the shared channels (R9).
+    Sync {
+        /// Number of the round.
+        epoch: u64,
+        /// Current counts of the channels.
+        present: Covered,
+        /// Counts at the sender's last committed checkpoint.
+        committed: Covered,
+    },
+    /// Process to the recovery process: reports its orphans (R10).
+    Report {
+        /// Number of the round.
+        epoch: u64,
+        /// The sender's orphans with their phases.
+        orphans: Arc<[Orphan]>,
+    },
+    /// Recovery process: messages up to this phase, or all messages, may be sent (R11).
+    Level {
+        /// Number of the round.
+        epoch: u64,
+        /// Smallest phase of an outstanding orphan; `None` if there is no orphan left.
+        level: Option<Phase>,
+    },
+    /// Process to the recovery process: it has re-sent this orphan (R3).
+    Replayed {
+        /// Number of the round.
+        epoch: u64,
+        /// The orphan, with its phase in the re-execution.
+        orphan: Orphan,
+    },
+}
+
+/// Returns how a protocol with a recovery process reads a membership. Unless `counts_replaced` is false, the failures of
+/// the recovery process number rounds, too (R1).
+pub(crate) fn view(scope: Scope, counts_replaced: bool, membership: Arc<Membership>) -> View {
+    View::new(scope, counts_replaced.then_some(Role::RECOVERY_PROCESS), membership)
+}
+
+/// The phase of a process, and those of the messages that it has received. Part of every checkpoint (R2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Phases {
+    phase: Phase,
+    channels: BTreeMap<ProcessId, Received>,
+}
+
+/// The phases of the messages from one peer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Received {
+    /// Of messages from another group that may become orphans, by number (the paper's RPP).
+    receipts: BTreeMap<u32, Phase>,
+    /// Phases to which messages raise the process's own once they are consumed, by number (R6).
+    unfolded: BTreeMap<u32, Phase>,
+}
+
+/// The rules of phases, for tests that leave one out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PhaseRules {
+    /// A message raises the phase when it is consumed, not when it arrives.
+    pub(crate) at_consumption: bool,
+    /// A message from another group raises the phase of its receiver above its own.
+    pub(crate) counts_up: bool,
+}
+
+impl PhaseRules {
+    /// All rules are obeyed.
+    pub(crate) const ALL: PhaseRules = PhaseRules { at_consumption: true, counts_up: true };
+}
+
+impl Default for Phases {
+    fn default() -> Self {
+        Phases { phase: 1, channels: BTreeMap::new() }
+    }
+}
+
+impl Phases {
+    /// Returns the phase of the process.
+    #[inline]
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Records the phase of a message that is received now. `is_inside` says whether it is from the process's own group.
+    pub(crate) fn received(&mut self, id: MessageId, phase: Phase, is_inside: bool, rules: PhaseRules) {
+        let received = self.channels.entry(id.from).or_default();
+        if !is_inside {
+            received.receipts.insert(id.number, phase);
+        }
+        let contribution = if is_inside || !rules.counts_up { phase } else { phase + 1 };
+        if rules.at_consumption {
+            received.unfolded.insert(id.number, contribution);
+        } else {
+            self.phase = self.phase.max(contribution);
+        }
+    }
+
+    /// Raises the phase when the application consumes a message, not when the message arrives (R6).
+    pub(crate) fn consumed(&mut self, id: MessageId) {
+        let contribution = self.channels.get_mut(&id.from).and_then(|it| it.unfolded.remove(&id.number));
+        self.phase = self.phase.max(contribution.unwrap_or(0));
+    }
+
+    /// The peer's checkpoint contains its sends below `sent`, which cannot become orphans any more (R8).
+    pub(crate) fn settled(&mut self, peer: ProcessId, sent: u32) {
+        if let Some(received) = self.channels.get_mut(&peer) {
+            received.receipts = received.receipts.split_off(&sent);
+        }
+    }
+
+    /// Returns the messages received from a peer whose sends are undone: those from number `first` on (R10).
+    fn orphans(&self, peer: ProcessId, me: ProcessId, first: u32) -> impl Iterator<Item = Orphan> + '_ {
+        let receipts = self.channels.get(&peer).into_iter().flat_map(move |it| it.receipts.range(first..));
+        receipts.map(move |(&number, &phase)| {
+            let incarnation = faultline_core::Incarnation(0);
+            Orphan { id: MessageId { from: peer, to: me, incarnation, number }, phase }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::Incarnation;
+
+    use super::*;
+
+    fn message(number: u32) -> MessageId {
+        MessageId { from: ProcessId(1), to: ProcessId(0), incarnation: Incarnation(0), number }
+    }
+
+    #[test]
+    fn a_message_raises_the_phase_when_it_is_consumed() {
+        let mut phases = Phases::default();
+        phases.received(message(0), 4, false, PhaseRules::ALL);
+        assert_eq!(phases.phase(), 1);
+        phases.consumed(message(0));
+        assert_eq!(phases.phase(), 5, "from another group: one more");
+        phases.received(message(1), 9, true, PhaseRules::ALL);
+        phases.consumed(message(1));
+        assert_eq!(phases.phase(), 9, "from the own group: the same");
+        phases.consumed(message(1));
+        assert_eq!(phases.phase(), 9);
+    }
+
+    #[test]
+    fn what_the_sender_will_not_send_again_is_no_orphan() {
+        let mut phases = Phases::default();
+        (0..3).for_each(|it| phases.received(message(it), it + 1, false, PhaseRules::ALL));
+        let orphans = |phases: &Phases, first| {
+            phases
+                .orphans(ProcessId(1), ProcessId(0), first)
+                .map(|it| it.phase)
+                .collect::<alloc::vec::Vec<_>>()
+        };
+        assert_eq!(orphans(&phases, 1), [2, 3]);
+        phases.settled(ProcessId(1), 2);
+        assert_eq!(orphans(&phases, 0), [3]);
+    }
+}

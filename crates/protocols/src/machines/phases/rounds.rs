@@ -1,0 +1,251 @@
+//! A process's side of a round (Algorithms 2 and 3; R3, R9, R10, R13).
+//!
+//! A process that learns of a failure stops sending. Once the recovery process has begun the round, and the own group
+//! has been restored if it had failed, the process exchanges the state of the shared channels with every process of
+//! another group, if either group has failed. It then knows its orphans, reports them, and waits for levels.
+
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{Claim, ClusterId, Host, MessageId, ProcessId, To};
+
+use super::{Message, Orphan, Phase, Phases};
+use crate::machines::group::{Group, View};
+use crate::machines::logs::{Covered, Logging, Logs};
+
+/// Which messages may be sent (R3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    /// No round is in progress.
+    Open,
+    /// A round is in progress, and no orphan with a smaller phase is outstanding.
+    UpTo(Phase),
+    /// A round is in progress, and no level has been announced.
+    Closed,
+}
+
+/// The round, as this process knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Rounds {
+    recovery_process: ProcessId,
+    gate: Gate,
+    round: Round,
+    rules: RoundRules,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Round {
+    /// The failed groups, once the recovery process has announced them.
+    failed: Option<Arc<[ClusterId]>>,
+    /// Whether this process has reported the state of its channels.
+    is_synchronising: bool,
+    /// Processes that have not reported theirs yet.
+    awaited: BTreeSet<ProcessId>,
+    /// Reports that arrived before this process sent its own.
+    early: Vec<(ProcessId, Covered, Covered)>,
+    orphans: Vec<Orphan>,
+    is_reported: bool,
+}
+
+/// The rules of the sub-machine, for tests that leave one out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RoundRules {
+    /// A message waits for its phase (R3, R4).
+    pub(crate) waits_for_phase: bool,
+    /// Groups that rolled back answer each other (R9).
+    pub(crate) failed_answer: bool,
+    /// A restored log is re-sent also to groups that did not roll back (R10).
+    pub(crate) sends_restored_log: bool,
+    /// Answers of older rounds are dropped (R9).
+    pub(crate) drops_older_sync: bool,
+    /// Levels of older rounds are dropped (R9).
+    pub(crate) drops_older_levels: bool,
+    /// All orphans of a channel are reported (R10).
+    pub(crate) reports_all: bool,
+}
+
+impl RoundRules {
+    /// All rules are obeyed.
+    pub(crate) const ALL: RoundRules = RoundRules {
+        waits_for_phase: true,
+        failed_answer: true,
+        sends_restored_log: true,
+        drops_older_sync: true,
+        drops_older_levels: true,
+        reports_all: true,
+    };
+}
+
+impl Rounds {
+    /// Begins a life. A process that knows of failures waits for their round.
+    pub(crate) fn new(view: &View, recovery_process: ProcessId, rules: RoundRules) -> Rounds {
+        let gate = if view.epoch > 0 { Gate::Closed } else { Gate::Open };
+        Rounds { recovery_process, gate, round: Round::default(), rules }
+    }
+
+    /// Returns whether a message of this phase may go (R3, R4).
+    #[inline]
+    pub(crate) fn admits(&self, phase: Phase) -> bool {
+        let is_admitted = match self.gate {
+            Gate::Open => true,
+            Gate::UpTo(level) => phase <= level,
+            Gate::Closed => false,
+        };
+        is_admitted || !self.rules.waits_for_phase
+    }
+
+    /// Returns whether no round is in progress.
+    pub(crate) fn is_open(&self) -> bool {
+        self.gate == Gate::Open
+    }
+
+    /// Stops sending after a failure, until a new round announces what may be sent (R9, R13).
+    pub(crate) fn await_next(&mut self) {
+        self.round = Round::default();
+        self.gate = Gate::Closed;
+    }
+
+    /// Returns whether the sender of a message knows of a failure that this process does not know yet.
+    pub(crate) fn is_early(view: &View, message: &Message) -> bool {
+        match message {
+            Message::Begin { membership, .. } => *membership > view.membership.version,
+            Message::Sync { epoch, .. } | Message::Level { epoch, .. } => *epoch > view.epoch,
+            Message::Report { .. } | Message::Replayed { .. } => false,
+        }
+    }
+
+    /// Tells the recovery process that the application has sent again what the receiver already has (R3).
+    pub(crate) fn replayed<P>(&self, view: &View, id: MessageId, phase: Phase, host: &mut dyn Host<P>)
+    where
+        P: Logging<Tag = Phase, Control: From<Message>>,
+    {
+        let message = Message::Replayed { epoch: view.epoch, orphan: Orphan { id, phase } };
+        host.control(To::One(self.recovery_process), message.into());
+    }
+
+    /// Handles the announcement of a round by the recovery process.
+    pub(crate) fn begin<P>(
+        &mut self,
+        epoch: u64,
+        failed: Arc<[ClusterId]>,
+        group: &Group<P>,
+        logs: &mut Logs<P>,
+        phases: &mut Phases,
+        host: &mut dyn Host<P>,
+    ) where
+        P: Logging<Tag = Phase, Control: From<Message>>,
+    {
+        if epoch == group.view.epoch {
+            self.round.failed = Some(failed);
+            self.synchronise(group, logs, phases, host);
+        }
+    }
+
+    /// Exchanges the state of the channels, once the round has begun and this process is ready (R9). Call after a
+    /// rollback.
+    pub(crate) fn synchronise<P>(
+        &mut self,
+        group: &Group<P>,
+        logs: &mut Logs<P>,
+        phases: &mut Phases,
+        host: &mut dyn Host<P>,
+    ) where
+        P: Logging<Tag = Phase, Control: From<Message>>,
+    {
+        if group.is_recovering() || self.round.is_synchronising {
+            return;
+        }
+        let Some(failed) = self.round.failed.clone() else {
+            return;
+        };
+        self.round.is_synchronising = true;
+        let epoch = group.view.epoch;
+        let have_we = failed.contains(&group.number);
+        let is_concerned = |&peer: &ProcessId| {
+            let theirs = group.view.group_of(peer);
+            theirs != group.number && (have_we || failed.contains(&theirs))
+        };
+        let peers: Vec<ProcessId> = group.view.ranks().filter(is_concerned).collect();
+        for &peer in &peers {
+            let has_failed = failed.contains(&group.view.group_of(peer));
+            if have_we && has_failed && !self.rules.failed_answer {
+                continue;
+            }
+            let (present, committed) = (logs.present(peer), logs.committed(peer));
+            host.control(To::One(peer), Message::Sync { epoch, present, committed }.into());
+        }
+        self.round.awaited = peers.into_iter().collect();
+        for (peer, present, committed) in core::mem::take(&mut self.round.early) {
+            self.synchronised(peer, epoch, (present, committed), group, logs, phases, host);
+        }
+        self.maybe_report(group, host);
+    }
+
+    /// Handles a peer's report on the shared channels, as they are and as its checkpoint contains them (R10).
+    #[allow(clippy::too_many_arguments, reason = "the state of the process, in its parts")]
+    pub(crate) fn synchronised<P>(
+        &mut self,
+        peer: ProcessId,
+        epoch: u64,
+        (present, committed): (Covered, Covered),
+        group: &Group<P>,
+        logs: &mut Logs<P>,
+        phases: &mut Phases,
+        host: &mut dyn Host<P>,
+    ) where
+        P: Logging<Tag = Phase, Control: From<Message>>,
+    {
+        if epoch < group.view.epoch && self.rules.drops_older_sync {
+            return;
+        }
+        if !self.round.is_synchronising {
+            self.round.early.push((peer, present, committed));
+            return;
+        }
+        if !self.round.awaited.remove(&peer) {
+            return;
+        }
+        logs.settle(peer, committed);
+        let channel = &logs.channels[&peer];
+        let (sent, settled) = (channel.sent, channel.settled);
+        phases.settled(peer, settled.sent);
+        let first_orphan = present.sent.max(settled.sent) + u32::from(!self.rules.reports_all);
+        self.round.orphans.extend(phases.orphans(peer, group.me, first_orphan));
+        let theirs = group.view.group_of(peer);
+        let has_failed = self.round.failed.as_ref().is_some_and(|failed| failed.contains(&theirs));
+        let next = match has_failed || self.rules.sends_restored_log {
+            true => present.received.max(settled.received),
+            false => sent.max(present.received),
+        };
+        logs.resume(peer, next, sent);
+        self.maybe_report(group, host);
+    }
+
+    /// Reports the orphans once all peers have reported (R10).
+    fn maybe_report<P>(&mut self, group: &Group<P>, host: &mut dyn Host<P>)
+    where
+        P: Logging<Tag = Phase, Control: From<Message>>,
+    {
+        let round = &mut self.round;
+        if round.is_synchronising && round.awaited.is_empty() && !round.is_reported {
+            round.is_reported = true;
+            let orphans: Arc<[Orphan]> = core::mem::take(&mut round.orphans).into();
+            for &Orphan { id, phase } in orphans.iter() {
+                host.claim(Claim::Orphaned { id, phase });
+            }
+            let report = Message::Report { epoch: group.view.epoch, orphans };
+            host.control(To::One(self.recovery_process), report.into());
+        }
+    }
+
+    /// Handles a level: messages up to this phase, or all messages, may be sent (R11). Returns whether it is of the
+    /// current round.
+    pub(crate) fn level(&mut self, epoch: u64, level: Option<Phase>, view: &View) -> bool {
+        if epoch < view.epoch && self.rules.drops_older_levels {
+            return false;
+        }
+        self.gate = level.map_or(Gate::Open, Gate::UpTo);
+        true
+    }
+}

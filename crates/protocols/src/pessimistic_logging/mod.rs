@@ -1,0 +1,290 @@
+//! Pessimistic sender-based message logging with an event logger.
+//!
+//! Bouteiller, Cappello, Herault, Krawezik, Lemarinier, Magniette: *MPICH-V2: a Fault Tolerant MPI for Volatile Nodes
+//! based on Pessimistic Sender Based Message Logging* (SC 2003); section 4.2 of Elnozahy, Alvisi, Wang, Johnson: *A
+//! Survey of Rollback-Recovery Protocols in Message-Passing Systems* (2002). A process's actions depend only on the
+//! order in which it is delivered messages. The process reports each delivery to an event logger, and sends nothing
+//! that depends on a delivery until the logger has confirmed it as stable. After a failure, it can therefore be
+//! delivered the same messages in the same order again, as far as any other process has seen the consequences. The
+//! messages are in their senders' logs. The rules M1 to M6 that the code cites are those of `docs/baselines.md`.
+//!
+//! | part | does |
+//! | --- | --- |
+//! | `rank` | a process that runs the application: sending (M2), receiving (M4), checkpoints (M5), rollbacks (M3) |
+//! | `order` | the order of its deliveries, as the process knows it (M1, M4) |
+//! | `logger` | the event logger (M1, M3, M5, M6) |
+//! | [`logs`](crate::machines::logs) | the logs of messages, and their collection |
+//! | `pairs` | resuming channels after a failure |
+//! | `solo`, `group` | a checkpoint of a process, keeping it, and restoring it |
+
+mod logger;
+mod order;
+mod rank;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Birth, Footprint, Gauges, Host, ImageName, Input, MessageId, Payload, ProcessId, Promise, Promises,
+    Protocol, Role, Scope, Span, Speaks, Time,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::machines::group::{self, View};
+use crate::machines::logs::{self, Head, Logging, Settled};
+use crate::machines::{Meet, rules};
+use crate::placement::{Placement, ReplicateTo};
+use logger::Logger;
+use rank::Rank;
+
+/// Parameters of pessimistic logging, equal for all processes.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Delay between checkpoints of a process, one entry per cluster of the federation; `None` is infinite.
+    pub checkpoint_every: Arc<[Option<Span>]>,
+    /// Placement of the replicas of each checkpoint.
+    pub placement: Placement,
+    /// Payload of logged messages, in bytes, above which a process's log moves to stable storage (R15); `None` keeps
+    /// all in memory.
+    pub log_memory: Option<u64>,
+    /// Delay before a failed write is repeated.
+    pub retry_every: Span,
+    /// Enabled defects, for tests.
+    pub defects: Defects,
+}
+
+rules! {
+    /// A message goes to the network only when all deliveries before it are stable (M2).
+    WaitsForStable, without
+        /// A message is sent before the deliveries on which it depends are stable (M2).
+        SendsBeforeStable;
+    /// The event logger acknowledges a delivery once it is durable (M1).
+    AcknowledgesDurable, without
+        /// The event logger acknowledges deliveries that are not durable yet (M1).
+        AcknowledgesBeforeDurable;
+    /// The order of deliveries is kept until a committed checkpoint contains them (M5).
+    KeepsUntilCheckpoint, without
+        /// The order of deliveries is removed as soon as it is stable (M5).
+        ForgetsBeforeCheckpoint;
+    /// After a rollback, messages are delivered in their original order (M4).
+    RepeatsInOrder, without
+        /// After a rollback, messages are delivered in the order of their arrival (M4).
+        RepeatsAsItComes;
+    /// A message is delivered again only when its receiver has sent what it had sent before the delivery (M4).
+    RepeatsAfterSends, without
+        /// A message is delivered again before its receiver has repeated its earlier sends (M4).
+        RepeatsBeforeSends;
+    /// A message that its receiver has already is not sent, or not delivered, again (M4, R5).
+    SuppressesRepeated, without
+        /// Messages that a re-execution repeats are sent and delivered again (M4, R5).
+        RepeatedSentAgain;
+    /// A new life of the event logger is told what the previous one knew (M6).
+    TellsNewLogger, without
+        /// A new life of the event logger is not told what the previous one knew (M6).
+        NotToldAgain;
+    /// Messages go to the network only after both ends have exchanged the state of their channel (S3).
+    MeetsFirst, without
+        /// Messages are sent before both ends have reported the state of their channel (S3).
+        SendsBeforeMeeting;
+    /// A peer's report from before a failure is dropped (S3).
+    DropsOlderMeeting, without
+        /// A peer's report from before a failure is accepted after the failure (S3).
+        OlderMeetingAccepted;
+    /// The log is part of the checkpoint (R2).
+    SavesLog, without
+        /// The log is not part of the checkpoint (R2).
+        LogOutsideCheckpoint;
+    /// A suppressed message is logged like any other (S4).
+    LogsSuppressed, without
+        /// A suppressed message is not logged (S4).
+        SuppressedNotLogged;
+    /// A peer removes from its log only what a committed checkpoint contains (R8).
+    CollectsAtCheckpoint, without
+        /// Each message carries the current counts for garbage collection, instead of those at the checkpoint (R8).
+        CollectsAtPresent;
+}
+
+/// One delivery: which message a process was delivered (M1). Its index is the number of the delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Determinant {
+    /// Sender of the message.
+    pub from: ProcessId,
+    /// Number of the message on its channel.
+    pub number: u32,
+    /// Number of messages that the receiver had sent before the delivery.
+    pub sent: u64,
+}
+
+/// The event logger's answer about the deliveries that a process has to repeat (M3).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Recalled {
+    /// The deliveries from `first` on.
+    Order {
+        /// Number of the first delivery, as requested.
+        first: u64,
+        /// The deliveries, in order.
+        determinants: Arc<[Determinant]>,
+    },
+    /// The logger's storage was lost, and the process failed before it could report again.
+    Lost,
+    /// The deliveries were removed because a committed checkpoint contains them. That checkpoint should have been
+    /// restored.
+    Forgotten {
+        /// The checkpoint that contains them.
+        by: Option<ImageName>,
+    },
+}
+
+/// Messages between processes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Control {
+    // Between a process and the event logger.
+    /// Process: reports new deliveries (M1).
+    Log {
+        /// Number of the first delivery.
+        first: u64,
+        /// The deliveries, in order.
+        determinants: Arc<[Determinant]>,
+    },
+    /// Event logger: all deliveries before `upto` are stable (M1).
+    Logged {
+        /// The first delivery that is not stable.
+        upto: u64,
+    },
+    /// Process: reports all deliveries that no checkpoint contains (M6).
+    Know {
+        /// Number of the first delivery.
+        first: u64,
+        /// The deliveries, in order.
+        determinants: Arc<[Determinant]>,
+    },
+    /// Process: a committed checkpoint contains all deliveries before `below` (M5).
+    Forget {
+        /// The first delivery that the checkpoint does not contain.
+        below: u64,
+        /// Name of the checkpoint's part.
+        by: Option<ImageName>,
+    },
+    /// Process, after a rollback: asks which deliveries to repeat (M3).
+    Recall {
+        /// Number of the first delivery to repeat.
+        first: u64,
+    },
+    /// Event logger: answers [`Control::Recall`].
+    Recalled(Recalled),
+
+    /// The sender's committed checkpoint contains this part of the shared channels (R8).
+    Settled(Settled),
+    /// The state of the shared channels, after a failure (S3).
+    Meet(Meet),
+    /// Checkpoints that are kept and restored.
+    Group(group::Message),
+}
+
+impl From<group::Message> for Control {
+    fn from(message: group::Message) -> Control {
+        Control::Group(message)
+    }
+}
+
+impl From<Settled> for Control {
+    fn from(settled: Settled) -> Control {
+        Control::Settled(settled)
+    }
+}
+
+impl From<Meet> for Control {
+    fn from(meet: Meet) -> Control {
+        Control::Meet(meet)
+    }
+}
+
+/// The stamp of every message. Its number within the channel is part of its identity.
+pub type Stamp = logs::Stamp<()>;
+
+/// Messages that the application sent and that wait for the deliveries before them.
+pub type Unsent = VecDeque<(MessageId, Payload)>;
+
+/// One process under pessimistic logging.
+#[derive(Clone, Debug)]
+pub struct PessimisticLogging(Process);
+
+#[derive(Clone, Debug)]
+enum Process {
+    Rank(Box<Rank>),
+    Logger(Box<Logger>),
+    Server(Box<group::Server<PessimisticLogging>>),
+}
+
+impl Speaks for PessimisticLogging {
+    type Control = Control;
+    type Head = Head;
+    type Saved = logs::Saved<(), Unsent>;
+
+    fn add_to(head: &Head, saved: &Self::Saved, footprint: &mut Footprint) {
+        saved.add_to(head, footprint);
+    }
+}
+
+impl Logging for PessimisticLogging {
+    type Tag = ();
+    /// Messages that waited for the deliveries before them.
+    type Own = Unsent;
+}
+
+impl Protocol for PessimisticLogging {
+    type Config = Config;
+    type Stamp = Stamp;
+    const FIFO: bool = true;
+    const REPEATS: bool = true;
+
+    fn promises(_: &Config) -> Promises {
+        logs::promises(Scope::Process).with(&[Promise::RepeatedOrder])
+    }
+
+    fn extra_processes(config: &Config) -> Vec<Role> {
+        let Placement { replicas, to } = config.placement;
+        let server = (replicas > 0 && to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER);
+        core::iter::once(Role::EVENT_LOGGER).chain(server).collect()
+    }
+
+    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let Birth { me, boot, membership, config, .. } = birth.clone();
+        let role = membership.member(me).role;
+        let (placement, view) = (config.placement, View::new(Scope::Process, None, membership));
+        let membership = group::Membership { me, boot, view, placement, rules: group::Rules::ALL };
+        PessimisticLogging(match role {
+            Role::RANK => Process::Rank(Box::new(Rank::start(membership, config, now, host))),
+            Role::EVENT_LOGGER => Process::Logger(Box::new(Logger::start(birth, host))),
+            _ => Process::Server(Box::new(group::Server::new(membership, config.retry_every, host))),
+        })
+    }
+
+    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>) {
+        match &mut self.0 {
+            Process::Rank(rank) => rank.handle(input, now, host),
+            Process::Logger(logger) => logger.handle(input, host),
+            Process::Server(server) => match input {
+                Input::Control { from, message: Control::Group(message) } => server.told(from, message, host),
+                other => server.handle(other, now, host),
+            },
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        match &self.0 {
+            Process::Rank(rank) => rank.next_deadline(),
+            Process::Logger(_) => None,
+            Process::Server(server) => server.next_deadline(),
+        }
+    }
+
+    fn gauges(&self) -> Gauges {
+        match &self.0 {
+            Process::Rank(rank) => rank.gauges(),
+            Process::Logger(_) | Process::Server(_) => Gauges::default(),
+        }
+    }
+}

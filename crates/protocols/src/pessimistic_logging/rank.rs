@@ -1,0 +1,522 @@
+//! A process that runs the application.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Cause, Claim, Gauges, Host, ImageName, Incarnation, Input, Membership, MessageId, Payload, Position,
+    ProcessId, Role, Scope, Snapshot, Time, To,
+};
+
+use super::order::{Decision, Order};
+use super::{Config, Control, PessimisticLogging, Recalled, Rule, Stamp, Unsent};
+use crate::machines::group::{self, Group, Resumed, View};
+use crate::machines::logs::{Channel, LogRules, Logs, Saved};
+use crate::machines::{PairRules, Pairs, Requires, Schedule, Solo};
+
+/// The host, as this protocol sees it.
+type ProtocolHost<'a> = dyn Host<PessimisticLogging> + 'a;
+
+#[derive(Clone, Debug)]
+pub(super) struct Rank {
+    config: Arc<Config>,
+    /// The process as a group of one, the checkpoints that it keeps, and its recovery.
+    group: Group<PessimisticLogging>,
+    /// Position of the process.
+    position: Position,
+    logs: Logs<PessimisticLogging>,
+    pairs: Pairs,
+    checkpoints: Solo<PessimisticLogging>,
+    /// The order of deliveries.
+    order: Order,
+    /// The event logger.
+    logger: ProcessId,
+    /// Messages that the application sent and that wait for the deliveries before them, or for a commit.
+    unsent: Unsent,
+    /// Messages that cannot be received yet.
+    waiting: VecDeque<Arrival>,
+    /// Messages from processes that know of a failure that this process does not know yet.
+    early: Vec<(ProcessId, Control)>,
+}
+
+/// A message from the network.
+#[derive(Clone, Debug)]
+struct Arrival {
+    id: MessageId,
+    stamp: Stamp,
+    payload: Payload,
+}
+
+/// What becomes of a message from the network.
+enum Fate {
+    /// The sender or the receiver has failed since the send. The message will be sent again.
+    Stale,
+    /// It was received before.
+    Duplicate,
+    Waits,
+    Received(Decision),
+}
+
+impl Rank {
+    pub(super) fn start(
+        membership: group::Membership,
+        config: Arc<Config>,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) -> Rank {
+        let group = Group::new(membership, host);
+        let obeys = |rule| config.defects.obeys(rule);
+        let log_rules = LogRules {
+            suppresses: obeys(Rule::SuppressesRepeated),
+            saves_log: obeys(Rule::SavesLog),
+            logs_suppressed: obeys(Rule::LogsSuppressed),
+            is_sound: config.defects.is_empty(),
+            ..LogRules::ALL
+        };
+        let pair_rules =
+            PairRules { waits: obeys(Rule::MeetsFirst), drops_older: obeys(Rule::DropsOlderMeeting) };
+        let cluster = group.view.membership.cluster_of(group.me);
+        let schedule = Schedule::new(config.checkpoint_every[cluster.index()], None, now);
+        let logger = group.view.membership.with_role(Role::EVENT_LOGGER).next();
+        let mut this = Rank {
+            position: Position::default(),
+            logs: Logs::new(config.log_memory, log_rules),
+            pairs: Pairs::new(pair_rules),
+            checkpoints: Solo::new(schedule, Requires::ALL),
+            order: Order::new(config.defects),
+            logger: logger.expect("the federation has an event logger"),
+            unsent: Unsent::new(),
+            waiting: VecDeque::new(),
+            early: Vec::new(),
+            config,
+            group,
+        };
+        this.watch_own_failures(now, host);
+        this.pairs.meet(&this.group, &this.logs, host);
+        // The logger may have lost its storage before this life began.
+        this.report_to_logger(this.group.view.is_up(this.logger), host);
+        this
+    }
+
+    fn obeys(&self, rule: Rule) -> bool {
+        self.config.defects.obeys(rule)
+    }
+
+    pub(super) fn gauges(&self) -> Gauges {
+        let size = self.logs.size();
+        Gauges {
+            log_messages: size.messages,
+            log_bytes: size.bytes,
+            log_bytes_spilled: size.spilled,
+            checkpoints: u32::from(self.group.kept.is_some()),
+            ..Gauges::default()
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        let checkpoint = self.checkpoints.next_deadline().filter(|_| !self.group.is_recovering());
+        [checkpoint, self.group.store.writes.next_deadline()].into_iter().flatten().min()
+    }
+
+    pub(super) fn handle(&mut self, input: Input<PessimisticLogging>, now: Time, host: &mut ProtocolHost) {
+        match input {
+            Input::Sent { id, payload } => self.sent(id, payload, host),
+            Input::Received { id, stamp, payload } => {
+                self.arrived(Arrival { id, stamp, payload }, host);
+                self.repeat_waiting(host);
+            }
+            Input::Rested => {
+                self.order.rested();
+                self.replay(now, host);
+            }
+            Input::Control { from, message } => self.told(from, message, now, host),
+            Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, host),
+            Input::Membership(membership) => self.membership_changed(membership, now, host),
+            Input::Timeout => {
+                if self.checkpoints.is_due(now) {
+                    self.begin_checkpoint(now, host);
+                }
+                self.storage(Input::Timeout, now, host);
+            }
+            Input::Persisted(name) => {
+                self.storage(input, now, host);
+                self.checkpoints.durable(name);
+                self.checkpoint_completes(now, host);
+            }
+            // What a process does depends on its deliveries, not on when it consumes them.
+            Input::Consumed(_) | Input::Left | Input::Recorded { .. } => {}
+            other => self.storage(other, now, host),
+        }
+    }
+
+    // ---- Sending (M2).
+
+    fn sent(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
+        if self.group.is_recovering() {
+            return; // The state that sent it is about to be replaced.
+        }
+        self.order.sent();
+        self.unsent.push_back((id, payload));
+        if !self.checkpoints.is_cut() {
+            self.send_stable(host);
+        }
+        self.repeat_waiting(host);
+    }
+
+    /// Sends what the application has sent, in order, once the deliveries before it are stable. Until then, it receives
+    /// no further deliveries.
+    fn send_stable(&mut self, host: &mut ProtocolHost) {
+        while !self.unsent.is_empty() {
+            if !self.order.is_stable() {
+                host.hold();
+                return;
+            }
+            if let Some((id, payload)) = self.unsent.pop_front() {
+                self.send(id, payload, host);
+            }
+        }
+    }
+
+    fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
+        let is_suppressed = self.logs.sent(id, (), payload, self.pairs.is_decided(id.to), host);
+        if !is_suppressed {
+            self.pump(id.to, host);
+        }
+        self.logs.maybe_spill(&mut self.group, host);
+    }
+
+    /// Hands a channel's logged messages to the network, unless the peer may have them (S3, S4).
+    fn pump(&mut self, to: ProcessId, host: &mut ProtocolHost) {
+        if self.pairs.is_decided(to) {
+            self.logs.pump(&mut self.group, to, self.position, |()| true, host);
+        }
+    }
+
+    /// Lets the application resume unless something prevents it.
+    fn proceed(&mut self, host: &mut ProtocolHost) {
+        let is_running = !self.checkpoints.is_checkpointing() && !self.group.is_recovering();
+        // Before the first checkpoint is on record, no process may act.
+        if !is_running || self.position.sn.0 == 0 || self.order.is_asking() {
+            return;
+        }
+        self.send_stable(host);
+        if self.unsent.is_empty() {
+            host.release();
+            self.replay_waiting(host);
+        }
+    }
+
+    // ---- Receiving (M1, M4).
+
+    /// Handles a message from the network.
+    fn arrived(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
+        let Arrival { id, stamp: Stamp { position, .. }, .. } = arrival;
+        match self.fate_of(&arrival) {
+            Fate::Stale if position.incarnation < self.incarnation_of(id.from) => host.drop_stale(id),
+            Fate::Stale | Fate::Duplicate => {}
+            Fate::Waits => self.waiting.push_back(arrival),
+            Fate::Received(decision) => self.receive(id, arrival.payload, decision, host),
+        }
+    }
+
+    fn incarnation_of(&self, process: ProcessId) -> Incarnation {
+        self.group.view.incarnation(self.group.view.group_of(process))
+    }
+
+    fn fate_of(&self, arrival: &Arrival) -> Fate {
+        let Arrival { id, stamp: Stamp { position, to, .. }, .. } = arrival;
+        let (theirs, ours) = (self.incarnation_of(id.from), self.incarnation_of(self.group.me));
+        if position.incarnation < theirs || *to < ours {
+            return Fate::Stale;
+        }
+        let is_early = position.incarnation > theirs || *to > ours || self.position.sn.0 == 0;
+        let is_running = !self.checkpoints.is_checkpointing() && !self.group.is_recovering();
+        if is_early || !is_running || !self.unsent.is_empty() {
+            return Fate::Waits;
+        }
+        if id.number < self.logs.received(id.from) && self.obeys(Rule::SuppressesRepeated) {
+            return Fate::Duplicate;
+        }
+        match self.order.decide(*id) {
+            Decision::Later => Fate::Waits,
+            decision => Fate::Received(decision),
+        }
+    }
+
+    /// Delivers a message, and reports a new delivery to the event logger (M1).
+    fn receive(&mut self, id: MessageId, payload: Payload, decision: Decision, host: &mut ProtocolHost) {
+        if let Some((first, determinant)) = self.order.deliver(id, decision) {
+            let determinants = [determinant].into();
+            host.control(To::One(self.logger), Control::Log { first, determinants });
+        }
+        if self.order.needs_rest() {
+            host.request_rest();
+        }
+        self.logs.receive(id);
+        if !self.obeys(Rule::CollectsAtCheckpoint) {
+            self.logs.tell_present(&self.group, id.from, host);
+        }
+        host.deliver(id, payload);
+    }
+
+    /// Reconsiders the messages that could not be received.
+    fn replay_waiting(&mut self, host: &mut ProtocolHost) {
+        for arrival in core::mem::take(&mut self.waiting) {
+            self.arrived(arrival, host);
+        }
+        self.repeat_waiting(host);
+    }
+
+    /// Repeats deliveries. A message that arrived earlier may have waited for one that arrived later, or for a send in
+    /// the meantime.
+    fn repeat_waiting(&mut self, host: &mut ProtocolHost) {
+        while self.order.repeats() {
+            let due = |(index, it): (usize, &Arrival)| match self.fate_of(it) {
+                Fate::Received(decision) => Some((index, decision)),
+                _ => None,
+            };
+            let Some((index, decision)) = self.waiting.iter().enumerate().find_map(due) else { return };
+            let Some(Arrival { id, payload, .. }) = self.waiting.remove(index) else { return };
+            self.receive(id, payload, decision, host);
+        }
+    }
+
+    // ---- Checkpoints (M5).
+
+    /// Begins a checkpoint unless something prevents it.
+    fn begin_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
+        let is_running = !self.checkpoints.is_checkpointing() && !self.group.is_recovering();
+        if is_running && self.group.all_members_up() {
+            self.checkpoints.begin(self.position, now, host);
+        }
+    }
+
+    /// Receives the application's state. Every earlier send has been seen.
+    fn snapshot_taken(&mut self, snapshot: Snapshot, host: &mut ProtocolHost) {
+        let saved = Saved { channels: self.logs.channels.clone(), own: self.unsent.clone() };
+        self.checkpoints.cut(&mut self.group, snapshot, saved, self.logs.head(), host);
+    }
+
+    /// Commits the checkpoint once it is durable, here and at its holders. Before the first one, it must be on record
+    /// that the process may have acted.
+    fn checkpoint_completes(&mut self, now: Time, host: &mut ProtocolHost) {
+        if self.checkpoints.completes() {
+            match self.group.has_started() {
+                true => self.maybe_commit(now, host),
+                false => host.started(),
+            }
+        }
+    }
+
+    /// The checkpoint is committed, and the application resumes. The order of the deliveries that it contains is no
+    /// longer needed (M5), and neither are the messages themselves (R8).
+    fn maybe_commit(&mut self, now: Time, host: &mut ProtocolHost) {
+        let Some((checkpoint, saved, committed)) = self.checkpoints.commit(now) else { return };
+        self.position = checkpoint.position;
+        self.logs.commit(&self.group, &saved.channels, host);
+        let below = delivered(&saved.channels);
+        self.order.saved(below);
+        let by = Some(checkpoint.part(self.group.me));
+        host.control(To::One(self.logger), Control::Forget { below, by });
+        host.claim(committed);
+        self.group.collect(Some(checkpoint), self.logs.take_collected(), host);
+        self.proceed(host);
+        self.checkpoints.restart_timer(now);
+        self.replay(now, host);
+    }
+
+    // ---- Messages of the protocol.
+
+    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
+        let is_early = match &message {
+            Control::Settled(settled) => settled.to > self.position.incarnation,
+            Control::Meet(meet) => Pairs::is_early(&self.group, from, meet),
+            Control::Group(message) => self.group.is_early(message),
+            _ => false,
+        };
+        if is_early {
+            self.early.push((from, message));
+            return;
+        }
+        match message {
+            Control::Settled(settled) => {
+                self.logs.settled(&self.group, from, settled);
+            }
+            Control::Meet(meet) => {
+                if self.pairs.met(&self.group, &mut self.logs, from, meet, host) {
+                    self.pump(from, host);
+                }
+            }
+            Control::Logged { upto } => self.logged(upto, host),
+            Control::Recalled(recalled) => self.recalled(recalled, now, host),
+            Control::Group(message) => {
+                if let group::Message::Stored(name) = message {
+                    self.checkpoints.confirmed(from, name);
+                    self.checkpoint_completes(now, host);
+                }
+                self.logs.group_told(&mut self.group, from, message, host);
+                self.maybe_resumed(now, host);
+            }
+            Control::Log { .. } | Control::Know { .. } | Control::Forget { .. } | Control::Recall { .. } => {
+                unreachable!("the event logger handles these")
+            }
+        }
+    }
+
+    /// Handles the event logger's confirmation that everything before delivery `upto` is stable (M2).
+    fn logged(&mut self, upto: u64, host: &mut ProtocolHost) {
+        self.order.stable_before(upto);
+        if !self.obeys(Rule::KeepsUntilCheckpoint) {
+            host.control(To::One(self.logger), Control::Forget { below: upto, by: None });
+        }
+        self.proceed(host);
+    }
+
+    /// Asks the event logger for the deliveries to repeat (M3), or reports all known ones (M6).
+    fn speak_to_logger(&self, host: &mut ProtocolHost) {
+        let message = if self.order.is_asking() {
+            Control::Recall { first: self.order.first_to_repeat() }
+        } else {
+            let (first, determinants) = self.order.known();
+            Control::Know { first, determinants }
+        };
+        host.control(To::One(self.logger), message);
+    }
+
+    /// Reports to the event logger if it may have lost what a previous life of it knew (M6).
+    fn report_to_logger(&self, may_lack: bool, host: &mut ProtocolHost) {
+        if may_lack && !self.group.is_recovering() && self.obeys(Rule::TellsNewLogger) {
+            self.speak_to_logger(host);
+        }
+    }
+
+    /// Handles the event logger's answer: the deliveries to repeat, or that they are lost.
+    fn recalled(&mut self, recalled: Recalled, now: Time, host: &mut ProtocolHost) {
+        if !self.order.is_asking() || self.group.is_recovering() {
+            return;
+        }
+        let kept = self.group.kept.expect("who asks has restored something").part(self.group.me);
+        match recalled {
+            Recalled::Order { first, determinants } => {
+                if self.order.recalled(first, &determinants) {
+                    if self.order.needs_rest() {
+                        host.request_rest();
+                    }
+                    self.proceed(host);
+                    self.replay(now, host);
+                }
+            }
+            Recalled::Lost => {
+                let log = ImageName { owner: self.logger, ..kept };
+                self.group.unrecoverable(&[(log, Vec::from([self.logger]))], host);
+            }
+            Recalled::Forgotten { by } => {
+                let holders = self.group.holders.iter().copied();
+                let asked = core::iter::once(self.group.me).chain(holders).collect();
+                self.group.unrecoverable(&[(by.unwrap_or(kept), asked)], host);
+            }
+        }
+    }
+
+    /// Reconsiders everything that waited for this process to learn of a failure, or to recover from one.
+    fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
+        for (from, message) in core::mem::take(&mut self.early) {
+            self.told(from, message, now, host);
+        }
+        self.replay_waiting(host);
+    }
+
+    /// Handles an input about the storage: channels that waited for a segment of the log continue.
+    fn storage(&mut self, input: Input<PessimisticLogging>, now: Time, host: &mut ProtocolHost) {
+        let retry_every = self.config.retry_every;
+        let stored = self.logs.storage(&mut self.group, input, now, retry_every, host);
+        if stored.repeats_part {
+            self.checkpoints.repeat_to_awaited(host);
+        }
+        if !stored.peers.is_empty() {
+            stored.peers.into_iter().for_each(|peer| self.pump(peer, host));
+            self.logs.release_segments();
+        }
+        self.maybe_resumed(now, host);
+    }
+
+    // ---- Failures (M3).
+
+    fn membership_changed(&mut self, membership: Arc<Membership>, now: Time, host: &mut ProtocolHost) {
+        let view = View::new(Scope::Process, None, membership);
+        let old = core::mem::replace(&mut self.group.view, view);
+        self.watch_own_failures(now, host);
+        self.pairs.meet(&self.group, &self.logs, host);
+        for holder in self.group.reborn_holders(&old) {
+            self.group.tell_holder(holder, host);
+            self.checkpoints.repeat(holder, host);
+            self.logs.repeat_segments(self.group.me, holder, host);
+        }
+        self.group.watch_outside_holders(&old, host);
+        self.report_to_logger(self.group.view.began_new_life(self.logger, &old), host);
+        self.replay(now, host);
+    }
+
+    /// A new life of a process has to restore the state of the one before.
+    fn watch_own_failures(&mut self, now: Time, host: &mut ProtocolHost) {
+        if self.group.has_started() {
+            self.maybe_commit(now, host);
+        }
+        if self.group.must_freeze() {
+            self.freeze(host);
+        }
+        self.group.watch_members(host);
+        self.maybe_resumed(now, host);
+        if self.position.sn.0 == 0 {
+            self.begin_checkpoint(now, host);
+        }
+    }
+
+    fn freeze(&mut self, host: &mut ProtocolHost) {
+        self.checkpoints.discard(host);
+        if !self.group.is_recovering() {
+            self.unsent.clear();
+            host.hold();
+        }
+        self.group.freeze();
+    }
+
+    /// Installs the restored checkpoint once the holders have it, and resumes.
+    fn maybe_resumed(&mut self, now: Time, host: &mut ProtocolHost) {
+        let Some(resumed) = self.group.take_resumed() else { return };
+        let target = resumed.target;
+        self.install(resumed, host);
+        self.group.collect(target, 0, host);
+        self.group.store.has_own(host);
+        self.checkpoints.restored();
+        self.proceed(host);
+        self.checkpoints.restart_timer(now);
+        self.pairs.meet(&self.group, &self.logs, host);
+        self.replay(now, host);
+        if self.position.sn.0 == 0 {
+            self.begin_checkpoint(now, host);
+        }
+    }
+
+    fn install(&mut self, resumed: Resumed<PessimisticLogging>, host: &mut ProtocolHost) {
+        let Resumed { incarnation, target, image } = resumed;
+        host.restore(image.as_deref(), incarnation);
+        let checkpoint = target.map(|it| it.position).unwrap_or_default();
+        self.position = Position { incarnation, sn: checkpoint.sn };
+        let Saved { channels, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
+        let sent = channels.values().map(|it| u64::from(it.sent)).sum::<u64>() + own.len() as u64;
+        self.order.restore(delivered(&channels), sent, target.is_some());
+        self.unsent = own;
+        self.logs.restore(&self.group, channels);
+        self.pairs.restore(&self.logs);
+        self.speak_to_logger(host);
+        let (cause, vectors) = (Cause::Failure, Arc::default());
+        host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });
+    }
+}
+
+/// Returns the number of deliveries that these channels contain.
+fn delivered(channels: &BTreeMap<ProcessId, Channel<()>>) -> u64 {
+    channels.values().map(|it| u64::from(it.received)).sum()
+}

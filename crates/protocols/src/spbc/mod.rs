@@ -1,0 +1,209 @@
+//! SPBC: coordinated checkpoints inside a cluster, sender-based logging between clusters, and recovery by pairs of
+//! processes.
+//!
+//! Ropars, Martsinkevich, Guermouche, Schiper, Cappello: *SPBC: Leveraging the Characteristics of MPI HPC Applications
+//! for Scalable Checkpointing* (SC 2013). Only a failed cluster rolls back. Since its program is channel-deterministic,
+//! it sends on each channel what it had sent before, whatever arrives first elsewhere. Messages that other clusters have
+//! already are suppressed; messages that it had received are re-sent from their senders' logs. The rules S1 to S5, R5,
+//! R7 and R8 that the code cites are those of `docs/baselines.md` and `docs/hydee.md`.
+//!
+//! | part | does |
+//! | --- | --- |
+//! | `rank` | a process that runs the application: sending and receiving (S1, R5), checkpoints (R7), rollbacks |
+//! | [`logs`](crate::machines::logs) | the logs of the messages to other clusters, and their collection (R8, R15) |
+//! | `pairs` | resuming channels after a failure (S3 to S5) |
+//! | `coordinator`, `draining` | a checkpoint of the cluster (R7) |
+//! | `group` | keeping checkpoints, and restoring the newest complete one of a failed cluster |
+
+mod rank;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{
+    Birth, Footprint, Gauges, Host, Input, Promises, Protocol, Role, Scope, Span, Speaks, Time,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::machines::group::{self, View};
+use crate::machines::logs::{self, Head, Logging, Settled};
+use crate::machines::{Checkpoint, InTransit, Meet, rules};
+use crate::placement::{Placement, ReplicateTo};
+use rank::Rank;
+
+/// Parameters of SPBC, equal for all processes.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Delay between checkpoints, one entry per cluster of the federation; `None` is infinite.
+    pub checkpoint_every: Arc<[Option<Span>]>,
+    /// Placement of the replicas of each part of a checkpoint.
+    pub placement: Placement,
+    /// Payload of logged messages, in bytes, above which a process's log moves to stable storage (R15); `None` keeps
+    /// all in memory.
+    pub log_memory: Option<u64>,
+    /// Delay before a failed write is repeated.
+    pub retry_every: Span,
+    /// Enabled defects, for tests.
+    pub defects: Defects,
+}
+
+rules! {
+    /// Messages go to the network only after both ends have exchanged the state of their channel (S3).
+    MeetsFirst, without
+        /// Messages are sent before both ends have reported the state of their channel (S3).
+        SendsBeforeMeeting;
+    /// A peer's report from before a failure is dropped (S3).
+    DropsOlderMeeting, without
+        /// A peer's report from before a failure is accepted after the failure (S3).
+        OlderMeetingAccepted;
+    /// The log is part of the checkpoint (R2).
+    SavesLog, without
+        /// The log is not part of the checkpoint (R2).
+        LogOutsideCheckpoint;
+    /// A suppressed message is logged like any other (S4).
+    LogsSuppressed, without
+        /// A suppressed message is not logged (S4).
+        SuppressedNotLogged;
+    /// A peer removes from its log only what a committed checkpoint contains (R8).
+    CollectsAtCheckpoint, without
+        /// Each message carries the current counts for garbage collection, instead of those at the checkpoint (R8).
+        CollectsAtPresent;
+    /// Messages of older incarnations of a cluster are dropped (R5).
+    DropsOlderLives, without
+        /// Messages from older lives of a cluster are accepted (R5).
+        NoLifeCheck;
+}
+
+/// Messages between processes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Control {
+    // Checkpoints, inside a cluster (R7).
+    /// Coordinator: freeze, and save the state.
+    Request(Checkpoint),
+    /// Member: its state is saved. Reports how many messages it had sent to each member.
+    Saved {
+        /// The checkpoint in progress.
+        checkpoint: Checkpoint,
+        /// Number of messages sent, by receiver.
+        sent: Arc<[(faultline_core::ProcessId, u64)]>,
+    },
+    /// Coordinator: how many messages from the cluster belong to the receiver's part.
+    Drain {
+        /// The checkpoint in progress.
+        checkpoint: Checkpoint,
+        /// Number of messages.
+        expected: u64,
+    },
+    /// Member: its part is durable, here and at its holders.
+    Drained(Checkpoint),
+    /// Coordinator: all parts are durable, and the checkpoint is committed.
+    Commit(Checkpoint),
+
+    /// The sender's committed checkpoint contains this part of the shared channels (R8).
+    Settled(Settled),
+    /// The state of the shared channels, after a failure (S3).
+    Meet(Meet),
+    /// Checkpoints that are kept and restored.
+    Group(group::Message),
+}
+
+impl From<group::Message> for Control {
+    fn from(message: group::Message) -> Control {
+        Control::Group(message)
+    }
+}
+
+impl From<Settled> for Control {
+    fn from(settled: Settled) -> Control {
+        Control::Settled(settled)
+    }
+}
+
+impl From<Meet> for Control {
+    fn from(meet: Meet) -> Control {
+        Control::Meet(meet)
+    }
+}
+
+/// The stamp of every message. Its number within the channel is part of its identity (S1).
+pub type Stamp = logs::Stamp<()>;
+
+/// One process under SPBC.
+#[derive(Clone, Debug)]
+pub struct Spbc(Process);
+
+#[derive(Clone, Debug)]
+enum Process {
+    Rank(Box<Rank>),
+    Server(Box<group::Server<Spbc>>),
+}
+
+impl Speaks for Spbc {
+    type Control = Control;
+    type Head = Head;
+    type Saved = logs::Saved<(), InTransit>;
+
+    fn add_to(head: &Head, saved: &Self::Saved, footprint: &mut Footprint) {
+        saved.add_to(head, footprint);
+        footprint.add_vec(&saved.own);
+    }
+}
+
+impl Logging for Spbc {
+    type Tag = ();
+    /// Messages from the own cluster that were in transit.
+    type Own = InTransit;
+}
+
+impl Protocol for Spbc {
+    type Config = Config;
+    type Stamp = Stamp;
+    const FIFO: bool = true;
+    const REPEATS: bool = true;
+
+    fn promises(_: &Config) -> Promises {
+        logs::promises(Scope::Cluster)
+    }
+
+    fn extra_processes(config: &Config) -> Vec<Role> {
+        let Placement { replicas, to } = config.placement;
+        let server = (replicas > 0 && to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER);
+        server.into_iter().collect()
+    }
+
+    fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {
+        let Birth { me, boot, membership, config, .. } = birth;
+        let role = membership.member(me).role;
+        let (placement, view) = (config.placement, View::new(Scope::Cluster, None, membership));
+        let membership = group::Membership { me, boot, view, placement, rules: group::Rules::ALL };
+        Spbc(match role {
+            Role::RANK => Process::Rank(Box::new(Rank::start(membership, config, now, host))),
+            _ => Process::Server(Box::new(group::Server::new(membership, config.retry_every, host))),
+        })
+    }
+
+    fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>) {
+        match &mut self.0 {
+            Process::Rank(rank) => rank.handle(input, now, host),
+            Process::Server(server) => match input {
+                Input::Control { from, message: Control::Group(message) } => server.told(from, message, host),
+                other => server.handle(other, now, host),
+            },
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        match &self.0 {
+            Process::Rank(rank) => rank.next_deadline(),
+            Process::Server(server) => server.next_deadline(),
+        }
+    }
+
+    fn gauges(&self) -> Gauges {
+        match &self.0 {
+            Process::Rank(rank) => rank.gauges(),
+            Process::Server(_) => Gauges::default(),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Protocols that log messages between groups, other than HydEE: SPBC, full logging and pessimistic logging. The rules S
+//! and M are those of `docs/baselines.md`, the rules R those of `docs/hydee.md`. Random schedules are left to the fuzzer.
+
+use faultline_core::StorageFate::Kept;
+use faultline_core::{Claim, ProcessId, Protocol, Span};
+use faultline_protocols::full_logging::{self, FullLogging};
+use faultline_protocols::pessimistic_logging::{self, PessimisticLogging};
+use faultline_protocols::placement::{Placement, ReplicateTo};
+use faultline_protocols::spbc::{self, Spbc};
+
+use harness::{Federation, p};
+
+#[allow(dead_code, unused_imports, reason = "each protocol's tests use their part")]
+#[path = "../harness/mod.rs"]
+mod harness;
+
+/// Checkpoints after the first are taken only on request.
+const EVERY: Span = Span::from_secs(3_600);
+const RETRY: Span = Span::from_secs(1);
+const PLACEMENT: Placement = Placement { replicas: 1, to: ReplicateTo::OtherCluster };
+
+fn pairs(defects: spbc::Defects) -> spbc::Config {
+    let checkpoint_every = vec![Some(EVERY); 3].into();
+    spbc::Config { checkpoint_every, placement: PLACEMENT, log_memory: None, retry_every: RETRY, defects }
+}
+
+fn in_order(defects: pessimistic_logging::Defects) -> pessimistic_logging::Config {
+    pessimistic_logging::Config {
+        checkpoint_every: vec![Some(EVERY); 3].into(),
+        placement: PLACEMENT,
+        log_memory: None,
+        retry_every: RETRY,
+        defects,
+    }
+}
+
+fn in_phases() -> full_logging::Config {
+    full_logging::Config {
+        checkpoint_every: vec![Some(EVERY); 3].into(),
+        placement: PLACEMENT,
+        log_memory: None,
+        retry_every: RETRY,
+    }
+}
+
+/// A federation that has taken its first checkpoint.
+fn running<P: Protocol>(clusters: &[u32], config: P::Config) -> Federation<P> {
+    let mut federation = Federation::new(clusters, config);
+    federation.settle();
+    federation
+}
+
+impl<P: Protocol> Federation<P> {
+    fn exchange(&mut self, from: ProcessId, to: ProcessId, text: &str) {
+        self.send(from, to, text);
+        self.settle();
+    }
+
+    fn take_checkpoint(&mut self, coordinator: ProcessId) {
+        self.wake(coordinator, EVERY);
+        self.settle();
+    }
+
+    fn fail(&mut self, process: ProcessId) {
+        self.crash(process, Kept);
+        self.settle();
+    }
+
+    fn committed(&self, process: ProcessId) -> usize {
+        self.claims(process).filter(|it| matches!(it, Claim::Committed { .. })).count()
+    }
+
+    fn rollbacks(&self, process: ProcessId) -> usize {
+        self.claims(process).filter(|it| matches!(it, Claim::RolledBack { .. })).count()
+    }
+
+    fn wrong(&self) -> Vec<String> {
+        let findings = self.judge().findings;
+        findings.into_iter().flat_map(|it| it.violations).map(|it| it.text).collect()
+    }
+}
+
+/// S3, S4: a failed cluster receives again what it had received, and what it sends again is suppressed.
+#[test]
+fn under_spbc_a_channel_resumes_where_both_ends_are() {
+    let mut federation = running::<Spbc>(&[1, 2], pairs(Default::default()));
+    federation.exchange(p(0), p(1), "m1");
+    federation.exchange(p(1), p(0), "m2");
+    federation.fail(p(2));
+    assert_eq!([p(0), p(1), p(2)].map(|it| federation.rollbacks(it)), [0, 1, 1], "one cluster rolls back");
+    assert_eq!((federation.received(p(1)), federation.resent()), (vec!["m1"], vec!["m1"]));
+    federation.exchange(p(1), p(0), "m2");
+    assert_eq!(federation.received(p(0)), ["m2"], "once");
+    federation.exchange(p(1), p(0), "m3");
+    assert_eq!(federation.received(p(0)), ["m2", "m3"]);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// S3: until the peer has reported the state of the channel, messages are only logged.
+#[test]
+fn under_spbc_a_message_waits_until_both_ends_have_met() {
+    let mut federation = running::<Spbc>(&[1, 1], pairs(Default::default()));
+    let is_meeting = |it: &spbc::Control| matches!(it, spbc::Control::Meet(_));
+    let meeting =
+        federation.hold(move |flight| flight.to == p(0) && flight.control().is_some_and(is_meeting));
+    federation.fail(p(1));
+    federation.exchange(p(0), p(1), "m");
+    assert_eq!(federation.received(p(1)), [""; 0]);
+    federation.release(meeting);
+    federation.settle();
+    assert_eq!(federation.received(p(1)), ["m"]);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// R7: what is in transit inside a cluster is waited for, and is part of its checkpoint.
+#[test]
+fn under_spbc_a_checkpoint_drains_the_cluster() {
+    let mut federation = running::<Spbc>(&[1, 2], pairs(Default::default()));
+    let in_transit = federation.hold(|flight| flight.says("m"));
+    federation.exchange(p(1), p(2), "m");
+    federation.take_checkpoint(p(1));
+    assert_eq!((federation.committed(p(2)), federation.received(p(2))), (1, vec![]));
+    federation.release(in_transit);
+    federation.settle();
+    assert_eq!((federation.committed(p(2)), federation.received(p(2))), (2, vec!["m"]));
+    federation.fail(p(1));
+    assert_eq!(federation.received(p(2)), ["m"], "it is delivered from the checkpoint");
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// R8: a committed checkpoint of the receiver empties the sender's log.
+#[test]
+fn a_checkpoint_of_the_receiver_frees_the_log() {
+    let mut federation = running::<FullLogging>(&[1, 1], in_phases());
+    federation.exchange(p(0), p(1), "m");
+    let logged = |federation: &Federation<FullLogging>| federation.protocol(p(0)).gauges().log_messages;
+    assert_eq!(logged(&federation), 1);
+    federation.take_checkpoint(p(1));
+    assert_eq!((federation.committed(p(1)), logged(&federation)), (2, 0));
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// R9, R10: only the failed process rolls back, also inside a cluster.
+#[test]
+fn under_full_logging_only_the_failed_process_rolls_back() {
+    let mut federation = running::<FullLogging>(&[2, 1], in_phases());
+    federation.exchange(p(0), p(1), "m1");
+    federation.exchange(p(2), p(1), "m2");
+    federation.fail(p(1));
+    assert_eq!([p(0), p(1), p(2)].map(|it| federation.rollbacks(it)), [0, 1, 0]);
+    let mut received = federation.received(p(1));
+    received.sort_unstable();
+    assert_eq!(received, ["m1", "m2"]);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// M2: a message waits until the deliveries before it are stable.
+#[test]
+fn under_pessimistic_logging_a_message_waits_for_the_deliveries_before_it() {
+    use pessimistic_logging::Control;
+    let mut federation = running::<PessimisticLogging>(&[1, 1], in_order(Default::default()));
+    let stable = federation.hold(|flight| matches!(flight.control(), Some(Control::Logged { .. })));
+    federation.exchange(p(0), p(1), "question");
+    federation.exchange(p(1), p(0), "answer");
+    assert_eq!(federation.received(p(0)), [""; 0]);
+    federation.release(stable);
+    federation.settle();
+    assert_eq!(federation.received(p(0)), ["answer"]);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// M4: messages are delivered again in their original order, whatever arrives first.
+#[test]
+fn under_pessimistic_logging_the_order_is_repeated() {
+    let schedule = |defects| {
+        let mut federation = running::<PessimisticLogging>(&[1, 1, 1], in_order(defects));
+        federation.exchange(p(0), p(2), "first");
+        federation.exchange(p(1), p(2), "second");
+        let first = federation.hold(|flight| flight.says("first"));
+        federation.fail(p(2));
+        federation.release(first);
+        federation.settle();
+        federation
+    };
+    let sound = schedule(Default::default());
+    assert_eq!(sound.received(p(2)), ["first", "second"]);
+    assert_eq!(sound.wrong(), [""; 0]);
+    let defects = pessimistic_logging::Defects::only(pessimistic_logging::Defect::RepeatsAsItComes);
+    assert_eq!(schedule(defects).received(p(2)), ["second", "first"]);
+}
