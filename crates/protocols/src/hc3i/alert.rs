@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Cause, Claim, ClusterId, Incarnation, Membership, Position, ProcessId, Time, To};
 
-use super::config::Defect;
+use super::config::{Defect, Rule};
 use super::delivery::Early;
 use super::history::{ClusterHistory, History};
 use super::message::Control;
@@ -46,7 +46,7 @@ impl Hc3i {
         self.alerts.outstanding =
             self.others().map(|cluster| Outstanding { cluster, tries: 0, again_at: now }).collect();
         self.retry_alerts(now, host);
-        if self.has(Defect::AlertsNotRetried) {
+        if !self.obeys(Rule::RetriesAlerts) {
             self.alerts.outstanding.clear();
         }
     }
@@ -92,7 +92,7 @@ impl Hc3i {
     fn alerted_past(&self) -> Arc<ClusterHistory> {
         let past = self.history.of(self.cluster);
         match past.rollbacks.last() {
-            Some(&last) if self.has(Defect::OnlyLastEntry) => {
+            Some(&last) if !self.obeys(Rule::AlertsAll) => {
                 Arc::new(ClusterHistory { rollbacks: Vec::from([last]), collected: past.collected })
             }
             _ => past,
@@ -174,7 +174,7 @@ impl Hc3i {
         let Some(place) = self.alerts.spreads.iter().position(|spread| spread.asker == asker) else {
             return;
         };
-        if !clean && !self.has(Defect::DeliversUnsettled) {
+        if !clean && self.obeys(Rule::WaitsForSettled) {
             self.alerts.spreads.swap_remove(place);
             return;
         }
@@ -205,7 +205,7 @@ impl Hc3i {
         if all != self.history {
             self.spread(history.clone(), None, now, host);
         }
-        if self.history.of(self.cluster).is_broken() && !self.has(Defect::CollectedRestored) {
+        if self.history.of(self.cluster).is_broken() && self.obeys(Rule::NeverRestoresCollected) {
             // The restored checkpoint had been collected, and no process that knew could report it earlier.
             self.begin_next_round(Cause::Failure, now, host);
         } else if incarnation >= self.position.incarnation || self.has(Defect::StaleConfirmationCounts) {
@@ -238,7 +238,7 @@ impl Hc3i {
 
     /// If a receiver began a new life, re-sends the messages that were in transit to its previous life (rule 3).
     pub(super) fn watch_receivers(&mut self, old: &Membership, host: &mut ProtocolHost) {
-        if matches!(self.phase, Phase::Recovering(_) | Phase::Serving) || self.has(Defect::ResendOnlyOnAlerts)
+        if matches!(self.phase, Phase::Recovering(_) | Phase::Serving) || !self.obeys(Rule::ResendsToNewLives)
         {
             return;
         }

@@ -14,7 +14,7 @@ use faultline_core::{
     Vectors,
 };
 
-use super::config::Defect;
+use super::config::{Defect, Rule};
 use super::delivery::Early;
 use super::log::Log;
 use super::message::{Control, Head, Kept, Saved};
@@ -187,9 +187,9 @@ impl Hc3i {
 
     /// Member: receives the application's state, after all earlier sends.
     pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
-        let past = match self.has(Defect::PastOutsideCheckpoint) {
-            true => Arc::default(),
-            false => self.history.of(self.cluster),
+        let past = match self.obeys(Rule::SavesPast) {
+            true => self.history.of(self.cluster),
+            false => Arc::default(),
         };
         let vectors = Vectors { ddv: self.raised_ddv(), delivered: self.delivered.clone() };
         let head = Arc::new(Head { vectors, past });
@@ -205,7 +205,7 @@ impl Hc3i {
 
     /// Returns the DDV, raised by the queued messages that will be delivered after the commit (errata, B6).
     fn raised_ddv(&self) -> Arc<[Position]> {
-        if self.has(Defect::RaisesNotMerged) || self.waiting.is_empty() {
+        if !self.obeys(Rule::MergesRaises) || self.waiting.is_empty() {
             return self.ddv.clone();
         }
         let mut ddv = self.whole(&self.ddv);
@@ -282,8 +282,9 @@ impl Hc3i {
 
     /// Member: writes its part, here and at its holders, once nothing is in transit to it.
     pub(super) fn maybe_write(&mut self, now: Time, host: &mut ProtocolHost) {
-        let drains = !self.has(Defect::NoDrain);
-        let is_safe = !self.has(Defect::CommitBeforeCopies);
+        let drains = self.obeys(Rule::Drains);
+        let is_safe = self.obeys(Rule::DurableFirst);
+        let is_sound = self.is_sound();
         let Phase::Checkpointing(part) = &mut self.phase else {
             return;
         };
@@ -293,6 +294,10 @@ impl Hc3i {
         if drains && self.received_within < expected {
             return;
         }
+        assert!(
+            self.received_within <= expected || !is_sound,
+            "no member sends between its cut and the commit"
+        );
         let late = if drains { part.late.clone() } else { Vec::new() };
         let saved = Saved { log: cut.log.clone(), received: cut.received.clone(), late };
         let image = Arc::new(Image {
@@ -376,7 +381,7 @@ impl Hc3i {
         merge_vectors(&mut gathering.vectors, vectors);
         if gathering.awaited.is_empty() {
             gathering.awaits_start = true;
-            if !self.has_started() && !self.has(Defect::NoStartGate) {
+            if !self.has_started() && self.obeys(Rule::StartGate) {
                 host.started();
             } else {
                 self.commit_gathered(now, host);
@@ -436,6 +441,10 @@ impl Hc3i {
                 return;
             }
         };
+        let is_written = part.written.is_some() || !self.is_sound();
+        assert!(is_written, "a checkpoint is committed once all parts are durable");
+        let is_newest = self.kept.last().is_none_or(|kept| kept.position < position) || !self.is_sound();
+        assert!(is_newest, "checkpoints are kept in their order");
         self.position = position;
         self.ddv = vectors.ddv.clone();
         self.kept.push(Kept { position, attempt, vectors: vectors.clone(), covered: true });

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Attempt, Claim, ClusterId, Position, Presence, ProcessId, Time, To, Vectors};
 
-use super::config::{CollectBy, Defect};
+use super::config::{CollectBy, Rule};
 use super::message::{Collection, Control, Inventory, Kept};
 use super::{Coordination, Hc3i, Phase, ProtocolHost, placement};
 use crate::machines::Checkpoint;
@@ -103,13 +103,13 @@ impl Hc3i {
         }
         // A checkpoint that contains something undone elsewhere will not be restored; the rollback is imminent.
         let spoilt = self.kept.iter().any(|kept| self.undone_in(&kept.vectors).is_some());
-        if spoilt && !self.has(Defect::CollectsOnSpoilt) {
+        if spoilt && self.obeys(Rule::CollectsOnSound) {
             return None;
         }
         let mut incarnations: Vec<_> = self.clusters().map(|cluster| self.history.known(cluster)).collect();
         incarnations[self.cluster.index()] = self.position.incarnation;
-        let uncovered = self.has(Defect::CollectsOnUncovered);
-        let covered = self.kept.iter().filter(|kept| kept.covered || uncovered);
+        let covered_only = self.obeys(Rule::CollectsOnCovered);
+        let covered = self.kept.iter().filter(|kept| kept.covered || !covered_only);
         let checkpoints = covered.map(|kept| (kept.checkpoint(), kept.vectors.clone())).collect();
         Some(Arc::new(Inventory { incarnations, checkpoints }))
     }
@@ -171,7 +171,7 @@ impl Hc3i {
         let collecting = &mut self.coordination().collecting;
         collecting.stock.insert(me, own);
         let mut stock = collecting.stock.clone();
-        if self.has(Defect::CollectsWithoutSilent) {
+        if !self.obeys(Rule::WaitsForSilent) {
             self.make_up_for_silent(&mut stock);
         }
         let Some(collection) = self.whole_stock(&stock).and_then(|stock| self.decision(&stock)) else {
@@ -201,7 +201,7 @@ impl Hc3i {
         let list = |cluster| match self.presence(cluster) {
             Presence::Awaited => without(Vec::new()),
             Presence::Left => without(Vec::from([never_back()])),
-            Presence::Present if cluster != self.cluster && self.has(Defect::CollectsWithoutGuests) => {
+            Presence::Present if cluster != self.cluster && !self.obeys(Rule::CountsGuests) => {
                 without(Vec::from([never_back()]))
             }
             Presence::Permanent | Presence::Present => told.get(&cluster).cloned(),
@@ -222,7 +222,7 @@ impl Hc3i {
         let mut worst = worst_line(stock);
         // A cluster that never rolls back has left, and needs no entry.
         worst.iter_mut().filter(|it| **it == NEVER_BACK).for_each(|it| *it = Checkpoint::default());
-        (agree || self.has(Defect::CollectsOnMixed))
+        (agree || !self.obeys(Rule::CollectsOnAgreement))
             .then(|| Arc::new(Collection { incarnations, worst: Arc::new(worst) }))
     }
 
@@ -247,7 +247,7 @@ impl Hc3i {
             self.write_record(None, now, host);
         }
         let mut below = collection.worst[self.cluster.index()].position.sn;
-        if self.has(Defect::CollectsOneTooMany) {
+        if !self.obeys(Rule::CollectsBelowWorst) {
             below = below.next();
         }
         let gone = self.kept.iter().take_while(|kept| kept.position.sn < below).count();
@@ -274,14 +274,15 @@ impl Hc3i {
     /// learn of a rollback that undid such deliveries.
     fn collect_log(&mut self, collection: &Collection) -> u32 {
         let mut log = core::mem::take(&mut self.log);
-        let at_worst = self.has(Defect::LogCollectedAtWorst);
+        let keeps_at_worst = self.obeys(Rule::KeepsLogAtWorst);
         let removed = Arc::make_mut(&mut log).retain(|entry| {
             let cluster = self.cluster_of(entry.id.to);
             let worst = collection.worst[cluster.index()].position.sn;
             let aware = self.history.known(cluster) >= collection.incarnations[cluster.index()]
-                || self.has(Defect::LogCollectedUnaware);
-            let settled =
-                |at: Position| !self.is_undone(cluster, at) && (at.sn < worst || at_worst && at.sn == worst);
+                || !self.obeys(Rule::CollectsLogAware);
+            let settled = |at: Position| {
+                !self.is_undone(cluster, at) && (at.sn < worst || !keeps_at_worst && at.sn == worst)
+            };
             !(aware && entry.acknowledged.is_some_and(settled))
         });
         self.log = log;

@@ -6,6 +6,7 @@ use faultline_core::Span;
 pub use faultline_core::Scope;
 use serde::{Deserialize, Serialize};
 
+use crate::machines::rules;
 use crate::placement::ReplicateTo;
 
 /// Parameters of HC3I, equal for all processes.
@@ -70,99 +71,187 @@ pub enum Forcing {
     Never,
 }
 
-faultline_core::defects! {
-    /// The checkpoint freezes but does not drain: no part contains the cluster's messages in transit (B5).
-    NoDrain,
-    /// A rollback does not discard the checkpoint in progress (B8).
-    CheckpointNotAborted,
-    /// Messages of all older incarnations are dropped, including those that no rollback undid (B4).
-    OlderIncarnationsDropped,
-    /// Messages that a rollback undid are delivered (B4).
-    StaleNotDropped,
-    /// The log is only in memory, as printed: "logged messages are used only if the sender doesn't rollback" (finding
-    /// 3).
-    LogOutsideCheckpoint,
-    /// The set of received messages is not part of the checkpoint.
-    ReceivedOutsideCheckpoint,
-    /// Inside a cluster, messages of later intervals are dropped instead of being held back (rule 8).
-    FutureDropped,
-    /// Messages are re-sent only if acknowledged with an SN *greater* than the alert's, as printed (finding 2).
-    ResendGreater,
-    /// A restored sender does not re-send its unacknowledged messages (B3).
-    NoOwnResend,
-    /// Inside a cluster, messages of an older incarnation are delivered (B4).
-    OldWithinAccepted,
-    /// Acknowledgements in a restored log are not checked against the table of rollbacks (B3).
-    RestoredAcksUnchecked,
-    /// Garbage collection removes one checkpoint too many (section 3.5).
-    CollectsOneTooMany,
-    /// A collected checkpoint is restored if parts of it survived and everything that was kept is lost.
-    CollectedRestored,
-    /// Garbage collection relies on checkpoints that a known rollback elsewhere has invalidated, although the cluster
-    /// is about to roll back past them.
-    CollectsOnSpoilt,
-    /// Garbage collection combines a list from before a rollback with one from after it.
-    CollectsOnMixed,
-    /// Garbage collection relies on checkpoints whose replicas are incomplete, or no longer complete.
-    CollectsOnUncovered,
-    /// Without an initiator, a cluster that has sent no list yet is ignored, as if it could not fail.
-    CollectsWithoutSilent,
-    /// Garbage collection ignores clusters that have joined or will leave, as if they could not roll back.
-    CollectsWithoutGuests,
-    /// A cluster leaves although a rollback can still undo its last checkpoint.
-    LeavesUndoable,
-    /// A cluster leaves although other clusters may still need messages from its log.
-    LeavesWithLog,
-    /// A cluster that joins is not told about earlier rollbacks.
-    NewcomersNotTold,
-    /// Garbage collection also removes log entries acknowledged at the kept checkpoint (section 3.5 with `<=`).
-    LogCollectedAtWorst,
-    /// A member takes part in a round although it does not know all lives involved: what it sends to the unknown ones
-    /// is lost (rule 12).
-    RoundWithoutLives,
-    /// A refilled holder receives the parts, but not the table of rollbacks: an incarnation can be used twice.
-    NotesNotRefilled,
-    /// A part does not contain its cluster's rollbacks: they can be lost although the part survives.
-    PastOutsideCheckpoint,
-    /// A member removes log entries before it knows of a rollback that undid their delivery.
-    LogCollectedUnaware,
-    /// Members follow rounds of an older epoch (rule 11).
-    OlderEpochsAccepted,
-    /// A message is delivered without the checkpoint that it should force (section 3.2).
-    NoForcedCheckpoint,
-    /// A cluster restarts from the checkpoint before the right one (finding 1).
-    RestartBefore,
-    /// The DDV decides rollbacks, as printed, instead of the delivered vector (finding 5).
-    PrintedLine,
-    /// Raises of the DDV by queued messages are not merged at the commit (B6).
-    RaisesNotMerged,
-    /// A message that arrives during a checkpoint does not request its own afterwards (rule 7).
-    ForceNotRepeated,
-    /// Messages that arrive during a recovery are dropped (rule 10).
-    ArrivalsDroppedWhileRecovering,
-    /// A rollback empties the queues of a surviving process (rule 10).
-    QueuesLostAtRollback,
-    /// Nothing is re-sent to a new life in another cluster unless an alert asks for it (rule 3).
-    ResendOnlyOnAlerts,
-    /// The table of rollbacks is lost in a crash (B4).
-    TablesVolatile,
-    /// A holder that returns with an empty storage is not refilled (rule 17).
-    HolderNotRefilled,
-    /// The first checkpoint does not wait until the start of the cluster is durably recorded (rule 18).
-    NoStartGate,
-    /// Alerts are sent only once (rule 19).
-    AlertsNotRetried,
-    /// An alert carries only the last entry of its cluster's history (rule 19).
-    OnlyLastEntry,
-    /// After a rollback, messages from other clusters are delivered before those clusters have handled its alert:
-    /// rollbacks can echo indefinitely (B7).
-    DeliversUnsettled,
-    /// A part counts as saved before its replicas are durable (finding 6).
-    CommitBeforeCopies,
-    /// A recovery reports what it has in memory instead of waiting for its writes (rule 13).
-    NoWriteBarrier,
-    /// The target is entered into the holder's own table, where it masks the alert that follows (rule 15).
-    TargetMasksAlert,
+rules! {
+    /// A part contains the messages that were in transit inside the cluster (errata, B5).
+    Drains, without
+        /// The checkpoint freezes but does not drain: no part contains the cluster's messages in transit (B5).
+        NoDrain;
+    /// A rollback discards the checkpoint in progress (B8).
+    AbortsCheckpoint, without
+        /// A rollback does not discard the checkpoint in progress (B8).
+        CheckpointNotAborted;
+    /// A message of an older incarnation is delivered unless a rollback undid it (B4).
+    KeepsOlderIncarnations, without
+        /// Messages of all older incarnations are dropped, including those that no rollback undid (B4).
+        OlderIncarnationsDropped;
+    /// A message that a rollback undid is dropped (B4).
+    DropsStale, without
+        /// Messages that a rollback undid are delivered (B4).
+        StaleNotDropped;
+    /// The log is part of the checkpoint (finding 3).
+    SavesLog, without
+        /// The log is only in memory, as printed: "logged messages are used only if the sender doesn't rollback"
+        /// (finding 3).
+        LogOutsideCheckpoint;
+    /// The set of received messages is part of the checkpoint (B3).
+    SavesReceived, without
+        /// The set of received messages is not part of the checkpoint.
+        ReceivedOutsideCheckpoint;
+    /// Inside a cluster, a message from beyond the next commit waits for it (rule 8).
+    KeepsFuture, without
+        /// Inside a cluster, messages from beyond the next commit are dropped instead of held back (rule 8).
+        FutureDropped;
+    /// A message acknowledged at the restored SN, or after it, is sent again (finding 2).
+    ResendsAtRestored, without
+        /// Messages are re-sent only if acknowledged with an SN *greater* than the alert's, as printed (finding 2).
+        ResendGreater;
+    /// A restored sender sends its unacknowledged messages again (B3).
+    ResendsOwn, without
+        /// A restored sender does not re-send its unacknowledged messages (B3).
+        NoOwnResend;
+    /// Inside a cluster, messages of an older incarnation are dropped (B4).
+    DropsOldWithin, without
+        /// Inside a cluster, messages of an older incarnation are delivered (B4).
+        OldWithinAccepted;
+    /// Acknowledgements in a restored log are checked against the table of rollbacks (B3).
+    ChecksRestoredAcks, without
+        /// Acknowledgements in a restored log are not checked against the table of rollbacks (B3).
+        RestoredAcksUnchecked;
+    /// Garbage collection keeps the checkpoint that a failure of all clusters would restore (section 3.5).
+    CollectsBelowWorst, without
+        /// Garbage collection removes one checkpoint too many (section 3.5).
+        CollectsOneTooMany;
+    /// A collected checkpoint is not restored, even if parts of it survived (section 3.5).
+    NeverRestoresCollected, without
+        /// A collected checkpoint is restored if parts of it survived and everything that was kept is lost.
+        CollectedRestored;
+    /// Garbage collection relies on no checkpoint that a known rollback elsewhere has invalidated (section 3.5).
+    CollectsOnSound, without
+        /// Garbage collection relies on checkpoints that a known rollback elsewhere has invalidated, although the
+        /// cluster is about to roll back past them.
+        CollectsOnSpoilt;
+    /// Garbage collection relies on lists that know the same rollbacks (section 3.5).
+    CollectsOnAgreement, without
+        /// Garbage collection combines a list from before a rollback with one from after it.
+        CollectsOnMixed;
+    /// Garbage collection relies only on checkpoints whose replicas are complete (section 3.1).
+    CollectsOnCovered, without
+        /// Garbage collection relies on checkpoints whose replicas are incomplete, or no longer complete.
+        CollectsOnUncovered;
+    /// Without an initiator, a collection waits for a list of every cluster (section 7).
+    WaitsForSilent, without
+        /// Without an initiator, a cluster that has sent no list yet is ignored, as if it could not fail.
+        CollectsWithoutSilent;
+    /// Clusters that have joined or will leave can roll back like others (section 7).
+    CountsGuests, without
+        /// Garbage collection ignores clusters that have joined or will leave, as if they could not roll back.
+        CollectsWithoutGuests;
+    /// A cluster leaves once no rollback can undo its last checkpoint (section 7).
+    LeavesForGood, without
+        /// A cluster leaves although a rollback can still undo its last checkpoint.
+        LeavesUndoable;
+    /// A cluster leaves once no other cluster may need messages from its log (section 7).
+    LeavesUnlogged, without
+        /// A cluster leaves although other clusters may still need messages from its log.
+        LeavesWithLog;
+    /// A cluster that joins is told about earlier rollbacks (section 7).
+    TellsNewcomers, without
+        /// A cluster that joins is not told about earlier rollbacks.
+        NewcomersNotTold;
+    /// Log entries acknowledged at the kept checkpoint are kept (section 3.5).
+    KeepsLogAtWorst, without
+        /// Garbage collection also removes log entries acknowledged at the kept checkpoint (section 3.5 with `<=`).
+        LogCollectedAtWorst;
+    /// A member takes part in a round once it knows all lives involved (rule 12).
+    KnowsLives, without
+        /// A member takes part in a round although it does not know all lives involved: what it sends to the unknown
+        /// ones is lost (rule 12).
+        RoundWithoutLives;
+    /// A refilled holder receives the table of rollbacks with the parts (rule 17).
+    RefillsNotes, without
+        /// A refilled holder receives the parts, but not the table of rollbacks: an incarnation can be used twice.
+        NotesNotRefilled;
+    /// A part contains its cluster's rollbacks (rule 17).
+    SavesPast, without
+        /// A part does not contain its cluster's rollbacks: they can be lost although the part survives.
+        PastOutsideCheckpoint;
+    /// A member removes log entries once it knows all rollbacks that undid their delivery (rule 21).
+    CollectsLogAware, without
+        /// A member removes log entries although it does not know yet about a rollback that undid their delivery.
+        LogCollectedUnaware;
+    /// Members follow no round of an older epoch (rule 11).
+    IgnoresOlderEpochs, without
+        /// Members follow rounds of an older epoch (rule 11).
+        OlderEpochsAccepted;
+    /// A message is delivered after the checkpoint that it forces (section 3.2).
+    Forces, without
+        /// A message is delivered without the checkpoint that it should force (section 3.2).
+        NoForcedCheckpoint;
+    /// A cluster restores the newest checkpoint that contains nothing undone (finding 1).
+    RestoresNewest, without
+        /// A cluster restarts from the checkpoint before the right one (finding 1).
+        RestartBefore;
+    /// The delivered vector decides rollbacks (finding 5).
+    DeliveredDecides, without
+        /// The DDV decides rollbacks, as printed, instead of the delivered vector (finding 5).
+        PrintedLine;
+    /// Raises of the DDV by queued messages are merged at the commit (B6).
+    MergesRaises, without
+        /// Raises of the DDV by queued messages are not merged at the commit (B6).
+        RaisesNotMerged;
+    /// A message that arrives during a checkpoint requests its own afterwards (rule 7).
+    RepeatsForce, without
+        /// A message that arrives during a checkpoint does not request its own afterwards (rule 7).
+        ForceNotRepeated;
+    /// Messages that arrive during a recovery wait (rule 10).
+    KeepsArrivals, without
+        /// Messages that arrive during a recovery are dropped (rule 10).
+        ArrivalsDroppedWhileRecovering;
+    /// A rollback keeps the queues of a surviving process (rule 10).
+    KeepsQueues, without
+        /// A rollback empties the queues of a surviving process (rule 10).
+        QueuesLostAtRollback;
+    /// Messages that were in transit to a life that has ended are sent to the next one (rule 3).
+    ResendsToNewLives, without
+        /// Nothing is re-sent to a new life in another cluster unless an alert asks for it (rule 3).
+        ResendOnlyOnAlerts;
+    /// The table of rollbacks survives a crash (B4).
+    TablesDurable, without
+        /// The table of rollbacks is lost in a crash (B4).
+        TablesVolatile;
+    /// A holder that returns with an empty storage is refilled (rule 17).
+    RefillsHolders, without
+        /// A holder that returns with an empty storage is not refilled (rule 17).
+        HolderNotRefilled;
+    /// The first checkpoint waits until the start of the cluster is durably recorded (rule 18).
+    StartGate, without
+        /// The first checkpoint does not wait until the start of the cluster is durably recorded (rule 18).
+        NoStartGate;
+    /// An alert is repeated until it is confirmed (rule 19).
+    RetriesAlerts, without
+        /// Alerts are sent only once (rule 19).
+        AlertsNotRetried;
+    /// An alert carries the whole history of its cluster (rule 19).
+    AlertsAll, without
+        /// An alert carries only the last entry of its cluster's history (rule 19).
+        OnlyLastEntry;
+    /// After a rollback, messages from other clusters wait until those have handled its alert (B7).
+    WaitsForSettled, without
+        /// After a rollback, messages from other clusters are delivered before those clusters have handled its alert:
+        /// rollbacks can echo indefinitely (B7).
+        DeliversUnsettled;
+    /// A part counts as saved once its replicas are durable (finding 6).
+    DurableFirst, without
+        /// A part counts as saved before its replicas are durable (finding 6).
+        CommitBeforeCopies;
+    /// A recovery reports what is durable once its writes have completed (rule 13).
+    WriteBarrier, without
+        /// A recovery reports what it has in memory instead of waiting for its writes (rule 13).
+        NoWriteBarrier;
+    /// A holder keeps the target apart from its own table, where it would mask the alert that follows (rule 15).
+    SeparatesNotes, without
+        /// The target is entered into the holder's own table, where it masks the alert that follows (rule 15).
+        TargetMasksAlert;
     ; mutations
     /// A coordinator begins a recovery after every third checkpoint, although no process failed.
     RollsBackUnasked,

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Boot, ClusterId, ImageName, Membership, ProcessId, Role, Time, To};
 
-use super::config::{Config, Defect};
+use super::config::{Config, Defect, Rule};
 use super::history::{ClusterHistory, History};
 use super::message::{Control, Epoch, Head, Report};
 use super::{Hc3i, Image, Phase, ProtocolHost, Waiter, placement};
@@ -237,7 +237,7 @@ impl Hc3i {
         let Some(purpose) = self.copies.lists.pop_front() else {
             return;
         };
-        let barrier = !self.has(Defect::NoWriteBarrier);
+        let barrier = self.obeys(Rule::WriteBarrier);
         if barrier && self.has_unfinished_writes_for(&purpose) {
             self.copies.postponed.push(purpose);
             return;
@@ -298,7 +298,7 @@ impl Hc3i {
         host: &mut ProtocolHost,
     ) {
         self.copies.notes.extend(cluster, past);
-        if self.has(Defect::TargetMasksAlert) {
+        if !self.obeys(Rule::SeparatesNotes) {
             self.history.extend(cluster, past);
         }
         self.write_record(Some(Waiter::Note(epoch, from)), now, host);
@@ -319,7 +319,7 @@ impl Hc3i {
         names: Arc<[ImageName]>,
         host: &mut ProtocolHost,
     ) {
-        if !self.has(Defect::NotesNotRefilled) {
+        if self.obeys(Rule::RefillsNotes) {
             self.copies.notes.extend(self.cluster_of(owner), &past);
         }
         self.copies.list_for_offer(owner, past, names, host);
@@ -344,7 +344,7 @@ impl Hc3i {
         if matches!(self.phase, Phase::Serving) {
             return;
         }
-        if !matches!(self.phase, Phase::Recovering(_)) && !self.has(Defect::HolderNotRefilled) {
+        if !matches!(self.phase, Phase::Recovering(_)) && self.obeys(Rule::RefillsHolders) {
             for holder in placement::holders(&self.config, &self.membership, self.me) {
                 if self.began_new_life(holder, old) {
                     self.offer(holder, host);

@@ -10,7 +10,7 @@ use faultline_core::{
     Attempt, Claim, ClusterId, Incarnation, MessageId, Payload, Position, ProcessId, Sn, Time, To,
 };
 
-use super::config::{Defect, Forcing, Piggyback};
+use super::config::{Defect, Forcing, Piggyback, Rule};
 use super::log::LogEntry;
 use super::message::{Control, Stamp};
 use super::{Hc3i, Phase, ProtocolHost};
@@ -99,15 +99,21 @@ impl Hc3i {
         host: &mut ProtocolHost,
     ) {
         let Position { incarnation, sn } = stamp.position;
-        if incarnation < self.position.incarnation && !self.has(Defect::OldWithinAccepted) {
+        if incarnation < self.position.incarnation && self.obeys(Rule::DropsOldWithin) {
             host.drop_stale(id);
             return;
         }
         let future = incarnation > self.position.incarnation || sn > self.position.sn;
-        let drops = self.has(Defect::FutureDropped);
+        let keeps_future = self.obeys(Rule::KeepsFuture);
+        let is_drained = sn >= self.position.sn || matches!(self.phase, Phase::Recovering(_));
+        assert!(
+            is_drained || future || !self.is_sound(),
+            "{id:?} of SN {sn:?} arrives at {:?}: a checkpoint waits for what was sent before it",
+            self.position
+        );
         match &mut self.phase {
             Phase::Recovering(_) => self.early.push(Early::Application { id, stamp, payload }),
-            _ if future && drops => {}
+            _ if future && !keeps_future => {}
             Phase::Running if !future => {
                 self.received_within += 1;
                 host.deliver(id, payload);
@@ -130,20 +136,20 @@ impl Hc3i {
         host: &mut ProtocolHost,
     ) {
         let Arrival { id, stamp: Stamp { position, .. }, .. } = arrival;
-        let stale = self.is_undone(cluster, position) && !self.has(Defect::StaleNotDropped);
+        let stale = self.is_undone(cluster, position) && self.obeys(Rule::DropsStale);
         let older = position.incarnation < self.history.known(cluster);
-        if stale || older && self.has(Defect::OlderIncarnationsDropped) {
+        if stale || older && !self.obeys(Rule::KeepsOlderIncarnations) {
             host.drop_stale(id);
             return;
         }
-        let settled = self.settled || self.has(Defect::DeliversUnsettled);
+        let settled = self.settled || !self.obeys(Rule::WaitsForSettled);
         if position.incarnation > self.history.known(cluster) || !settled {
             self.waiting.push_back(arrival);
             return;
         }
         if !matches!(self.phase, Phase::Running) || self.position.sn.0 == 0 {
             let recovering = matches!(self.phase, Phase::Recovering(_));
-            if !(recovering && self.has(Defect::ArrivalsDroppedWhileRecovering)) {
+            if !recovering || self.obeys(Rule::KeepsArrivals) {
                 self.waiting.push_back(arrival);
             }
             return;
@@ -162,7 +168,7 @@ impl Hc3i {
             Forcing::Never => false,
             Forcing::EveryMessage => arrival.asked.is_none_or(|asked| !self.has_saved_since(asked)),
         };
-        if forces && !self.has(Defect::NoForcedCheckpoint) {
+        if forces && self.obeys(Rule::Forces) {
             host.claim(Claim::Forcing { id });
             arrival.asked = Some(self.position);
             self.waiting.push_back(arrival);
@@ -223,7 +229,7 @@ impl Hc3i {
                 Early::Settled { incarnation } => self.settle(incarnation, now, host),
             }
         }
-        if self.has(Defect::ForceNotRepeated) {
+        if !self.obeys(Rule::RepeatsForce) {
             self.asked_at = Some(self.position);
         }
         self.replay_waiting(now, host);
@@ -253,10 +259,10 @@ impl Hc3i {
     pub(super) fn is_owed(&self, entry: &LogEntry) -> bool {
         let cluster = self.cluster_of(entry.id.to);
         entry.acknowledged.is_none_or(|position| {
-            if self.has(Defect::ResendGreater) {
-                self.history.undid_checkpoint(cluster, position)
-            } else {
+            if self.obeys(Rule::ResendsAtRestored) {
                 self.is_undone(cluster, position)
+            } else {
+                self.history.undid_checkpoint(cluster, position)
             }
         })
     }

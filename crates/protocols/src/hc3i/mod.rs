@@ -49,7 +49,7 @@ use faultline_core::{
 
 pub use crate::machines::Checkpoint;
 pub use crate::placement::ReplicateTo;
-pub use config::{CollectBy, Config, Defect, Defects, Forcing, Piggyback, Scope};
+pub use config::{CollectBy, Config, Defect, Defects, Forcing, Piggyback, Rule, Scope};
 pub use history::{ClusterHistory, History};
 pub use message::{Control, Epoch, Saved, Stamp};
 pub use placement::holders;
@@ -267,7 +267,7 @@ impl Protocol for Hc3i {
             cluster,
             members,
         };
-        if !this.config.defects.has(Defect::TablesVolatile) {
+        if this.config.defects.obeys(Rule::TablesDurable) {
             this.read_record(record.as_deref());
         }
         let initiates = this.config.collect_by == CollectBy::EveryCluster || this.is_initiator();
@@ -341,8 +341,19 @@ impl Hc3i {
     }
 
     #[inline]
-    fn has(&self, defect: Defect) -> bool {
-        self.config.defects.has(defect)
+    fn obeys(&self, rule: Rule) -> bool {
+        self.config.defects.obeys(rule)
+    }
+
+    #[inline]
+    fn has(&self, mutation: Defect) -> bool {
+        self.config.defects.has(mutation)
+    }
+
+    /// Returns whether no rule is left out, so that the protocol's invariants hold.
+    #[inline]
+    fn is_sound(&self) -> bool {
+        self.config.defects.is_empty()
     }
 
     #[inline(never)]

@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 
 use faultline_core::{Claim, ClusterId, Incarnation, Membership, Presence, ProcessId, Scope, Time};
 
-use super::config::Defect;
+use super::config::Rule;
 use super::message::Control;
 use super::{Hc3i, Phase, ProtocolHost};
 
@@ -78,7 +78,7 @@ impl Hc3i {
     fn greet(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
         let has_past = self.history.known(self.cluster) > Incarnation(0);
         let is_recovering = matches!(self.phase, Phase::Recovering(_));
-        if self.coordinates() && has_past && !is_recovering && !self.has(Defect::NewcomersNotTold) {
+        if self.coordinates() && has_past && !is_recovering && self.obeys(Rule::TellsNewcomers) {
             self.alert_also(cluster, now, host);
         }
     }
@@ -145,8 +145,8 @@ impl Hc3i {
             return;
         };
         let is_for_good = self.kept.first().is_some_and(|kept| kept.position.sn >= left_at);
-        if (is_for_good || self.has(Defect::LeavesUndoable))
-            && (self.log.len() == 0 || self.has(Defect::LeavesWithLog))
+        if (is_for_good || !self.obeys(Rule::LeavesForGood))
+            && (self.log.len() == 0 || !self.obeys(Rule::LeavesUnlogged))
         {
             let incarnation = self.position.incarnation;
             self.tell_coordinator(Control::Unwanted { incarnation }, now, host);

@@ -11,7 +11,7 @@ use faultline_core::{
 };
 
 use super::checkpoint::Part;
-use super::config::Defect;
+use super::config::{Defect, Rule};
 use super::log::Log;
 use super::message::{Control, Epoch, Head, Report, Target};
 use super::presence::Leaving;
@@ -82,7 +82,7 @@ impl Hc3i {
             }
             Phase::Checkpointing(part) => {
                 host.claim(part.aborted());
-                recovery.interrupted = Some(part).filter(|_| self.has(Defect::CheckpointNotAborted));
+                recovery.interrupted = Some(part).filter(|_| !self.obeys(Rule::AbortsCheckpoint));
             }
             Phase::Running | Phase::Serving => {}
         }
@@ -101,10 +101,10 @@ impl Hc3i {
 
     /// Member: enters a round, and reports what it has once all writes in progress have completed (rule 13).
     pub(super) fn prepare(&mut self, epoch: Epoch, membership: MembershipVersion, host: &mut ProtocolHost) {
-        if epoch <= self.epoch && !self.has(Defect::OlderEpochsAccepted) {
+        if epoch <= self.epoch && self.obeys(Rule::IgnoresOlderEpochs) {
             return;
         }
-        if membership > self.membership.version && !self.has(Defect::RoundWithoutLives) {
+        if membership > self.membership.version && self.obeys(Rule::KnowsLives) {
             // A message to a life that this process does not know yet would be lost.
             self.prepares = self.prepares.max(Some((epoch, membership)));
             return;
@@ -140,7 +140,7 @@ impl Hc3i {
     /// Returns a rollback elsewhere that undid something delivered according to these vectors.
     pub(super) fn undone_in(&self, vectors: &Vectors) -> Option<(ClusterId, Position)> {
         let mut others = vectors.delivered.iter().copied();
-        if self.has(Defect::PrintedLine) {
+        if !self.obeys(Rule::DeliveredDecides) {
             return self
                 .clusters()
                 .zip(self.whole(&vectors.ddv))
@@ -328,7 +328,10 @@ impl Hc3i {
                 return;
             }
         };
-        let target = recovery.target.clone().expect("a member that is ready has a target");
+        let target = recovery.target.clone().expect("who is ready has a target");
+        let image = recovery.image.as_ref().map(|it| it.name);
+        let is_its_part = image == recovery.target_part(self.me) || !self.is_sound();
+        assert!(is_its_part, "a member that is ready has its part of the target, and no other");
         self.install(&target, &recovery, host);
         if self.position.sn.0 > 0 {
             host.release();
@@ -372,10 +375,10 @@ impl Hc3i {
         self.ddv = ddv.into();
         self.delivered = image.map_or_else(|| Arc::from([]), |image| image.head.vectors.delivered.clone());
         self.log = match image {
-            Some(image) if !self.has(Defect::LogOutsideCheckpoint) => image.saved.log.clone(),
+            Some(image) if self.obeys(Rule::SavesLog) => image.saved.log.clone(),
             _ => Arc::new(Log::default()),
         };
-        if !self.has(Defect::ReceivedOutsideCheckpoint) {
+        if self.obeys(Rule::SavesReceived) {
             self.received = image.map(|image| image.saved.received.clone()).unwrap_or_default();
         }
         self.kept = target.kept.to_vec();
@@ -386,7 +389,7 @@ impl Hc3i {
         self.left_at = None;
         self.forget_log_for_left();
         self.settled = false;
-        if self.has(Defect::QueuesLostAtRollback) {
+        if !self.obeys(Rule::KeepsQueues) {
             self.waiting.clear();
         }
         self.sort_out(&recovery.here, host);
@@ -417,10 +420,10 @@ impl Hc3i {
     }
 
     fn resend_after_restore(&mut self, host: &mut ProtocolHost) {
-        if self.has(Defect::NoOwnResend) {
+        if !self.obeys(Rule::ResendsOwn) {
             return;
         }
-        if self.has(Defect::RestoredAcksUnchecked) {
+        if !self.obeys(Rule::ChecksRestoredAcks) {
             self.resend(|_, entry| entry.acknowledged.is_none(), host);
         } else {
             self.resend(Hc3i::is_owed, host);

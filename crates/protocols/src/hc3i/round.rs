@@ -13,7 +13,7 @@ use faultline_core::{
     Attempt, Cause, Claim, ClusterId, ImageName, Incarnation, Membership, Position, ProcessId, Time, Vectors,
 };
 
-use super::config::Defect;
+use super::config::{Defect, Rule};
 use super::message::{Control, Epoch, Head, Kept, Report, Target};
 use super::{Hc3i, Phase, ProtocolHost, merge_vectors, placement};
 use crate::machines::{self, Checkpoint, Survey};
@@ -149,10 +149,10 @@ impl Hc3i {
                 }
             }
         }
-        if self.has(Defect::RestartBefore) && kept.len() > 1 {
+        if !self.obeys(Rule::RestoresNewest) && kept.len() > 1 {
             kept.pop();
         }
-        if kept.is_empty() && (self.has_started() || self.has(Defect::NoStartGate)) {
+        if kept.is_empty() && (self.has_started() || !self.obeys(Rule::StartGate)) {
             let missing = self.missing_parts(&survey);
             host.claim(Claim::Unrecoverable { cluster: self.cluster, missing });
             return;
@@ -203,7 +203,7 @@ impl Hc3i {
     /// Returns whether a checkpoint of this cluster was neither undone nor collected.
     fn may_restore(&self, position: Position) -> bool {
         let collected = self.history.collected(self.cluster).position;
-        let was_collected = position.sn < collected.sn && !self.has(Defect::CollectedRestored);
+        let was_collected = position.sn < collected.sn && self.obeys(Rule::NeverRestoresCollected);
         !was_collected && !self.history.undid_checkpoint(self.cluster, position)
     }
 
@@ -273,7 +273,7 @@ impl Hc3i {
         let epoch = round.epoch;
         if !self.all_members_up() {
             // Another round begins once they are.
-        } else if acts && !self.has_started() && !self.has(Defect::NoStartGate) {
+        } else if acts && !self.has_started() && self.obeys(Rule::StartGate) {
             host.started();
         } else {
             self.coordination().round = None;
