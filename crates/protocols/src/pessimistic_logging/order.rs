@@ -44,7 +44,7 @@ impl Order {
         Order { rules, ..Order::default() }
     }
 
-    /// Begins again at a checkpoint with this many deliveries and sends. If the process has acted before, it has to
+    /// Restarts at a checkpoint with this many deliveries and sends. If the process has acted before, it has to
     /// ask for the deliveries that followed (M3).
     pub(super) fn restore(&mut self, delivered: u64, sent: u64, has_acted: bool) {
         *self = Order {
