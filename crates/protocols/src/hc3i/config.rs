@@ -99,7 +99,7 @@ rules! {
         ReceivedOutsideCheckpoint;
     /// Inside a cluster, a message from beyond the next commit waits for it (rule 8).
     KeepsFuture, without
-        /// Inside a cluster, messages from beyond the next commit are dropped instead of held back (rule 8).
+        /// Inside a cluster, messages of later intervals are dropped instead of being held back (rule 8).
         FutureDropped;
     /// A message acknowledged at the restored SN, or after it, is sent again (finding 2).
     ResendsAtRestored, without
@@ -177,7 +177,7 @@ rules! {
         PastOutsideCheckpoint;
     /// A member removes log entries once it knows all rollbacks that undid their delivery (rule 21).
     CollectsLogAware, without
-        /// A member removes log entries although it does not know yet about a rollback that undid their delivery.
+        /// A member removes log entries before it knows of a rollback that undid their delivery.
         LogCollectedUnaware;
     /// Members follow no round of an older epoch (rule 11).
     IgnoresOlderEpochs, without
