@@ -87,3 +87,56 @@ impl Coordinator {
         self.schedule.restart(now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::Span;
+
+    use super::super::testing::{Act, Plain, Recorder};
+    use super::*;
+
+    const MEMBERS: [ProcessId; 2] = [ProcessId(1), ProcessId(2)];
+    const EVERY: Span = Span::from_secs(1);
+
+    fn begun() -> (Coordinator, Checkpoint) {
+        let mut coordinator = Coordinator::new(Schedule::new(Some(EVERY), None, Time::ZERO));
+        let mut host = Recorder::default();
+        let checkpoint = coordinator.begin::<Plain>(Position::new(0, 3), MEMBERS.into(), &mut host);
+        let Checkpoint { position, attempt } = checkpoint;
+        assert_eq!((position, attempt), (Position::new(0, 4), Attempt(1)));
+        assert_eq!(
+            host.take(),
+            [Act::Claim(Claim::CheckpointRequested { position, attempt, forced: false })]
+        );
+        (coordinator, checkpoint)
+    }
+
+    #[test]
+    fn a_checkpoint_is_committed_once_all_parts_are_durable() {
+        let (mut coordinator, checkpoint) = begun();
+        assert_eq!(coordinator.saved(MEMBERS[0], checkpoint, &[(MEMBERS[1], 2)]), None);
+        let counts = coordinator.saved(MEMBERS[1], checkpoint, &[(MEMBERS[0], 1)]);
+        assert_eq!(counts.as_deref(), Some(&[(MEMBERS[0], 1), (MEMBERS[1], 2)][..]));
+        assert!(!coordinator.drained(MEMBERS[0], checkpoint));
+        assert_eq!(coordinator.commit(Time::ZERO), None, "a part is missing");
+        assert!(coordinator.drained(MEMBERS[1], checkpoint));
+        assert_eq!(coordinator.commit(Time::ZERO), Some((checkpoint, false)));
+        assert_eq!(coordinator.commit(Time::ZERO), None, "once");
+        coordinator.committed(Time::ZERO);
+        assert_eq!(coordinator.next_deadline(), Some(Time::ZERO + EVERY));
+    }
+
+    #[test]
+    fn a_discarded_checkpoint_is_attempted_again_under_another_number() {
+        let (mut coordinator, checkpoint) = begun();
+        coordinator.discard();
+        assert_eq!(coordinator.saved(MEMBERS[0], checkpoint, &[]), None);
+        assert!(!coordinator.drained(MEMBERS[0], checkpoint));
+        let again = coordinator.begin::<Plain>(Position::new(0, 3), MEMBERS.into(), &mut Recorder::default());
+        assert_eq!((again.position, again.attempt), (checkpoint.position, Attempt(2)));
+        coordinator.discard();
+        coordinator.resumed(Time::ZERO);
+        let next = coordinator.begin::<Plain>(Position::new(1, 3), MEMBERS.into(), &mut Recorder::default());
+        assert_eq!(next.attempt, Attempt(1), "attempts are counted by incarnation");
+    }
+}

@@ -154,3 +154,52 @@ pub(crate) struct DrainRules {
     /// No rule of the protocol is left out, so that its invariants hold.
     pub(crate) is_sound: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Attempt, Position, Witness};
+
+    use super::super::logs::tests::{Act, Actions, Talk, group};
+    use super::*;
+
+    const RULES: DrainRules = DrainRules {
+        drains: true,
+        waits: true,
+        requires: Requires { own: true, replicas: false },
+        is_sound: true,
+    };
+
+    #[test]
+    fn a_part_is_written_once_all_late_messages_have_arrived() {
+        let (mut group, mut host) = (group(), Actions::default());
+        let checkpoint = Checkpoint { position: Position::new(0, 1), attempt: Attempt(1) };
+        let mut part = Draining::<Talk, u32>::begin(checkpoint, Time::ZERO, &mut host);
+        assert_eq!(host.take(), [Act::Snapshot]);
+        let snapshot =
+            Snapshot { witness: Witness::default(), channels: Arc::from([]), application: Arc::from([]) };
+        part.cut(snapshot, Default::default(), Default::default());
+        part.expect(3);
+        part.add_late(7);
+        part.maybe_write(&mut group, 1, RULES, |saved, _| saved, &mut host);
+        assert_eq!(host.take(), [], "one message is missing");
+        part.add_late(8);
+        part.maybe_write(
+            &mut group,
+            1,
+            RULES,
+            |saved, late| {
+                assert_eq!(late, [7, 8]);
+                saved
+            },
+            &mut host,
+        );
+        let name = checkpoint.part(group.me);
+        assert_eq!(host.take(), [Act::Persist(name)]);
+        assert!(!part.completes());
+        part.durable(name);
+        assert!(part.completes() && !part.completes(), "once");
+        let (claim, late) = part.commit(RULES, Time::ZERO);
+        assert!(matches!(claim, Claim::Committed { position, .. } if position == checkpoint.position));
+        assert_eq!(late, [7, 8], "they can be received now");
+    }
+}

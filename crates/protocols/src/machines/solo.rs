@@ -153,3 +153,54 @@ impl<P: Grouped + Protocol> Solo<P> {
         self.attempts = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use faultline_core::{Span, Witness};
+
+    use super::super::logs::tests::{Act, Actions, PEER, Talk, group};
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        Snapshot { witness: Witness::default(), channels: Arc::from([]), application: Arc::from([]) }
+    }
+
+    fn begun() -> (Solo<Talk>, Group<Talk>, Actions, Checkpoint) {
+        let schedule = Schedule::new(Some(Span::from_secs(1)), None, Time::ZERO);
+        let (mut solo, mut host) = (Solo::new(schedule, Requires::ALL), Actions::default());
+        solo.begin(Position::new(0, 0), Time::ZERO, &mut host);
+        let (position, attempt) = (Position::new(0, 1), Attempt(1));
+        let requested = Claim::CheckpointRequested { position, attempt, forced: false };
+        assert_eq!(host.take(), [Act::Claim(requested), Act::Snapshot]);
+        (solo, group(), host, Checkpoint { position, attempt })
+    }
+
+    #[test]
+    fn a_checkpoint_is_committed_once_it_is_durable_here_and_at_its_holders() {
+        let (mut solo, mut group, mut host, checkpoint) = begun();
+        assert!(solo.is_checkpointing() && !solo.is_cut());
+        solo.cut(&mut group, snapshot(), Default::default(), Default::default(), &mut host);
+        let name = checkpoint.part(group.me);
+        assert!(solo.is_cut());
+        assert_eq!(host.take(), [Act::Persist(name)]);
+        solo.durable(name);
+        assert!(!solo.completes() && solo.commit(Time::ZERO).is_none(), "a holder has not confirmed it");
+        solo.confirmed(PEER, name);
+        assert!(solo.completes());
+        let (committed, _, claim) = solo.commit(Time::ZERO).unwrap();
+        assert_eq!(committed, checkpoint);
+        assert!(matches!(claim, Claim::Committed { position, .. } if position == checkpoint.position));
+        assert!(!solo.is_checkpointing() && solo.commit(Time::ZERO).is_none(), "once");
+    }
+
+    #[test]
+    fn a_failure_discards_the_checkpoint_in_progress() {
+        let (mut solo, mut group, mut host, Checkpoint { position, attempt }) = begun();
+        solo.discard(&mut host);
+        assert_eq!(host.take(), [Act::Claim(Claim::Aborted { position, attempt })]);
+        solo.cut(&mut group, snapshot(), Default::default(), Default::default(), &mut host);
+        assert_eq!(host.take(), [], "the state belongs to no checkpoint");
+        solo.discard(&mut host);
+        assert_eq!(host.take(), []);
+    }
+}

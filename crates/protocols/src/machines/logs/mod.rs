@@ -23,7 +23,7 @@ mod channel;
 mod segments;
 mod storage;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

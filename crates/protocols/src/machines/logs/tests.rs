@@ -15,14 +15,14 @@ use crate::machines::group::{self, Group, Rules, View};
 use crate::machines::{Meet, PairRules, Pairs};
 use crate::placement::{Placement, ReplicateTo};
 
-const ME: ProcessId = ProcessId(0);
-const PEER: ProcessId = ProcessId(1);
+pub(crate) const ME: ProcessId = ProcessId(0);
+pub(crate) const PEER: ProcessId = ProcessId(1);
 
 #[derive(Clone, Debug)]
-struct Talk;
+pub(crate) struct Talk;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum Control {
+pub(crate) enum Control {
     Group(group::Message),
     Settled(Settled),
     Meet(Meet),
@@ -82,18 +82,21 @@ impl Protocol for Talk {
 
 /// What the process does, apart from its storage.
 #[derive(Debug, PartialEq)]
-enum Act {
+pub(crate) enum Act {
     Transmit(u32),
     Resent(u32),
     Suppress(u32),
     Say(Control),
+    Persist(ImageName),
+    Snapshot,
+    Claim(Claim),
 }
 
 #[derive(Default)]
-struct Actions(Vec<Act>);
+pub(crate) struct Actions(Vec<Act>);
 
 impl Actions {
-    fn take(&mut self) -> Vec<Act> {
+    pub(crate) fn take(&mut self) -> Vec<Act> {
         core::mem::take(&mut self.0)
     }
 }
@@ -104,7 +107,9 @@ impl Machine<Talk> for Actions {
         self.0.push(Act::Say(message));
     }
     fn send_image(&mut self, _: ProcessId, _: Arc<Image<Head, Saved<(), ()>>>) {}
-    fn persist(&mut self, _: Arc<Image<Head, Saved<(), ()>>>) {}
+    fn persist(&mut self, image: Arc<Image<Head, Saved<(), ()>>>) {
+        self.0.push(Act::Persist(image.name));
+    }
     fn read(&mut self, _: ImageName) {}
     fn list(&mut self) {}
     fn delete(&mut self, _: ImageName) {}
@@ -112,9 +117,10 @@ impl Machine<Talk> for Actions {
     fn started(&mut self) {}
     fn held(&mut self) {}
     fn claim(&mut self, claim: Claim) {
-        if let Claim::Resent { id } = claim {
-            self.0.push(Act::Resent(id.number));
-        }
+        self.0.push(match claim {
+            Claim::Resent { id } => Act::Resent(id.number),
+            other => Act::Claim(other),
+        });
     }
 }
 
@@ -129,7 +135,9 @@ impl Host<Talk> for Actions {
     fn drop_stale(&mut self, _: MessageId) {}
     fn hold(&mut self) {}
     fn release(&mut self) {}
-    fn request_snapshot(&mut self) {}
+    fn request_snapshot(&mut self) {
+        self.0.push(Act::Snapshot);
+    }
     fn request_rest(&mut self) {}
     fn restore(&mut self, _: Option<&Image<Head, Saved<(), ()>>>, _: Incarnation) {}
 }
@@ -160,13 +168,18 @@ fn view(peer: u32) -> View {
     View::new(Scope::Process, None, Arc::new(membership))
 }
 
+/// Returns the process as a group of one, with a holder of its parts at the peer.
+pub(crate) fn group() -> Group<Talk> {
+    let placement = Placement { replicas: 1, to: ReplicateTo::OtherCluster };
+    let membership =
+        group::Membership { me: ME, boot: Boot::Fresh, view: view(1), placement, rules: Rules::ALL };
+    Group::new(membership, &mut Actions::default())
+}
+
 impl Process {
     fn new() -> Process {
-        let placement = Placement { replicas: 0, to: ReplicateTo::SameCluster };
-        let membership =
-            group::Membership { me: ME, boot: Boot::Fresh, view: view(1), placement, rules: Rules::ALL };
-        let mut host = Actions::default();
-        let group = Group::new(membership, &mut host);
+        let group = group();
+        let host = Actions::default();
         let (logs, pairs) =
             (Logs::new(None, LogRules::ALL), Pairs::new(PairRules { waits: true, drops_older: true }));
         Process { group, logs, pairs, host }
