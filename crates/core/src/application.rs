@@ -12,7 +12,7 @@ use crate::membership::Membership;
 use crate::message::Payload;
 use crate::time::Span;
 
-/// A piece of computation that owns its data, so that a worker can run it while the process handles messages.
+/// A unit of computation that owns its data, so that a worker can run it while the process handles messages.
 pub trait Job: Clone + Debug + PartialEq + Send + 'static {
     /// The result of the computation, handed back to the application through [`Application::computed`].
     type Output: Clone + Debug + PartialEq + Send + 'static;
@@ -65,9 +65,9 @@ impl Outbox {
         self.sends.push((to, payload));
     }
 
-    /// Declares that the program's later actions may depend on message `number` from `from` (the first is 0), which
-    /// has been delivered. A message that was delivered but not consumed has influenced nothing that the program
-    /// sends.
+    /// Declares that the program's later actions may depend on message `number` (counted from 0) from `from`,
+    /// which has been delivered. A message that was delivered but not consumed has influenced nothing that
+    /// the program sends.
     ///
     /// A protocol that [relies on repetition](crate::Protocol::REPEATS) orders messages by what was consumed before
     /// them; other protocols ignore consumption.
@@ -78,21 +78,21 @@ impl Outbox {
 
 /// One rank of a parallel program: explicit state, explicit sends and receipts, no clock, no I/O.
 ///
-/// A rank acts when a message is delivered or a job returns. While its protocol holds it, it is neither delivered
-/// messages nor asked for jobs.
+/// A rank acts when a message is delivered or a job returns. While its protocol holds it, it receives no
+/// messages and starts no jobs.
 pub trait Application: Clone + Debug + Sized {
     /// The rank's computation.
     type Job: Job;
-    /// Parameters of the program, equal for all ranks.
+    /// Parameters of the program, the same for all ranks.
     type Config: Clone + Debug;
 
-    /// Creates the state before the first step. `seed` differs from rank to rank.
+    /// Creates the initial state. `seed` differs from rank to rank.
     fn new(config: &Arc<Self::Config>, me: ProcessId, membership: &Membership, seed: u64) -> Self;
     /// Handles a message that the protocol delivers.
     fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox);
     /// Handles the output of a job that has returned.
     fn computed(&mut self, done: <Self::Job as Job>::Output, out: &mut Outbox);
-    /// Returns the next computation if one is possible. Not called again until that job has returned.
+    /// Returns the next job if one is possible. Not called again until that job has returned.
     fn next_job(&mut self) -> Option<Self::Job>;
     /// Returns the current state, or `None` while the job in progress holds it; the composite asks again once the job
     /// has returned.
@@ -105,8 +105,8 @@ pub trait Application: Clone + Debug + Sized {
     fn result(&self) -> Option<Digest>;
     /// Returns the rank's progress.
     fn progress(&self) -> Progress;
-    /// Returns the digest that each rank computes in a run without failures. `None` if that depends on timing, or if
-    /// there is no independent way to compute it. `seed` returns the seed of each rank.
+    /// Returns the digest that each rank computes in a run without failures. `None` if the result depends on
+    /// timing, or cannot be computed independently. `seed` returns the seed of each rank.
     fn reference(
         _config: &Arc<Self::Config>,
         _membership: &Membership,
@@ -114,8 +114,9 @@ pub trait Application: Clone + Debug + Sized {
     ) -> Option<Vec<(ProcessId, Digest)>> {
         None
     }
-    /// Returns parameters for virtual time, where nothing is written or sent: with them, ranks do the same and have the
-    /// same results, but keep no content that only occupies space. `None` if there are no such parameters.
+    /// Returns parameters for virtual time, in which no content is written or sent: with them, ranks act the
+    /// same and have the same results, but keep no content that only occupies space. `None` if there are no
+    /// such parameters.
     fn for_virtual_time(_config: &Self::Config) -> Option<Self::Config> {
         None
     }

@@ -1,7 +1,8 @@
-//! One small number per process: sparse while few processes have a number, dense when many do.
+//! One small number per process, stored sparsely while few processes have a number, and densely once many do.
 //!
-//! In most programs a process of a large cluster talks to a few others, in some to all of them. A table of all pairs
-//! of senders and receivers would not fit in memory, and a sorted list alone would cost a search per message.
+//! In most programs, a process of a large cluster sends to few others; in some, to all of them. A table of
+//! all pairs of senders and receivers would not fit in memory, and a sorted list alone would cost a search
+//! per message.
 
 use alloc::vec::Vec;
 
@@ -105,7 +106,7 @@ mod tests {
     use alloc::collections::BTreeMap;
 
     #[test]
-    fn it_counts_like_a_map_whether_sparse_or_dense() {
+    fn counters_match_a_map_whether_sparse_or_dense() {
         let (mut counters, mut map) = (Counters::default(), BTreeMap::new());
         let mut random = 1_u32;
         for round in 0..20_000_u32 {

@@ -1,16 +1,17 @@
-//! Switches for code that is wrong on purpose. Each protocol, the composite and the supervisor have lists of their own: of
-//! known defects, which apply a rule as printed in a paper or omit it, and of mutations, which are small mistakes.
+//! Switches for deliberate mistakes. Each protocol, the composite and the supervisor have their own lists:
+//! known defects, which apply a rule as printed in a paper or omit it, and mutations, which are small
+//! mistakes in the code.
 
-/// Declares `Defect`, the known defects and the mutations of some code, and `Defects`, a set of enabled ones. The set is
-/// always empty unless the feature `defects` of the crate that calls the macro is enabled.
+/// Declares `Defect`, the known defects and the mutations of a piece of code, and `Defects`, a set of enabled
+/// ones. The set is always empty unless the feature `defects` of the crate that calls the macro is enabled.
 #[macro_export]
 macro_rules! defects {
     (
         $($(#[$doc:meta])* $name:ident,)*
         $(; mutations $($(#[$mutation_doc:meta])* $mutation:ident,)*)?
     ) => {
-        /// A rule as printed in the paper, or omitted, or a small mistake. Each breaks a property, and the checkers must
-        /// detect it.
+        /// A deliberate mistake: a rule as printed in the paper, an omitted rule, or a mutation. Each
+        /// violates a property, and the checkers must detect it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Defect {
@@ -21,7 +22,7 @@ macro_rules! defects {
         impl Defect {
             /// All known defects.
             pub const ALL: &[Defect] = &[$(Defect::$name,)*];
-            /// All mutations of the code.
+            /// All mutations.
             pub const MUTATIONS: &[Defect] = &[$($(Defect::$mutation,)*)?];
         }
 

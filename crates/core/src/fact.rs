@@ -1,8 +1,9 @@
 //! Facts: the only observation channel. Triggers, metrics, golden files, checkers, dashboards and diagrams all use
 //! them.
 //!
-//! The composite states what it observed itself (sent, delivered, saved, …). What only the protocol can know is a
-//! [`Claim`]: self-reported, and never used as evidence. The supervisor states what it did to processes.
+//! The composite states what it observed itself (sent, delivered, saved, …). A fact that only the protocol
+//! can know is a [`Claim`]: self-reported, and never used as evidence. The supervisor states what it did to
+//! processes.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -25,8 +26,7 @@ use crate::time::Span;
 pub struct Witness {
     /// The life to whose stream the cut belongs.
     pub life: Life,
-    /// Facts of that life with a smaller number are part of the state, together with the state that the life
-    /// restored.
+    /// The state contains the facts of that life with a smaller number, and the state that the life restored.
     pub upto: FactNo,
     /// Wrapping sum of [`MessageId::mix`] over all messages sent; in a program of tasks, sum of [`TaskId`] over the
     /// tasks spawned.
@@ -127,15 +127,15 @@ pub enum Claim {
         /// Identity of the waiting message.
         id: MessageId,
     },
-    /// This process removed what no recovery can need any more.
+    /// This process removed checkpoints and log entries that no recovery can need.
     Collected {
         /// Number of the garbage collection.
         round: u32,
         /// Checkpoints of the cluster with a smaller SN have been removed.
         below: Sn,
-        /// Checkpoints that remain.
+        /// Number of checkpoints that remain.
         kept: u32,
-        /// Log entries removed.
+        /// Number of log entries removed.
         log: u32,
     },
     /// A re-execution sent a message in a different phase than the original execution. The program is not
@@ -165,12 +165,13 @@ pub enum Claim {
         /// Phase of the message, recorded when it was received.
         phase: u32,
     },
-    /// The coordinator of a leaving cluster reports that no recovery can need anything from the cluster any more.
+    /// The coordinator of a leaving cluster reports that no recovery can still need anything from the
+    /// cluster.
     Released {
         /// The leaving cluster.
         cluster: ClusterId,
     },
-    /// A partition that runs here takes part in a recovery, with the state that it has now.
+    /// A partition that runs on this process takes part in a recovery, with its current state.
     RecoveryJoined {
         /// The partition.
         partition: ProcessId,
@@ -179,22 +180,24 @@ pub enum Claim {
         /// The checkpoint from which the partition re-executes what others demand. SN 0 is the initial state.
         slot: Position,
     },
-    /// Everything that one partition had sent to another before it joined a recovery has either arrived or was lost.
+    /// Everything that one partition had sent to another before it joined a recovery has either arrived or
+    /// been lost.
     Drained {
         /// The sending partition.
         from: ProcessId,
-        /// The receiving partition, which runs here.
+        /// The receiving partition, which runs on this process.
         to: ProcessId,
         /// The recovery.
         epoch: Incarnation,
     },
-    /// Logged messages left this process's memory, since its own storage and its holders have made them durable.
+    /// This process removed logged messages from its memory, because its own storage and its holders have
+    /// made them durable.
     Spilled {
-        /// Number of messages that left the memory.
+        /// Number of messages removed from memory.
         messages: u32,
         /// Payload of these messages, in bytes.
         bytes: u64,
-        /// Payload of all messages that are still in memory, in bytes.
+        /// Payload of all logged messages that are still in memory, in bytes.
         left: u64,
     },
 }
@@ -216,7 +219,7 @@ pub enum TheftStep {
     Merged,
     /// The victim's protocol told the thief that it does not need the result again.
     Receipted,
-    /// The thief dropped what it owed, whether complete or not.
+    /// The thief dropped its obligations for the task, whether complete or not.
     Forgotten,
     /// The victim reclaimed the task, to run it or to lend it again.
     Voided,
@@ -239,7 +242,7 @@ impl TheftStep {
     }
 }
 
-/// What an execution of a planned task belongs to and depends on.
+/// The partition and the dependencies of one execution of a planned task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedTask {
     /// Identity of the task.
@@ -267,7 +270,7 @@ pub enum Fact {
         /// Position of the sender, as piggybacked on the message.
         position: Position,
     },
-    /// The protocol did not hand a message to the network, since the receiver already has it.
+    /// The protocol did not hand a message to the network, because the receiver already has it.
     Suppressed(MessageId),
     /// The application received a message.
     Delivered(MessageId),
@@ -280,8 +283,8 @@ pub enum Fact {
     Saved(Box<(ImageName, Witness, u64)>),
     /// The process's storage reported an image durable. The image may belong to another process.
     Durable(ImageName),
-    /// The application's state was replaced by that of an image, under this incarnation. Without an image, by the
-    /// initial state.
+    /// The application's state was replaced by that of an image, or without one by the initial state, under
+    /// this incarnation.
     Restored(Box<(Option<ImageName>, Incarnation, Witness)>),
     /// The application has finished in this state. Stated again if the state changes afterwards.
     Finished(Box<(Witness, Digest)>),
@@ -295,10 +298,11 @@ pub enum Fact {
         /// Duration of the task in microseconds: the program's figure, scaled by the speed of the place.
         cost_us: u32,
     },
-    /// Under a plan: what an execution of a task belongs to and depends on. Stated directly before [`Fact::Ran`] or
-    /// [`Fact::Rerun`] of the task.
+    /// Under a plan: the partition and the dependencies of one execution of a task. Stated directly before
+    /// [`Fact::Ran`] or [`Fact::Rerun`] of the task.
     Planned(Box<PlannedTask>),
-    /// A task that is part of the state was executed again, beside the state, because its values were lost elsewhere.
+    /// A task that is already part of the state was re-executed outside of it, because another process lost
+    /// its values.
     Rerun {
         /// Identity of the task.
         task: TaskId,
@@ -327,10 +331,10 @@ pub enum Fact {
         /// The step that happened.
         step: TheftStep,
     },
-    /// The state of a process that will not return became part of this process's state: the state of an image, or
-    /// without one the process's initial state.
+    /// The state of a process that never returns became part of this process's state: the state of an image,
+    /// or without one, that process's initial state.
     Absorbed(Box<(ProcessId, Option<ImageName>, Witness)>),
-    /// A statement of the protocol, self-reported.
+    /// A claim of the protocol: self-reported.
     Claim(Box<Claim>),
 
     /// Supervisor: it started a life of a process.
@@ -470,7 +474,7 @@ impl Fact {
             Fact::CheckpointMessage { .. } => FactKind::CheckpointMessage,
             Fact::Theft { step, .. } => step.kind(),
             Fact::Absorbed(_) => FactKind::Absorbed,
-            Fact::Claim(_) => unreachable!("dealt with"),
+            Fact::Claim(_) => unreachable!("handled above"),
             Fact::LifeStarted { .. } => FactKind::LifeStarted,
             Fact::Begun => FactKind::Begun,
             Fact::Injecting { .. } => FactKind::Injecting,
@@ -586,4 +590,4 @@ impl FromIterator<FactKind> for FactKinds {
 }
 
 const _: () = assert!((FactKind::Left as u32) < u64::BITS, "a set of kinds is 64 bits");
-const _: () = assert!(size_of::<Fact>() <= 32, "facts are kept by the million");
+const _: () = assert!(size_of::<Fact>() <= 32, "runs keep millions of facts");

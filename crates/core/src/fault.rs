@@ -1,5 +1,5 @@
-//! Faults: what can be done to a federation, when, and with which outcome. `faultline-api` expands a plan from a seed
-//! once; the plan means the same on every backend.
+//! Faults that are injected into a federation, their triggers and their outcome. `faultline-api` expands a
+//! plan from a seed once, and the plan has the same meaning on every backend.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ pub enum StorageFate {
 pub enum EndedBy {
     /// A fault of the plan: a kill, or a pause long enough for the process to be declared failed.
     Fault(FaultNo),
-    /// The process sent no sign of life for so long that it was declared failed.
+    /// The process was silent for so long that it was declared failed.
     Silence,
     /// The place of the process no longer exists; on Kubernetes, its pod.
     PlaceLost,
@@ -59,14 +59,14 @@ pub struct LinkProperties {
     pub loss_ppm: u32,
 }
 
-/// How a storage misbehaves.
+/// A malfunction of a node's storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StorageFault {
     /// Each write takes this much longer.
     Slow(Span),
     /// All writes fail.
     Full,
-    /// Images fail their checksum when read, and so count as absent.
+    /// Images fail their checksum when read, so they count as missing.
     Corrupt,
 }
 
@@ -121,13 +121,13 @@ pub enum Fault {
         /// Duration of the partition.
         span: Span,
     },
-    /// A node's storage misbehaves.
+    /// A node's storage malfunctions.
     Storage {
         /// The process whose node has the storage.
         process: ProcessId,
-        /// The misbehaviour.
+        /// The malfunction.
         how: StorageFault,
-        /// Duration of the misbehaviour; `None` lasts until the end of the run.
+        /// Duration of the malfunction; `None` lasts until the end of the run.
         span: Option<Span>,
     },
 }
@@ -145,8 +145,8 @@ pub enum Trigger {
         cluster: Option<ClusterId>,
         /// The process that states the fact; `None` matches all processes.
         process: Option<ProcessId>,
-        /// Which occurrence of the fact triggers the fault, counted from 1 in the order in which the supervisor sees
-        /// them.
+        /// Which occurrence of the fact triggers the fault, counted from 1 in the order in which facts reach
+        /// the supervisor.
         occurrence: u32,
     },
 }
@@ -212,7 +212,7 @@ pub enum FaultState {
     Ineffective(Arc<str>),
 }
 
-/// One line of the supervisor's account of the plan: a fault and what became of it.
+/// One entry of the supervisor's account of the plan: a fault, and what became of it.
 pub type FaultAccount = (FaultNo, FaultState);
 
 /// How a run ended, before it has been judged.
@@ -236,7 +236,7 @@ pub enum Outcome {
         /// The message that a re-execution sent differently.
         id: MessageId,
     },
-    /// The program that carried out the run had no more memory to use.
+    /// The program that performed the run reached its memory limit.
     OutOfMemory(Arc<MemoryUse>),
 }
 
@@ -269,38 +269,39 @@ impl Outcome {
     }
 }
 
-/// What took the memory of a program when it ended a run.
+/// The memory of a program that ended a run because it reached its memory limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
-    /// The bound of the program, in bytes.
+    /// Memory limit of the program, in bytes.
     pub bound: u64,
     /// Memory of the program at the end of the run, in bytes.
     pub used: u64,
-    /// Parts of it that are known. What several runs take at the same time is not part of them.
+    /// The known parts of this memory, for this run alone.
     pub parts: Vec<MemoryPart>,
 }
 
 /// A part of a program's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryPart {
-    /// What takes it.
+    /// The content of this part.
     pub content: MemoryContent,
-    /// How many of them there are.
+    /// Number of items.
     pub count: u64,
-    /// Memory that they take, in bytes.
+    /// Memory of all items, in bytes.
     pub bytes: u64,
 }
 
-/// What takes the memory of a run.
+/// Content that occupies the memory of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MemoryContent {
     /// Facts, which are kept until they are judged.
     Facts,
-    /// Facts, with the memory that their judgement would take. Instead of [`MemoryContent::Facts`] if this ended the run.
+    /// Facts, together with the memory that judging them would take. Replaces [`MemoryContent::Facts`] if
+    /// this sum ended the run.
     JudgedFacts,
     /// Parts of checkpoints in simulated storage, with their logs, and replicas.
     Checkpoints,
-    /// Messages in the logs of processes. A message in a stored checkpoint counts there, too.
+    /// Messages in the logs of processes. A message that is also in a stored checkpoint counts there, too.
     Logs,
     /// Events in the queue of the simulator, including packets in transit.
     Queue,

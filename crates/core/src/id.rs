@@ -15,12 +15,12 @@ macro_rules! number {
             ///
             /// # Panics
             ///
-            /// Panics if no number is left. Only a bug can get there.
+            /// Panics if the number is the largest of its type, which only a bug can cause.
             #[must_use]
             pub const fn next(self) -> Self {
                 match self.0.checked_add(1) {
                     Some(next) => Self(next),
-                    None => panic!(concat!(stringify!($name), " numbers are used up")),
+                    None => panic!(concat!(stringify!($name), " numbers are exhausted")),
                 }
             }
 
@@ -55,7 +55,8 @@ number!(
     Life(u32), "life "
 );
 number!(
-    /// Counts the rollbacks of a cluster, including those without a failure of its own. Never refers to a life.
+    /// Number of rollbacks of a cluster, including those without a failure of its own. Not to be confused
+    /// with a life.
     Incarnation(u32), "incarnation "
 );
 number!(
@@ -100,7 +101,7 @@ impl ClusterId {
     pub const OUTSIDE: ClusterId = ClusterId(u16::MAX);
 }
 
-/// The purpose of a process, named by its protocol. Role 0 of every protocol runs the application.
+/// The purpose of a process, assigned by its protocol. Role 0 of every protocol runs the application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Role(pub u8);
@@ -116,8 +117,9 @@ impl Role {
     pub const EVENT_LOGGER: Role = Role(3);
 }
 
-/// A point in the history of a cluster: checkpoint `sn` of incarnation `incarnation`. Ordered lexicographically, so
-/// that what a rollback undid is smaller than everything after the rollback.
+/// A point in the history of a cluster: checkpoint `sn` of incarnation `incarnation`. Ordered
+/// lexicographically, so that every position that a rollback undid is smaller than every position after the
+/// rollback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
     /// Number of rollbacks before this point.
@@ -160,8 +162,8 @@ hash!(
     TaskId
 );
 hash!(
-    /// Data that the tasks of a program share: a hash of the task that created it and its index among the data that
-    /// this task created.
+    /// A piece of data that the tasks of a program share: a hash of the task that created it, and its index
+    /// among the data that this task created.
     DataId
 );
 
@@ -192,8 +194,8 @@ pub struct Version {
     pub n: u32,
 }
 
-/// One theft of a task: a place without work asks another place for some. The identity is never reused: a new life of
-/// the thief numbers its thefts afresh.
+/// One theft of a task: a process without work asks another process for a task. The identity is never reused:
+/// it includes the thief's life, and each life numbers its requests from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Theft {
     /// The process that is asked for work.
@@ -218,7 +220,7 @@ impl fmt::Display for Theft {
     }
 }
 
-/// The finaliser of SplitMix64: every input bit reaches every output bit.
+/// The finaliser of SplitMix64: every input bit affects every output bit.
 #[inline]
 pub(crate) const fn finish(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -8,7 +8,7 @@ use crate::fact::Witness;
 use crate::footprint::Footprint;
 use crate::id::{Attempt, Incarnation, Position, ProcessId, Sn};
 
-/// Name of one process's part of one attempt at a checkpoint, or of something [else](ImageName::is_part). Never
+/// Name of one process's part of one attempt at a checkpoint, or of [other data](ImageName::is_part). Never
 /// reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ImageName {
@@ -48,7 +48,7 @@ impl fmt::Display for ImageName {
 /// A piece of application state, opaque to protocols. Images that contain the same piece share it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Chunk {
-    /// A length without content, for simulations in which only the size matters.
+    /// A length without content, for simulations in which only the length matters.
     Virtual(u64),
     /// The content itself.
     Bytes(Arc<[u8]>),
@@ -75,7 +75,7 @@ impl fmt::Debug for Chunk {
     }
 }
 
-/// The state that the composite saves around the application. Opaque to the protocol, which only carries it.
+/// The saved state of the application and of the composite around it. Opaque to the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Evidence of what the state contains.
@@ -98,7 +98,7 @@ impl Snapshot {
     }
 }
 
-/// One part of a checkpoint: typed inside the process, bytes at the edge of the driver.
+/// One part of a checkpoint: a typed value within the process, which drivers convert to bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Image<H, V> {
     /// Unique name of the image.
@@ -108,7 +108,7 @@ pub struct Image<H, V> {
     pub head: Arc<H>,
     /// The remaining saved state of the protocol.
     pub saved: Arc<V>,
-    /// The application's state with its evidence.
+    /// The application's state, with its witness.
     pub snapshot: Snapshot,
 }
 

@@ -4,7 +4,7 @@
 //! random number or a socket. Drivers (`faultline-sim`, `faultline-runtime`) own time, network, storage and failures.
 //! The crate is `no_std`, so that a protocol cannot reach any of them even by mistake.
 //!
-//! | module | holds |
+//! | module | content |
 //! | --- | --- |
 //! | [`id`], [`time`] | newtypes for everything that is numbered |
 //! | [`membership`] | which process runs where, and in which life |
@@ -14,9 +14,9 @@
 //! | [`promises`] | what a protocol promises beyond what every protocol owes |
 //! | [`node`] | the composition of a protocol and an application |
 //! | [`counters`] | one number per process, sparse or dense |
-//! | [`footprint`] | memory of values that share parts of themselves |
-//! | [`fact`] | the only observation channel |
-//! | [`fault`] | what can be done to a federation, and when |
+//! | [`footprint`] | memory of values that share parts |
+//! | [`fact`] | what is observed about a run: the only observation channel |
+//! | [`fault`] | faults, their triggers, and the outcome of a run |
 #![no_std]
 
 extern crate alloc;

@@ -19,12 +19,12 @@ pub struct Member {
     pub life: Life,
     /// Whether that life is running. `false` from the detection of a failure until the next life has registered.
     pub up: bool,
-    /// Whether the supervisor has durably recorded that this process, and the processes for which it asked, may act
-    /// (see [`crate::process::Action::Started`]). After a failure before that point, they start from their initial
-    /// state.
+    /// Whether the supervisor has durably recorded that this process, and the processes on whose behalf it
+    /// asked, may act (see [`crate::process::Action::Started`]). After a failure before that point, they
+    /// start from their initial state.
     pub started: bool,
-    /// Whether the process will never live again. Set when its failure is detected, or, if it had already failed,
-    /// when the fault that makes the failure permanent is injected.
+    /// Whether the process will never start another life. Set when its failure is detected, or, if it had
+    /// already failed, when the fault that makes the failure permanent is injected.
     pub gone: bool,
 }
 
@@ -50,11 +50,11 @@ pub enum Presence {
     /// Present from the start to the end of the run.
     #[default]
     Permanent,
-    /// Will join later. None of its processes has lived yet.
+    /// Will join later. None of its processes has started yet.
     Awaited,
     /// Has joined, will leave, or both.
     Present,
-    /// Has left. None of its processes lives again, and its storage has been released.
+    /// Has left. None of its processes starts again, and their storage has been released.
     Left,
 }
 
@@ -68,7 +68,7 @@ impl Presence {
 /// A versioned view of the federation. Immutable and shared: a new version is a new value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
-    /// Greater versions are newer.
+    /// Version of this view. Greater versions are newer.
     pub version: MembershipVersion,
     /// One entry per process, indexed by [`ProcessId`].
     pub members: Arc<[Member]>,
@@ -86,7 +86,7 @@ impl Membership {
         &self.members[process.index()]
     }
 
-    /// Returns the cluster of `process`, [`ClusterId::OUTSIDE`] if it is in none.
+    /// Returns the cluster of `process`, or [`ClusterId::OUTSIDE`] if it is in none.
     pub fn cluster_of(&self, process: ProcessId) -> ClusterId {
         self.member(process).cluster
     }
@@ -116,8 +116,8 @@ impl Membership {
     }
 }
 
-/// The unit that takes checkpoints and rolls back together: a *group* of ranks. Groups are numbered like clusters.
-/// Processes outside all clusters belong to no group.
+/// Which ranks form a *group*: the unit that takes checkpoints and rolls back together. Groups are numbered
+/// like clusters. Processes outside all clusters belong to no group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Scope {
@@ -131,8 +131,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the group of a process, [`ClusterId::OUTSIDE`] if it is in none. Assumes that ranks are numbered
-    /// before all other processes.
+    /// Returns the group of a process, or [`ClusterId::OUTSIDE`] if it is in none. Assumes that ranks are
+    /// numbered before all other processes.
     ///
     /// # Panics
     ///
@@ -142,7 +142,7 @@ impl Scope {
         match self {
             Scope::Cluster => membership.cluster_of(process),
             _ if membership.member(process).role != Role::RANK => ClusterId::OUTSIDE,
-            Scope::Process => ClusterId(u16::try_from(process.0).expect("a federation has fewer ranks")),
+            Scope::Process => ClusterId(u16::try_from(process.0).expect("a federation has fewer ranks than a group number can count")),
             Scope::Federation => ClusterId(0),
         }
     }
@@ -166,8 +166,8 @@ impl Scope {
     }
 }
 
-/// How a life begins. The supervisor decides this from the number of the life and what it knows of the storage; an
-/// empty disk is never taken as the sign.
+/// How a life begins. The supervisor decides this from the number of the life and from what it knows about
+/// the storage, never from an empty disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Boot {
     /// The first life.
@@ -190,7 +190,7 @@ pub struct Birth<C> {
     pub boot: Boot,
     /// The current membership, in which `me` is up.
     pub membership: Arc<Membership>,
-    /// Configuration, equal for all processes.
+    /// Configuration, the same for all processes.
     pub config: Arc<C>,
     /// The last durable [`crate::process::Action::Record`]; `None` if there is none or the storage was lost.
     pub record: Option<Arc<[u8]>>,

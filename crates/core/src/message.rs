@@ -43,15 +43,15 @@ impl fmt::Display for MessageId {
 
 /// Content of an application message, opaque to protocols.
 ///
-/// Consists of whole words, including its tag, so that it is copied word by word. Copying it in other units than
-/// those just written would stall the store buffer of current processors.
+/// Consists of whole words, including its tag, so that it is copied word by word. If a value is copied in
+/// units other than those just written, current processors cannot forward the stores, and stall.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Payload {
-    /// A length without content, for simulations in which only the size matters.
+    /// A length without content, for simulations in which only the length matters.
     Virtual(u64),
     /// A few bytes, stored in place.
     Inline(Short),
-    /// A longer content, shared between copies.
+    /// Longer content, shared between copies.
     Shared(Arc<[u8]>),
 }
 
@@ -119,4 +119,4 @@ impl fmt::Debug for Payload {
     }
 }
 
-const _: () = assert!(size_of::<Payload>() == 24, "payloads travel by value");
+const _: () = assert!(size_of::<Payload>() == 24, "payloads are passed by value");

@@ -33,17 +33,17 @@ pub struct NodeConfig<P: Protocol, A: Application> {
 
 crate::defects! {
     ; mutations
-    /// A restore leaves the numbers of the next messages as they are.
+    /// A restore does not restore the numbers of the next messages.
     NumbersNotRestored,
-    /// A restore leaves the witness as it is.
+    /// A restore does not restore the witness.
     WitnessNotRestored,
-    /// A restore does not cancel the job that is being computed.
+    /// A restore does not cancel the job in progress.
     JobNotCancelled,
-    /// A restore leaves messages that the protocol has not seen yet.
+    /// A restore keeps sends that have not yet been passed to the protocol.
     UnseenNotCleared,
     /// Messages carry the incarnation of the process's first life, whatever was restored.
     IncarnationIgnored,
-    /// A restore returns to the initial state of the application.
+    /// A restore ignores the image, and resets the application to its initial state.
     ImageIgnored,
     /// The application continues while it is held.
     NotHeld,
@@ -51,9 +51,9 @@ crate::defects! {
     NotHeldForSnapshot,
     /// A snapshot carries no numbers of the next messages.
     SnapshotWithoutNumbers,
-    /// A delivery is not entered into the witness.
+    /// A delivery is not added to the witness.
     DeliveryUnwitnessed,
-    /// A result that a restore undid is not computed again.
+    /// After a restore, the result is not stated again until the state changes.
     ResultNotRepeated,
 }
 
@@ -65,8 +65,8 @@ pub struct Node<P: Protocol, A: Application> {
     protocol: P,
 }
 
-/// All of the composite except the protocol. Fields are laid out as written: those that every message touches come
-/// first and share cache lines.
+/// All of the composite except the protocol. Fields are laid out in this order: those that every message
+/// touches come first and share cache lines.
 #[derive(Clone, Debug)]
 #[repr(C)]
 struct NodeState<A: Application> {
@@ -78,7 +78,7 @@ struct NodeState<A: Application> {
     held: bool,
     snapshot_wanted: bool,
     rest_wanted: bool,
-    /// Whether the protocol relies on a re-execution that sends the same messages.
+    /// Whether the protocol assumes that a re-execution sends the same messages.
     repeats: bool,
     /// Whether the application may have changed since its result was last read.
     changed: bool,
@@ -92,7 +92,7 @@ struct NodeState<A: Application> {
     application: Option<A>,
     job: Option<JobNo>,
     outbox: Outbox,
-    /// Actions of the application that the protocol has not been shown yet.
+    /// Actions of the application that have not yet been passed to the protocol.
     unseen: VecDeque<AppAction>,
     /// Next message number per receiver.
     channels: Counters,
@@ -221,8 +221,8 @@ impl<P: Protocol, A: Application> Node<P, A> {
         self.protocol.handle(input, now, &mut NodeHost { state: &mut self.state, out });
     }
 
-    /// Shows the protocol every send, answers a pending snapshot request, then lets the application continue. If the
-    /// application has nothing to do, answers a pending rest request.
+    /// Passes every send to the protocol, answers a pending snapshot request, then lets the application
+    /// continue. If the application has nothing to do, answers a pending rest request.
     #[inline(always)]
     fn settle(&mut self, now: Time, out: &mut Out<Self>) {
         self.show(now, out);
@@ -240,7 +240,7 @@ impl<P: Protocol, A: Application> Node<P, A> {
         }
     }
 
-    /// Shows the protocol every send, and answers a pending snapshot request.
+    /// Passes every send to the protocol, and answers a pending snapshot request.
     #[inline(always)]
     fn show(&mut self, now: Time, out: &mut Out<Self>) {
         loop {
@@ -316,12 +316,12 @@ impl<A: Application> NodeState<A> {
     fn next_number(&mut self, to: ProcessId) -> u32 {
         let next = self.channels.get_mut(to);
         let number = *next;
-        *next = number.checked_add(1).expect("message numbers of a channel are used up");
+        *next = number.checked_add(1).expect("message numbers of a channel are exhausted");
         number
     }
 
-    /// Returns whether a rest is requested and reached: an application that may compute and does not is waiting for a
-    /// message.
+    /// Returns whether a requested rest has been reached: an application that may compute but does not is
+    /// waiting for a message.
     #[inline(always)]
     fn rests(&mut self) -> bool {
         let rests = self.rest_wanted && !self.held && self.job.is_none();
@@ -371,9 +371,9 @@ impl<A: Application> NodeState<A> {
     }
 }
 
-/// Appends an action, built in place. [`Vec::push`] builds it elsewhere and copies it at once, in other units than
-/// those in which it was written. On current processors, that stalls for longer than everything else here takes per
-/// message.
+/// Appends an action, built in place. [`Vec::push`] builds it elsewhere and copies it immediately, in units
+/// other than those in which it was written. On current processors, the resulting stall costs more time per
+/// message than everything else here.
 #[inline(always)]
 fn append<T>(queue: &mut Vec<T>, make: impl FnOnce() -> T) {
     queue.extend(core::iter::once_with(make));

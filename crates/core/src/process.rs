@@ -1,6 +1,6 @@
 //! The driver's view: one state machine per process, with its events and actions.
 //!
-//! The contract that every driver keeps, and that one body of tests checks for all drivers:
+//! Every driver keeps this contract, and one body of tests checks it for all drivers:
 //!
 //! * A process handles one event at a time. The actions of an event are performed in order; after that, network,
 //!   storage and computation proceed independently of each other.
@@ -11,7 +11,7 @@
 //! * Between two lives, nothing is delivered twice, nothing is lost, and nothing from or to an older life is
 //!   delivered. A packet from a life that is newer than the known membership waits. Unless the process declares FIFO,
 //!   packets may overtake each other.
-//! * A completion is delivered only to the life that asked for it.
+//! * A completion is delivered only to the life that requested it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -104,8 +104,8 @@ pub enum Event<S, M, H, V, O> {
     Timeout,
 }
 
-/// An action of a process. One queue holds actions and facts in the order in which they happened, so that a driver
-/// can halt the process between any two of them.
+/// An action of a process. Actions and facts share one queue, in the order in which they happened, so that a
+/// driver can halt the process between any two of them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action<S, M, H, V, J> {
     /// Hands a packet to the network.
@@ -130,8 +130,8 @@ pub enum Action<S, M, H, V, J> {
         /// Content that the driver hands to the next life at its birth.
         bytes: Arc<[u8]>,
     },
-    /// Asks the supervisor to record durably that this process, and the processes for which it asks, may act.
-    /// Answered by a membership that contains the record.
+    /// Asks the supervisor to record durably that this process, and the processes on whose behalf it asks,
+    /// may act. Answered by a membership that contains the record.
     Started,
     /// Reports that this process's storage again holds everything that it should.
     Held,
@@ -156,7 +156,7 @@ pub struct Gauges {
     pub checkpoints: u32,
 }
 
-/// One process as a driver sees it. Total: it never fails, never blocks, and never reads a clock or a random number.
+/// A process as a driver sees it. It never fails, never blocks, and never reads a clock or a random number.
 pub trait Process: Sized {
     /// Data that the protocol piggybacks on application messages.
     type Stamp: Stamp;
@@ -168,11 +168,11 @@ pub trait Process: Sized {
     type Saved: Wire;
     /// The application's computation.
     type Job: Job;
-    /// Configuration, equal for all processes.
+    /// Configuration, the same for all processes.
     type Config: Clone + Debug;
     /// Whether packets between two lives must arrive in the order in which they were sent.
     const FIFO: bool;
-    /// Returns [`Process::FIFO`]. Only a process whose types have been erased decides it by its configuration.
+    /// Returns [`Process::FIFO`]. Only a process with erased types decides by its configuration instead.
     fn is_fifo(_config: &Self::Config) -> bool {
         Self::FIFO
     }
@@ -181,7 +181,7 @@ pub trait Process: Sized {
     fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self;
     /// Handles one event.
     fn handle(&mut self, event: In<Self>, now: Time, out: &mut Out<Self>);
-    /// Returns when the process wants an [`Event::Timeout`]. The driver asks after each event.
+    /// Returns the time at which the process wants an [`Event::Timeout`]. The driver asks after each event.
     fn next_deadline(&self) -> Option<Time>;
     /// Returns current values for a live view.
     fn gauges(&self) -> Gauges;
@@ -189,11 +189,12 @@ pub trait Process: Sized {
     fn control_kind(_message: &Self::Control) -> &'static str {
         "control"
     }
-    /// Adds what the head and the saved state of an image refer to. Both have themselves been added.
+    /// Adds the values to which the head and the saved state of an image refer. The head and the saved state
+    /// themselves have already been added.
     fn add_to(_head: &Self::Head, _saved: &Self::Saved, _footprint: &mut Footprint) {}
 }
 
-/// The queue that a process appends its actions to. Owned by the caller.
+/// The queue to which a process appends its actions. Owned by the caller.
 pub type Out<P> = Vec<ActionOf<P>>;
 /// The action type of a process.
 pub type ActionOf<P> = Action<

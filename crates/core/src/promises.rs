@@ -1,4 +1,5 @@
-//! What a protocol promises. The supervisor, the checker and the reports read promises, never the protocol's name.
+//! The promises of a protocol. The supervisor, the checker and the reports read promises, never the
+//! protocol's name.
 
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -6,34 +7,35 @@ use serde::{Deserialize, Serialize};
 use crate::membership::Scope;
 use crate::protocol::Protocol;
 
-/// A property that a protocol promises beyond what every protocol owes. The checker judges it only under protocols
-/// that promise it. What every protocol owes (exactly once, no loss, no ghost, consistent checkpoints, …) is not
-/// optional.
+/// A property that a protocol promises beyond what every protocol owes. The checker judges it only under
+/// protocols that promise it. The properties that every protocol owes (exactly once, no loss, no ghost,
+/// consistent checkpoints, …) are not optional.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Promise {
     /// The protocol takes checkpoints: a run that completes contains at least one.
     Checkpoints,
-    /// The checkpoints of a group are numbered consecutively. Without this promise, numbers only increase: an
-    /// index-based protocol may skip some.
+    /// The checkpoints of a group are numbered consecutively. Without this promise, numbers only increase,
+    /// and may have gaps, as in index-based protocols.
     DenseNumbering,
     /// A rollback restores the newest checkpoint that contains nothing undone.
     MaximalLine,
-    /// A message that carries news of its sender's checkpoints is delivered only after the checkpoint that it forces.
-    /// The vectors of a checkpoint record what it knows.
+    /// A message that carries a newer position than the receiver's dependencies is delivered only after the
+    /// checkpoint that it forces. The vectors of a checkpoint record its dependencies.
     ForcedBeforeDelivery,
     /// Only a group in which a process failed rolls back, and at most once per failure of its processes.
     Containment,
     /// A re-execution sends the same messages as the execution, under the same identities, so that a delivery stays
     /// valid although its send was undone. Follows from [`Protocol::REPEATS`].
     Repetition,
-    /// Until a process that rolled back has re-sent an orphan message, it is delivered no message of a later phase.
+    /// A process that rolled back delivers no message of a later phase until it has re-sent its orphan
+    /// messages of earlier phases.
     OrphansFirst,
     /// The phase that a process reports with an orphan message follows from what the sender had consumed before
     /// sending it.
     Phases,
-    /// A process that rolled back is delivered the same messages in the same order again, as far as other processes
-    /// depend on that order.
+    /// A process that rolled back delivers the same messages in the same order again, as far as other
+    /// processes depend on that order.
     RepeatedOrder,
     /// A sender keeps a logged message until a checkpoint of its receiver contains it.
     LogKept,
@@ -52,9 +54,10 @@ pub enum Promise {
     /// In a program of tasks that are assigned in advance, a recovery re-executes exactly the tasks whose values were lost,
     /// and those that they depend on, back to the valid checkpoint.
     StrictlyRequired,
-    /// What a group restores is durable at every holder before one of its processes resumes.
+    /// The checkpoint that a group restores is durable at every holder before any process of the group
+    /// resumes.
     DurableRestore,
-    /// After the last fault, every recovery and every checkpoint ends, no group rolls back any more, and the
+    /// After the last fault, every recovery and every checkpoint ends, no group rolls back again, and the
     /// application continues.
     Progress,
 }
@@ -82,35 +85,36 @@ impl Promise {
     ];
 }
 
-/// Which groups a failure rolls back, besides those in which a process failed.
+/// The groups that a failure rolls back besides those in which a process failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Affected {
-    /// Those that had delivered a message whose send was undone.
+    /// Groups that had delivered a message whose send was undone.
     #[default]
     Dependents,
-    /// Any: the protocol restores a line that is consistent by its numbers, as index-based protocols do. Each failure
-    /// rolls a group back at most once.
+    /// Any group: the protocol restores the recovery line that its checkpoint numbers define, as index-based
+    /// protocols do. Each failure rolls back a group at most once.
     Line,
 }
 
-/// What a protocol survives, as long as every part of its checkpoints has an intact copy.
+/// The failures that a protocol survives, provided that every part of its checkpoints has an intact copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FaultModel {
     /// Any number of failures: everything that a recovery needs is in stable storage.
     #[default]
     Stable,
-    /// At most this many processes that are failed or recovering at the same time: each of them loses something that
-    /// other recoveries need, such as a log in memory. If more of them fail, the protocol may give up.
+    /// At most this many processes that have failed or are recovering at the same time. Each of them loses
+    /// something that other recoveries need, such as a log in memory. If more processes fail, the protocol
+    /// may be unable to recover.
     Volatile {
         /// The number of processes.
         failures: u32,
     },
 }
 
-/// The promises of a protocol: which processes roll back together and which are affected, what is survived, and a set of
-/// [`Promise`]s.
+/// The promises of a protocol: which processes roll back together, which other groups a failure affects,
+/// which failures the protocol survives, and a set of [`Promise`]s.
 ///
 /// ```
 /// use faultline_core::{Promise, Promises, Scope};
@@ -126,13 +130,13 @@ pub struct Promises {
     pub scope: Scope,
     /// The groups that a failure rolls back.
     pub affected: Affected,
-    /// The failures that are survived.
+    /// The failures that the protocol survives.
     pub survives: FaultModel,
     properties: u32,
 }
 
 impl Promises {
-    /// Creates promises without any property beyond what every protocol owes. Groups are those of `scope`.
+    /// Creates promises with the groups of `scope` and no [`Promise`].
     pub const fn of_scope(scope: Scope) -> Promises {
         Promises { scope, affected: Affected::Dependents, survives: FaultModel::Stable, properties: 0 }
     }
@@ -155,13 +159,13 @@ impl Promises {
         self
     }
 
-    /// Returns these promises for a protocol that rolls back these groups.
+    /// Returns these promises with `affected` as the groups that a failure rolls back.
     #[must_use]
     pub const fn affecting(self, affected: Affected) -> Promises {
         Promises { affected, ..self }
     }
 
-    /// Returns these promises for a protocol that survives these failures.
+    /// Returns these promises with `survives` as the failures that the protocol survives.
     #[must_use]
     pub const fn surviving(self, survives: FaultModel) -> Promises {
         Promises { survives, ..self }
@@ -180,7 +184,7 @@ impl Promises {
     }
 }
 
-/// The form in a manifest: a list of names instead of bits.
+/// The form in a manifest, with a list of names instead of bits.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Listed {
@@ -216,10 +220,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_promise_is_one_of_its_own() {
+    fn promises_are_independent_of_each_other() {
         let none = Promises::of_scope(Scope::Cluster);
         for (index, &promise) in Promise::ALL.iter().enumerate() {
-            assert_eq!(promise as usize, index, "{promise:?} is listed in its place");
+            assert_eq!(promise as usize, index, "{promise:?} is listed in order of declaration");
             let one = none.with(&[promise]);
             for other in Promise::ALL {
                 assert_eq!(one.include(other), other == promise);
@@ -229,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn promises_survive_the_list_that_people_read() {
+    fn promises_survive_conversion_to_names_and_back() {
         let all = Promises::of_scope(Scope::Process).with(&Promise::ALL).affecting(Affected::Line);
         let all = all.surviving(FaultModel::Volatile { failures: 1 });
         assert_eq!(Promises::from(Listed::from(all)), all);

@@ -17,7 +17,7 @@ use crate::time::Time;
 
 /// Data that a protocol piggybacks on an application message.
 pub trait Stamp: Wire {
-    /// Returns the sender's position that the stamp carries. For the facts.
+    /// Returns the sender's position that the stamp carries. Facts record it.
     fn position(&self) -> Position;
 }
 
@@ -30,37 +30,38 @@ pub trait Speaks: Sized + Clone + Debug {
     /// The protocol's part of a saved state.
     type Saved: Wire;
 
-    /// Adds what the head and the saved state of an image refer to. Both have themselves been added.
+    /// Adds the values to which the head and the saved state of an image refer. The head and the saved state
+    /// themselves have already been added.
     fn add_to(_head: &Self::Head, _saved: &Self::Saved, _footprint: &mut Footprint) {}
 }
 
 /// A rollback-recovery protocol for programs that send messages. Each process has one instance, which acts on its
 /// application through a [`Host`].
 pub trait Protocol: Speaks {
-    /// Parameters, equal for all processes.
+    /// Parameters, the same for all processes.
     type Config: Clone + Debug;
     /// Data that the protocol piggybacks on application messages.
     type Stamp: Stamp;
     /// Whether the protocol requires packets between two lives to arrive in the order in which they were sent.
     const FIFO: bool;
-    /// Whether the protocol relies on send determinism: a re-execution sends the same messages as the execution
-    /// (HydEE, definition 3). The n-th message of a channel is then the same message in every incarnation, so that
-    /// identities carry no incarnation. The application's [consumptions](crate::Outbox::consume) are shown to the
-    /// protocol and stated as facts.
+    /// Whether the protocol relies on send determinism: a re-execution sends the same messages as the
+    /// execution (HydEE, definition 3). The n-th message of a channel is then the same message in every
+    /// incarnation, so that identities carry no incarnation. The composite passes the application's
+    /// [consumptions](crate::Outbox::consume) to the protocol, and states them as facts.
     const REPEATS: bool = false;
 
-    /// Returns [`Protocol::FIFO`]. Only a protocol whose types have been erased decides it by its parameters.
+    /// Returns [`Protocol::FIFO`]. Only a protocol with erased types decides by its parameters instead.
     fn is_fifo(_config: &Self::Config) -> bool {
         Self::FIFO
     }
-    /// Returns [`Protocol::REPEATS`]. Only a protocol whose types have been erased decides it by its parameters.
+    /// Returns [`Protocol::REPEATS`]. Only a protocol with erased types decides by its parameters instead.
     fn repeats(_config: &Self::Config) -> bool {
         Self::REPEATS
     }
 
-    /// Returns what the protocol promises with these parameters beyond what every protocol owes. The checker judges
-    /// it by these promises, and by no others that only some protocols make. [`Promises::of`] adds what follows from
-    /// the constants above.
+    /// Returns what the protocol promises with these parameters, beyond what every protocol owes. The checker
+    /// judges the protocol by these promises, and by no other promise. [`Promises::of`] adds what follows
+    /// from the constants above.
     fn promises(config: &Self::Config) -> Promises;
     /// Returns the roles of the processes that the protocol needs besides the ranks. These processes are outside all
     /// clusters.
@@ -69,7 +70,7 @@ pub trait Protocol: Speaks {
     fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>);
-    /// Returns when the protocol wants an [`Input::Timeout`].
+    /// Returns the time at which the protocol wants an [`Input::Timeout`].
     fn next_deadline(&self) -> Option<Time>;
     /// Returns current values for a live view. The composite fills in the progress.
     fn gauges(&self) -> Gauges;
@@ -145,7 +146,7 @@ pub enum Input<P: Protocol> {
     Timeout,
 }
 
-/// Operations of every protocol, whatever kind of program it protects: network, storage and claims.
+/// Operations available to every protocol, whatever kind of program it protects: network, storage and claims.
 pub trait Machine<P: Speaks> {
     /// Sends a protocol message.
     fn control(&mut self, to: To, message: P::Control);
@@ -159,10 +160,11 @@ pub trait Machine<P: Speaks> {
     fn list(&mut self);
     /// Removes an image from this process's storage.
     fn delete(&mut self, name: ImageName);
-    /// Replaces the small durable record by version `version`.
+    /// Replaces the small durable record. Answered by [`Input::Recorded`] with `version`, which increases by
+    /// one with each record of a life.
     fn record(&mut self, version: u64, bytes: Arc<[u8]>);
-    /// Asks the supervisor to record durably that this process, and the processes for which it asks, may act.
-    /// Answered by a membership in which this process has started.
+    /// Asks the supervisor to record durably that this process, and the processes on whose behalf it asks,
+    /// may act. Answered by a membership in which this process has started.
     fn started(&mut self);
     /// Reports that this process's storage again holds everything that it should.
     fn held(&mut self);
@@ -174,7 +176,7 @@ pub trait Machine<P: Speaks> {
 pub trait Host<P: Protocol>: Machine<P> {
     /// Hands an application message to the network, for the first time or again.
     fn transmit(&mut self, id: MessageId, stamp: P::Stamp, payload: Payload);
-    /// Records that a message is not handed to the network, since its receiver already has it.
+    /// States that a message is not handed to the network, because its receiver already has it.
     fn suppress(&mut self, id: MessageId);
     /// Delivers a message to the application immediately. What the application sends in response arrives as
     /// [`Input::Sent`] once the current input has been handled.
@@ -185,9 +187,9 @@ pub trait Host<P: Protocol>: Machine<P> {
     fn deliver(&mut self, id: MessageId, payload: Payload);
     /// Drops a message that a rollback of its sender undid.
     fn drop_stale(&mut self, id: MessageId);
-    /// Holds the application: until [`Host::release`], it is neither delivered messages nor given jobs.
+    /// Holds the application: until [`Host::release`], it receives no messages and starts no jobs.
     fn hold(&mut self);
-    /// Ends [`Host::hold`].
+    /// Lets the application continue after [`Host::hold`], a snapshot or a restore.
     fn release(&mut self);
     /// Holds the application, and answers with [`Input::Snapshot`] once every send has been passed to the protocol
     /// and no job holds the state.
