@@ -142,7 +142,7 @@ impl Scope {
         match self {
             Scope::Cluster => membership.cluster_of(process),
             _ if membership.member(process).role != Role::RANK => ClusterId::OUTSIDE,
-            Scope::Process => ClusterId(u16::try_from(process.0).expect("a federation has fewer ranks than a group number can count")),
+            Scope::Process => ClusterId(u16::try_from(process.0).expect("ranks fit a `ClusterId`")),
             Scope::Federation => ClusterId(0),
         }
     }

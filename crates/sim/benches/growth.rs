@@ -1,8 +1,8 @@
-//! Events per second of the simulator as a federation grows: first more nodes with the same traffic each, then the
-//! same nodes in more clusters, with one vector entry per cluster.
+//! Events per second of the simulator as a federation grows: first more nodes with the same traffic per node,
+//! then the same nodes in more clusters, with one vector entry per cluster.
 //!
-//! Next to the growth with nodes, the benchmark shows the share that cold memory alone explains: the slowdown of a
-//! loop that touches as many lines of memory per event, spread over as many processes.
+//! For the growth with nodes, the benchmark also shows how much of the slowdown cold memory alone explains:
+//! the slowdown of a loop that touches as many cache lines per event, spread over as many processes.
 //!
 //! `growth once CLUSTERS NODES` runs one case, for a profiler.
 
@@ -19,21 +19,21 @@ use faultline_sim::Stats;
 use faultline_workloads::Config as Application;
 use faultline_workloads::synthetic::{self, Traffic};
 
-/// The same allocator as in the program.
+/// The allocator of the `faultline` program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Clusters, and nodes per cluster: first a hundred nodes and more, then two clusters and more.
+/// Numbers of clusters and of nodes per cluster: first growing from 100 nodes, then from 2 clusters.
 const NODES: [(usize, usize); 4] = [(2, 50), (10, 100), (100, 100), (100, 1000)];
 const CLUSTERS: [(usize, usize); 6] = [(2, 1000), (10, 200), (50, 40), (200, 10), (500, 4), (1000, 2)];
 /// Small federations are simulated repeatedly until they reach this many messages.
 const MESSAGES: u64 = 500_000;
-/// Federations with more nodes than this are simulated in the first turn only.
+/// Federations with more nodes than this are simulated only in the first turn.
 const LARGE: usize = 50_000;
-/// Lines of memory that an event touches outside a small cache: reads and writes per event, counted by callgrind with
+/// Cache lines per event that a small cache does not hold: read and write misses, counted by callgrind with
 /// `--cache-sim=yes --LL=262144,16,64 growth once 10 100`.
 const COLD_LINES: usize = 18;
-/// Words per process in the memory loop: fewer than in a simulated process, and as cold.
+/// Words per process in the memory loop: fewer than a simulated process has, but just as cold.
 const PROCESS_WORDS: usize = 1024;
 /// Number of events of the memory loop.
 const TOUCHES: u64 = 500_000;
@@ -41,7 +41,7 @@ const TOUCHES: u64 = 500_000;
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     if let [_, clusters, nodes] = &arguments[..] {
-        let [clusters, nodes] = [clusters, nodes].map(|it| it.parse().expect("a number"));
+        let [clusters, nodes] = [clusters, nodes].map(|it| it.parse().expect("an integer"));
         println!("{:?}", simulate(clusters, nodes, Some(RECEIVERS)));
         return;
     }
@@ -51,7 +51,7 @@ fn main() {
     grow("nodes and receivers", &[NODES[0], NODES[3]], |(clusters, nodes)| clusters * nodes, None, None);
 }
 
-/// Measures each size relative to the first, turn by turn. `of` names what grows.
+/// Measures each size relative to the first, turn by turn. `of` returns the quantity that grows.
 fn grow(
     what: &str,
     sizes: &[(usize, usize)],
@@ -74,7 +74,7 @@ fn grow(
                 (0..times)
                     .map(|_| each())
                     .reduce(|sum, it| (sum.0 + it.0, sum.1 + it.1))
-                    .expect("one at least")
+                    .expect("at least one size")
             });
             seconds[index].push(busy / stats.0 as f64);
             if receivers.is_some() {
@@ -107,8 +107,8 @@ fn grow(
     }
 }
 
-/// Shows the growth of a simulator that loses only what cold memory costs any program. A lower bound, since no read
-/// waits for another here.
+/// Shows the growth of a simulator that loses time only to cold memory, as any program does. A lower bound,
+/// because no read waits for another here.
 fn show_cold_memory(sizes: &[(usize, usize)], smallest: f64) {
     let all: Vec<f64> = sizes.iter().map(|&(clusters, nodes)| touch(clusters * nodes)).collect();
     for (&(clusters, nodes), seconds) in sizes.iter().zip(&all).skip(1) {
@@ -123,7 +123,8 @@ fn show_cold_memory(sizes: &[(usize, usize)], smallest: f64) {
     }
 }
 
-/// Returns the seconds per event of a loop that only touches the memory of this many processes.
+/// Returns the duration of an event, in seconds, of a loop that only touches the memory of this many
+/// processes.
 fn touch(processes: usize) -> f64 {
     let mut memory = vec![1_u64; processes * PROCESS_WORDS];
     let mut random = 1_u64;
@@ -132,7 +133,7 @@ fn touch(processes: usize) -> f64 {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let process = (random >> 33) as usize % processes * PROCESS_WORDS;
             for line in 0..COLD_LINES {
-                // Lines that no prefetcher expects, the same for all events of a process.
+                // Lines that no prefetcher predicts, the same for all events of a process.
                 memory[process + line * line * 61 % PROCESS_WORDS] ^= random;
             }
         }
@@ -147,8 +148,8 @@ const fn messages(nodes: usize) -> u64 {
 
 /// Messages per rank.
 const EACH: u64 = 200;
-/// Receivers per rank within its cluster, at every size: all of them in the smallest. More receivers would mean more
-/// channels, which is not a growth of the federation.
+/// Receivers per rank within its cluster, at every size: in the smallest federation, the whole cluster. More
+/// receivers would mean more channels, not a larger federation.
 const RECEIVERS: u32 = 49;
 
 /// Returns the numbers of events and application messages in 20 ms, during which every cluster takes about two

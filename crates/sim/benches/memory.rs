@@ -1,6 +1,6 @@
-//! Memory of a simulation with 10^5 nodes in 100 clusters, with 2 and with 10 checkpoints kept, and with 10^6 nodes.
+//! Memory of a simulation with 10^5 nodes in 100 clusters, keeping 2 or 10 checkpoints, and with 10^6 nodes.
 //!
-//! Each measurement is a process of its own, since only the peak memory of a process can be measured.
+//! Each measurement runs in a separate process, because only the peak memory of a process can be measured.
 
 #[path = "../../../benches/common.rs"]
 mod bench;
@@ -17,7 +17,7 @@ use faultline_trace::{Record, Sink};
 use faultline_workloads::Config as Application;
 use faultline_workloads::synthetic::{self, Traffic};
 
-/// The same allocator as in the program.
+/// The allocator of the `faultline` program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -32,14 +32,14 @@ fn main() {
         [(2, 100, 1000, 2_u64), (10, 100, 1000, 2), (2, 100, 10_000, 12)]
     {
         let nodes = if bench::quick() { nodes / 100 } else { nodes };
-        let program = env::current_exe().expect("this program has a file");
+        let program = env::current_exe().expect("the path of this program");
         let arguments = [kept, clusters, nodes].map(|it: usize| it.to_string());
         let output = Command::new(program).arg("keep").args(arguments).output();
-        let output = output.expect("this program can be started");
+        let output = output.expect("this program starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout);
         let mut numbers = text.split_whitespace().map(|it| it.parse::<f64>().expect("a number"));
-        let mut next = || numbers.next().expect("two of them");
+        let mut next = || numbers.next().expect("two numbers");
         let (peak, mean) = (next(), next());
         bench::row(
             &format!(
@@ -49,7 +49,7 @@ fn main() {
             &format!("{:.0} MiB", peak / 1024.0 / 1024.0),
             &format!("{gibibytes} GiB"),
             peak / (gibibytes << 30) as f64,
-            // With fewer nodes, the figure would be meaningless.
+            // With fewer nodes, the goal would be meaningless.
             (kept == 2 && !bench::quick()).then_some(1.0),
         );
     }
@@ -81,7 +81,7 @@ fn simulate(kept: usize, clusters: usize, nodes: usize) {
     while kept_by.borrow().iter().any(|&it| it < kept) {
         assert!(simulation.step(), "the simulation ended early");
     }
-    let peak = bench::peak_memory("self").expect("Linux says what a process has used");
+    let peak = bench::peak_memory("self").expect("Linux reports peak memory");
     let total: usize = kept_by.borrow().iter().sum();
     println!("{peak} {}", total as f64 / clusters as f64);
 }

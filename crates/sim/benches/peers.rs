@@ -1,6 +1,6 @@
-//! Application messages per second, compared with the simulators SimGrid (C++) and SimPy, for the same traffic and
-//! without any protocol. `benches/peers/README.md` lists what they need. A simulator that is missing is skipped with
-//! a message.
+//! Application messages per second, compared with the simulators SimGrid (C++) and SimPy, for the same
+//! traffic and without any protocol. `benches/peers/README.md` lists their requirements. A simulator that is
+//! not installed is skipped with a message.
 
 #[path = "../../../benches/common.rs"]
 mod bench;
@@ -18,24 +18,25 @@ use faultline_trace::{Manifest, Recorder};
 use faultline_workloads::synthetic::{self, Behaviour, Traffic};
 use faultline_workloads::{Config as Application, Workload};
 
-/// The same allocator as in the program.
+/// The allocator of the `faultline` program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const CLUSTERS: [usize; 2] = [100, 100];
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/peers");
 
-/// The same traffic for all simulators: as a configuration for this one, and as arguments for the others.
+/// The same traffic for all simulators: a configuration for Faultline, and arguments for the others.
 struct Case {
     name: &'static str,
     traffic: Traffic,
     message_bytes: u32,
     checkpoint_every: Span,
-    /// Arguments for SimGrid and SimPy. They are slower, and send fewer messages of the same pattern.
+    /// Arguments for SimGrid and SimPy, which are slower and therefore send fewer messages of the same
+    /// pattern.
     others: [&'static [&'static str]; 2],
     /// Largest permitted time per message relative to SimGrid's, without and with the checker.
     goals: [Option<f64>; 2],
-    /// Largest permitted time per message with the checker, relative to that without facts.
+    /// Largest permitted time per message with the checker, relative to the time without facts.
     judging: Option<f64>,
 }
 
@@ -146,7 +147,7 @@ fn once(way: &str) {
     let run = match way {
         "off" => simulate,
         "judged" => simulate_and_judge,
-        _ => panic!("there is no way {way}: off, judged"),
+        _ => panic!("unknown mode `{way}`; use `off` or `judged`"),
     };
     let case = &cases()[0];
     for _ in 0..5 {
@@ -166,13 +167,13 @@ fn config(case: &Case) -> Config<NodeConfig<Hc3i, Workload>> {
     common::config(&CLUSTERS, protocol, Application::Synthetic(application), Vec::new(), 1)
 }
 
-/// Returns the seconds per application message, including the set-up of the federation.
+/// Returns the time per application message, in seconds, including the setup of the federation.
 fn simulate(case: &Case) -> f64 {
     let (seconds, run) = bench::busy(|| faultline_sim::run::<common::Process>(config(case), &mut ()));
     seconds / run.stats.application.packets as f64
 }
 
-/// Same as `simulate`, with all facts in memory, which are judged afterwards.
+/// Same as `simulate`, but keeps all facts in memory and judges them afterwards.
 fn simulate_and_judge(case: &Case) -> f64 {
     let (seconds, messages) = bench::busy(|| {
         let mut recorder = Recorder::default();
@@ -193,16 +194,16 @@ fn simulate_and_judge(case: &Case) -> f64 {
     seconds / messages as f64
 }
 
-/// Runs another simulator, which prints how many messages it carried in how many seconds.
+/// Runs another simulator, which prints the number of messages and the seconds that they took.
 fn other(program: &Command, arguments: &[&str]) -> f64 {
     let mut command = Command::new(program.get_program());
     let output =
-        command.args(program.get_args()).args(arguments).output().expect("it could be started before");
+        command.args(program.get_args()).args(arguments).output().expect("the program started before");
     let text = String::from_utf8_lossy(&output.stdout);
     let numbers: Option<Vec<f64>> = text.split_whitespace().map(|it| it.parse().ok()).collect();
     match numbers.as_deref() {
         Some([messages, seconds]) if output.status.success() && *messages > 0.0 => seconds / messages,
-        _ => panic!("{program:?} says {text:?}, {}", String::from_utf8_lossy(&output.stderr)),
+        _ => panic!("{program:?} printed {text:?}, {}", String::from_utf8_lossy(&output.stderr)),
     }
 }
 

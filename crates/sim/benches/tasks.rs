@@ -1,10 +1,10 @@
 //! Tasks per second of processor time that the simulator runs on 30 places, compared with the sequential
-//! reference: the same tasks one after another, without places, messages or events.
+//! reference, which runs the same tasks one after another, without places, messages or events.
 
 #[path = "../../../benches/common.rs"]
 mod bench;
 #[path = "../tests/tasks/federation.rs"]
-#[allow(dead_code, reason = "made for tests")]
+#[allow(dead_code, reason = "written for tests")]
 mod federation;
 
 use faultline_core::Span;
@@ -18,7 +18,7 @@ use faultline_protocols::theft::{self, Record, TaskRecovery};
 
 use federation::Federation;
 
-/// The same allocator as in the program.
+/// The allocator of the `faultline` program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

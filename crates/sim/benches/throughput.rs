@@ -1,8 +1,9 @@
-//! Events per second of the simulator, compared with the bare loop that no simulator can beat: a binary heap and a
-//! slab.
+//! Events per second of the simulator, compared with a bare loop of a binary heap and a slab, which no
+//! simulator can beat.
 //!
-//! All rows count events, so that the ratio of two rows is the cost of everything that the simulator does besides
-//! ordering its events. Absolute rates of one machine vary by a factor of 2 to 3; compare ratios of one run.
+//! All rows count events, so the ratio of two rows is the cost of everything that the simulator does besides
+//! ordering its events. Absolute rates on one machine vary by a factor of 2 to 3; compare only ratios within
+//! a run.
 
 #[path = "../../../benches/common.rs"]
 mod bench;
@@ -27,7 +28,7 @@ use faultline_trace::{Record, Recorder, Sink};
 use faultline_workloads::Config as Application;
 use faultline_workloads::synthetic::{self, Traffic};
 
-/// The same allocator as in the program.
+/// The allocator of the `faultline` program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -91,12 +92,12 @@ fn once(case: &str) {
         "off" => simulate(burst(), &mut ()),
         "kept" => simulate(burst(), &mut Recorder::default()),
         "paper" => simulate(paper(), &mut ()),
-        _ => panic!("there is no case {case}: bare, passing, off, kept, paper"),
+        _ => panic!("unknown case `{case}`; use `bare`, `passing`, `off`, `kept` or `paper`"),
     };
     println!("{case}: {events} events");
 }
 
-/// Returns the seconds per event of a run that returns its number of events.
+/// Returns the time per event, in seconds, of a run that returns its number of events.
 fn per_event(run: impl FnOnce() -> u64) -> f64 {
     let (seconds, events) = bench::busy(run);
     seconds / events as f64
@@ -106,8 +107,7 @@ fn simulate(config: Config<Hc3i>, sink: &mut impl Sink) -> u64 {
     faultline_sim::run::<common::Process>(config, sink).stats.events
 }
 
-/// 2 x 100 nodes under HC3I with as many messages as the machine can carry, 5 % of them to the other cluster, in one
-/// direction.
+/// 2 x 100 nodes under HC3I with dense traffic, of which 5 % goes to the other cluster, in one direction.
 fn burst() -> Config<Hc3i> {
     let application = synthetic::Config {
         traffic: Traffic::Burst {
@@ -121,9 +121,9 @@ fn burst() -> Config<Hc3i> {
         state_bytes: 1 << 20,
         terms: Vec::new(),
     };
-    // 200 nodes send 10 messages per millisecond each: 10^5 messages in 50 ms. Only the first cluster takes
-    // checkpoints by its timer, as in the paper, and each of them forces one in the other cluster: two in 150 ms,
-    // besides the first of each cluster.
+    // 200 nodes send 10 messages per millisecond each: 10^5 messages in 50 ms. As in the paper, only the
+    // first cluster takes checkpoints by timer, and each of them forces one in the other cluster: two in 150
+    // ms, besides the first checkpoint of each cluster.
     let mut protocol = common::hc3i(2, Span::from_millis(150));
     protocol.checkpoint_every = [Some(Span::from_millis(150)), None].into();
     common::config(&CLUSTERS, protocol, Application::Synthetic(application), Vec::new(), 1)
@@ -160,13 +160,13 @@ impl Sink for Checkpoints {
     }
 }
 
-/// The minimum of every discrete-event loop: keys in a heap, and values the size of a packet in a slab.
+/// The minimum of every discrete-event loop: keys in a heap, and packet-sized values in a slab.
 fn bare_loop(events: u64) -> u64 {
     let mut slab: Vec<Option<[u64; 12]>> = (0..UNDER_WAY).map(|it| Some([it; 12])).collect();
     let mut heap: BinaryHeap<_> = (0..UNDER_WAY).map(|it| Reverse((it, it, it as usize))).collect();
     let mut random = 1_u64;
     for sequence in 0..events {
-        let Reverse((at, _, slot)) = heap.pop().expect("as many are pushed as are popped");
+        let Reverse((at, _, slot)) = heap.pop().expect("every pop follows a push");
         let mut thing = black_box(slab[slot].take().expect("a slot in the heap is filled"));
         random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         thing[0] ^= random;
@@ -215,7 +215,7 @@ impl Job for NoJob {
 
 impl Process for PassOn {
     type Stamp = NoStamp;
-    /// The same size as HC3I's.
+    /// The size of HC3I's messages.
     type Control = [u64; 5];
     type Head = ();
     type Saved = ();

@@ -29,7 +29,8 @@ pub struct Config<C> {
     pub chance: Chance,
     /// Delays between the supervisor and the processes.
     pub control: Control,
-    /// Whether every packet and image is encoded and decoded on its way, to show that it survives. Slow; for tests.
+    /// Whether every packet and image is encoded and decoded in transit, to test its encoding. Slow; for
+    /// tests.
     pub paranoid: bool,
     /// Known defects of the simulator that are enabled.
     pub defects: Defects,
@@ -61,7 +62,7 @@ impl<C> Config<C> {
     }
 }
 
-/// Properties of all links, by sending and receiving cluster.
+/// Properties of all links, indexed by sending and receiving cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Links {
     clusters: usize,
@@ -69,15 +70,17 @@ pub struct Links {
 }
 
 impl Links {
-    /// Creates the links between `clusters` clusters, and between them and the processes outside
-    /// ([`ClusterId::OUTSIDE`]). `of` returns the properties of each link.
+    /// Creates links within and between `clusters` clusters, and between them and the processes outside
+    /// ([`ClusterId::OUTSIDE`]). `of` returns the properties of each link, given its sending and receiving
+    /// cluster.
     pub fn new(clusters: usize, of: impl Fn(ClusterId, ClusterId) -> LinkProperties) -> Links {
         let id = |index| if index == clusters { ClusterId::OUTSIDE } else { ClusterId(index as u16) };
         let pairs = (0..=clusters).flat_map(|from| (0..=clusters).map(move |to| (from, to)));
         Links { clusters, matrix: pairs.map(|(from, to)| of(id(from), id(to))).collect() }
     }
 
-    /// Creates links with the same properties within every cluster, and the same between any two clusters.
+    /// Creates links with the properties `within` inside every cluster, and `between` between any two
+    /// clusters.
     pub fn uniform(clusters: usize, within: LinkProperties, between: LinkProperties) -> Links {
         Links::new(clusters, |from, to| if from == to { within } else { between })
     }
@@ -104,7 +107,7 @@ impl Links {
 /// Durations of storage actions. Every process has its own storage, which performs one action at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageCosts {
-    /// Fixed duration of every action that reads or writes.
+    /// Fixed duration of every read or write.
     pub latency: Span,
     /// Bytes per second; 0 means unlimited.
     pub bandwidth: u64,
@@ -150,12 +153,12 @@ pub struct Chance {
     pub in_flight: InFlight,
 }
 
-/// Fate of packets in transit when the sending life is killed. Some of them may still be in the sender's own
-/// queues.
+/// Fate of packets in transit when the sending life is killed, including packets in the sender's own queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InFlight {
-    /// A random choice per failure: packets stop arriving at once, after a time between 1 us and 1 s, or not at all.
-    /// On a FIFO link, the packets that survive are a prefix.
+    /// A random choice per failure: all of these packets are lost, all of them arrive, or those arrive that
+    /// reach their receiver within a random time between 1 us and 1 s. On a FIFO link, the packets that
+    /// arrive are a prefix.
     #[default]
     Sampled,
     /// Packets in transit are lost.

@@ -5,7 +5,7 @@ use faultline_trace::Sink;
 
 use crate::simulation::Simulation;
 
-/// Returns what fills the memory of a simulation, except the facts, which its sink keeps.
+/// The contents of a simulation's memory, except facts, which its sink keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Number of stored images: parts of checkpoints, and their replicas.
@@ -16,9 +16,9 @@ pub struct Contents {
     pub logged: u64,
     /// Payload of these messages, in bytes.
     pub logged_bytes: u64,
-    /// Number of events that are due, including packets in transit.
+    /// Number of pending events, including packets in transit.
     pub queued: u64,
-    /// Memory of these events, in bytes, without the contents of long messages.
+    /// Memory of these events, in bytes, excluding the contents of long messages.
     pub queued_bytes: u64,
 }
 

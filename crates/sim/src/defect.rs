@@ -1,5 +1,5 @@
-//! Known defects of a driver, which builds with the feature `defects` can enable. Protocols depend on the omitted
-//! rules, and the checkers must detect each defect.
+//! Known defects of a driver. Builds with the feature `defects` can enable them. Protocols depend on the
+//! omitted rules, and the checkers must detect each defect.
 
 /// An omitted rule of the contract between drivers and processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

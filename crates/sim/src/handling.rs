@@ -8,7 +8,7 @@ use faultline_core::{ProcessId, Span, Time};
 
 use crate::config::{Effort, Handling};
 
-/// Until when each process and each core is busy.
+/// The times until which each process and each core is busy.
 #[derive(Debug)]
 pub(crate) struct Processors {
     handling: Handling,
@@ -24,7 +24,7 @@ impl Processors {
         Processors { handling, busy_until: vec![Time::ZERO; processes], cores: vec![Time::ZERO; cores] }
     }
 
-    /// Returns when `process` finishes a packet of `bytes` that it is given now.
+    /// Returns when `process` finishes handling a packet of `bytes` that is queued at `now`.
     pub(crate) fn handle(&mut self, process: ProcessId, between: bool, bytes: u64, now: Time) -> Time {
         let Effort { packet, kibibyte } = if between { self.handling.between } else { self.handling.within };
         let by_length = u128::from(kibibyte.0) * u128::from(bytes) / 1024;
@@ -39,12 +39,12 @@ impl Processors {
         *busy_until
     }
 
-    /// Returns when `process` finishes everything that it was given.
+    /// Returns when `process` finishes all packets queued so far.
     pub(crate) fn free(&self, process: ProcessId, now: Time) -> Time {
         self.busy_until[process.index()].max(now)
     }
 
-    /// Frees a failed process, since its remaining work is void.
+    /// Frees a failed process, whose remaining work is discarded.
     pub(crate) fn end(&mut self, process: ProcessId, now: Time) {
         self.busy_until[process.index()] = now;
     }
@@ -62,12 +62,12 @@ mod tests {
     };
 
     #[test]
-    fn a_process_handles_one_packet_after_the_other() {
+    fn a_process_handles_one_packet_at_a_time() {
         let mut processors = Processors::new(HANDLING, 2);
         assert_eq!(processors.handle(ProcessId(0), false, 2048, Time(0)), Time(18));
         assert_eq!(processors.handle(ProcessId(0), true, 2048, Time(5)), Time(118));
-        assert_eq!(processors.handle(ProcessId(1), false, 0, Time(5)), Time(15), "it has a core of its own");
-        assert_eq!(processors.handle(ProcessId(0), false, 0, Time(200)), Time(210), "after it was idle");
+        assert_eq!(processors.handle(ProcessId(1), false, 0, Time(5)), Time(15), "each process has its own core");
+        assert_eq!(processors.handle(ProcessId(0), false, 0, Time(200)), Time(210), "after an idle time");
         assert_eq!(
             (processors.free(ProcessId(0), Time(201)), processors.free(ProcessId(1), Time(201))),
             (Time(210), Time(201))
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_wait_for_the_cores_that_they_share() {
+    fn processes_wait_for_shared_cores() {
         let mut processors = Processors::new(Handling { cores: NonZero::new(2), ..HANDLING }, 3);
         let done = [0, 1, 2, 0].map(|it| processors.handle(ProcessId(it), true, 0, Time(0)));
         assert_eq!(done, [Time(100), Time(100), Time(200), Time(200)]);

@@ -1,16 +1,17 @@
 //! The discrete-event driver: a federation in virtual time.
 //!
-//! Protocols run unchanged from real processes. The simulator owns time, network, storage and failures, and draws
-//! every random choice from a single seed. It reads no clock, opens no file, and is independent of the protocol.
+//! Protocols run the same code as on real processes. The simulator owns time, network, storage and failures,
+//! and draws every random choice from a single seed. It reads no clock, opens no file, and is independent of
+//! the protocol.
 //!
-//! | module | holds |
+//! | module | content |
 //! | --- | --- |
 //! | `simulation` | the event loop, and the actions of processes |
 //! | `supervising` | reports to the supervisor, and its orders |
-//! | `network`, `storage` | costs of packets and images, and what a crash leaves of them |
+//! | `network`, `storage` | costs of packets and images, and the effect of a crash on them |
 //! | `handling` | time that packets occupy their senders and receivers |
 //! | `contents` | the memory of a simulation, by its contents |
-//! | `queue` | events in the order of their time |
+//! | `queue` | events in the order of their times |
 //! | `defect` | known defects of a driver, which tests can enable |
 //! | `parallel` | many runs on many cores |
 

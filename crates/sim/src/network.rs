@@ -1,12 +1,12 @@
 //! Arrival times of packets.
 //!
-//! * Every process has two interfaces, one to the network of its own cluster and one to all other clusters. A packet
-//!   occupies its sender's interface for its length divided by the bandwidth of its link; packets follow one after
-//!   the other.
+//! * Every process has two interfaces, one to the network of its own cluster and one to all other clusters. A
+//!   packet occupies its sender's interface for its length divided by the bandwidth of its link, and packets
+//!   queue for the interface.
 //! * The packet then takes the latency of the link, with a uniform jitter.
-//! * The transport re-sends a lost packet after a timeout like TCP's, and doubles the timeout after each further
-//!   loss. The delay line of the real processes charges the same.
-//! * Packets between one pair of processes may overtake each other unless the processes declare FIFO.
+//! * The transport re-sends a lost packet after a timeout like TCP's, and doubles the timeout after each
+//!   further loss. The delay line of real processes uses the same rule.
+//! * Packets between two processes may overtake each other unless the processes declare FIFO.
 
 use std::collections::HashMap;
 
@@ -28,9 +28,9 @@ pub(crate) struct Network {
     /// Indexed like [`Links`].
     links: Vec<Link>,
     chance: Chance,
-    /// When each interface is free: two per process.
+    /// Time at which each interface becomes free: two per process.
     interfaces: Vec<[Time; 2]>,
-    /// The latest arrival of each pair of processes that has one in the future. Only with FIFO.
+    /// The latest pending arrival of each pair of processes. Only with FIFO.
     latest: Option<Latest>,
     random: RandomStream,
 }
@@ -100,8 +100,8 @@ impl Network {
         self.links[link] = Link { cut: self.links[link].cut, ..Link::new(properties) };
     }
 
-    /// Returns when a packet of `bytes` arrives that its sender finishes at `sent`, now or later; `None` if its link
-    /// is cut.
+    /// Returns when a packet of `bytes` arrives if its sender finishes it at `sent`, which is `now` or later.
+    /// Returns `None` if its link is cut.
     #[inline]
     pub(crate) fn arrival(&mut self, route: Route, bytes: u64, sent: Time, now: Time) -> Option<Time> {
         let link = &self.links[self.original.index(route.from_cluster, route.to_cluster)];
@@ -134,7 +134,7 @@ impl Network {
         Some(at)
     }
 
-    /// Returns how long a packet waits for its re-sends; zero if it is not lost.
+    /// Returns the total delay by re-sends of a packet; zero if it is not lost.
     fn resending(&mut self, latency: Span, loss_ppm: u32) -> Span {
         let (mut waited, mut timeout) = (Span::ZERO, RETRANSMISSION_FLOOR + latency * 2);
         for _ in 0..LOSSES_IN_A_ROW {
@@ -152,7 +152,7 @@ impl Network {
 #[derive(Debug, Default)]
 struct Latest {
     arrivals: HashMap<(ProcessId, ProcessId), Time>,
-    /// Number of entries at which past ones are removed.
+    /// Number of entries at which past arrivals are removed.
     prune_at: usize,
 }
 

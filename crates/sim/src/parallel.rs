@@ -1,6 +1,6 @@
 //! Runs many simulations on several cores. The results do not depend on the number of cores.
 //!
-//! Runs share nothing, so that this module is the only one in the simulator with threads. It is independent of the
+//! Runs share nothing, so this is the only module of the simulator with threads. It is independent of the
 //! simulation: the caller defines what a run is.
 
 use std::collections::VecDeque;
@@ -11,17 +11,17 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Number of results of one thread that may wait for an earlier result of another.
+/// Number of results of one thread that may wait for an earlier result of another thread.
 const AHEAD: usize = 16;
 
 /// Applies `work` to each of `items`, such as the seeds of runs, on `jobs` threads, and passes the results to `take`
 /// in the order of the items.
 ///
-/// `take` runs on the calling thread, and sees the same sequence for every value of `jobs`, so that its output is the
-/// same to the byte. Once `take` breaks, no further work begins, and the value of the break is returned. Work in
-/// progress on later items completes, and its results are discarded, so `work` must have no effect except its result.
-/// At most a few dozen items per thread are in progress or waiting at any time, even if `items` is infinite. With one
-/// job, everything runs on the calling thread.
+/// `take` runs on the calling thread, and sees the same sequence for every value of `jobs`, so that its
+/// output is the same to the byte. Once `take` returns [`ControlFlow::Break`], no further work begins, and
+/// the value of the break is returned. Work in progress on later items completes, and its results are
+/// discarded, so `work` must have no side effects. At most a few dozen items per thread are in progress or
+/// waiting at any time, even if `items` is infinite. With one job, everything runs on the calling thread.
 ///
 /// # Panics
 ///
@@ -68,7 +68,7 @@ pub fn in_order<Item: Send, Result: Send, Break>(
     })
 }
 
-/// One item, and the channel on which its result is expected.
+/// One item, and the channel for its result.
 struct Task<Item, Result> {
     item: Item,
     answer: SyncSender<Result>,
@@ -87,7 +87,7 @@ fn serve<Item, Result>(
         if stopped.load(Ordering::Relaxed) {
             return;
         }
-        // The send fails if the caller has stopped; the result is then not needed.
+        // The send fails if the caller has stopped and no longer needs the result.
         let _ = answer.send(work(item));
     }
 }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_work_at_once_as_there_are_jobs() {
+    fn all_jobs_work_in_parallel() {
         let all_at_once = Barrier::new(4);
         let work = |_| {
             all_at_once.wait();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_jobs_start_than_results_may_wait() {
+    fn jobs_do_not_run_too_far_ahead() {
         let (begun, mut taken) = (AtomicUsize::new(0), 0);
         let work = |_| begun.fetch_add(1, Ordering::Relaxed);
         let flow: ControlFlow<()> = in_order(jobs(3), 0..2000, work, |_| {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a scoped thread panicked")]
-    fn a_panic_at_work_is_one_of_the_caller() {
+    fn a_panic_in_work_reaches_the_caller() {
         let work = |item| assert_ne!(item, 40);
         let _: ControlFlow<()> = in_order(jobs(2), 0..1000, work, |()| ControlFlow::Continue(()));
     }

@@ -1,17 +1,19 @@
-//! The event queue: small keys in the order of time, and a slab that holds the events.
+//! The event queue: small keys in the order of their times, and a slab that holds the events.
 //!
-//! Time never decreases, so no general heap is needed, with its unpredictable comparison at every step. Instead, keys
-//! are sorted by their digits, only as far as necessary and as late as possible (a radix heap: Ahuja, Mehlhorn, Orlin
-//! and Tarjan, 1990; small buckets are sorted at once, as in the ladder queue of Tang, Goh and Thng, 2005):
+//! Time never decreases, so the queue does not need a general heap, which has an unpredictable comparison at
+//! every step. Instead, it sorts keys by their digits, only as far as necessary and as late as possible (a
+//! radix heap: Ahuja, Mehlhorn, Orlin and Tarjan, 1990). It sorts small buckets directly, as the ladder queue
+//! does (Tang, Goh and Thng, 2005):
 //!
 //! ```text
 //!   base   …0 3 7 2 0 0        nothing happens before this
 //!   time   …0 3 9 4 1 8   →    bucket 9 of level 3: the first digit that differs from the base, and its place
 //! ```
 //!
-//! The smallest keys are in the first bucket of the lowest level that has keys. When their turn comes, a small bucket
-//! is sorted. Otherwise the base becomes their common prefix, and the keys move to lower levels. A key therefore
-//! moves at most once per digit that distinguishes the times, whatever the number of keys.
+//! The smallest keys are in the first bucket of the lowest level that has keys. When that bucket is due, it
+//! is sorted if it is small. Otherwise, the base becomes the common prefix of its keys, and the keys move to
+//! lower levels. Whatever the number of keys, a key therefore moves at most once per digit that distinguishes
+//! times.
 
 use std::{iter, mem};
 
@@ -48,11 +50,12 @@ const PUSH_BITS: u32 = 36;
 const DIGIT_BITS: u32 = 6;
 const RADIX: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
-/// Up to this many keys are sorted instead of distributed.
+/// Largest number of keys that are sorted instead of distributed.
 const FEW: usize = 16;
-/// If more keys than this are near, because many were pushed among them, they are distributed again.
+/// Largest number of near keys. If pushes exceed it, the near keys are distributed again.
 const MANY: usize = 4 * FEW;
-/// A bucket that held more keys than this releases its memory, since every bucket of a level grows long in its turn.
+/// A bucket that held more keys than this releases its memory. Otherwise all buckets of a level would become
+/// large, one after the other.
 const KEPT: usize = 1024;
 
 impl<T> Queue<T> {
@@ -71,11 +74,11 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Schedules an event at `at`, which must not be earlier than the last popped event. The event is built in place:
-    /// copying it right after it was written in other units would stall current processors.
+    /// Schedules an event at `at`, which must not be earlier than the last popped event. The event is built
+    /// in place: copying it right after it was written, in other units, would stall current processors.
     #[inline]
     pub(crate) fn push(&mut self, at: Time, make: impl FnOnce() -> T) {
-        assert!(at >= time(self.last), "nothing happens in the past");
+        assert!(at >= time(self.last), "an event must not be scheduled in the past");
         let slot = match self.free.pop() {
             Some(slot) => {
                 let place = &mut self.slab[slot as usize];
@@ -87,12 +90,12 @@ impl<T> Queue<T> {
             }
             None => {
                 let slot = u32::try_from(self.slab.len()).ok().filter(|slot| slot >> SLOT_BITS == 0);
-                let slot = slot.expect("too many entries are pending");
+                let slot = slot.expect("too many events are pending");
                 self.slab.extend(iter::once_with(|| Some(make())));
                 slot
             }
         };
-        assert!(self.pushed < 1 << PUSH_BITS, "too many things have happened");
+        assert!(self.pushed < 1 << PUSH_BITS, "too many events were pushed");
         let low = self.pushed << SLOT_BITS | u64::from(slot);
         self.pushed += 1;
         let key = u128::from(at.0) << 64 | u128::from(low);
@@ -112,7 +115,7 @@ impl<T> Queue<T> {
         self.last = key;
         let slot = key as u32 & ((1 << SLOT_BITS) - 1);
         self.free.push(slot);
-        Some((time(key), self.slab[slot as usize].take().expect("a slot of a key is filled")))
+        Some((time(key), self.slab[slot as usize].take().expect("the slot of a key is filled")))
     }
 
     /// Returns the number of events.
@@ -150,7 +153,7 @@ impl<T> Queue<T> {
         self.filled_levels |= 1 << level;
     }
 
-    /// Finds the next keys if none is near.
+    /// Fills `near` with the next keys if it is empty.
     fn approach(&mut self) {
         while let Some((level, digit)) = self.first_bucket() {
             let mut keys = mem::take(&mut self.levels[level][digit]);
@@ -164,8 +167,8 @@ impl<T> Queue<T> {
             if sorted {
                 self.near.append(&mut keys);
                 self.near.sort_unstable_by(|a, b| b.cmp(a));
-                // A single time may have many keys. Keys that are pushed later for this time are not inserted among
-                // them.
+                // A single time may have many keys. Keys pushed later for this time come after them, not
+                // among them.
                 let last = u128::from(self.base | below) << 64 | u128::from(u64::MAX);
                 self.near_end = if below == 0 { self.near[0] } else { last };
             } else {
@@ -186,7 +189,7 @@ impl<T> Queue<T> {
         let place = self.near.partition_point(|&it| it > key);
         self.near.insert(place, key);
         if self.near.len() > MANY {
-            // No key is near. The last popped key is in the bucket in which they were.
+            // No key is near. The last popped key shares the bucket from which the near keys came.
             self.base = time(self.last).0;
             self.near_end = self.last;
             let mut near = mem::take(&mut self.near);
@@ -211,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_come_in_the_order_of_time_and_then_of_insertion() {
+    fn events_are_ordered_by_time_and_then_by_insertion() {
         let mut queue = Queue::new();
         for (at, thing) in [(5, 'd'), (1, 'a'), (5, 'e'), (3, 'b'), (3, 'c')] {
             queue.push(Time(at), || thing);
@@ -221,18 +224,18 @@ mod tests {
         queue.push(Time(3), || 'x');
         let rest: Vec<char> = std::iter::from_fn(|| queue.pop()).map(|(_, thing)| thing).collect();
         assert_eq!(rest, ['b', 'c', 'x', 'd', 'e']);
-        assert_eq!(queue.slab.len(), 5, "slots are used again");
+        assert_eq!(queue.slab.len(), 5, "slots are reused");
     }
 
-    /// Compares the queue with a sorted map, for delays of all magnitudes or of one.
-    fn orders_as_a_sorted_map_does(magnitude: impl Fn(u64) -> u64) {
+    /// Compares the queue with a sorted map, for delays of the given magnitudes.
+    fn orders_like_a_sorted_map(magnitude: impl Fn(u64) -> u64) {
         let (mut queue, mut map, mut random) = (Queue::new(), BTreeMap::new(), 1_u64);
         let (mut now, mut number) = (0, 0);
         let mut below = |bound: u64| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((u128::from(random) * u128::from(bound)) >> 64) as u64
         };
-        // The queue grows to thousands of events, and shrinks to none, several times.
+        // Several times, the queue grows to thousands of events and shrinks to none.
         for round in 0..100_000 {
             let growing = round / 5_000 % 2 == 0;
             for _ in 0..below(if growing { 5 } else { 2 }) {
@@ -252,15 +255,15 @@ mod tests {
     }
 
     #[test]
-    fn it_orders_as_a_sorted_map_does() {
-        orders_as_a_sorted_map_does(|random| random);
+    fn it_orders_like_a_sorted_map() {
+        orders_like_a_sorted_map(|random| random);
         for magnitude in [0, 3, 10, 20, 43] {
-            orders_as_a_sorted_map_does(|_| magnitude);
+            orders_like_a_sorted_map(|_| magnitude);
         }
     }
 
     #[test]
-    fn near_keys_that_become_too_many_are_distributed_again() {
+    fn too_many_near_keys_are_distributed_again() {
         let mut queue = Queue::new();
         queue.push(Time(0), || 0);
         queue.push(Time(1000), || 2000);
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_things_at_one_time_is_cheap() {
+    fn many_events_at_one_time_are_cheap() {
         let mut queue = Queue::new();
         queue.push(Time(7), || 0);
         assert_eq!(queue.pop(), Some((Time(7), 0)));
@@ -290,8 +293,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "nothing happens in the past")]
-    fn the_past_is_over() {
+    #[should_panic(expected = "an event must not be scheduled in the past")]
+    fn an_event_in_the_past_is_rejected() {
         let mut queue = Queue::new();
         queue.push(Time(7), || ());
         queue.pop();

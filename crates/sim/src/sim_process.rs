@@ -1,4 +1,5 @@
-//! The simulator's entry for a process: its value, what it waits for, and what waits for it.
+//! The simulator's entry for a process: its value, its pending jobs and timer, and the inputs that wait for
+//! it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ pub(crate) enum Due {
     Membership,
 }
 
-/// The simulator's entry for a process. Fields are laid out as written: those that every packet touches come first
-/// and share cache lines.
+/// The simulator's entry for a process. Fields are laid out in this order: those that every packet touches
+/// come first and share cache lines.
 #[repr(C)]
 pub(crate) struct SimProcess<P: Process> {
     /// Number of the newest life.
@@ -44,7 +45,7 @@ pub(crate) struct SimProcess<P: Process> {
     /// Whether the process is paused until the supervisor resumes it.
     pub(crate) paused: bool,
     pub(crate) boot: Boot,
-    /// Version of the membership as this process knows it.
+    /// Version of the membership that this process knows.
     pub(crate) view_version: MembershipVersion,
     /// Time of the process's timer; [`Time::NEVER`] if it is not set.
     pub(crate) timer: Time,
@@ -52,9 +53,9 @@ pub(crate) struct SimProcess<P: Process> {
     pub(crate) facts: u64,
     /// Empty before the start of a life and after its end.
     pub(crate) process: ProcessSlot<P>,
-    /// The membership as this process knows it; `None` before the first.
+    /// The membership that this process knows; `None` before the first.
     pub(crate) view: Option<Arc<Membership>>,
-    /// The newest membership on its way. A newer one replaces it if it has not arrived yet.
+    /// The newest membership in transit. A newer one replaces it before it arrives.
     pub(crate) coming: Option<Arc<Membership>>,
     /// Arrival of the process's newest report. Reports arrive in order.
     pub(crate) reported: Time,
@@ -63,8 +64,8 @@ pub(crate) struct SimProcess<P: Process> {
     backlog: Option<Box<Backlog<P>>>,
 }
 
-/// Storage for a process, possibly empty. An [`Option`] would encode emptiness in some rarely used field of the
-/// process, far away in memory. This encodes it next to what every packet touches.
+/// A process, or none. An [`Option`] would encode `None` in a rarely used field of the process, far away in
+/// memory. This type encodes it next to the fields that every packet touches.
 #[repr(u8)]
 pub(crate) enum ProcessSlot<P> {
     Free,
@@ -89,11 +90,11 @@ impl<P> ProcessSlot<P> {
     }
 }
 
-/// State that few processes have at any time.
+/// State that only few processes have at any time.
 pub(crate) struct Backlog<P: Process> {
     /// Actions after the one at which the process halted.
     pub(crate) rest: Vec<ActionOf<P>>,
-    /// Inputs that arrived while the process could not take any.
+    /// Inputs that arrived while the process was stopped.
     pub(crate) waiting: VecDeque<Input<P>>,
     /// Packets from lives newer than the known membership.
     pub(crate) early: VecDeque<Flight<P>>,
@@ -119,13 +120,13 @@ impl<P: Process> SimProcess<P> {
         }
     }
 
-    /// Returns whether the process takes no input at present. A life that has not started takes only its first
-    /// membership.
+    /// Returns whether the process accepts no input at present. A life that has not started accepts only its
+    /// first membership.
     pub(crate) fn is_stopped(&self) -> bool {
         self.halted || self.paused
     }
 
-    /// Begins the next life, without a value yet.
+    /// Begins the next life, which has no value yet.
     pub(crate) fn launch(&mut self, life: Life, boot: Boot) {
         assert!(!self.alive && life > self.life, "a new life follows the end of the old one");
         *self = SimProcess { life, alive: true, boot, reported: self.reported, ..SimProcess::new() };

@@ -41,7 +41,7 @@ pub struct Simulation<'s, P: Process, S> {
 
     pub(crate) now: Time,
     pub(crate) queue: Queue<SimEvent<P>>,
-    /// Indexed by process, like the next three.
+    /// Indexed by process, like the next three fields.
     pub(crate) sim_processes: Vec<SimProcess<P>>,
     pub(crate) storages: Vec<Storage<P>>,
     pub(crate) addresses: Vec<Address>,
@@ -50,7 +50,7 @@ pub struct Simulation<'s, P: Process, S> {
     pub(crate) processors: Option<Processors>,
     /// Packets that wait for their link to heal, by link.
     pub(crate) held: BTreeMap<usize, VecDeque<Flight<P>>>,
-    /// Until when the packets of a killed life arrive.
+    /// The times until which the packets of killed lives arrive.
     pub(crate) echoes: BTreeMap<(ProcessId, Life), Time>,
     pub(crate) control_random: RandomStream,
     pub(crate) failure_random: RandomStream,
@@ -112,7 +112,7 @@ pub struct Run {
     pub ended: Time,
     /// Counts of events and packets.
     pub stats: Stats,
-    /// The plan of faults, and what became of each.
+    /// The plan of faults, and the effect of each.
     pub faults: Vec<FaultAccount>,
 }
 
@@ -192,7 +192,8 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     ///
     /// # Panics
     ///
-    /// Panics if the run ends without an outcome, which the supervisor's deadline rules out.
+    /// Panics if the run ends without an outcome, which only a bug can cause: the supervisor's deadline ends
+    /// every run.
     pub fn run(mut self) -> Run {
         while self.step() {}
         let outcome = self.outcome.clone().expect("the supervisor's deadline ends every run");
@@ -203,13 +204,13 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     ///
     /// # Panics
     ///
-    /// Panics if no event is left although the run is not over, which would be a bug.
+    /// Panics if no event is left before the run is over, which only a bug can cause.
     #[inline]
     pub fn step(&mut self) -> bool {
         if self.outcome.is_some() {
             return false;
         }
-        let (at, happening) = self.queue.pop().expect("something happens until the run is over");
+        let (at, happening) = self.queue.pop().expect("events are pending until the run is over");
         debug_assert!(at >= self.now);
         self.now = at;
         self.stats.events += 1;
@@ -244,7 +245,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         self.report(Report::Interrupted);
     }
 
-    /// Ends the run because the program has no more memory to use.
+    /// Ends the run because the program reached its memory limit.
     pub fn exhaust(&mut self, used: MemoryUse) {
         self.report(Report::OutOfMemory(Arc::new(used)));
     }
@@ -304,7 +305,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
     }
 
-    /// Puts a packet back on its link after the link was cut.
+    /// Sends a packet that was held while its link was cut.
     pub(crate) fn carry(&mut self, flight: Flight<P>) {
         let route = self.route(flight.from, flight.to);
         match self.network.arrival(route, flight.packet.wire_len(), self.now, self.now) {
@@ -356,7 +357,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         if receiver.is_stopped() {
             self.offer(to, Input::Packet(flight));
         } else {
-            // Same as `offer`, without copying the packet back and forth: this is the most frequent event.
+            // Same as `offer`, but without copying the packet: this is the most frequent event.
             self.receive(to, flight);
             self.set_timer(to);
         }
@@ -385,7 +386,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     // Inputs
 
-    /// Passes `input` to a process, or keeps it while the process is halted or paused.
+    /// Passes `input` to a process, or queues it while the process is stopped.
     pub(crate) fn offer(&mut self, process: ProcessId, input: Input<P>) {
         let sim_process = &mut self.sim_processes[process.index()];
         if sim_process.is_stopped() {
@@ -396,7 +397,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
     }
 
-    /// Resumes a process: performs its remaining actions, and passes it the inputs that waited.
+    /// Resumes a process: performs its remaining actions, and passes the queued inputs to it.
     pub(crate) fn proceed(&mut self, process: ProcessId) {
         while !self.sim_processes[process.index()].is_stopped() {
             let Some(backlog) = self.sim_processes[process.index()].existing_backlog() else { break };
@@ -422,7 +423,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             }
             Input::Due(Due::Computed(no)) => {
                 let jobs = &mut self.sim_processes[process.index()].jobs;
-                let index = jobs.iter().position(|&(it, _)| it == no).expect("a job returns once");
+                let index = jobs.iter().position(|&(it, _)| it == no).expect("a job returns only once");
                 let (_, job) = jobs.swap_remove(index);
                 self.feed(process, Event::Computed(no, job.run()));
             }
@@ -448,7 +449,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     fn meet(&mut self, process: ProcessId) {
         let facts = self.taken_kinds();
         let sim_process = &mut self.sim_processes[process.index()];
-        let membership = sim_process.coming.take().expect("a membership is coming until it is met");
+        let membership = sim_process.coming.take().expect("a membership is in transit");
         sim_process.view_version = membership.version;
         sim_process.view = Some(membership.clone());
         if sim_process.process.as_ref().is_some() {
@@ -487,7 +488,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     fn feed(&mut self, process: ProcessId, event: In<P>) {
         let mut actions = mem::take(&mut self.actions);
         let sim_process = &mut self.sim_processes[process.index()];
-        let value = sim_process.process.as_mut().expect("only a started life is given inputs");
+        let value = sim_process.process.as_mut().expect("only a started life handles inputs");
         if let Some(recorder) = &mut self.recorder {
             recorder.given(process, sim_process.life, self.now, &event);
         }
@@ -536,7 +537,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     /// Performs actions in order, up to a fact at which the process halts.
     fn perform(&mut self, process: ProcessId, actions: &mut Vec<ActionOf<P>>) {
         for place in 0..actions.len() {
-            // Replaced by a trivial action, so that the action can be moved out.
+            // A trivial action takes its place, so that the action can be moved out.
             let action = mem::replace(&mut actions[place], Action::List);
             if self.act(process, action) {
                 self.sim_processes[process.index()].backlog().rest.extend(actions.drain(place + 1..));
@@ -633,10 +634,10 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
     }
 }
 
-/// Encodes and decodes `value`, as on the way to another process.
+/// Encodes and decodes `value`, as if it were sent to another process.
 fn through_bytes<T: Wire>(value: &T) -> T {
-    let bytes = postcard::to_allocvec(value).expect("a value that crosses the network can be encoded");
-    let back = postcard::from_bytes(&bytes).expect("what was encoded can be decoded");
+    let bytes = postcard::to_allocvec(value).expect("a value on the network can be encoded");
+    let back = postcard::from_bytes(&bytes).expect("an encoded value can be decoded");
     assert_eq!(&back, value, "a value survives its encoding");
     back
 }

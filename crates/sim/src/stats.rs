@@ -10,7 +10,7 @@ use faultline_core::{Packet, Process};
 pub struct Traffic {
     /// Number of packets sent, one per receiver.
     pub packets: u64,
-    /// Total length on the link, in bytes.
+    /// Total length that links charge, in bytes.
     pub bytes: u64,
 }
 
@@ -40,22 +40,22 @@ pub struct Stats {
     pub control: Traffic,
     /// Parts of checkpoints.
     pub images: Traffic,
-    /// The part of all three between clusters.
+    /// The part of all three that was sent between clusters.
     pub between_clusters: Traffic,
     /// Number of packets dropped because their sender's or receiver's life had ended.
     pub stale: u64,
     /// Number of packets in transit that were lost with their sender.
     pub lost_in_flight: u64,
-    /// Protocol messages by kind, inside and between clusters, in the order of their first appearance.
+    /// Protocol messages by kind, within and between clusters, in the order of their first appearance.
     kinds: Vec<(&'static str, [Traffic; 2])>,
-    /// The part of application messages and of images between clusters.
+    /// The parts of application messages and of images that were sent between clusters.
     application_between: Traffic,
     images_between: Traffic,
 }
 
 impl Stats {
-    /// Iterates over packets by kind (`application`, `image`, or the protocol's name of a message), inside and
-    /// between clusters.
+    /// Iterates over traffic by kind (`application`, `image`, or the protocol's name for a message), within
+    /// and between clusters.
     pub fn kinds(&self) -> impl Iterator<Item = (&'static str, [Traffic; 2])> + '_ {
         let packets = [
             ("application", [self.application - self.application_between, self.application_between]),

@@ -12,7 +12,7 @@ use faultline_core::{Event, ImageName, Process, Span, StorageFate, Time};
 
 use crate::config::StorageCosts;
 
-/// An action of the storage in progress.
+/// A storage operation in progress.
 pub(crate) enum Operation<P: Process> {
     Persist(Arc<ImageOf<P>>),
     Read(ImageName),
@@ -41,7 +41,7 @@ impl<P: Process> Storage<P> {
         }
     }
 
-    /// Submits an operation. Returns when it will be complete.
+    /// Submits an operation. Returns the time at which it will be complete.
     pub(crate) fn submit(&mut self, operation: Operation<P>, now: Time, costs: &StorageCosts) -> Time {
         let (write, bytes) = match &operation {
             Operation::Persist(image) => (true, image.snapshot.len()),
@@ -68,7 +68,7 @@ impl<P: Process> Storage<P> {
 
     /// Completes the oldest operation. Returns the event for its process.
     pub(crate) fn complete(&mut self) -> Option<In<P>> {
-        match self.under_way.pop_front().expect("a completion belongs to an operation") {
+        match self.under_way.pop_front().expect("every completion has an operation") {
             Operation::Persist(image) if self.fault == Some(StorageFault::Full) => {
                 self.images.remove(&image.name);
                 Some(Event::PersistFailed(image.name))
@@ -138,11 +138,11 @@ mod tests {
         let mut storage = Storage::new();
         assert_eq!(storage.submit(record(1000), Time(0), &COSTS), Time(1110));
         assert_eq!(storage.submit(Operation::List, Time(5), &COSTS), Time(1120));
-        assert_eq!(storage.submit(record(0), Time(2000), &COSTS), Time(2110), "after it was idle");
+        assert_eq!(storage.submit(record(0), Time(2000), &COSTS), Time(2110), "after an idle time");
     }
 
     #[test]
-    fn a_slow_storage_takes_longer_to_write_and_not_to_read() {
+    fn slow_storage_delays_writes_but_not_reads() {
         let mut storage = Storage::new();
         storage.set_fault(Some(StorageFault::Slow(Span(5000))));
         assert_eq!(storage.submit(record(0), Time(0), &COSTS), Time(5110));
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(
             storage.submit(Operation::List, Time(50), &COSTS),
             Time(60),
-            "no operation waits for a dead life"
+            "no operation waits for an ended life"
         );
         assert_eq!(storage.complete(), Some(Event::Listed(vec![])));
         storage.crash(Time(70), StorageFate::Lost);

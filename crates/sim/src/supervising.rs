@@ -1,4 +1,4 @@
-//! Communication between the supervisor and the processes: delivers reports, and performs orders.
+//! Communication between the supervisor and the processes: delivery of reports, and execution of orders.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         if first {
             self.unregistered -= 1;
             if self.unregistered == 0 {
-                // The links of a simulation are exact by construction. There is nothing to measure.
+                // The links of a simulation are exact by construction, so there is nothing to measure.
                 self.tell(Report::LinksMeasured);
             }
         }
@@ -68,7 +68,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         self.perform_orders();
     }
 
-    /// Updates the remaining work, which the supervisor considers when it injects a fault.
+    /// Updates the figures of remaining work that the supervisor considers when it injects a fault.
     fn refresh_gauges_for_plan(&mut self) {
         if self.has_plan {
             self.refresh_gauges();
@@ -124,7 +124,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
             Order::Link { from, to, properties } => {
                 self.network.set_properties(self.network.link(from, to), properties);
             }
-            Order::Relink { .. } => unreachable!("a federation in virtual time is not changed"),
+            Order::Relink { .. } => unreachable!("no user changes a federation in virtual time"),
             Order::Cut { from, to, cut } => {
                 let link = self.network.link(from, to);
                 self.network.set_cut(link, cut);
@@ -177,7 +177,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         }
     }
 
-    /// Returns until when the packets of a life that is killed now arrive.
+    /// Returns the time until which the packets of a life that is killed now arrive.
     fn end_of_echo(&mut self) -> Time {
         match self.chance.in_flight {
             InFlight::Lost => self.now,

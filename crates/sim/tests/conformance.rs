@@ -1,4 +1,4 @@
-//! Runs the tests of the driver contract, shared by all drivers, on the simulator.
+//! Runs the tests of the driver contract, which all drivers share, on the simulator.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use faultline_core::Span;
 use faultline_sim::{Chance, Config, Defect, Defects, InFlight, Links, Run};
 use faultline_trace::Trace;
 
-/// Runs a scenario on the simulator, with some randomness.
+/// The simulator as a driver under test, with some randomness.
 struct Simulator {
     chance: Chance,
     control_jitter: Span,
@@ -82,7 +82,7 @@ mod silent {
     });
 }
 
-/// A driver with a defect does not keep the contract.
+/// A driver with a defect violates the contract.
 mod wrong {
     use super::*;
     use faultline_conformance::cases;
@@ -103,13 +103,13 @@ mod wrong {
 
     #[test]
     #[should_panic(expected = ": a message from p")]
-    fn what_an_ended_life_sent_is_heard() {
+    fn packets_from_an_ended_life_are_delivered() {
         cases::lives_do_not_mix(&mut driver(Defect::OldSendersHeard));
     }
 
     #[test]
     #[should_panic(expected = "for another life")]
-    fn what_was_for_an_ended_life_is_given_to_the_next() {
+    fn packets_for_an_ended_life_are_delivered_to_the_next() {
         cases::lives_do_not_mix(&mut driver(Defect::OldReceiversServed));
     }
 }

@@ -57,7 +57,7 @@ fn simulate(config: Config<<Process as faultline_core::Process>::Config>) -> (Ru
 }
 
 #[test]
-fn a_federation_survives_a_crash_and_the_loss_of_a_cluster_with_the_result_of_a_quiet_run() {
+fn a_crash_and_the_loss_of_a_cluster_do_not_change_the_result() {
     let config = config(7);
     let expected =
         reference(&config.process.application, &config.membership, |it| process_seed(config.seed, it));
@@ -82,13 +82,13 @@ fn equal_seeds_run_identically_and_different_ones_do_not() {
     let (run, trace) = simulate(config(7));
     let (again, same) = simulate(config(7));
     assert_eq!(run, again);
-    assert!(trace == same, "two runs of one seed differ");
+    assert!(trace == same, "two runs with the same seed differ");
     let (_, other) = simulate(config(8));
-    assert!(trace != other, "the seed decides nothing");
+    assert!(trace != other, "the seed has no effect");
 }
 
 #[test]
-fn a_paranoid_run_is_the_same_run() {
+fn a_paranoid_run_is_identical() {
     let (run, trace) = simulate(config(7));
     let (paranoid, same) = simulate(Config { paranoid: true, ..config(7) });
     assert_eq!(run, paranoid);
@@ -96,7 +96,7 @@ fn a_paranoid_run_is_the_same_run() {
 }
 
 #[test]
-fn a_run_can_be_stepped_watched_and_interrupted() {
+fn a_run_can_be_stepped_observed_and_interrupted() {
     let mut trace = Trace::default();
     let mut simulation = Simulation::<Process, _>::new(config(7), &mut trace);
     let second = Time::ZERO + Span::from_secs(1);
@@ -113,8 +113,9 @@ fn a_run_can_be_stepped_watched_and_interrupted() {
 }
 
 #[test]
-fn packets_of_failed_lives_are_lost_or_kept_or_drawn() {
-    // Each step sends the boundary of cluster 0 to cluster 1, so that some of it is always on this slow link.
+fn packets_of_failed_lives_are_lost_kept_or_sampled() {
+    // Each step sends the boundary of cluster 0 to cluster 1, so some packets are always in transit on this
+    // slow link.
     let slow = LinkProperties { latency: Span::from_millis(100), ..LinkProperties::default() };
     let lost = |in_flight, seed| {
         let mut config = config(seed);
@@ -130,7 +131,8 @@ fn packets_of_failed_lives_are_lost_or_kept_or_drawn() {
     assert!(drawn.contains(&0) && drawn.iter().any(|&it| it > 0), "{drawn:?}");
 }
 
-/// Plays ping-pong between two clusters for `rounds` rounds, each of which forces checkpoints, and collects none.
+/// Plays ping-pong between two clusters for `rounds` rounds, each of which forces checkpoints. Garbage
+/// collection is off.
 fn play(rounds: u32) -> Contents {
     let protocol =
         hc3i::Config { collect_every: None, replicas: 0, ..common::hc3i(2, Span::from_secs(36_000)) };
@@ -144,7 +146,7 @@ fn play(rounds: u32) -> Contents {
 }
 
 #[test]
-fn checkpoints_share_the_log_and_the_tables_that_they_have_in_common() {
+fn checkpoints_share_the_log_and_the_tables_of_deliveries() {
     let (few, many) = (play(150), play(300));
     let each = |it: Contents| it.image_bytes / it.images;
     assert!(many.images > 20 * 300, "{many:?}");

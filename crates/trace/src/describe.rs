@@ -10,7 +10,7 @@ pub fn describe(fact: &Fact) -> impl Display + '_ {
     Predicate(fact)
 }
 
-/// Returns the sentence with user-defined names in place of `p17` and `c1`, as far as they exist.
+/// Returns the sentence with user-defined names, where they exist, in place of `p17` and `c1`.
 pub fn with_names(
     sentence: &str,
     process: impl Fn(u32) -> Option<String>,
@@ -135,10 +135,10 @@ impl Display for Predicate<'_> {
             Fact::Completed => f.write_str("saw all ranks finished and no messages in transit"),
             Fact::Changed(change) => match &**change {
                 Change::Link { from, to, properties } => {
-                    write!(f, "was asked for a latency of {} from {from} to {to}", properties.latency)
+                    write!(f, "was asked to set the latency from {from} to {to} to {}", properties.latency)
                 }
                 Change::Fault(planned) => {
-                    write!(f, "was asked for {}: {}", planned.no, FaultText(&planned.fault))
+                    write!(f, "was asked to add {}: {}", planned.no, FaultText(&planned.fault))
                 }
                 Change::Pause(true) => f.write_str("was asked to pause the federation"),
                 Change::Pause(false) => f.write_str("was asked to resume the federation"),

@@ -1,4 +1,4 @@
-//! Exports facts for other programs: as a table in JSON Lines or CSV, and as a communication graph.
+//! Exports of facts for other programs: a table in JSON Lines or CSV, and a communication graph.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -44,11 +44,11 @@ pub fn csv(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Resul
     out.flush()
 }
 
-/// Bytes and messages, by sender and receiver.
+/// Numbers of bytes and messages, by sender and receiver.
 pub type Channels = BTreeMap<(ProcessId, ProcessId), (u64, u64)>;
 
-/// Returns the traffic of each channel in `intervals` intervals of equal length between the first message and the
-/// last. A message that is sent again, or sent by a re-execution under the same identity, counts once, at its first
+/// Returns the traffic of each channel in `intervals` intervals of equal length between the first message and
+/// the last. A message that is re-sent, or re-executed under the same identity, counts once, at its first
 /// send.
 ///
 /// # Panics
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_has_the_same_columns_and_quotes_what_people_wrote() {
+    fn csv_has_the_same_columns_and_quotes_free_text() {
         let mut bytes = Vec::new();
         csv(&trace(), &manifest(), &mut bytes).unwrap();
         let text = String::from_utf8(bytes).unwrap();
@@ -207,7 +207,8 @@ mod tests {
         }
     }
 
-    /// Process 0 sends to process 1. Each entry has the number of the message, its bytes, and its time.
+    /// Returns a trace in which process 0 sends to process 1. Each entry is the number of a message, its
+    /// length, and its time.
     fn sent(messages: &[(u32, u32, u64)]) -> Trace {
         let mut trace = Trace::default();
         for (number, &(name, bytes, at)) in messages.iter().enumerate() {

@@ -11,9 +11,9 @@
 //! | | length | postcard of `(Time, Fact)` |
 //! | seal | 48 | number of facts, and a digest over all of them ([`crate::seal`]) |
 //!
-//! The length has its own check byte, so that a record that was cut off can be distinguished from a damaged one. A
-//! killed process leaves no seal: the supervisor removes an incomplete record, whose fact had no effect yet, and
-//! seals the rest.
+//! The length has its own check byte, so that an incomplete record can be distinguished from a damaged one. A
+//! killed process leaves no seal: the supervisor removes an incomplete record, whose fact had no effect yet,
+//! and seals the rest.
 
 use std::io::{self, Write};
 
@@ -28,11 +28,11 @@ const MAGIC: [u8; 8] = *b"FLFACTS\x03";
 const HEADER_LEN: usize = 16;
 const RECORD_HEADER_LEN: usize = 8;
 const LONGEST_BODY: usize = 0x00FF_FFFF;
-/// A buffer that reaches this size is written out automatically.
+/// Size in bytes at which the buffer is flushed automatically.
 const FLUSH_AT: usize = 64 * 1024;
 
-/// Writes the facts of one life. Buffered: a process flushes before it acts outwardly, so that a fact whose effects
-/// others have seen is never lost with the process.
+/// Writes the facts of one life. Buffered: a process flushes before any externally visible action, so that a
+/// fact with visible effects is never lost with the process.
 #[derive(Debug)]
 pub struct FactsWriter<W: Write> {
     out: W,
@@ -42,7 +42,7 @@ pub struct FactsWriter<W: Write> {
 }
 
 impl<W: Write> FactsWriter<W> {
-    /// Begins the file of a life with its header.
+    /// Creates a writer, and begins the file with its header.
     pub fn new(out: W, process: ProcessId, life: Life) -> Self {
         let mut buffer = Vec::with_capacity(4096);
         buffer.extend(MAGIC);
@@ -51,7 +51,8 @@ impl<W: Write> FactsWriter<W> {
         FactsWriter { out, buffer, facts: 0, sealer: Sealer::default() }
     }
 
-    /// Continues the file of a life, which contains this many facts in `bytes`. `out` receives what follows.
+    /// Continues a file whose content so far is `bytes`, with this many facts. `out` receives everything
+    /// after it.
     pub(crate) fn resume(out: W, bytes: &[u8], facts: u64) -> Self {
         let mut sealer = Sealer::default();
         sealer.update(bytes);
@@ -98,19 +99,19 @@ impl<W: Write> FactsWriter<W> {
 pub enum StreamEnd {
     /// With a valid seal.
     Sealed(Seal),
-    /// With a seal that does not match the bytes before it.
+    /// With a seal that does not match the preceding bytes.
     BrokenSeal(Seal),
     /// With additional bytes after the seal.
     AfterSeal,
     /// With a complete record. The process was killed, and its stream has not been sealed.
     Unsealed,
-    /// In the middle of a record or of the seal. The process was killed while it wrote.
+    /// In the middle of a record or of the seal. The process was killed while writing it.
     Torn,
     /// At a damaged record. At least one fact is missing.
     Damaged,
 }
 
-/// Why some bytes do not begin with a complete record.
+/// The reason why bytes do not begin with a complete record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// The bytes end before the record does.
@@ -130,11 +131,11 @@ pub struct FactsFile {
     pub stream: Stream,
     /// Length of the header and these records in bytes, without the seal.
     pub len: u64,
-    /// Why the facts end there.
+    /// How the facts end.
     pub end: StreamEnd,
 }
 
-/// Why a file is not a file of facts.
+/// The reason why a file is not a file of facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FactsReadError {
     /// The file ends within the header.
@@ -152,7 +153,8 @@ pub enum FactsReadError {
 ///
 /// # Errors
 ///
-/// Fails if the header is missing or wrong. An incomplete or damaged record is no error, see [`FactsFile::end`].
+/// Fails if the header is missing or wrong. An incomplete or damaged record is not an error, see
+/// [`FactsFile::end`].
 pub fn read_facts(bytes: &[u8]) -> Result<FactsFile, FactsReadError> {
     let (header, mut rest) = bytes.split_at_checked(HEADER_LEN).ok_or(FactsReadError::Header)?;
     if header[..7] != MAGIC[..7] {
@@ -221,19 +223,19 @@ fn split_record(bytes: &[u8]) -> Result<((Time, Fact), &[u8]), Cut> {
 ///
 /// # Errors
 ///
-/// Fails if the encoded value is longer than a record can be.
+/// Fails if the encoded value exceeds the longest permitted record.
 ///
 /// # Panics
 ///
-/// Panics if the value cannot be serialised.
+/// Panics if the value cannot be serialized.
 pub fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
     let start = buffer.len();
     buffer.extend([0; RECORD_HEADER_LEN]);
     *buffer = postcard::to_extend(value, std::mem::take(buffer))
-        .expect("what is recorded has a serialised form and memory grows");
+        .expect("a recorded value can be serialized, and memory accepts every write");
     let (header, body) = buffer[start..].split_at_mut(RECORD_HEADER_LEN);
     if body.len() > LONGEST_BODY {
-        let error = format!("a record of {} bytes is longer than {LONGEST_BODY}", body.len());
+        let error = format!("a record of {} bytes exceeds the limit of {LONGEST_BODY} bytes", body.len());
         buffer.truncate(start);
         return Err(io::Error::new(io::ErrorKind::InvalidData, error));
     }
@@ -250,7 +252,7 @@ pub fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io::Result
 ///
 /// # Panics
 ///
-/// Does not panic: the length consists of the first four bytes.
+/// Never panics: the length consists of exactly four bytes.
 pub fn split_body(bytes: &[u8]) -> Result<(&[u8], &[u8]), Cut> {
     let length: [u8; 4] = bytes.get(..4).ok_or(Cut::Torn)?.try_into().expect("four bytes");
     let body_len = (u32::from_le_bytes(length) as usize) & LONGEST_BODY;
@@ -299,7 +301,7 @@ mod tests {
         bytes
     }
 
-    /// The content of a file without its seal.
+    /// Returns the content of a file without its seal.
     fn open(stream: &Stream) -> Vec<u8> {
         let whole = file(stream);
         whole[..whole.len() - SEAL_LEN].to_vec()
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_covers_what_was_written_before_and_after_a_flush_or_another_start() {
+    fn a_seal_covers_everything_before_and_after_a_flush_or_a_restart() {
         let stream = facts();
         let mut bytes = Vec::new();
         let mut writer = FactsWriter::new(&mut bytes, ProcessId(7), Life(2));
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_a_seal_is_sealed_as_far_as_it_is_whole() {
+    fn a_stream_without_a_seal_is_sealed_after_its_last_complete_record() {
         let whole = open(&facts());
         for cut in HEADER_LEN..=whole.len() {
             let bytes = &whole[..cut];
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn data_after_a_seal_is_found() {
+    fn data_after_a_seal_is_reported() {
         let mut bytes = file(&facts());
         bytes.push(0);
         assert_eq!(read_facts(&bytes).unwrap().end, StreamEnd::AfterSeal);
@@ -371,9 +373,9 @@ mod tests {
         for cut in HEADER_LEN..whole.len() {
             let read = read_facts(&whole[..cut]).unwrap();
             let kept = boundaries.iter().rposition(|&at| at <= cut).unwrap();
-            assert_eq!(read.stream, facts()[..kept], "cut at {cut}");
+            assert_eq!(read.stream, facts()[..kept], "truncated to {cut} bytes");
             let end = if boundaries.contains(&cut) { StreamEnd::Unsealed } else { StreamEnd::Torn };
-            assert_eq!(read.end, end, "cut at {cut}");
+            assert_eq!(read.end, end, "truncated to {cut} bytes");
         }
         assert_eq!(read_facts(&whole[..HEADER_LEN - 1]), Err(FactsReadError::Header));
     }
@@ -391,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_refused() {
+    fn other_files_are_rejected() {
         assert_eq!(read_facts(b"{\"a\": 1, \"bcdefgh\": 2}"), Err(FactsReadError::Magic));
         let mut newer = file(&facts());
         newer[7] = 9;

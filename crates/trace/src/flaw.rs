@@ -38,7 +38,7 @@ pub enum FlawKind {
     },
     /// The file continues after the seal.
     AfterSeal,
-    /// The supervisor sealed what it had received, and does not know whether anything is missing.
+    /// The supervisor sealed the facts that it had received, and does not know whether any are missing.
     Incomplete(u64),
     /// The manifest does not list the stream.
     Unlisted,
@@ -61,8 +61,8 @@ pub enum FlawKind {
     NoDigest,
     /// `manifest.json` or `federation.yaml` has changed since it was written.
     Edited,
-    /// Two parts of the record contradict each other, such as manifest and federation, or two facts. Explained in a
-    /// sentence.
+    /// Two parts of the record contradict each other, such as manifest and federation, or two facts. Contains
+    /// a sentence that explains it.
     Contradiction(String),
 }
 

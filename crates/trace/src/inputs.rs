@@ -1,4 +1,4 @@
-//! The file of one life's inputs and actions: sufficient to execute the life again without its federation.
+//! The file of one life's inputs and actions: sufficient to re-execute the life without its federation.
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |
@@ -6,8 +6,8 @@
 //! | | 4 + 4 | process and life, little-endian |
 //! | record | 8 + length | as in a file of facts ([`crate::facts`]); the body is postcard of `(Time, InputEntry)` |
 //!
-//! The first entry is the birth. Each input is followed by the process's actions. Facts are not repeated, since they
-//! are in the file of facts. Neither are the outputs of jobs, since jobs are computed again.
+//! The first entry is the birth. Each input is followed by the process's actions. The file contains no facts,
+//! which are in the file of facts, and no outputs of jobs, which a re-execution computes again.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use crate::facts::{Cut, append_record, split_body};
 
 const MAGIC: [u8; 8] = *b"FLINPUT\x03";
 const HEADER_LEN: usize = 16;
-/// A buffer that reaches this size is written out automatically.
+/// Size in bytes at which the buffer is flushed automatically.
 const FLUSH_AT: usize = 256 * 1024;
 
 /// Receives the inputs and actions of processes from a driver.
 pub trait Recorder<P: Process> {
     /// Called at the beginning of a life.
     fn born(&mut self, at: Time, birth: &Birth<P::Config>);
-    /// Called before a life is given an event.
+    /// Called before a life handles an event.
     fn given(&mut self, process: ProcessId, life: Life, at: Time, event: &In<P>);
-    /// Called with the actions that followed the last input.
+    /// Called with the life's actions after the last event.
     fn did(&mut self, process: ProcessId, life: Life, at: Time, actions: &[ActionOf<P>]);
 }
 
-/// An entry of the file. Like [`Event`], except for outputs of jobs, which are computed again.
+/// An entry of the file. Like [`Event`], but without outputs of jobs, which a re-execution computes again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum InputEntry<S, M, H, V> {
     /// The life began. Its configuration is part of the bundle.
@@ -77,7 +77,7 @@ pub enum InputEntry<S, M, H, V> {
     },
     /// See [`Event::Membership`].
     Membership(Arc<Membership>),
-    /// See [`Event::Computed`]. The output is that of the job.
+    /// See [`Event::Computed`]. The output is not recorded.
     Computed(JobNo),
     /// See [`Event::Timeout`].
     Timeout,
@@ -132,7 +132,7 @@ pub enum RecordedAction {
 }
 
 impl RecordedAction {
-    /// Returns the part of an action that is recorded.
+    /// Returns the recorded form of an action.
     pub fn of<P: Process>(action: &ActionOf<P>) -> RecordedAction {
         match action {
             Action::Send { to, packet } => {
@@ -160,7 +160,7 @@ impl RecordedAction {
 }
 
 fn checksum<T: Serialize>(value: &T) -> u32 {
-    let bytes = postcard::to_stdvec(value).expect("what leaves a process has a serialised form");
+    let bytes = postcard::to_stdvec(value).expect("a value that leaves a process can be serialized");
     crc32c::crc32c(&bytes)
 }
 
@@ -172,7 +172,7 @@ pub struct InputsWriter<W: Write> {
 }
 
 impl<W: Write> InputsWriter<W> {
-    /// Begins the file of a life with its header.
+    /// Creates a writer, and begins the file with its header.
     pub fn new(out: W, process: ProcessId, life: Life) -> Self {
         let mut buffer = Vec::with_capacity(4096);
         buffer.extend(MAGIC);
@@ -240,17 +240,17 @@ impl<W: Write> InputsWriter<W> {
 
 /// Content of a file of inputs.
 pub struct InputsFile<P: Process> {
-    /// The process that was given the inputs.
+    /// The process that handled the inputs.
     pub process: ProcessId,
-    /// The life that was given the inputs.
+    /// The life that handled the inputs.
     pub life: Life,
     /// The entries in order, up to the first incomplete or damaged one.
     pub entries: Vec<(Time, InputEntryOf<P>)>,
-    /// Why the entries end there; `None` if the file ends with a complete entry.
+    /// The reason why the entries end there; `None` if the file ends with a complete entry.
     pub cut: Option<Cut>,
 }
 
-/// Why a file is not a file of inputs.
+/// The reason why a file is not a file of inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InputsReadError {
     /// The file ends within the header.
@@ -268,11 +268,12 @@ pub enum InputsReadError {
 ///
 /// # Errors
 ///
-/// Fails if the header is missing or wrong. An incomplete or damaged entry is no error, see [`InputsFile::cut`].
+/// Fails if the header is missing or wrong. An incomplete or damaged entry is not an error, see
+/// [`InputsFile::cut`].
 ///
 /// # Panics
 ///
-/// Does not panic: the length of the header is checked first.
+/// Never panics: the length of the header is checked first.
 pub fn read_inputs<P: Process>(bytes: &[u8]) -> Result<InputsFile<P>, InputsReadError> {
     let (header, mut rest) = bytes.split_at_checked(HEADER_LEN).ok_or(InputsReadError::Header)?;
     if header[..7] != MAGIC[..7] {

@@ -1,12 +1,12 @@
-//! The record of a run: every fact of every life, in memory while it is judged and on disk as a bundle.
+//! The record of a run: every fact of every life, in memory while the run is judged, and on disk as a bundle.
 //!
-//! | module | holds |
+//! | module | content |
 //! | --- | --- |
 //! | [`memory`] | facts in memory, and the sinks to which drivers pass them |
 //! | [`facts`] | the file of one life's facts |
 //! | [`seal`] | the end of such a file, which shows that it is complete and unchanged |
 //! | [`flaw`] | flaws in the evidence |
-//! | [`inputs`] | the file of one life's inputs, from which the life can be executed again |
+//! | [`inputs`] | the file of one life's inputs, from which the life can be re-executed |
 //! | [`manifest`] | the description of a bundle's run besides its facts |
 //! | [`bundle`] | the directory of a recorded run |
 //! | [`export`] | facts as JSON Lines and CSV |

@@ -1,6 +1,7 @@
 //! The description of a bundle's run besides its facts: `manifest.json`.
 //!
-//! Written when the run begins, so that a run that was cut short still has a description, and again when it ends.
+//! Written when the run begins and again when it ends, so that a run that is cut short also has a
+//! description.
 
 use faultline_core::fault::{Change, FaultAccount, FaultState, LinkProperties, Outcome};
 use faultline_core::{
@@ -41,7 +42,7 @@ pub struct Manifest {
     pub processes: Vec<ProcessEntry>,
     /// Bounds on the work that a rollback may lose, if the protocol has any.
     pub bounds: Option<Bounds>,
-    /// Replicas of checkpoints that the federation requests; `None` if the protocol takes no checkpoints.
+    /// The requested replicas of checkpoints; `None` if the protocol takes no checkpoints.
     pub copies: Option<Copies>,
     /// Whether a node's storage is lost with the node's process (`storage: memory`).
     pub volatile_storage: bool,
@@ -49,10 +50,10 @@ pub struct Manifest {
     pub plan: Vec<PlannedFault>,
     /// State of each fault at the end; empty while the run is in progress.
     pub faults: Vec<FaultAccount>,
-    /// When faults took effect; empty in virtual time, where all of a fault happens at one instant.
+    /// Times at which faults took effect; empty in virtual time, where a fault takes effect at one instant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectEntry>,
-    /// Within this span, the deaths that one fault causes count as simultaneous.
+    /// Longest time between failures caused by one fault that still count as simultaneous.
     #[serde(default = "at_once_within")]
     pub at_once_within: Span,
     /// Links, one entry per ordered pair of clusters.
@@ -121,8 +122,8 @@ impl Manifest {
         all.filter(move |(_, it)| it.role == role).map(|(process, _)| process)
     }
 
-    /// Completes the manifest of a run that was cut short, which contains neither its duration nor what became of its
-    /// faults, from the supervisor's facts, as far as they reach.
+    /// Completes the manifest of a run that was cut short, which lacks the duration, later faults and the
+    /// states of faults. Takes them from the supervisor's facts, as far as these reach.
     pub fn fill_in(&mut self, trace: &Trace) {
         if self.outcome.is_some() {
             return;
@@ -200,7 +201,7 @@ pub struct ProcessEntry {
     pub cluster: ClusterId,
 }
 
-/// Bounds on the work that a rollback to the last checkpoint may lose.
+/// Figures that bound the work that a rollback may lose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bounds {
@@ -210,7 +211,7 @@ pub struct Bounds {
     pub detect_after: Span,
 }
 
-/// Returns the default of `at_once_within` for bundles without it.
+/// Returns the default of `at_once_within` for bundles that lack it.
 fn at_once_within() -> Span {
     Span::from_millis(50)
 }
@@ -237,16 +238,17 @@ pub struct Effect {
     pub process: ProcessId,
     /// Number of its life.
     pub life: Life,
-    /// Instant after which the process executed no instruction, or at which it applied the change; `None` if its place
-    /// did not answer.
+    /// Time after which the process executed no instruction, or at which it applied the change; `None` if its
+    /// place did not answer.
     pub at: Option<Time>,
-    /// Largest possible error of `at`, which depends on how exactly the clock of the process's machine is known.
+    /// Largest possible error of `at`, which depends on how precisely the offset of the process's clock is
+    /// known.
     pub error: Span,
 }
 
 impl EffectEntry {
-    /// Returns an upper bound of the time from the first effect to the last, which includes the errors of both clocks.
-    /// `None` if the time of an effect is unknown, or if there are fewer than two effects.
+    /// Returns an upper bound on the time from the first effect to the last, including the errors of both
+    /// clocks. `None` if the time of an effect is unknown, or if there are fewer than two effects.
     pub fn skew(&self) -> Option<Span> {
         let instants: Option<Vec<_>> = self.on.iter().map(|it| Some((it.at?, it))).collect();
         let instants = instants.filter(|it| it.len() > 1)?;
@@ -255,8 +257,8 @@ impl EffectEntry {
         Some(last.since(*first) + early.error + late.error)
     }
 
-    /// Returns the time from the moment at which the fault was due to its last effect. `None` if the time of an effect
-    /// is unknown, or without any effect.
+    /// Returns the time from the instant at which the fault was due until its last effect. `None` if there is
+    /// no effect, or if the time of an effect is unknown.
     pub fn latency(&self) -> Option<Span> {
         let instants: Option<Vec<Time>> = self.on.iter().map(|it| it.at).collect();
         Some(instants?.into_iter().max()?.since(self.due))
@@ -273,13 +275,13 @@ pub struct Copies {
     pub kept_by: Keepers,
 }
 
-/// Which processes may hold replicas of a process's checkpoints. Each holds one.
+/// The processes that may hold replicas of a process's checkpoints. Each holds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Keepers {
     /// Other processes of its cluster.
     SameCluster,
-    /// Processes of other clusters, one of each.
+    /// Processes of other clusters, one in each.
     OtherCluster,
     /// Storage servers.
     SharedStorage,
@@ -298,11 +300,11 @@ pub struct LinkEntry {
     /// Properties measured before the application began, or after the change; `None` without a measurement (in a
     /// simulation, or with a single node).
     pub measured: Option<LinkMeasured>,
-    /// As observed while the application ran; `None` where nothing was.
+    /// Properties observed while the application ran; `None` without an observation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<LinkObserved>,
-    /// Time of the request by the run's clock; `None` for the beginning of the run. A link that was changed during
-    /// the run has one entry per change, in order.
+    /// Time of the request by the run's clock; `None` for the properties at the start of the run. A link that
+    /// was changed during the run has one entry per change, in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }
@@ -317,14 +319,14 @@ pub struct LinkMeasured {
     pub jitter: Span,
     /// Number of echoes.
     pub samples: u32,
-    /// Number of measurements. A measurement that differs from the requested delay is repeated, because a machine may
-    /// be busy for a moment. All other fields are those of the last measurement.
+    /// Number of measurements. A measurement that differs from the requested delay is repeated, because a
+    /// machine may be busy for a moment. All other fields belong to the last measurement.
     #[serde(default = "once")]
     pub rounds: u32,
 }
 
-/// Properties of a link while the application ran, measured by echoes at regular intervals. Echoes that a fault of
-/// the link or of the processes at its ends could have delayed do not count.
+/// Properties of a link while the application ran, measured by echoes at regular intervals. Excludes echoes
+/// that a fault of the link or of a process at either end could have delayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkObserved {
@@ -336,7 +338,7 @@ pub struct LinkObserved {
     pub mean: Span,
 }
 
-/// Returns the default for bundles without a number of rounds.
+/// Returns the default of `rounds` for bundles that lack it.
 fn once() -> u32 {
     1
 }
@@ -349,28 +351,28 @@ impl LinkEntry {
         Some(Span(self.requested.latency.0.abs_diff(measured.0)) <= self.tolerance())
     }
 
-    /// Returns the largest permitted difference between the delay of a single echo and the requested one while the
-    /// application runs. It is wider than [`tolerance`](LinkEntry::tolerance), because echoes share processors and
-    /// connections with the packets of the application.
+    /// Returns the largest permitted difference between the delay of a single echo and the requested one
+    /// while the application runs. This tolerance is wider than [`tolerance`](LinkEntry::tolerance), because
+    /// echoes share processors and connections with the packets of the application.
     pub fn tolerance_observed(&self) -> Span {
         Span::from_millis(1).max(Span(self.requested.latency.0 / 10)) + self.requested.jitter
     }
 
-    /// Returns the share of the echoes, in percent, that did not show the requested values while the application ran.
-    /// `None` if there were too few echoes for a statement.
+    /// Returns the share of the echoes, in percent, whose delay was out of tolerance while the application
+    /// ran. `None` if there were too few echoes to tell.
     pub fn percent_outside(&self) -> Option<u32> {
         const LEAST: u32 = 20;
         let observed = self.observed.filter(|it| it.echoes >= LEAST)?;
         Some((u64::from(observed.outside) * 100 / u64::from(observed.echoes)) as u32)
     }
 
-    /// Returns the largest permitted difference between measured and requested delay.
+    /// Returns the largest permitted difference between the measured and the requested delay.
     pub fn tolerance(&self) -> Span {
         Span::from_micros(200).max(Span(self.requested.latency.0 / 20))
     }
 }
 
-/// Expected results, to compare the run's results with.
+/// Expected results, with which the run's results are compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expected {
@@ -482,7 +484,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_link_may_miss_by_a_twentieth_or_by_200_us() {
+    fn links_may_differ_by_5_percent_or_200_us() {
         assert_eq!(link(8_000, None).as_asked(), None);
         assert_eq!(link(8_000, Some(8_400)).as_asked(), Some(true));
         assert_eq!(link(8_000, Some(8_401)).as_asked(), Some(false));
@@ -504,7 +506,7 @@ pub(crate) mod tests {
         let mut manifest = Manifest { outcome: None, faults: Vec::new(), duration: Span::ZERO, ..example() };
         manifest.fill_in(&trace);
         assert_eq!(manifest.faults, [(FaultNo(0), FaultState::Effective), (FaultNo(1), FaultState::Pending)]);
-        assert_eq!(manifest.plan[1..], [added], "what was added while it ran belongs to the plan");
+        assert_eq!(manifest.plan[1..], [added], "faults added during the run belong to the plan");
         assert_eq!(manifest.duration, Span(8));
         let mut whole = example();
         whole.fill_in(&trace);

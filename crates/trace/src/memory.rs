@@ -16,7 +16,8 @@ pub struct Record {
     pub life: Life,
     /// Number of the fact in the life's stream: consecutive, from 0.
     pub number: FactNo,
-    /// Time of the fact by the clock of the process's driver. Clocks do not order facts of different processes.
+    /// Time of the fact by the clock of the process's driver. Times of different processes are not
+    /// comparable.
     pub at: Time,
     /// The fact itself.
     pub fact: Fact,
@@ -24,8 +25,8 @@ pub struct Record {
 
 /// Receives facts as they are stated.
 pub trait Sink {
-    /// The kinds of facts that the sink receives. A driver may omit all others. Facts are numbered consecutively if
-    /// all kinds are received.
+    /// The kinds of facts that the sink needs. A driver may omit all others, which leaves gaps in the
+    /// numbers.
     const TAKES: FactKinds = FactKinds::ALL;
     /// Receives one fact.
     fn record(&mut self, record: Record);
@@ -52,7 +53,7 @@ pub type Stream = Vec<(Time, Fact)>;
 pub struct Trace {
     /// One stream per life. The supervisor's has the key ([`ProcessId::SUPERVISOR`], 0).
     pub streams: BTreeMap<(ProcessId, Life), Stream>,
-    /// Flaws in this evidence, including the run's description. Empty for a run kept in memory.
+    /// Flaws in the facts and in the run's description. Empty for a run kept in memory.
     pub flaws: Vec<Flaw>,
 }
 
@@ -71,10 +72,10 @@ impl Sink for Trace {
     }
 }
 
-/// Collects the facts of a whole run in memory. Streams of the newest lives are found quickly, by index.
+/// Collects the facts of a run in memory. Finds the streams of the newest lives quickly, by index.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    /// Newest life of each process, indexed by process; empty if it has stated nothing.
+    /// Newest life of each process with its stream, indexed by process.
     newest: Vec<(Life, Stream)>,
     rest: Trace,
 }
@@ -82,7 +83,7 @@ pub struct Recorder {
 impl Recorder {
     /// Returns everything that was recorded.
     ///
-    /// A life that the supervisor started and that stated nothing has an empty stream.
+    /// A life that the supervisor started has a stream even if it stated nothing.
     pub fn finish(mut self) -> Trace {
         for index in 0..self.newest.len() {
             self.put_away(index);
@@ -140,7 +141,8 @@ impl Trace {
         self.streams.get(&(ProcessId::SUPERVISOR, Life(0))).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns when the application began, by the supervisor's clock. The origin of all times shown to people.
+    /// Returns the time at which the application began, by the supervisor's clock. Reports count times from
+    /// it.
     pub fn begun(&self) -> Option<Time> {
         self.supervisor().iter().find_map(|(at, fact)| (*fact == Fact::Begun).then_some(*at))
     }
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorder_keeps_what_a_trace_does() {
+    fn a_recorder_collects_the_same_facts_as_a_trace() {
         let (mut recorder, mut trace) = (Recorder::default(), Trace::default());
         let facts = [
             // Two lives of one process, with a late fact of the first and a gap in the second.

@@ -1,5 +1,5 @@
-//! A fact as a row of a table, for other programs: every column has a name, processes and clusters have their names
-//! in the federation, and units are part of the column names. `docs/bundle.md` lists the columns.
+//! A fact as a row of a table, for other programs. Processes and clusters have their names in the federation,
+//! and column names include units. `docs/bundle.md` lists the columns.
 
 use faultline_core::fault::Change;
 use faultline_core::{
@@ -292,7 +292,7 @@ impl Row {
         }
     }
 
-    /// Fills the columns of a checkpoint of the process itself.
+    /// Fills the columns of a checkpoint of this process.
     fn checkpoint(&mut self, position: Position) {
         self.checkpoint_of = Some(self.process.clone());
         self.checkpoint_incarnation = Some(position.incarnation);
@@ -349,6 +349,6 @@ impl Naming<'_> {
 fn kind_name(fact: &Fact) -> String {
     match serde_json::to_value(fact.kind()) {
         Ok(serde_json::Value::String(name)) => name,
-        other => unreachable!("a kind of fact is a word, not {other:?}"),
+        other => unreachable!("a kind of fact serializes to a string, not {other:?}"),
     }
 }

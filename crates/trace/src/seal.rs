@@ -2,9 +2,9 @@
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |
-//! | mark | 6 | `FLSEAL`, which no record begins with |
+//! | mark | 6 | `FLSEAL`, with which no record begins |
 //! | by | 1 | author of the seal: 0 the process, 1 the supervisor |
-//! | incomplete | 1 | 1 when facts may exist that never arrived, else 0 |
+//! | incomplete | 1 | 1 if later facts may never have arrived, else 0 |
 //! | facts | 8 | number of facts, little-endian |
 //! | digest | 32 | BLAKE3 of everything before it, including the file's header and the seal's first 16 bytes |
 
@@ -18,13 +18,14 @@ const HEAD_LEN: usize = 16;
 /// Length of a seal in bytes.
 pub(crate) const SEAL_LEN: usize = HEAD_LEN + 32;
 
-/// Author of a seal, who confirms that the stream ends there.
+/// Author of a seal, which confirms that the stream ends there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SealedBy {
-    /// The writer of the stream, which ended normally.
+    /// The process, which ended normally.
     Process,
-    /// The supervisor, because the process was killed. The stream contains what the supervisor received.
+    /// The supervisor, because the process was killed. The stream contains the facts that the supervisor
+    /// received.
     Supervisor,
 }
 

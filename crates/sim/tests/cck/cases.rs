@@ -1,5 +1,5 @@
-//! What may fail, case by case: at every moment of a checkpoint and of a recovery, one process, several, a cluster, the
-//! coordinator.
+//! Failures case by case: one process, several processes, a cluster or the coordinator, at every moment of a
+//! checkpoint and of a recovery.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -17,7 +17,7 @@ use faultline_trace::Record;
 use crate::coordinated;
 use crate::federation::{Ended, Federation};
 
-/// What becomes of a process that fails: its storage, and whether it returns.
+/// The fates of a failed process: that of its storage, and whether it returns.
 const FATES: [(StorageFate, bool); 4] = [
     (StorageFate::Kept, true),
     (StorageFate::Lost, true),
@@ -43,7 +43,7 @@ const RANKS: u32 = 6;
 const COORDINATOR: ProcessId = ProcessId(RANKS);
 
 fn crash(process: ProcessId, (storage, returns): (StorageFate, bool)) -> Fault {
-    // A coordinator that is gone for good is not replaced.
+    // The coordinator always returns: no process replaces it.
     Fault::Crash { process, storage, returns: returns || process.0 >= RANKS }
 }
 
@@ -55,14 +55,14 @@ fn when(fact: FactKind, process: ProcessId, occurrence: u32) -> Trigger {
     Trigger::When { fact, cluster: None, process: Some(process), occurrence }
 }
 
-/// Runs to the right result, all faults included.
+/// Runs to the correct result with all faults, and returns what happened.
 #[track_caller]
 fn survives(federation: &Federation, config: cck::Config, what: &dyn Debug) -> Ended {
     let ended = federation.run::<Cck>(config);
     let injected: BTreeSet<_> = (ended.facts.iter())
         .filter_map(|it| if let Fact::Injecting { no, .. } = it.fact { Some(no) } else { None })
         .collect();
-    assert_eq!(injected.len(), federation.faults.len(), "{what:?}: every fault happens");
+    assert_eq!(injected.len(), federation.faults.len(), "{what:?}: every fault is injected");
     assert_eq!(ended.outcome, Outcome::Completed, "{what:?}");
     assert!(ended.digests().into_iter().eq([federation.expected()]), "{what:?}");
     ended
@@ -72,14 +72,15 @@ fn begun(facts: &[Record]) -> Time {
     facts.iter().find(|it| matches!(it.fact, Fact::Begun)).expect("the application begins").at
 }
 
-/// From the beginning of the application: when the second checkpoint is requested, and when it is known to be valid.
+/// Returns when the second checkpoint is requested and when it is known to be valid, counted from the start
+/// of the application.
 fn second_checkpoint(plain: &Federation, config: &cck::Config) -> (Span, Span) {
     let facts = plain.run::<Cck>(config.clone()).facts;
     let mut requested = facts.iter().filter(|it| it.fact.kind() == FactKind::CheckpointRequested);
-    let requested = requested.nth(1).expect("there are two").at;
+    let requested = requested.nth(1).expect("at least two checkpoints").at;
     let stored = facts.iter().filter(|it| it.fact.kind() == FactKind::Durable && it.at > requested);
-    // A copy in another cluster, its acknowledgement, and those of the partitions.
-    let until = stored.take(3 * RANKS as usize).last().expect("it is stored").at + Span::from_millis(5);
+    // A replica in another cluster, its acknowledgement, and those of the partitions.
+    let until = stored.take(3 * RANKS as usize).last().expect("all parts are stored").at + Span::from_millis(5);
     (requested.since(begun(&facts)), until.since(begun(&facts)))
 }
 
@@ -88,7 +89,7 @@ fn a_process_fails_at_any_moment_of_a_checkpoint() {
     for coordination in [Coordination::Neighbours, Coordination::Global] {
         let plain = federation(1);
         let (from, until) = second_checkpoint(&plain, &coordinated(coordination));
-        assert!(until.0 - from.0 > 5_000_000, "it takes a while: {from:?} to {until:?}");
+        assert!(until.0 - from.0 > 5_000_000, "the checkpoint takes longer than 5 ms: {from:?} to {until:?}");
         let step = if coordination == Coordination::Global { 1_000_000 } else { 300_000 };
         let mut runs = 0;
         for at in (from.0..until.0).step_by(step) {
@@ -116,7 +117,7 @@ fn processes_fail_at_every_step_of_a_checkpoint() {
                 let mut federation = federation(2);
                 let fault = |it: &u32| (when(fact, by, 2), crash(ProcessId(*it), fate));
                 federation.faults = failed.iter().map(fault).collect();
-                // Of three processes and what they hold, no copy may be left.
+                // If three processes lose their storage, no copy may be left.
                 if fate.0 == StorageFate::Lost && failed.len() > 2 {
                     continue;
                 }
@@ -137,7 +138,7 @@ fn processes_fail_at_every_step_of_a_recovery() {
         (FactKind::Saved, 4),
     ];
     for (fact, occurrence) in steps {
-        // The process that recovers, a neighbour, another one, and the coordinator.
+        // The recovering process, a neighbour, another process, and the coordinator.
         for next in [ProcessId(2), ProcessId(3), ProcessId(5), COORDINATOR] {
             for fate in FATES {
                 let by = ProcessId(2);
@@ -153,17 +154,17 @@ fn processes_fail_at_every_step_of_a_recovery() {
 }
 
 #[test]
-fn the_coordinator_fails_again_and_again() {
+fn the_coordinator_fails_repeatedly() {
     let mut federation = federation(4);
     let at = |ms| Trigger::At(Time(Span::from_millis(ms).0));
     federation.faults =
         (0..6).map(|it| (at(20 + 35 * it), crash(COORDINATOR, (StorageFate::Lost, true)))).collect();
     let ended = survives(&federation, coordinated(Coordination::Neighbours), &"the coordinator");
-    assert_eq!(ended.count(FactKind::Restored), 0, "no partition rolls back for it");
+    assert_eq!(ended.count(FactKind::Restored), 0, "no partition rolls back because of it");
 }
 
 #[test]
-fn a_cluster_is_lost_and_replaced_or_gone() {
+fn a_lost_cluster_returns_or_is_absorbed() {
     for cluster in 0..3 {
         for (occurrence, fate) in [8, 25, 40].into_iter().flat_map(|it| FATES.map(|fate| (it, fate))) {
             let first = ProcessId(u32::from(cluster) * 2);
@@ -178,7 +179,7 @@ fn a_cluster_is_lost_and_replaced_or_gone() {
 }
 
 #[test]
-fn the_heir_of_a_cluster_fails_in_turn() {
+fn the_successor_of_a_cluster_fails_in_turn() {
     for (cluster, successor) in [(0, 2), (1, 4), (2, 0)] {
         for fate in FATES {
             for occurrence in [1, 2] {
@@ -199,14 +200,14 @@ fn the_heir_of_a_cluster_fails_in_turn() {
 }
 
 #[test]
-fn one_process_after_the_other_is_gone_until_one_is_left() {
+fn processes_fail_permanently_until_one_is_left() {
     let mut federation = federation(7);
     let gone = |it: u32| {
         let fault = crash(ProcessId(it), (StorageFate::Kept, false));
         (when(FactKind::Ran, ProcessId(5), 10 + 9 * it), fault)
     };
     federation.faults = (0..5).map(gone).collect();
-    // Copies move with the partitions.
+    // Replicas move with the partitions.
     let ended = survives(&federation, coordinated(Coordination::Neighbours), &"five of six");
     assert!(ended.count(FactKind::Absorbed) >= 5);
 }
@@ -232,7 +233,7 @@ fn a_storage_server_fails_and_then_a_process_that_needs_it() {
 }
 
 #[test]
-fn cloth_survives_the_same() {
+fn cloth_survives_the_same_faults() {
     let task_time = Span::from_millis(2);
     let program = Flow::Cloth(Cloth { rows: 3, columns: 4, size: 3, iterations: 30, task_time });
     let plain = Federation { program, ..federation(9) };
@@ -258,7 +259,7 @@ fn other_processes_take_part_in_a_re_execution() {
     let fault = crash(ProcessId(3), (StorageFate::Kept, true));
     let faults = vec![(when(FactKind::Ran, ProcessId(3), 200), fault)];
     let federation = Federation { program, faults, ..federation(10) };
-    // Tasks that other processes were asked to execute.
+    // Returns the number of tasks that other processes were asked to execute.
     let asked = |spread| {
         let config = coordinated(Coordination::Neighbours);
         let rerun = RerunOptions { spread, ..config.rerun };

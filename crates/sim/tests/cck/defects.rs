@@ -1,4 +1,4 @@
-//! Each known defect is found by a search within a bound.
+//! A bounded search finds each known defect.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,13 +11,13 @@ use faultline_protocols::cck::{self, Cck, Coordination, Defect, Defects};
 use crate::federation::Federation;
 use crate::{coordinated, seeds_or};
 
-/// How a defect shows.
+/// The effect by which a defect is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shows {
     Panic,
     Stall,
     Result,
-    /// No state is left although no storage was lost, and every process returned.
+    /// No state could be restored although no storage was lost and every process returned.
     Unrecoverable,
 }
 
@@ -25,7 +25,7 @@ fn only(defect: Defect) -> cck::Config {
     cck::Config { defects: Defects::only(defect), ..coordinated(Coordination::Neighbours) }
 }
 
-/// What a run shows, if anything.
+/// Returns the effect of a defect on a run, if any.
 fn shows(federation: &Federation, config: cck::Config) -> Option<Shows> {
     let Ok(ended) = catch_unwind(AssertUnwindSafe(|| federation.run::<Cck>(config))) else {
         return Some(Shows::Panic);
@@ -47,12 +47,12 @@ fn shows(federation: &Federation, config: cck::Config) -> Option<Shows> {
     }
 }
 
-/// What the first schedule with a failure shows, and its place.
+/// Returns the index of the first failing schedule, and how it fails.
 fn first(schedules: impl Iterator<Item = Federation>, config: &cck::Config) -> Option<(usize, Shows)> {
     schedules.enumerate().find_map(|(place, it)| Some((place, shows(&it, config.clone())?)))
 }
 
-/// Schedules in which a defect is to be found.
+/// Number of schedules within which a defect must be found.
 const BOUND: usize = 600;
 
 fn random() -> impl Iterator<Item = Federation> {
@@ -60,7 +60,7 @@ fn random() -> impl Iterator<Item = Federation> {
 }
 
 #[test]
-fn without_a_defect_nothing_shows() {
+fn without_a_defect_there_is_no_violation() {
     let config = coordinated(Coordination::Neighbours);
     assert_eq!(first(random().take(200), &config), None);
     assert_eq!(first(late_question(), &config), None);
@@ -72,7 +72,7 @@ fn every_defect_is_found() {
     let mut unfound = Vec::new();
     for defect in Defect::ALL {
         let schedules: Box<dyn Iterator<Item = Federation>> = match defect {
-            // The coordinator must be far from a partition that others send to and that does not send to them.
+            // The coordinator must be far from a partition that only receives from other partitions.
             Defect::ContinuePerPing => Box::new(late_question()),
             _ => Box::new(random().take(BOUND)),
         };
@@ -85,9 +85,10 @@ fn every_defect_is_found() {
     assert_eq!(unfound, []);
 }
 
-/// The share of random schedules that each defect breaks; `FAULTLINE_SEEDS=FROM,COUNT` says which.
+/// Prints the share of random schedules that each defect breaks. `FAULTLINE_SEEDS=FROM,COUNT` selects the
+/// schedules.
 #[test]
-#[ignore = "takes minutes; docs/cck.md states what it prints"]
+#[ignore = "takes minutes; docs/cck.md contains its output"]
 fn share_of_schedules_that_each_defect_breaks() {
     let (from, count) = seeds_or(0, 1000);
     for defect in Defect::ALL {
@@ -97,8 +98,9 @@ fn share_of_schedules_that_each_defect_breaks() {
     }
 }
 
-/// Four blocks in a row of which the last ones send to the first one only now and then, so that it asks them and they never ask
-/// it. The coordinator is far from the first one, which therefore asks when the others have saved their states.
+/// Four blocks in a row, of which the last ones only rarely send to the first, so that it asks them and they
+/// never ask it. The coordinator is far from the first block, which therefore asks after the others have
+/// saved their states.
 fn late_question() -> impl Iterator<Item = Federation> {
     (0..4).map(|seed| {
         let mut federation = row_of_four(seed);
@@ -121,12 +123,13 @@ fn row_of_four(seed: u64) -> Federation {
 }
 
 #[test]
-fn a_partition_that_counts_questions_resumes_before_a_late_one() {
+fn a_partition_that_counts_questions_resumes_before_a_late_question() {
     let found = first(late_question(), &only(Defect::ContinuePerPing));
     assert_eq!(found, Some((0, Shows::Stall)));
 }
 
-/// A process fails, and its neighbour while the first one is being restored: what the first one lost at its failure, both lack.
+/// A process fails, and its neighbour fails while the first process is being restored. Both lack what the
+/// first process lost.
 fn second_failure() -> impl Iterator<Item = Federation> {
     let moments = || (5..60).step_by(3).flat_map(|ran| (1..4).map(move |recovery| (ran, recovery)));
     moments().flat_map(|(ran, recovery)| (0..2).map(move |seed| (ran, recovery, seed))).map(
@@ -151,7 +154,7 @@ fn when(fact: FactKind, process: u32, occurrence: u32) -> Trigger {
 }
 
 #[test]
-fn losses_of_an_earlier_failure_are_still_losses_after_a_second_one() {
+fn losses_of_a_failure_persist_after_a_second_failure() {
     let found = first(second_failure(), &only(Defect::LossesOfFailedOnly));
     println!("{found:?}");
     assert!(found.is_some_and(|it| it.1 == Shows::Stall), "{found:?}");

@@ -24,7 +24,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::required::Seen;
 
-/// A federation, a program and what is done to them.
+/// A federation, a program, and the faults injected into them.
 #[derive(Clone, Debug)]
 pub(crate) struct Federation {
     pub(crate) seed: u64,
@@ -32,11 +32,11 @@ pub(crate) struct Federation {
     pub(crate) program: Flow,
     pub(crate) window: u32,
     pub(crate) faults: Vec<(Trigger, Fault)>,
-    /// A cluster that the coordinator's messages reach late, and how long they take.
+    /// A cluster that is far from the coordinator, and the latency of the coordinator's messages to it.
     pub(crate) far: Option<(ClusterId, Span)>,
-    /// Tasks that other partitions wait for come first.
+    /// Whether tasks for which other partitions wait run first.
     pub(crate) sends_first: bool,
-    /// In percent, by process; otherwise drawn from the seed.
+    /// Speeds in percent, by process; otherwise drawn from the seed.
     pub(crate) speeds: Option<Vec<u32>>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// What ranks say that the result is.
+    /// Returns the digests of the result that the ranks report.
     pub(crate) fn digests(&self) -> BTreeSet<Digest> {
         let finished = self.facts.iter().filter_map(|it| match &it.fact {
             Fact::Finished(finished) => Some(finished.1),
@@ -64,7 +64,7 @@ impl Ended {
     }
 }
 
-/// After which faults come, among others: every step of a checkpoint, and of a recovery.
+/// The facts that trigger faults, among others: every step of a checkpoint and of a recovery.
 const KINDS: [FactKind; 11] = [
     FactKind::Ran,
     FactKind::Transmitted,
@@ -80,7 +80,7 @@ const KINDS: [FactKind; 11] = [
 ];
 
 impl Federation {
-    /// Without faults, and with a window of two steps.
+    /// Creates a federation without faults, with a window of two steps.
     pub(crate) fn new(seed: u64, clusters: Vec<u32>, program: Flow) -> Federation {
         Federation {
             seed,
@@ -94,7 +94,8 @@ impl Federation {
         }
     }
 
-    /// A random federation in which, besides faults, processes are paused and the coordinator may be far from a cluster.
+    /// Creates a random federation in which processes may also pause, and the coordinator may be far from a
+    /// cluster.
     pub(crate) fn wide(seed: u64, most_faults: u32) -> Federation {
         let mut federation = Federation::random(seed, most_faults);
         let mut rng = ChaCha8Rng::seed_from_u64(!seed);
@@ -121,7 +122,7 @@ impl Federation {
         federation
     }
 
-    /// A random federation with at most `most_faults` faults, some of them of the coordinator.
+    /// Creates a random federation with at most `most_faults` faults, some of them in the coordinator.
     pub(crate) fn random(seed: u64, most_faults: u32) -> Federation {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let clusters: Vec<u32> = (0..rng.random_range(1..=3)).map(|_| rng.random_range(1..=3)).collect();
@@ -209,7 +210,7 @@ impl Federation {
         Ended { outcome: run.outcome, facts, messages: messages.collect() }
     }
 
-    /// Runs it under CCK, and looks at all partitions whenever something has happened.
+    /// Runs the federation under CCK, and inspects all partitions after every event.
     pub(crate) fn watch(&self, protocol: cck::Config) -> (Outcome, Seen) {
         let mut seen = Seen::new(protocol.rerun.from_memory);
         let saved = Saved::default();
@@ -219,13 +220,13 @@ impl Federation {
         let mut simulation = Simulation::<Partition<Cck, Flow>, _>::new(config, &mut sink);
         while simulation.step() {
             for (by, name) in saved.0.take() {
-                seen.saves(name, simulation.process(by).expect("it has just saved something"));
+                seen.saves(name, simulation.process(by).expect("it has just saved a state"));
             }
             for process in processes.clone().filter_map(|it| simulation.process(it)) {
                 seen.look(process, self.ranks());
             }
         }
-        (simulation.outcome().expect("it is over").clone(), seen)
+        (simulation.outcome().expect("the run is over").clone(), seen)
     }
 
     fn config<P: PartitionProtocol + Send + 'static>(
@@ -272,7 +273,7 @@ impl Federation {
     }
 }
 
-/// What was saved since it was last looked at, and by whom.
+/// The images saved since the last inspection, and the processes that saved them.
 #[derive(Clone, Debug, Default)]
 struct Saved(Rc<RefCell<Vec<(ProcessId, ImageName)>>>);
 

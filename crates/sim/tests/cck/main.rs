@@ -1,5 +1,5 @@
-//! Planned programs on federations in the simulator: whatever fails, the result is that of the sequential reference, and only
-//! what is strictly required is executed again.
+//! Planned programs on federations in the simulator: whatever fails, the result equals that of the sequential
+//! reference, and only strictly required tasks are re-executed.
 
 mod cases;
 mod defects;
@@ -17,7 +17,7 @@ use federation::Federation;
 use required::Account;
 
 #[test]
-fn without_faults_every_federation_computes_what_one_process_does() {
+fn without_faults_every_federation_computes_the_sequential_result() {
     for seed in 0..60 {
         let federation = Federation::random(seed, 0);
         let ended = federation.run::<NoProtocol>(());
@@ -36,7 +36,7 @@ fn without_fault_tolerance_the_first_failure_ends_the_run() {
     assert!(matches!(ended.outcome, Outcome::Unrecoverable { .. }), "{:?}", ended.outcome);
 }
 
-/// CCK with two copies of each checkpoint in other clusters.
+/// CCK with two replicas of each checkpoint in other clusters.
 fn coordinated(coordination: Coordination) -> cck::Config {
     cck::Config {
         interval: Span::from_millis(60),
@@ -50,7 +50,7 @@ fn coordinated(coordination: Coordination) -> cck::Config {
 }
 
 #[test]
-fn a_checkpoint_takes_exactly_two_messages_a_partition_and_three_a_channel() {
+fn a_checkpoint_takes_two_messages_per_partition_and_three_per_channel() {
     let mut checkpoints = 0;
     for seed in 0..40 {
         let federation = Federation::random(seed, 0);
@@ -79,7 +79,7 @@ fn a_checkpoint_takes_exactly_two_messages_a_partition_and_three_a_channel() {
 }
 
 #[test]
-fn global_coordination_asks_all_partitions() {
+fn global_coordination_involves_all_partitions() {
     for seed in 0..20 {
         let federation = Federation::random(seed, 0);
         let partitions = u64::from(federation.ranks());
@@ -114,13 +114,13 @@ fn cck_survives_whatever_fails() {
         }
     }
     println!("{count} schedules: {restored} restored, {absorbed} absorbed, {} lost all copies", lost.len());
-    assert!(restored > 0 && absorbed > 0, "faults find something to do");
+    assert!(restored > 0 && absorbed > 0, "faults have an effect");
     assert!(lost.len() as u64 <= count / 20, "{} runs lost everything: {lost:?}", lost.len());
     assert!(failed.is_empty(), "{} of {count}: {:?}", failed.len(), &failed[..failed.len().min(20)]);
 }
 
 #[test]
-fn exactly_what_is_strictly_required_is_executed_again() {
+fn exactly_the_strictly_required_tasks_are_re_executed() {
     let account = required(RerunOptions::default());
     let Account { recoveries, tasks, busy, idle } = account;
     assert!(recoveries > 50 && tasks > 100 && busy > 20 && idle > busy, "{account:?}");

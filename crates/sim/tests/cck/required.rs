@@ -1,4 +1,4 @@
-//! What is executed again, against the backward closure over the edges of the plan, computed in another way.
+//! Compares re-executed tasks with the backward closure over the edges of the plan, computed independently.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,33 +12,33 @@ use faultline_protocols::cck::Cck;
 /// One partition in one recovery.
 #[derive(Clone, Debug, Default)]
 struct Part {
-    /// What it had executed when it took part.
+    /// The tasks that it had executed when it joined the recovery.
     executed: Executed,
     slot: Position,
-    /// The values in memory with which it began to execute again.
+    /// The values in its memory when it began to re-execute.
     memory: BTreeSet<Value>,
     demanded: BTreeSet<Value>,
     again: BTreeSet<TaskNo>,
     is_at_end: bool,
 }
 
-/// What was seen of the recoveries of a run.
+/// Observations of the recoveries of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Tasks whose values are in memory are not re-executed.
+    /// Whether values in memory make a re-execution of their tasks unnecessary.
     from_memory: bool,
-    /// By recovery and partition.
+    /// Indexed by recovery and partition.
     parts: BTreeMap<(Incarnation, ProcessId), Part>,
-    /// What was executed when a checkpoint was saved.
+    /// The tasks that had been executed when a checkpoint was saved.
     saved: BTreeMap<ImageName, Executed>,
 }
 
-/// What a run executed again.
+/// Summary of a run's re-executions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Account {
     pub(crate) recoveries: usize,
     pub(crate) tasks: usize,
-    /// Partitions that executed something again, and those that did not in the same recovery.
+    /// Numbers of partitions that re-executed tasks, and of those that did not in the same recovery.
     pub(crate) busy: usize,
     pub(crate) idle: usize,
 }
@@ -48,7 +48,7 @@ impl Seen {
         Seen { from_memory, ..Seen::default() }
     }
 
-    /// Looks at a process after something happened to it.
+    /// Inspects a process after an event.
     pub(crate) fn look(&mut self, process: &Partition<Cck, Flow>, partitions: u32) {
         let from_memory = self.from_memory;
         for partition in (0..partitions).map(ProcessId) {
@@ -68,14 +68,14 @@ impl Seen {
         }
     }
 
-    /// An image is being saved: a checkpoint, or a copy of one.
+    /// Handles the saving of an image: a checkpoint, or a replica of one.
     pub(crate) fn saves(&mut self, name: ImageName, process: &Partition<Cck, Flow>) {
         if let Some(executed) = process.executed(name.owner).cloned() {
             self.saved.entry(name).or_insert(executed);
         }
     }
 
-    /// Compares every recovery that came to its end: what each partition executed again is the closure, and nothing else.
+    /// Asserts that in every completed recovery, each partition re-executed exactly the closure.
     pub(crate) fn judge(&self, plan: &Plan, what: &str) -> Account {
         let mut account = Account::default();
         let epochs: BTreeSet<Incarnation> = self.parts.keys().map(|(epoch, _)| *epoch).collect();
@@ -83,18 +83,18 @@ impl Seen {
             let of = |partition: ProcessId| self.parts.get(&(epoch, partition));
             let all: Vec<Option<&Part>> = (0..plan.partitions()).map(|it| of(ProcessId(it))).collect();
             let parts: Vec<&Part> = all.iter().copied().flatten().collect();
-            // Some had not begun when the next one did.
+            // The next recovery began before all partitions had joined this one.
             if parts.len() < all.len() {
                 continue;
             }
-            // Checkpoints begin when a recovery has come to its end.
+            // Checkpoints are taken again once a recovery is complete.
             let is_complete = self.saved.keys().any(|it| it.incarnation == epoch);
             let required = self.required(plan, &parts);
             let again: BTreeSet<TaskNo> = parts.iter().flat_map(|it| it.again.iter().copied()).collect();
-            assert!(again.is_subset(&required), "{what}, {epoch}: more than required");
+            assert!(again.is_subset(&required), "{what}, {epoch}: more tasks than required");
             if is_complete {
                 assert_eq!(again, required, "{what}, {epoch}");
-                assert!(parts.iter().all(|it| it.is_at_end), "{what}, {epoch}: a checkpoint came too early");
+                assert!(parts.iter().all(|it| it.is_at_end), "{what}, {epoch}: a checkpoint was taken too early");
             }
             account.recoveries += 1;
             account.tasks += again.len();
@@ -104,7 +104,8 @@ impl Seen {
         account
     }
 
-    /// Backwards from all that was lost, to what the checkpoint holds, or what is not executed yet and so will be.
+    /// Follows dependencies backwards from everything that was lost, up to tasks that the checkpoint
+    /// contains, and tasks that have not been executed yet.
     fn required(&self, plan: &Plan, parts: &[&Part]) -> BTreeSet<TaskNo> {
         let saved = |partition: ProcessId, slot: Position| {
             let of = |name: &&ImageName| name.owner == partition && name.position() == slot;

@@ -13,7 +13,7 @@ use faultline_workloads::Workload;
 
 pub(crate) type Process = Node<Hc3i, Workload>;
 
-/// Clusters of these sizes before any process is up. Each rank has its own node.
+/// Returns the membership of clusters of these sizes before any process is up. Each rank has its own node.
 pub(crate) fn membership(clusters: &[usize]) -> Membership {
     let mut members = Vec::new();
     let mut each = Vec::new();
@@ -34,7 +34,7 @@ pub(crate) fn membership(clusters: &[usize]) -> Membership {
     Membership { version: MembershipVersion(0), members: members.into(), clusters: each.into() }
 }
 
-/// A SAN within clusters, a WAN between them.
+/// Returns links with a SAN within clusters and a WAN between them.
 pub(crate) fn links(clusters: usize) -> Links {
     let within =
         LinkProperties { latency: Span::from_micros(10), bandwidth: 80_000_000, ..LinkProperties::default() };
@@ -47,7 +47,7 @@ pub(crate) fn links(clusters: usize) -> Links {
     Links::uniform(clusters, within, between)
 }
 
-/// HC3I with one replica of each part in another cluster.
+/// Returns HC3I with one replica of each part in another cluster.
 pub(crate) fn hc3i(clusters: usize, checkpoint_every: Span) -> hc3i::Config {
     hc3i::Config {
         checkpoint_every: vec![Some(checkpoint_every); clusters].into(),
@@ -63,7 +63,7 @@ pub(crate) fn hc3i(clusters: usize, checkpoint_every: Span) -> hc3i::Config {
     }
 }
 
-/// A simulation of `application` on these clusters, with these faults.
+/// Returns a simulation of `application` on these clusters, with these faults.
 pub(crate) fn config(
     clusters: &[usize],
     protocol: hc3i::Config,

@@ -1,4 +1,4 @@
-//! The cases of the paper's proof (section 4.2) one by one, and its further promises.
+//! The cases of the paper's proof (section 4.2), one by one, and the paper's other claims.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ fn survives(federation: &Federation, protocol: Protocol, what: &dyn std::fmt::De
     let injected: BTreeSet<_> = (ended.facts.iter())
         .filter_map(|it| if let Fact::Injecting { no, .. } = it.fact { Some(no) } else { None })
         .collect();
-    assert_eq!(injected.len(), federation.faults.len(), "{protocol:?}, {what:?}: every fault happens");
+    assert_eq!(injected.len(), federation.faults.len(), "{protocol:?}, {what:?}: every fault is injected");
     assert_eq!(ended.outcome, Outcome::Completed, "{protocol:?}, {what:?}");
     assert!(ended.is_right(federation.expected()), "{protocol:?}, {what:?}: {:?}", ended.digests);
     if protocol != Protocol::Satin {
@@ -70,14 +70,14 @@ fn begun(facts: &[Record]) -> Time {
 /// Returns a step of a theft, and a trigger for the moment at which it happens in a run without faults.
 fn trigger(facts: &[Record], of: Theft, wanted: TheftStep) -> Trigger {
     let is_it = |record: &Record, of: Option<Theft>| matches!(record.fact, Fact::Theft { theft, step, .. } if step == wanted && of.is_none_or(|it| it == theft));
-    let found = facts.iter().find(|it| is_it(it, Some(of))).expect("the theft has all steps");
+    let found = facts.iter().find(|it| is_it(it, Some(of))).expect("the theft has every step");
     let before = facts.iter().take_while(|it| !std::ptr::eq(*it, found));
     let occurrence = before.filter(|it| it.process == found.process && is_it(it, None)).count() as u32 + 1;
     when(wanted.kind(), Some(found.process), occurrence)
 }
 
 #[test]
-fn each_message_of_a_theft_may_find_thief_victim_or_both_failed() {
+fn thief_victim_or_both_fail_at_each_message_of_a_theft() {
     let mut runs = 0;
     for protocol in PROTOCOLS {
         let plain = federation(1, &[1, 1, 1]);
@@ -94,7 +94,7 @@ fn each_message_of_a_theft_may_find_thief_victim_or_both_failed() {
                 |it| matches!(it.fact, Fact::Theft { theft: of, step: TheftStep::Lent, .. } if of == theft),
             );
             // Half the latency between clusters before the victim receives the request.
-            let asked = lent.expect("it was lent").at.since(begun(&facts)).0 - 1_000_000;
+            let asked = lent.expect("the task was lent").at.since(begun(&facts)).0 - 1_000_000;
             let steps = [
                 TheftStep::Lent,
                 TheftStep::Shipped,
@@ -144,7 +144,7 @@ fn a_storage_server_fails_and_then_a_process_that_needs_it() {
 }
 
 #[test]
-fn processes_that_join_late_begin_with_nothing_and_steal() {
+fn processes_that_join_late_start_without_tasks_and_steal() {
     for protocol in PROTOCOLS {
         let mut federation = federation(3, &[1, 2]);
         federation.joins = vec![(ClusterId(1), Span::from_millis(40))];
@@ -163,7 +163,7 @@ fn processes_that_join_late_begin_with_nothing_and_steal() {
             let ended = survives(&federation, protocol, &federation.faults);
             for process in [ProcessId(1), ProcessId(2)] {
                 let mut own = ended.facts.iter().filter(|it| it.process == process && it.life == Life(1));
-                let ran = own.find(|it| matches!(it.fact, Fact::Ran { .. })).expect("it works");
+                let ran = own.find(|it| matches!(it.fact, Fact::Ran { .. })).expect("it runs a task");
                 assert!(ran.at >= begun(&ended.facts) + Span::from_millis(40));
             }
         }
@@ -175,7 +175,7 @@ fn the_first_process_fails_permanently_before_others_join() {
     for protocol in PROTOCOLS {
         let mut federation = federation(4, &[1, 1, 1]);
         federation.joins = vec![(ClusterId(1), Span::from_millis(150))];
-        // The next rank has not joined yet: the one after it takes over, and keeps what it took.
+        // The next rank has not joined yet: the rank after it takes over, and keeps what it absorbed.
         let fate = (StorageFate::Lost, false);
         federation.faults = vec![(when(FactKind::Ran, Some(ProcessId(0)), 10), crash(ProcessId(0), fate))];
         let ended = survives(&federation, protocol, &"the root");
@@ -200,7 +200,7 @@ fn survivors_absorb_a_permanently_lost_cluster() {
             if protocol == Protocol::Satin && cluster != 0 {
                 continue;
             }
-            // The process that absorbs fails in turn.
+            // The successor fails in turn.
             let absorbed = ended.facts.iter().find(|it| matches!(it.fact, Fact::Absorbed(_)));
             let successor = absorbed.expect("a process takes over").process;
             for fate in FATES {
@@ -213,7 +213,7 @@ fn survivors_absorb_a_permanently_lost_cluster() {
 }
 
 #[test]
-fn a_process_fails_again_as_soon_as_it_is_restored() {
+fn a_process_fails_again_once_it_is_restored() {
     for protocol in PROTOCOLS {
         for process in [ProcessId(0), ProcessId(1)] {
             for fate in FATES {
@@ -244,7 +244,7 @@ fn a_state_moves_to_a_cluster_of_another_speed() {
     }
 }
 
-/// Returns the work beyond that of a run without faults.
+/// Returns the work in excess of a run without faults.
 fn loss(ended: &Ended, plain: &Ended) -> u64 {
     let work = |ended: &Ended| -> u64 {
         let cost = |it: &Record| if let Fact::Ran { cost_us, .. } = it.fact { cost_us.into() } else { 0 };
@@ -254,7 +254,7 @@ fn loss(ended: &Ended, plain: &Ended) -> u64 {
 }
 
 #[test]
-fn what_satin_loses_grows_with_the_time_of_the_fault_and_what_tic_and_sel_lose_is_bounded() {
+fn lost_work_grows_with_time_under_satin_and_is_bounded_under_tic_and_sel() {
     for protocol in PROTOCOLS {
         let mut plain = federation(8, &[2, 2]);
         plain.program = Flow::Fibonacci(Fibonacci { n: 17, threshold: 5, task_time: TASK });
@@ -266,7 +266,7 @@ fn what_satin_loses_grows_with_the_time_of_the_fault_and_what_tic_and_sel_lose_i
             federation.faults = vec![(Trigger::At(Time(span / 4 * quarter)), fault)];
             loss(&survives(&federation, protocol, &quarter), &without)
         });
-        // Two cores, and a write after tau; under SEL a task, and the latency of the log.
+        // Under TIC, two cores for tau and a write; under SEL, a task and the latency of the log.
         let write = Span::from_millis(20).0;
         match protocol {
             Protocol::Tic => {

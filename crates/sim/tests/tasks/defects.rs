@@ -1,4 +1,4 @@
-//! Each known defect is found by random schedules, within a bound.
+//! A bounded number of random schedules finds each known defect.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,7 +16,7 @@ use crate::evidence::{owned_twice, sent_too_early};
 use crate::federation::{Ended, Federation};
 use crate::{sel, tic};
 
-/// How a defect is detected.
+/// The effect by which a defect is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shows {
     Panic,
@@ -57,7 +57,7 @@ fn without_a_defect_there_is_no_violation() {
         let clean = |it: &Federation| it.run::<TaskRecovery>(config(it, Defects::default()));
         assert_eq!(first(random().take(300), clean), None);
         assert_eq!(first(storage_full(), clean), None);
-        assert_eq!(first(heir_restarts(), clean), None);
+        assert_eq!(first(successor_restarts(), clean), None);
     }
 }
 
@@ -68,9 +68,9 @@ fn every_defect_of_tic_and_sel_is_found() {
         let defects = Defects::only(*defect);
         let config = if defect.is_of_logs() { sel } else { tic };
         let schedules: Box<dyn Iterator<Item = Federation>> = match defect {
-            // Both require an order of events that random schedules hardly ever have.
+            // Both require an order of events that random schedules rarely produce.
             Defect::LogOutOfOrder => Box::new(storage_full()),
-            Defect::HereAlone => Box::new(heir_restarts()),
+            Defect::HereAlone => Box::new(successor_restarts()),
             _ => Box::new(random().take(BOUND)),
         };
         let found = first(schedules, |it| it.run::<TaskRecovery>(config(it, defects)));
@@ -115,7 +115,7 @@ fn crash(process: u32, returns: bool) -> Fault {
     Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns }
 }
 
-/// A storage is full for a moment, so that it lacks a segment of the log, and its process fails later.
+/// A node's storage is full for a moment, so that it lacks a segment of the log. Its process fails later.
 fn storage_full() -> impl Iterator<Item = Federation> {
     (10..120).step_by(3).flat_map(|saved| (1..12).map(move |shipped| (saved, shipped))).map(
         |(saved, shipped)| {
@@ -123,15 +123,15 @@ fn storage_full() -> impl Iterator<Item = Federation> {
                 (when(FactKind::Saved, 0, saved), full(0, Span::from_millis(1))),
                 (when(FactKind::Shipped, 0, shipped), crash(0, true)),
             ];
-            // No holder has what is missing here.
+            // No holder has the missing segment.
             Federation { faults, copies: (0, ReplicateTo::OtherCluster), ..three() }
         },
     )
 }
 
-/// A process fails permanently when it has just stolen a task. The process that absorbs it fails before it
-/// has reported the fate of that task, but after its own state states what it has absorbed.
-fn heir_restarts() -> impl Iterator<Item = Federation> {
+/// A process fails permanently right after it has stolen a task. Its successor fails after its own durable
+/// state includes the absorbed state, but before it has reported the fate of that task.
+fn successor_restarts() -> impl Iterator<Item = Federation> {
     let moments = || (1..8).flat_map(|taken| (1..80).map(move |durable| (taken, durable)));
     (0..6).flat_map(move |more| moments().map(move |(taken, durable)| (more, taken, durable))).map(
         |(more, taken, durable)| {
@@ -144,8 +144,8 @@ fn heir_restarts() -> impl Iterator<Item = Federation> {
     )
 }
 
-/// A process fails when it has run some tasks: what they published is known to others, but their outcomes are
-/// not durable.
+/// A process fails after it has run some tasks: other processes know what these tasks published, but their
+/// outcomes are not durable.
 fn leaf_lost() -> impl Iterator<Item = Federation> {
     (0..3).flat_map(|process| (4..40).map(move |ran| (process, ran))).map(|(process, ran)| {
         let faults = vec![
@@ -161,7 +161,7 @@ fn full(process: u32, span: Span) -> Fault {
 }
 
 /// A search for the least of some numbers, which prunes by the least number known. As printed in most papers
-/// on branch and bound, it also prunes what equals that number.
+/// on branch and bound, it also prunes numbers equal to it.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     numbers: u64,
@@ -196,7 +196,7 @@ impl Program for Least {
 }
 
 #[test]
-fn a_search_that_prunes_what_is_as_good_as_the_bound_loses_the_optimum() {
+fn a_search_that_prunes_values_equal_to_the_bound_loses_the_optimum() {
     for config in [tic, sel] {
         let is_right = |federation: &Federation, prunes_equal| {
             let program = Least { numbers: 60, prunes_equal };
@@ -205,6 +205,6 @@ fn a_search_that_prunes_what_is_as_good_as_the_bound_loses_the_optimum() {
             federation.run_program::<TaskRecovery, _>(program, config).is_right(expected)
         };
         assert!(random().take(100).chain(leaf_lost()).all(|it| is_right(&it, false)));
-        assert!(leaf_lost().any(|it| !is_right(&it, true)), "the bound of a lost leaf prunes it");
+        assert!(leaf_lost().any(|it| !is_right(&it, true)), "the bound of a lost leaf prunes its re-execution");
     }
 }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Fact, FactNo, ImageName, Life, ProcessId, TaskId, Theft, TheftStep, Witness};
 use faultline_trace::Record;
 
-/// Returns the legs that were sent before their sender's state was durable: a task before a state in which it
-/// is lent, a result before one in which it is done, a receipt before one in which the result is merged.
+/// Returns the steps of thefts that were sent before their sender's state was durable: a task before a state
+/// in which it is lent, a result before a state in which it is done, a receipt before a state in which the
+/// result is merged.
 pub(crate) fn sent_too_early(facts: &[Record]) -> Vec<(ProcessId, Theft, TheftStep)> {
     let mut saved: BTreeMap<ImageName, Witness> = BTreeMap::new();
     let mut durable: BTreeMap<(ProcessId, Life), FactNo> = BTreeMap::new();
@@ -29,7 +30,7 @@ pub(crate) fn sent_too_early(facts: &[Record]) -> Vec<(ProcessId, Theft, TheftSt
                         continue;
                     }
                 };
-                // What happened in an earlier life was restored, and is therefore durable.
+                // Steps of an earlier life were restored, and are therefore durable.
                 let cause = causes.get(&(*process, *theft, cause)).filter(|it| it.0 == *life);
                 let upto = durable.get(&(*process, *life)).copied().unwrap_or_default();
                 if cause.is_some_and(|(_, cause)| *cause >= upto) {
@@ -42,8 +43,9 @@ pub(crate) fn sent_too_early(facts: &[Record]) -> Vec<(ProcessId, Theft, TheftSt
     early
 }
 
-/// Returns the tasks whose execution is part of the final states more than once: they had two owners. `None`
-/// if the state of a process was lost everywhere, so that a task may correctly have run again.
+/// Returns the tasks of which the final states contain more than one execution, which means that they had two
+/// owners. Returns `None` if all copies of a process's state were lost, since tasks may then correctly run
+/// again.
 pub(crate) fn owned_twice(facts: &[Record]) -> Option<Vec<(TaskId, Vec<ProcessId>)>> {
     let mut lives: BTreeMap<(ProcessId, Life), Stream> = BTreeMap::new();
     let mut newest: BTreeMap<ProcessId, Life> = BTreeMap::new();
@@ -72,7 +74,7 @@ pub(crate) fn owned_twice(facts: &[Record]) -> Option<Vec<(TaskId, Vec<ProcessId
     Some(executions.into_iter().filter(|(_, at)| at.len() > 1).collect())
 }
 
-/// The tasks that one life ran, and the states that it absorbed.
+/// The tasks that a life ran, and the states that it absorbed.
 #[derive(Default)]
 struct Stream {
     ran: Vec<(FactNo, TaskId)>,

@@ -27,7 +27,7 @@ pub(crate) struct Federation {
     pub(crate) clusters: Vec<u32>,
     pub(crate) program: Flow,
     pub(crate) faults: Vec<(Trigger, Fault)>,
-    /// The number of replicas of each image besides the owner's copy, and their location.
+    /// Number of replicas of each image besides the owner's copy, and their location.
     pub(crate) copies: (u16, ReplicateTo),
     /// Clusters that join late.
     pub(crate) joins: Vec<(ClusterId, Span)>,
@@ -49,8 +49,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Returns whether the run ended in a way that its protocol permits, and no process has a different
-    /// result.
+    /// Returns whether the run ended in a way that its protocol permits, and no process has a wrong result.
     pub(crate) fn is_right(&self, expected: Digest) -> bool {
         let ends = matches!(self.outcome, Outcome::Completed | Outcome::Unrecoverable { .. });
         ends && self.digests.iter().all(|it| *it == expected)
@@ -80,8 +79,8 @@ impl Federation {
         Federation { seed, clusters, program, faults: Vec::new(), copies, joins: Vec::new(), speeds: None }
     }
 
-    /// Creates a random federation that may also have storage servers that fail, a cluster that joins late, or a search with
-    /// a bound.
+    /// Creates a random federation that may also have failing storage servers, a cluster that joins late, or
+    /// a search with a bound.
     pub(crate) fn wide(seed: u64, most_faults: u32) -> Federation {
         let mut federation = Federation::random(seed, most_faults);
         let mut rng = ChaCha8Rng::seed_from_u64(!seed);
@@ -100,7 +99,7 @@ impl Federation {
             let (trigger, fault) = federation.fault(&mut rng);
             let (Fault::Crash { storage, returns, .. } | Fault::LoseCluster { storage, returns, .. }) = fault
             else {
-                unreachable!("as they are drawn")
+                unreachable!("not drawn")
             };
             let server = rng.random_range(0..u32::from(federation.copies.0));
             let process = ProcessId(federation.ranks() + server);
@@ -183,7 +182,7 @@ impl Federation {
         self.run_program::<P, Flow>(self.program.clone(), protocol)
     }
 
-    /// Returns what the simulator needs to run a program on it.
+    /// Returns the configuration of a simulation of `program` on this federation.
     pub(crate) fn config<P: Recovery, G: Program>(
         &self,
         program: G,
@@ -225,7 +224,7 @@ impl Federation {
         config
     }
 
-    /// Runs a program other than its own.
+    /// Runs a program other than the federation's own.
     pub(crate) fn run_program<P, G>(&self, program: G, protocol: P::Config) -> Ended
     where
         P: Recovery + Send + 'static,

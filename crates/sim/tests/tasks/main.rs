@@ -34,7 +34,7 @@ impl Protocol {
             Protocol::Sel => federation.run::<theft::TaskRecovery>(sel(federation, none)),
             Protocol::Satin => {
                 let mut federation = federation.clone();
-                // The protocol has no servers that could fail.
+                // Satin has no storage servers that could fail.
                 let exists = |fault: &Fault| !matches!(fault, Fault::Crash { process, .. } if process.0 >= federation.ranks());
                 let faults = federation.faults.iter().filter(|it| exists(&it.1)).cloned().collect();
                 federation.faults = faults;
@@ -44,20 +44,20 @@ impl Protocol {
     }
 }
 
-/// TIC with the federation's replicas of each checkpoint.
+/// Returns TIC with the federation's number and location of replicas.
 pub(crate) fn tic(federation: &Federation, defects: theft::Defects) -> theft::Config {
     let (replicas, replicate_to) = federation.copies;
     let before_asking = federation.seed.is_multiple_of(5);
     theft::Config { tau: TAU, record: theft::Record::Graph, before_asking, replicas, replicate_to, defects }
 }
 
-/// SEL with the same replicas.
+/// Returns SEL with the same replicas.
 pub(crate) fn sel(federation: &Federation, defects: theft::Defects) -> theft::Config {
     theft::Config { record: theft::Record::Events, ..tic(federation, defects) }
 }
 
 #[test]
-fn without_faults_every_federation_computes_what_one_place_does() {
+fn without_faults_every_federation_computes_the_sequential_result() {
     let mut stolen = 0;
     for seed in 0..60 {
         let federation = Federation::random(seed, 0);
@@ -66,7 +66,7 @@ fn without_faults_every_federation_computes_what_one_place_does() {
         assert_eq!(digests, [federation.expected()], "seed {seed}");
         stolen += thefts;
     }
-    assert!(stolen > 500, "work spreads: {stolen} thefts");
+    assert!(stolen > 500, "processes steal tasks: {stolen} thefts");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn satin_survives_with_servers_latecomers_and_bounds() {
     survives(Protocol::Satin, |seed| Federation::wide(seed, 3), u64::MAX);
 }
 
-/// Asserts that every run has the correct result. At most one run of `of` may lose the program itself.
+/// Asserts that every run has the correct result. At most one run in `of` may lose the program itself.
 fn survives(protocol: Protocol, federation: impl Fn(u64) -> Federation, of: u64) {
     let (from, count) = seeds();
     let (mut failed, mut lost, mut restored, mut absorbed, mut thefts) = (Vec::new(), Vec::new(), 0, 0, 0);
@@ -137,12 +137,12 @@ fn survives(protocol: Protocol, federation: impl Fn(u64) -> Federation, of: u64)
         "{protocol:?}: {count} runs, {thefts} thefts, {restored} restored, {absorbed} absorbed, {} lost",
         lost.len()
     );
-    assert!(thefts > 5 * count as usize && restored > 0 && absorbed > 0, "faults find something to do");
+    assert!(thefts > 5 * count as usize && restored > 0 && absorbed > 0, "faults have an effect");
     assert!(lost.len() as u64 <= count / of, "{} runs lost everything: {lost:?}", lost.len());
     assert!(failed.is_empty(), "{} of {count}: {:#?}", failed.len(), &failed[..failed.len().min(20)]);
 }
 
-/// Returns the seeds to run. `FAULTLINE_SEEDS=FROM,COUNT` selects others.
+/// Returns the first seed and the number of seeds. `FAULTLINE_SEEDS=FROM,COUNT` overrides them.
 fn seeds() -> (u64, u64) {
     let asked = std::env::var("FAULTLINE_SEEDS").ok();
     let numbers = asked.as_deref().and_then(|it| it.split_once(','));

@@ -1,8 +1,8 @@
 //! The description of a bundle's run: the manifest and the federation file, with a digest of both.
 //!
-//! The digest is the first entry of `manifest.json`, on a line of its own. It covers every other byte of that file
-//! and every byte of `federation.yaml`. Since the manifest lists the streams with their digests, it covers the whole
-//! evidence.
+//! The digest is the first entry of `manifest.json`, on a line of its own. It covers every other byte of that
+//! file and every byte of `federation.yaml`. The manifest lists the streams with their digests, so the digest
+//! covers the entire record.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use super::{Bundle, BundleError, FEDERATION, life_of, read, replace};
 use crate::manifest::{FORMAT, FactsEntry, Manifest};
 use crate::seal::{Hash, SEAL_LEN, Seal};
 
-/// Result of checking the manifest's digest of its own bytes and of the federation file.
+/// Result of checking the manifest's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Digest {
     /// The digest matches.
@@ -25,8 +25,8 @@ const BEFORE: &str = "{\n  \"digest\": \"";
 const AFTER: &str = "\",\n";
 
 impl Bundle {
-    /// Writes the manifest and the federation's text, replacing earlier ones as a whole. Once the run has ended, all
-    /// facts must be present and sealed, and the seal of each stream becomes part of the manifest.
+    /// Writes the manifest and the federation's text, atomically replacing earlier versions. Once the run has
+    /// ended, all facts must be present and sealed, and the manifest lists the seal of each stream.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl Bundle {
         Ok(if is_right { Digest::Right } else { Digest::Wrong })
     }
 
-    /// Returns all existing streams, with the seals that their files end with.
+    /// Returns all existing streams, with the seals at the ends of their files.
     fn list_facts(&self) -> Result<Vec<FactsEntry>, BundleError> {
         let mut entries = Vec::new();
         for path in self.facts_files()? {

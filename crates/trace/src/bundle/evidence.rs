@@ -1,5 +1,5 @@
-//! Reads the facts of a run and detects flaws: a stream that differs from what was sealed or from what the manifest
-//! lists, or whose times decrease.
+//! Reads the facts of a run and detects flaws: streams that differ from their seals or from the manifest's
+//! list, and streams with decreasing times.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,8 +16,9 @@ use crate::memory::{Stream, Trace};
 impl Bundle {
     /// Reads all facts, and reports flaws of the facts and of the run's description ([`Trace::flaws`]).
     ///
-    /// While a run is in progress, and after one that was cut short, a stream without a seal is not a flaw: the
-    /// manifest then says that the run has not ended. Neither is a record that was cut off by a kill.
+    /// While a run is in progress or after it was cut short, its manifest has no outcome. In such a run, a
+    /// stream without a seal is not a flaw, nor is an incomplete record at its end, which a killed process
+    /// leaves.
     ///
     /// # Errors
     ///
@@ -30,7 +31,7 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// Also fails if there are more facts.
+    /// Fails as [`Bundle::read_trace`] does, and if there are more facts.
     pub fn read_trace_of(&self, most: u64) -> Result<Trace, BundleError> {
         let mut trace = Trace::default();
         let mut facts = 0;
@@ -75,7 +76,7 @@ impl Bundle {
             }
             let (kind, seal) = ending(&file, has_ended);
             kind.into_iter().for_each(|kind| flaw(stream, kind));
-            if let Some(number) = goes_back(&file.stream) {
+            if let Some(number) = time_decreases_at(&file.stream) {
                 flaw(stream, FlawKind::TimeGoesBack(number));
             }
             let entry = FactsEntry { process: stream.0, life: stream.1, bytes: bytes.len() as u64, seal };
@@ -109,7 +110,7 @@ fn ending(file: &FactsFile, has_ended: bool) -> (Option<FlawKind>, Option<crate:
 }
 
 /// Returns the first fact whose time is earlier than that of its predecessor.
-fn goes_back(stream: &Stream) -> Option<FactNo> {
+fn time_decreases_at(stream: &Stream) -> Option<FactNo> {
     let at = stream.windows(2).position(|pair| pair[1].0 < pair[0].0)?;
     Some(FactNo(at as u64 + 1))
 }
@@ -120,7 +121,7 @@ fn compare(listed: &[FactsEntry], mut found: BTreeMap<(ProcessId, Life), FactsEn
         let stream = (entry.process, entry.life);
         let kind = match found.remove(&stream) {
             Some(found) if found == *entry => continue,
-            // Its flaw has already been reported.
+            // A flaw of this stream has already been reported.
             _ if flaws.iter().any(|flaw| flaw.stream == Some(stream)) => continue,
             Some(found) => FlawKind::Unlike { listed: Box::new(*entry), found: Box::new(found) },
             None => FlawKind::Absent,
@@ -157,12 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn facts_that_do_not_fit_into_memory_are_not_read() {
+    fn facts_that_exceed_memory_are_not_read() {
         let (_dir, bundle) = record();
         let all = trace().len() as u64;
         assert_eq!(bundle.read_trace_of(all).unwrap(), trace());
         let refused = bundle.read_trace_of(all - 1).unwrap_err().to_string();
-        assert!(refused.contains("do not fit into the memory"), "{refused}");
+        assert!(refused.contains("exceed the memory"), "{refused}");
     }
 
     fn path(bundle: &Bundle, (process, life): (ProcessId, Life)) -> PathBuf {
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_or_truncated_file_is_found() {
+    fn a_missing_or_truncated_file_is_reported() {
         let gone = flaws(|bundle| fs::remove_file(path(bundle, FIRST)).unwrap());
         assert_eq!(gone, [(Some(FIRST), FlawKind::Absent)]);
         let (_dir, bundle) = record();
@@ -187,7 +188,7 @@ mod tests {
             let flaws = bundle.read_trace().unwrap().flaws;
             assert!(
                 !flaws.is_empty() && flaws.iter().all(|it| it.stream == Some(FIRST)),
-                "cut at {cut}: {flaws:?}"
+                "truncated to {cut} bytes: {flaws:?}"
             );
         }
     }
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_was_sealed_again_is_not_the_one_that_the_manifest_lists() {
+    fn a_changed_stream_with_a_new_seal_differs_from_the_manifest() {
         let again = flaws(|bundle| {
             let bytes = fs::read(path(bundle, FIRST)).unwrap();
             fs::write(path(bundle, FIRST), &bytes[..bytes.len() - 60]).unwrap();
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_another_life_is_no_substitute() {
+    fn the_stream_of_another_life_is_not_a_substitute() {
         let swapped = flaws(|bundle| {
             fs::copy(path(bundle, SECOND), path(bundle, FIRST)).map(drop).unwrap();
         });
@@ -282,12 +283,12 @@ mod tests {
         let read = bundle.read_trace().unwrap();
         assert_eq!((read.flaws.len(), read.streams[&FIRST].len()), (0, 2));
 
-        // The streams are not sealed, although the run is said to be over.
+        // The streams are not sealed, although the manifest has an outcome.
         bundle.write_manifest(&example()).unwrap();
         let flaws = bundle.read_trace().unwrap().flaws;
         assert_eq!(flaws[0], Flaw { stream: Some(FIRST), kind: FlawKind::Torn(2) });
         assert!(matches!(flaws[1].kind, FlawKind::Unreadable(_)));
-        // The supervisor seals streams that it finds, and streams that it does not.
+        // The supervisor seals existing streams, and creates missing ones.
         for (process, life) in [FIRST, SECOND, (ProcessId(1), Life(1))] {
             bundle.seal(process, life, false).unwrap();
         }
@@ -315,11 +316,11 @@ mod tests {
         bundle.seal(SECOND.0, SECOND.1, true).unwrap();
         let read = bundle.read_trace().unwrap();
         assert_eq!(read.flaws, [Flaw { stream: Some(SECOND), kind: FlawKind::Incomplete(0) }]);
-        assert_eq!(read.streams[&FIRST], trace().streams[&FIRST], "its own seal has arrived with it");
+        assert_eq!(read.streams[&FIRST], trace().streams[&FIRST], "the process's own seal has arrived as well");
     }
 
     #[test]
-    fn a_restarted_supervisor_continues_after_its_facts() {
+    fn a_restarted_supervisor_appends_to_its_facts() {
         let (_dir, bundle) = record();
         let (mut writer, past) = bundle.facts_appender(FIRST.0, FIRST.1).unwrap();
         assert_eq!(past, trace().streams[&FIRST]);

@@ -1,5 +1,5 @@
-//! The directory of a recorded run: `manifest.json`, `federation.yaml`, and `facts/` with one file per life. If the
-//! inputs of processes were recorded, `inputs/` contains another file per life.
+//! The directory of a recorded run: `manifest.json`, `federation.yaml`, and `facts/` with one file per life.
+//! If the inputs of processes were recorded, `inputs/` also contains one file per life.
 
 mod description;
 mod evidence;
@@ -59,15 +59,15 @@ pub enum BundleError {
         /// Cause of the failure.
         source: io::Error,
     },
-    /// There are more facts than can be kept in memory.
+    /// The facts exceed the program's memory limit.
     #[error(
-        "{} has more than {most} facts, which do not fit into the memory that this program may use",
+        "{} has more than {most} facts, which exceed the memory limit of this program",
         path.display()
     )]
     TooManyFacts {
         /// Directory of the bundle.
         path: PathBuf,
-        /// Largest number of facts that fit.
+        /// Largest number of facts within the limit.
         most: u64,
     },
     /// The manifest is invalid.
@@ -126,8 +126,8 @@ impl Bundle {
         self.manifest_path().exists() || self.facts_dir().exists()
     }
 
-    /// Removes the record, but not the directory. If the removal is cut short, the rest still counts as the beginning
-    /// of a run.
+    /// Removes the record, but not the directory. If the removal is cut short, the directory still counts as
+    /// one that contains a run.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Bundle {
         gone(self.manifest_path(), fs::remove_file(self.manifest_path()))
     }
 
-    /// Returns the files that describe the run, by name: what a process needs to know at its start.
+    /// Returns the files that describe the run, with their names. A process needs them at its start.
     ///
     /// # Errors
     ///
@@ -191,8 +191,8 @@ impl Bundle {
         begin().map_err(|source| BundleError::Write { path: path.clone(), source })
     }
 
-    /// Continues the file for the facts of one life after the last complete record, and returns the facts so far.
-    /// Removes a seal.
+    /// Opens the file for the facts of one life, to append after the last complete record, and returns the
+    /// facts so far. Removes the seal, if any.
     ///
     /// # Errors
     ///
@@ -214,7 +214,8 @@ impl Bundle {
         Ok((FactsWriter::resume(file, whole, facts.stream.len() as u64), facts.stream))
     }
 
-    /// Writes a piece of the file for the facts of one life at its offset. The piece was written elsewhere.
+    /// Writes a piece of the file for the facts of one life, which was received from elsewhere, at its offset
+    /// in bytes.
     ///
     /// # Errors
     ///
@@ -232,9 +233,10 @@ impl Bundle {
             .map_err(|source| BundleError::Write { path, source })
     }
 
-    /// Seals the facts of a life that can write no more, unless they are already sealed. A record that was cut off is
-    /// removed: its process was killed while it wrote, and the fact had no effect yet. `incomplete` says that the
-    /// life may have stated facts that are missing here. A life without a file gets one without facts.
+    /// Seals the facts of a life that has ended, unless they are already sealed. Removes an incomplete record
+    /// at the end, whose process was killed while writing it, so that the fact had no effect yet.
+    /// `incomplete` states that the life may have stated facts that are missing here. Creates a file without
+    /// facts for a life that has none.
     ///
     /// # Errors
     ///
@@ -242,7 +244,7 @@ impl Bundle {
     ///
     /// # Panics
     ///
-    /// Panics if a stream that was just written in memory cannot be read, which would be a bug.
+    /// Panics if a stream that was just written to memory cannot be read, which only a bug can cause.
     pub fn seal(&self, process: ProcessId, life: Life, incomplete: bool) -> Result<(), BundleError> {
         let path = self.facts_path(process, life);
         let mut bytes = match fs::read(&path) {
@@ -256,7 +258,7 @@ impl Bundle {
                 kept = 0;
                 bytes.clear();
                 let mut writer = FactsWriter::new(&mut bytes, process, life);
-                writer.flush().expect("memory takes everything");
+                writer.flush().expect("memory accepts every write");
                 read_facts(&bytes).expect("it was just written")
             }
         };
@@ -272,8 +274,8 @@ impl Bundle {
         write().map_err(|source| BundleError::Write { path: path.clone(), source })
     }
 
-    /// Enables the recording of inputs: from this call on, every host of a process of this run records the process's
-    /// inputs.
+    /// Enables the recording of inputs: every host of this run that starts a process after this call records
+    /// the process's inputs.
     ///
     /// # Errors
     ///
@@ -322,7 +324,7 @@ impl Bundle {
         read_inputs(&bytes).map(Some).map_err(|source| BundleError::Inputs { path, source })
     }
 
-    /// Writes all streams of a trace that was kept in memory, and seals them.
+    /// Writes all streams of a trace in memory, and seals them.
     ///
     /// # Errors
     ///
@@ -363,7 +365,7 @@ impl Bundle {
     }
 }
 
-/// Returns the life that a file of facts belongs to, according to its name.
+/// Returns the life to which a file of facts belongs, according to its name.
 fn life_of(path: &Path) -> Option<(ProcessId, Life)> {
     let (process, life) = path.file_stem()?.to_str()?.rsplit_once('-')?;
     let process = match process {
@@ -377,7 +379,7 @@ fn read(path: &Path) -> Result<Vec<u8>, BundleError> {
     fs::read(path).map_err(|source| BundleError::Read { path: path.to_owned(), source })
 }
 
-/// Replaces a file atomically: a reader sees either the old or the new content, never a part.
+/// Replaces a file atomically: a reader sees either the old or the new content.
 fn replace(path: &Path, content: &[u8]) -> Result<(), BundleError> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".draft");
