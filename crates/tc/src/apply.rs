@@ -1,8 +1,9 @@
-//! Makes the traffic control of a kernel equal to a [`Tree`], in place. Whatever is already correct is not touched: a
-//! change of one class does not disturb others, and a restarted program continues with what exists.
+//! Updates the kernel's traffic control in place, so that it equals a [`Tree`]. Objects that are already
+//! correct are not touched: a change of one class does not disturb others, and a restarted program adopts
+//! existing objects.
 //!
-//! Own objects are identified by their handle or name. An object of another program on the interface is an error, and
-//! is never replaced.
+//! Handles and names identify this crate's own objects. An object of another program on the interface is an
+//! error, and is never replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,12 +25,12 @@ const ARRIVING: &str = "faultline-in";
 const ROOT: Handle = Handle::new(0xfa17, 0);
 /// Handle of the queue in class 0. The queues of other classes follow, by class.
 const FIRST_LEAF: u16 = 0x1000;
-/// Number of bytes that a class may send before another class of the same parent: two full packets.
+/// Bytes that a class may send before it is another class's turn (of the same parent): two full packets.
 const QUANTUM: u32 = 3028;
 /// Priority of the first peer's filter. Priority 0 does not exist.
 const PRIORITY_OF_FIRST: u16 = 1;
 
-/// Why a tree could not be put in force.
+/// The reason why a tree could not be applied.
 #[derive(Debug, Error)]
 pub enum ApplyError {
     /// The interface does not exist.
@@ -47,7 +48,7 @@ pub enum ApplyError {
         interface: String,
         /// Kind of the queueing discipline.
         kind: String,
-        /// Location of the queueing discipline, as named by `tc`.
+        /// Location of the queueing discipline, as `tc` names it.
         at: &'static str,
     },
     /// The kernel refused an operation.
@@ -107,7 +108,7 @@ pub(crate) fn apply(kernel: &Socket, interface: &str, tree: &Tree) -> Result<usi
     let inner = match there {
         Some(inner) => inner,
         None => {
-            // References to an interface of that name point nowhere.
+            // Redirects to a previous interface of this name are invalid.
             changes += outer.listen(&BTreeMap::new(), None)? + 1;
             let failed = |source| outer.failed("add an interface for arriving packets")(source);
             kernel.add_link("ifb", ARRIVING, None).map_err(failed)?;
@@ -137,8 +138,8 @@ pub(crate) fn interface_of(kernel: &Socket, address: Ipv4Addr) -> Result<String,
     kernel.link_of(address).map_err(failed)?.ok_or(ApplyError::Address(address))
 }
 
-/// Makes the kernel segment packets before they reach the queues of `interface`. Otherwise 64 KiB are queued, delayed
-/// and lost as one packet.
+/// Makes the kernel segment data before it reaches the queues of `interface`. Otherwise, up to 64 KiB are
+/// queued, delayed and lost as one packet.
 pub(crate) fn cut_to_size(kernel: &Socket, interface: &str) -> Result<(), ApplyError> {
     let found = find(kernel, interface)?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
     kernel.cut_to_size(found.link).map_err(found.failed("turn off segmentation offload"))
@@ -184,7 +185,7 @@ impl Interface<'_> {
             let as_wanted = wanted.filters.get(&number(priority));
             as_wanted == Some(&Filter { prefix, class: class.minor() }) && !gone.contains(&class.minor())
         })?;
-        // Classes further down have greater numbers.
+        // Remove from the bottom: classes further down have greater numbers.
         for &number in gone.iter().rev() {
             let removed = self.kernel.remove_class(self.link, parent_handle(0), class_handle(number));
             removed.map_err(self.failed("remove a class"))?;
@@ -212,7 +213,7 @@ impl Interface<'_> {
         let queues = self.kernel.queues(self.link).map_err(self.failed("read the queueing disciplines"))?;
         let ingress = queues.iter().find(|it| it.parent == Handle::INGRESS);
         if let Some(other) = ingress.filter(|it| it.kind != "ingress") {
-            // Belongs to another program, and is harmless if nothing has to be done here.
+            // Belongs to another program, which does no harm if there is nothing to redirect.
             return if to.is_none() { Ok(0) } else { Err(self.occupied(&other.kind, "ingress")) };
         }
         let Some(to) = to else {
@@ -247,10 +248,10 @@ impl Interface<'_> {
         Ok(changes)
     }
 
-    /// Removes this program's tree, if there is one.
+    /// Removes this crate's tree, if it exists.
     fn unshape(&self) -> Result<usize, ApplyError> {
         let is_ours = match self.is_ours() {
-            // The tree of another program is harmless if nothing has to be done.
+            // The tree of another program does no harm if there is nothing to shape.
             Err(ApplyError::Occupied { .. }) => false,
             other => other?,
         };
@@ -261,7 +262,7 @@ impl Interface<'_> {
         Ok(usize::from(is_ours))
     }
 
-    /// Returns whether there is an own tree; `false` if there are only the kernel's defaults.
+    /// Returns whether this crate's tree exists; `false` if there are only the kernel's defaults.
     fn is_ours(&self) -> Result<bool, ApplyError> {
         let queues = self.kernel.queues(self.link).map_err(self.failed("read the queueing disciplines"))?;
         match queues.iter().find(|it| it.parent == Handle::ROOT) {
@@ -277,7 +278,7 @@ impl Interface<'_> {
         ApplyError::Occupied { interface: self.name.to_owned(), kind, at }
     }
 
-    /// Returns the existing classes: their parents and their parameters.
+    /// Returns the parents and parameters of the existing classes.
     fn classes(&self) -> Result<BTreeMap<u16, (Handle, HtbClass)>, ApplyError> {
         let classes = self.kernel.classes(self.link).map_err(self.failed("read the classes"))?;
         let ours = classes.into_iter().filter(|(handle, ..)| handle.major() == ROOT.major());
@@ -312,7 +313,7 @@ impl Interface<'_> {
                 Leaf::Queue(limit) => Discipline::Pfifo(limit),
                 Leaf::Delay(delay) => Discipline::Netem(delay),
             };
-            // The kernel gives a class a default queue, whose handle differs from those of this program.
+            // The kernel gives a class a default queue, whose handle differs from those of this crate.
             let is = queues.iter().find(|it| it.parent == up && it.handle == handle);
             let same_kind = is.filter(|it| it.kind == discipline.kind());
             if same_kind.is_some_and(|it| it.is(discipline)) {
@@ -330,7 +331,7 @@ impl Interface<'_> {
         Ok(changes)
     }
 
-    /// Returns the filters by address at `parent`, by priority.
+    /// Returns the address filters at `parent`, indexed by priority.
     fn filters(&self, parent: Handle, looks: Looks) -> Result<BTreeMap<u16, (Prefix, Handle)>, ApplyError> {
         let filters =
             self.kernel.filters(self.link, parent, looks).map_err(self.failed("read the filters"))?;
@@ -379,7 +380,7 @@ fn class_handle(number: u16) -> Handle {
     Handle::new(ROOT.major(), number)
 }
 
-/// Returns the handle by which a class is given its parent.
+/// Returns the handle that requests use for a class's parent.
 fn parent_handle(number: u16) -> Handle {
     if number == 0 { ROOT } else { class_handle(number) }
 }

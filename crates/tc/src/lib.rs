@@ -1,16 +1,17 @@
 //! Linux traffic control over netlink: applies a [`Tree`], determines the features of the running kernel, and gives
 //! each process its own network namespace.
 //!
-//! | module | holds |
+//! | module | content |
 //! | --- | --- |
-//! | [`probe`] | features of this kernel, each tried on temporary interfaces |
-//! | [`namespace`] | a hub and the namespaces around it, for processes on one machine |
-//! | [`netlink`] | how the kernel is asked |
+//! | [`probe`] | features of the running kernel, each tested on temporary interfaces |
+//! | [`namespace`] | network namespaces, connected by a hub, for processes on one machine |
+//! | [`netlink`] | requests to the kernel, and its answers |
 //! | [`link`] | interfaces and their addresses |
 //! | [`traffic`] | queueing disciplines, classes and filters |
 //!
-//! Acts on the network namespace of the calling thread. Everything it sets up ends with the namespace; nothing is
-//! written elsewhere, and no `tc` program is called. Decisions about links belong in `faultline-shaper`.
+//! The crate acts on the network namespace of the calling thread. Everything that it sets up ends with the
+//! namespace; it writes nothing elsewhere, and calls no `tc` program. Decisions about links belong in
+//! `faultline-shaper`.
 
 mod apply;
 pub mod link;
@@ -28,32 +29,32 @@ use thiserror::Error;
 
 pub use apply::{ApplyError, Counts, Passed};
 
-/// Why a traffic control operation failed.
+/// The reason why a traffic control operation failed.
 #[derive(Debug, Error)]
 pub enum TcError {
     /// The netlink socket could not be opened.
-    #[error("cannot talk to the kernel: {0}")]
+    #[error("cannot open a netlink socket: {0}")]
     Socket(io::Error),
     /// The kernel refused the operation.
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
 
-/// Applies exactly `tree` to the packets of `interface`: an empty tree removes everything. Returns the number of
-/// changes, which is zero if everything was already in force.
+/// Applies exactly `tree` to the packets of `interface`: an empty tree removes everything. Returns the number
+/// of changes, which is zero if the tree was already in force.
 ///
 /// # Errors
 ///
-/// Fails if the kernel refuses, or if another program uses the interface.
+/// Fails if the kernel rejects a request, or if another program shapes the interface.
 pub fn apply(interface: &str, tree: &Tree) -> Result<usize, TcError> {
     Ok(apply::apply(&open()?, interface, tree)?)
 }
 
-/// Returns the traffic of the tree's classes on `interface`. A class without traffic shapes nothing.
+/// Returns the traffic of the classes on `interface`. A class that has counted nothing has shaped nothing.
 ///
 /// # Errors
 ///
-/// Fails if the interface does not exist, or the kernel refuses.
+/// Fails if the interface does not exist, or if the kernel rejects a request.
 pub fn passed(interface: &str) -> Result<Passed, TcError> {
     Ok(apply::passed(&open()?, interface)?)
 }
@@ -67,12 +68,12 @@ pub fn interface_of(address: Ipv4Addr) -> Result<String, TcError> {
     Ok(apply::interface_of(&open()?, address)?)
 }
 
-/// Makes the kernel segment packets before they reach the queues of `interface`. Otherwise TCP's data is queued,
-/// delayed and lost in units of 64 KiB.
+/// Makes the kernel segment data before it reaches the queues of `interface`. Otherwise, TCP data is queued,
+/// delayed and lost in units of up to 64 KiB.
 ///
 /// # Errors
 ///
-/// Fails if the interface does not exist, or the kernel refuses.
+/// Fails if the interface does not exist, or if the kernel rejects a request.
 pub fn cut_to_size(interface: &str) -> Result<(), TcError> {
     Ok(apply::cut_to_size(&open()?, interface)?)
 }

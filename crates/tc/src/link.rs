@@ -26,17 +26,17 @@ const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
-/// Bytes of `struct ifinfomsg`, and where the index is in it.
+/// Size of `struct ifinfomsg` in bytes, and offset of the interface's index in it.
 const LINK: usize = 16;
 const INDEX: usize = 4;
-/// Bytes of `struct ifaddrmsg`; its index is where a link's is.
+/// Size of `struct ifaddrmsg` in bytes. The offset of the index is the same.
 const ADDRESS: usize = 8;
 
-/// An interface of the kernel's.
+/// Index of a network interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link(pub u32);
 
-/// Returns the fields that a message about a link begins with (`struct ifinfomsg`).
+/// Returns the fields at the beginning of a message about a link (`struct ifinfomsg`).
 fn head(Link(index): Link, flags: u32, change: u32) -> [u8; LINK] {
     let mut head = [0; LINK];
     head[INDEX..8].copy_from_slice(&index.to_ne_bytes());
@@ -61,7 +61,7 @@ impl Socket {
 
     /// Returns the interface with this name, which must exist.
     fn existing(&self, name: &str) -> io::Result<Link> {
-        self.link(name)?.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("there is no {name}")))
+        self.link(name)?.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("interface {name} not found")))
     }
 
     /// Returns all interfaces with their names.
@@ -89,7 +89,7 @@ impl Socket {
         Ok(self.get(request)?.and_then(|it| it.attribute(LINK, IFLA_ADDRESS).map(<[u8]>::to_vec)))
     }
 
-    /// Adds an interface of a kind (`dummy`, `ifb`, `bridge`), with this hardware address if one is given.
+    /// Adds an interface of the given kind (`dummy`, `ifb` or `bridge`), optionally with a hardware address.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl Socket {
         self.perform(request.nested(IFLA_LINKINFO, |it| it.text(IFLA_INFO_KIND, kind)))
     }
 
-    /// Adds a pair of connected interfaces, the second one in `namespace` if one is given.
+    /// Adds a pair of connected interfaces, optionally with the second one in `namespace`.
     ///
     /// # Errors
     ///
@@ -156,7 +156,8 @@ impl Socket {
         )
     }
 
-    /// Turns off segmentation offload behind the queues of an interface: each packet is queued by itself.
+    /// Turns off segmentation offload behind the queues of an interface, so that each packet is queued
+    /// individually.
     ///
     /// # Errors
     ///

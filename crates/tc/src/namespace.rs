@@ -1,8 +1,9 @@
-//! Network namespaces for processes on one machine: a hub with a bridge, and around it one namespace per process,
-//! connected by a pair of interfaces.
+//! Network namespaces for processes on one machine: a hub with a bridge, and one namespace per process, each
+//! connected to the hub by a pair of interfaces.
 //!
-//! No namespace has a name. A namespace lives as long as something holds it: the hub is held by its owner, and the
-//! namespace of a process by the process. Nothing remains after their end, even after SIGKILL.
+//! The namespaces have no names. A namespace exists as long as a process or an open file refers to it: the
+//! hub as long as its owner, and the namespace of a process as long as the process. Nothing remains after
+//! their end, even after SIGKILL.
 
 use std::fs::File;
 use std::io;
@@ -18,26 +19,29 @@ use crate::netlink::Socket;
 
 /// Name of a process's interface to all others, in its namespace.
 pub const INTERFACE: &str = "data";
-/// Largest number of processes around a hub: the number of ports of a Linux bridge.
+/// Largest number of processes at a hub: the number of ports of a Linux bridge.
 pub const MOST_PROCESSES: u32 = 1023;
 
 /// Name of the bridge in the hub.
 const BRIDGE: &str = "faultline";
-/// All addresses are in 10.0.0.0/8. An own namespace sees no other network that could use them.
+/// All addresses are in 10.0.0.0/8. They cannot conflict with another network, because no other network is
+/// visible in these namespaces.
 const NETWORK: u32 = 0x0a00_0000;
 const NETWORK_LENGTH: u8 = 8;
-/// The last bits of an address are the life, those before are the process.
+/// Number of low bits of an address, which contain the life. The bits above contain the process.
 const LIFE_BITS: u32 = 10;
-/// Number of lives of a process with different addresses. The previous life may still be about to end.
+/// Number of consecutive lives of a process with different addresses. The previous life may still be ending
+/// when the next one starts.
 const LIVES: u32 = 1000;
 /// Address of the hub, at the end of the range, which no process uses.
 const HUB: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 254);
-/// Hardware address of the bridge. Without one of its own, a bridge has the smallest address of its ports. That
-/// changes when another port joins, and a process that has resolved it earlier loses contact for a few seconds.
+/// Hardware address of the bridge. Without an address of its own, a bridge uses the smallest address of its
+/// ports. That address may change when a port is added, and processes that resolved it earlier then lose
+/// contact for a few seconds.
 const HUB_HARDWARE: [u8; 6] = [0x02, 0xfa, 0x17, 0, 0, 1];
 const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
 
-/// Why a namespace could not be created.
+/// The reason why a namespace could not be created.
 #[derive(Debug, Error)]
 pub enum NamespaceError {
     /// The thread for it did not start.
@@ -65,7 +69,7 @@ pub enum NamespaceError {
     Listen(io::Error),
 }
 
-/// The namespace in the centre.
+/// The namespace that connects all others.
 #[derive(Debug)]
 pub struct Hub {
     namespace: File,
@@ -74,7 +78,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Creates a hub, and listens there for the processes around it, at any port.
+    /// Creates a hub, and listens there for its processes, on any free port.
     ///
     /// # Errors
     ///
@@ -83,15 +87,15 @@ impl Hub {
         let home = File::open(OWN_NAMESPACE).map_err(NamespaceError::Open)?;
         let (namespace, listener) = isolated(|| {
             let namespace = File::open(OWN_NAMESPACE).map_err(NamespaceError::Open)?;
-            furnish_hub()?;
+            set_up_hub()?;
             let listener = TcpListener::bind(SocketAddr::from((HUB, 0))).map_err(NamespaceError::Listen)?;
             Ok((namespace, listener))
         })??;
         Ok((Hub { namespace, home }, listener))
     }
 
-    /// Runs `work` in the hub, on the calling thread, which has returned afterwards. A process started by `work` is
-    /// in the hub.
+    /// Runs `work` in the hub, on the calling thread, which then returns to its own namespace. A process that
+    /// `work` starts is in the hub.
     ///
     /// # Errors
     ///
@@ -99,7 +103,7 @@ impl Hub {
     ///
     /// # Panics
     ///
-    /// Panics if the thread cannot return.
+    /// Panics if the thread cannot return to its own namespace.
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> Result<T, NamespaceError> {
         setns(&self.namespace, CloneFlags::CLONE_NEWNET).map_err(NamespaceError::Enter)?;
         let result = work();
@@ -108,8 +112,8 @@ impl Hub {
     }
 }
 
-/// Moves the calling thread from a hub into its own namespace with an interface to the hub. Threads that it starts
-/// later are there, too, so a process must do this first.
+/// Moves the calling thread from a hub into its own namespace with an interface to the hub. Only threads that
+/// it starts later move with it, so a process must call this function first.
 ///
 /// # Errors
 ///
@@ -117,34 +121,34 @@ impl Hub {
 ///
 /// # Panics
 ///
-/// Panics if the hub has no port for the process.
+/// Panics if `process` is not below [`MOST_PROCESSES`].
 pub fn leave_hub(process: ProcessId, life: Life) -> Result<(), NamespaceError> {
-    assert!(process.0 < MOST_PROCESSES, "there is no port for {process}");
+    assert!(process.0 < MOST_PROCESSES, "the hub has no port for {process}");
     let failed = |what| move |source| NamespaceError::Network { what, source };
-    let hub = Socket::open().map_err(failed("talk to the kernel in the hub"))?;
+    let hub = Socket::open().map_err(failed("open a netlink socket in the hub"))?;
     unshare(CloneFlags::CLONE_NEWNET).map_err(NamespaceError::Unshare)?;
     let namespace = File::open(OWN_NAMESPACE).map_err(NamespaceError::Open)?;
     let name = format!("n{}.{}", process.0, life.0 % LIVES);
     hub.add_pair(&name, INTERFACE, Some(&namespace)).map_err(failed("add a pair of interfaces"))?;
     hub.join(&name, BRIDGE).map_err(failed("join the bridge"))?;
     hub.bring_up(&name).map_err(failed("bring up the interface to a process"))?;
-    let own = Socket::open().map_err(failed("talk to the kernel"))?;
+    let own = Socket::open().map_err(failed("open a netlink socket"))?;
     own.bring_up("lo").map_err(failed("bring up the loopback"))?;
     own.add_address(INTERFACE, address_of(process, life), NETWORK_LENGTH)
         .map_err(failed("set the address"))?;
     if let Some(link) = own.link(INTERFACE).map_err(failed("read the interface"))? {
-        // Otherwise 64 KiB travel as one packet, which queues and losses treat as one.
+        // Otherwise, up to 64 KiB count as one packet in queues and losses.
         own.cut_to_size(link).map_err(failed("turn off segmentation offload"))?;
     }
     own.bring_up(INTERFACE).map_err(failed("bring up the interface to the hub"))
 }
 
-/// Returns the addresses of all lives of a process.
+/// Returns the prefix that contains the addresses of all lives of a process.
 pub fn prefix_of(process: ProcessId) -> Prefix {
     Prefix { address: Ipv4Addr::from(NETWORK | process.0 << LIFE_BITS), length: 32 - LIFE_BITS as u8 }
 }
 
-/// Runs `work` in a new network namespace, which ends afterwards.
+/// Runs `work` in a new network namespace, which is removed afterwards.
 ///
 /// # Errors
 ///
@@ -160,9 +164,9 @@ pub fn isolated<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Namespace
     })
 }
 
-fn furnish_hub() -> Result<(), NamespaceError> {
+fn set_up_hub() -> Result<(), NamespaceError> {
     let failed = |what| move |source| NamespaceError::Network { what, source };
-    let kernel = Socket::open().map_err(failed("talk to the kernel in the hub"))?;
+    let kernel = Socket::open().map_err(failed("open a netlink socket in the hub"))?;
     kernel.bring_up("lo").map_err(failed("bring up the hub's loopback"))?;
     kernel.add_link("bridge", BRIDGE, Some(HUB_HARDWARE)).map_err(failed("add a bridge"))?;
     kernel.add_address(BRIDGE, HUB, NETWORK_LENGTH).map_err(failed("set the hub's address"))?;
@@ -185,7 +189,7 @@ mod tests {
             for life in (0..LIVES).map(Life) {
                 let own = address_of(process, life);
                 assert_eq!(u32::from(own) >> (32 - length), u32::from(address) >> (32 - length), "{own}");
-                assert!(seen.insert(own) && own != HUB, "{own} is taken");
+                assert!(seen.insert(own) && own != HUB, "{own} is used twice");
             }
         }
     }

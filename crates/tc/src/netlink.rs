@@ -1,7 +1,8 @@
-//! Netlink, as far as interfaces and traffic control need it: requests with their attributes, and the kernel's answers.
+//! The part of netlink that interfaces and traffic control need: requests with their attributes, and the
+//! kernel's answers.
 //!
-//! The kernel answers within microseconds, before [`Socket::perform`] returns. A socket stays in the network namespace in which
-//! it was opened, even if the calling thread moves to another one.
+//! [`Socket::perform`] blocks until the kernel answers, which takes microseconds. A socket stays in the
+//! network namespace in which it was opened, even if the calling thread moves to another one.
 
 use std::cell::Cell;
 use std::io;
@@ -12,7 +13,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, socket,
 };
 
-/// Kinds of the protocol's own messages (`linux/netlink.h`).
+/// Kinds of netlink's own messages (`linux/netlink.h`).
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 /// Flags of messages.
@@ -20,19 +21,19 @@ const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_ACK: u16 = 0x4;
 const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_DUMP_INTR: u16 = 0x10;
-/// Bytes of a message's header: length, kind, flags, sequence number, port.
+/// Size of a message's header in bytes: length, kind, flags, sequence number, port.
 const HEADER: usize = 16;
-/// Bytes of an attribute's header: length and kind.
+/// Size of an attribute's header in bytes: length and kind.
 const ATTRIBUTE: usize = 4;
-/// The upper bits of an attribute's kind say how it is encoded.
+/// Mask of an attribute's kind without its upper bits, which contain flags.
 const NLA_TYPE_MASK: u16 = 0x3fff;
 const NLA_F_NESTED: u16 = 0x8000;
-/// Longest message that a kernel sends.
+/// Longest message from the kernel, in bytes.
 const LONGEST: usize = 1 << 16;
-/// Attempts at a list that changes while it is read.
+/// Number of attempts to read a list that changes while it is read.
 const ATTEMPTS: usize = 16;
 
-/// The kernel's routing and traffic control in one network namespace.
+/// A connection to the kernel's routing and traffic control in one network namespace.
 #[derive(Debug)]
 pub struct Socket {
     socket: OwnedFd,
@@ -43,9 +44,9 @@ pub struct Socket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Mode {
-    /// Reads, removes or changes what exists.
+    /// Reads, removes or changes an existing object.
     Existing = 0,
-    /// Adds what must not exist yet.
+    /// Adds an object, which must not exist yet.
     New = 0x600,
 }
 
@@ -62,7 +63,7 @@ pub struct Answer {
 }
 
 impl Request {
-    /// Begins a message of this kind (`RTM_…`) with the fields of `head`.
+    /// Creates a message of this kind (`RTM_…`) that begins with the fields of `head`.
     pub fn new(kind: u16, mode: Mode, head: &[u8]) -> Request {
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -91,7 +92,7 @@ impl Request {
         self.with(kind, &value.to_ne_bytes())
     }
 
-    /// Appends a text as an attribute.
+    /// Appends a zero-terminated string as an attribute.
     pub fn text(self, kind: u16, value: &str) -> Request {
         self.with(kind, &[value.as_bytes(), &[0]].concat())
     }
@@ -105,13 +106,13 @@ impl Request {
         whole
     }
 
-    /// Returns what follows the header.
+    /// Returns the message without its header.
     #[cfg(test)]
     pub(crate) fn into_body(mut self) -> Vec<u8> {
         self.bytes.split_off(HEADER)
     }
 
-    /// Returns the message as it is sent.
+    /// Returns the complete message.
     fn finish(mut self, sequence: u32, flags: u16) -> Vec<u8> {
         let length = self.bytes.len() as u32;
         let flags = u16::from_ne_bytes([self.bytes[6], self.bytes[7]]) | flags;
@@ -123,12 +124,13 @@ impl Request {
 }
 
 impl Answer {
-    /// Returns the number at `offset` of the fields that the message begins with, or 0 if it is shorter.
+    /// Returns the number at `offset` in the fields at the beginning of the message; 0 if the message is
+    /// shorter.
     pub fn number(&self, offset: usize) -> u32 {
         word(&self.body, offset).unwrap_or(0)
     }
 
-    /// Returns the value of an attribute; the attributes follow `head` bytes of fields.
+    /// Returns the value of an attribute, if it is present. The attributes follow `head` bytes of fields.
     pub fn attribute(&self, head: usize, kind: u16) -> Option<&[u8]> {
         attributes(self.body.get(head..)?).find(|it| it.0 == kind).map(|it| it.1)
     }
@@ -139,7 +141,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Fails if the kernel provides no socket.
+    /// Fails if the kernel refuses the socket.
     pub fn open() -> io::Result<Socket> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
@@ -147,7 +149,7 @@ impl Socket {
         Ok(Socket { socket, sequence: Cell::new(0) })
     }
 
-    /// Sends a request and waits for the kernel to carry it out.
+    /// Sends a request, and waits until the kernel has performed it.
     ///
     /// # Errors
     ///
@@ -156,7 +158,7 @@ impl Socket {
         self.ask(request, NLM_F_ACK).map(drop)
     }
 
-    /// Asks for one object; returns `None` if it does not exist.
+    /// Requests one object. Returns `None` if it does not exist.
     ///
     /// # Errors
     ///
@@ -168,7 +170,7 @@ impl Socket {
         }
     }
 
-    /// Asks for all objects of a kind.
+    /// Requests all objects of a kind.
     ///
     /// # Errors
     ///
@@ -200,7 +202,7 @@ impl Socket {
                 changed |= message.flags & NLM_F_DUMP_INTR != 0;
                 match message.kind {
                     NLMSG_ERROR | NLMSG_DONE => {
-                        // Some kernels end a list without a number if nothing went wrong.
+                        // Some kernels end a list without an error code if it succeeded.
                         let code = word(message.body, 0).unwrap_or(0) as i32;
                         return if code == 0 { Ok((changed, answers)) } else { Err(refusal(code)) };
                     }
@@ -211,12 +213,12 @@ impl Socket {
     }
 }
 
-/// Turns a kernel's negative number into an error.
+/// Converts the kernel's negative error code.
 fn refusal(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code.saturating_neg())
 }
 
-/// A message in what was received.
+/// A received message.
 struct Message<'a> {
     kind: u16,
     flags: u16,
@@ -224,7 +226,7 @@ struct Message<'a> {
     body: &'a [u8],
 }
 
-/// Splits what was received into messages. Stops at a truncated one.
+/// Splits received bytes into messages. Stops at a truncated message.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let length = word(bytes, 0)? as usize;
@@ -240,7 +242,7 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// Splits `bytes` into attributes, each with its kind. Stops at a truncated one.
+/// Splits `bytes` into attributes, each with its kind. Stops at a truncated attribute.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let half = |offset: usize| Some(u16::from_ne_bytes(*bytes.get(offset..)?.first_chunk()?));
@@ -251,7 +253,7 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Returns the number at `offset`, in the machine's byte order.
+/// Returns the 32-bit number at `offset`, in the machine's byte order; `None` if `bytes` is too short.
 pub fn word(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
@@ -265,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_laid_out_as_the_kernel_reads_it() {
+    fn a_request_has_the_kernel_s_layout() {
         let request = Request::new(16, Mode::New, &[0; 16]).text(3, "data").nested(18, |it| it.number(1, 7));
         let bytes = request.finish(5, NLM_F_ACK);
         let mut expected = Vec::new();
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_read_back_and_truncated_ones_are_left_out() {
+    fn attributes_are_read_back_without_truncated_ones() {
         let whole =
             Request { bytes: Vec::new() }.number(1, 7).text(2, "ab").nested(3, |it| it.number(4, 8)).bytes;
         let read: Vec<_> = attributes(&whole).map(|(kind, value)| (kind, value.len())).collect();

@@ -1,4 +1,5 @@
-//! Features of the running kernel, determined by trying: modules may be loaded on demand, compiled in, or refused.
+//! Features of the running kernel, determined by trying them: modules may be loaded on demand, compiled in,
+//! or refused.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -13,7 +14,7 @@ use crate::netlink::{Mode, Socket};
 use crate::traffic::{Discipline, Handle, Looks, Target};
 use crate::{TcError, open};
 
-/// The temporary interface for attempts.
+/// Name of the temporary interface.
 const SCRATCH: &str = "faultline-probe";
 const SCRATCH_PEER: &str = "faultline-peer";
 const SCRATCH_BRIDGE: &str = "faultline-br";
@@ -23,15 +24,15 @@ const SCRATCH_IFB: &str = "faultline-ifb";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Ability {
-    /// Pairs of interfaces that connect namespaces.
+    /// Pairs of interfaces, which connect namespaces.
     Veth,
-    /// Connecting many interfaces.
+    /// Bridges, which connect many interfaces.
     Bridge,
     /// Rate limits.
     Htb,
     /// Queues of a given length.
     Pfifo,
-    /// Distinguishing packets by address.
+    /// Filters that distinguish packets by address.
     U32,
     /// Delay, jitter and loss.
     Netem,
@@ -61,7 +62,8 @@ impl Ability {
         Ability::Redirect,
     ];
 
-    /// Abilities for links between existing interfaces: a pod needs no pairs of interfaces, and no bridge.
+    /// Abilities for links between existing interfaces, as in a pod, which needs neither pairs of interfaces
+    /// nor a bridge.
     pub const OF_LINKS: [Ability; 6] =
         [Ability::Htb, Ability::Pfifo, Ability::U32, Ability::Netem, Ability::Ifb, Ability::Redirect];
 
@@ -95,12 +97,12 @@ impl Ability {
 }
 
 impl Probe {
-    /// Tries all abilities in the calling thread's network namespace, where interfaces with names that begin with
-    /// `faultline-` are created and removed. Requires CAP_NET_ADMIN.
+    /// Tries all abilities in the calling thread's network namespace, in which it creates and removes
+    /// interfaces with the prefix `faultline-`. Requires CAP_NET_ADMIN.
     ///
     /// # Errors
     ///
-    /// Fails if the kernel cannot be reached. A missing ability is no error.
+    /// Fails if no netlink socket can be opened. A missing ability is not an error.
     pub fn run() -> Result<Probe, TcError> {
         let kernel = open()?;
         let mut findings = Vec::new();
@@ -108,7 +110,7 @@ impl Probe {
             findings.push((ability, attempt(&kernel, ability).map_err(|error| error.to_string())));
             for name in [SCRATCH, SCRATCH_IFB, SCRATCH_BRIDGE] {
                 if let Err(error) = kernel.remove_link(name) {
-                    tracing::warn!(name, %error, "an interface was not removed");
+                    tracing::warn!(name, %error, "cannot remove an interface");
                 }
             }
         }
@@ -130,14 +132,14 @@ impl Probe {
         }
     }
 
-    /// Returns the missing ones of `abilities`, with the reasons.
+    /// Returns the abilities among `abilities` that the kernel lacks, with the reasons.
     pub fn lacks(&self, abilities: &[Ability]) -> Vec<(Ability, &str)> {
         let of_these = self.findings.iter().filter(|(ability, _)| abilities.contains(ability));
         of_these.filter_map(|(ability, finding)| Some((*ability, finding.as_ref().err()?.as_str()))).collect()
     }
 }
 
-/// Tries one ability on a new interface.
+/// Tries an ability on a new interface.
 fn attempt(kernel: &Socket, ability: Ability) -> io::Result<()> {
     let root = Handle::new(1, 0);
     let add = |link, discipline| kernel.set_discipline(Mode::New, link, (Handle::ROOT, root), discipline);
@@ -173,5 +175,5 @@ fn scratch(kernel: &Socket) -> io::Result<Link> {
     added
         .or_else(|_| kernel.add_link("ifb", SCRATCH, None))
         .or_else(|_| kernel.add_link("dummy", SCRATCH, None))?;
-    Ok(kernel.link(SCRATCH)?.expect("it was added, and only this probe uses it"))
+    Ok(kernel.link(SCRATCH)?.expect("the interface was just added"))
 }

@@ -1,5 +1,5 @@
-//! Queueing disciplines, classes and filters (`linux/pkt_sched.h`, `linux/pkt_cls.h`): the requests that set them, and the
-//! kernel's answers about them.
+//! Queueing disciplines, classes and filters (`linux/pkt_sched.h`, `linux/pkt_cls.h`): requests that set
+//! them, and the kernel's answers.
 
 use std::fmt;
 use std::io;
@@ -44,20 +44,21 @@ const TCA_EGRESS_REDIR: u32 = 1;
 const TC_ACT_STOLEN: u32 = 4;
 const ETH_P_IP: u16 = 0x0800;
 const TC_LINKLAYER_ETHERNET: u8 = 1;
-/// The version of HTB's parameters, and a quantum that is not used: every class has its own.
+/// The version of HTB's parameters, and a default divisor that is not used, because every class has its own
+/// quantum.
 const HTB_VERSION: u32 = 3;
 const HTB_RATE_TO_QUANTUM: u32 = 10;
-/// Bytes of `struct tcmsg`, and where its fields are.
+/// Size of `struct tcmsg` in bytes, and offsets of its fields.
 const TRAFFIC: usize = 20;
 const HANDLE: usize = 8;
 const PARENT: usize = 12;
 const INFO: usize = 16;
-/// Bytes of `struct tc_netem_qopt`, before its attributes.
+/// Size of `struct tc_netem_qopt` in bytes. Attributes follow it.
 const NETEM: usize = 24;
-/// Nanoseconds of a kernel's tick, as a shift (`PSCHED_SHIFT`).
+/// Binary logarithm of the kernel's tick in nanoseconds (`PSCHED_SHIFT`).
 const TICK_SHIFT: u32 = 6;
-/// Rate of a queue with jitter, in bytes per second. A packet takes no time at such a rate, but with a rate the kernel keeps
-/// packets in order despite the jitter.
+/// Rate of a queue with jitter, in bytes per second. At this rate a packet takes practically no time, but
+/// because of the rate the kernel keeps packets in order despite the jitter.
 const IN_ORDER: u64 = 12_500_000_000;
 
 /// Identifies a queueing discipline or a class on an interface.
@@ -65,9 +66,9 @@ const IN_ORDER: u64 = 12_500_000_000;
 pub struct Handle(u32);
 
 impl Handle {
-    /// The parent of what is at the root of an interface.
+    /// The parent of the queueing discipline at the root of an interface.
     pub const ROOT: Handle = Handle(u32::MAX);
-    /// The parent of what looks at arriving packets.
+    /// The parent of the queueing discipline for arriving packets.
     pub const INGRESS: Handle = Handle(0xffff_fff1);
     /// The parent of the filters of arriving packets.
     pub const ARRIVING: Handle = Handle::new(0xffff, 0);
@@ -87,7 +88,7 @@ impl Handle {
         self.0 as u16
     }
 
-    /// Whether the kernel added the object by itself.
+    /// Returns whether the handle is 0: the kernel itself added the object.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
@@ -102,7 +103,7 @@ impl fmt::Debug for Handle {
 /// A queueing discipline to be set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Discipline {
-    /// Classes with rates; packets of no class pass.
+    /// Classes with rates. Packets without a class pass unshaped.
     Htb,
     /// A queue with a maximum number of packets.
     Pfifo(u32),
@@ -115,11 +116,11 @@ pub enum Discipline {
 /// A queueing discipline that the kernel reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Its handle; none if the kernel added it by itself.
+    /// Its handle; 0 if the kernel itself added it.
     pub handle: Handle,
-    /// What it belongs to.
+    /// Its parent: a class, or the root.
     pub parent: Handle,
-    /// Its kind, as tc writes it.
+    /// Its kind, as `tc` names it.
     pub kind: String,
     /// Bytes that passed.
     pub bytes: u64,
@@ -143,7 +144,7 @@ pub struct HtbClass {
     pub quantum: u32,
 }
 
-/// The address of a packet that a filter compares.
+/// The address in a packet that a filter compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looks {
     /// The source address.
@@ -162,7 +163,7 @@ pub enum Target {
 }
 
 impl Discipline {
-    /// Returns its kind, as tc writes it.
+    /// Returns its kind, as `tc` names it.
     pub const fn kind(self) -> &'static str {
         match self {
             Discipline::Htb => "htb",
@@ -185,8 +186,8 @@ impl Discipline {
     }
 }
 
-/// Appends the options of a queue with a delay (`struct tc_netem_qopt`). They always include the rate, because the kernel keeps
-/// the old value of an option that is missing.
+/// Appends the options of a queue with a delay (`struct tc_netem_qopt`). They always include the rate,
+/// because the kernel keeps the old value of a missing option.
 fn netem(Delay { latency, jitter, loss_ppm, limit }: Delay, options: Request) -> Request {
     let ticks = |span: Span| u32::try_from(span.0 >> TICK_SHIFT).unwrap_or(u32::MAX);
     let [gap, duplicate] = [0; 2];
@@ -253,14 +254,14 @@ impl HtbClass {
     }
 }
 
-/// Returns how long this many bytes take at a rate, in the kernel's ticks.
+/// Returns how long `bytes` take at `rate` bytes per second, in the kernel's ticks.
 fn ticks(rate: u64, bytes: u32) -> u32 {
     let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
     u32::try_from(nanoseconds >> TICK_SHIFT).unwrap_or(u32::MAX)
 }
 
 impl Queue {
-    /// Whether it equals this discipline.
+    /// Returns whether the queue equals `wanted`.
     pub fn is(&self, wanted: Discipline) -> bool {
         self.kind == wanted.kind()
             && match wanted {
@@ -270,7 +271,7 @@ impl Queue {
             }
     }
 
-    /// Returns the delay of a queue that has one.
+    /// Returns the delay of the queue, if it has one.
     fn delay(&self) -> Option<Delay> {
         let coarse = |offset| Some(u64::from(word(&self.options, offset)?) << TICK_SHIFT);
         let (mut latency, mut jitter) = (coarse(0)?, coarse(20)?);
@@ -305,7 +306,7 @@ impl Queue {
     }
 }
 
-/// Returns the fields that a message about traffic control begins with (`struct tcmsg`).
+/// Returns the fields at the beginning of a message about traffic control (`struct tcmsg`).
 fn head(Link(index): Link, handle: Handle, parent: Handle, info: u32) -> Vec<u8> {
     let family = 0;
     words([family, index, handle.0, parent.0, info])
@@ -313,7 +314,7 @@ fn head(Link(index): Link, handle: Handle, parent: Handle, info: u32) -> Vec<u8>
 
 const UNNAMED: Handle = Handle(0);
 
-/// Returns a filter's priority, which is not 0, together with the protocol of the packets that it looks at.
+/// Returns a filter's priority, which is not 0, combined with the protocol of its packets.
 fn info(priority: u16) -> u32 {
     u32::from(priority) << 16 | u32::from(ETH_P_IP.to_be())
 }
@@ -323,7 +324,7 @@ fn words<const N: usize>(values: [u32; N]) -> Vec<u8> {
 }
 
 impl Socket {
-    /// Adds a queueing discipline, or with [`Mode::Existing`] changes it.
+    /// Adds a queueing discipline, or changes it ([`Mode::Existing`]).
     ///
     /// # Errors
     ///
@@ -340,7 +341,7 @@ impl Socket {
         self.perform(request.nested(TCA_OPTIONS, |it| discipline.describe(it)))
     }
 
-    /// Removes a queueing discipline, with everything below it.
+    /// Removes a queueing discipline and everything below it.
     ///
     /// # Errors
     ///
@@ -356,12 +357,12 @@ impl Socket {
     /// Fails if the kernel rejects the request.
     pub fn queues(&self, link: Link) -> io::Result<Vec<Queue>> {
         let request = Request::new(RTM_GETQDISC, Mode::Existing, &head(link, UNNAMED, UNNAMED, 0));
-        // Some kernels list those of all interfaces.
+        // Some kernels list the disciplines of all interfaces.
         let all = self.list(request)?.into_iter().filter(|it| it.number(4) == link.0);
         Ok(all.map(|it| Queue::read(&it)).collect())
     }
 
-    /// Adds a class with a burst in bytes, or with [`Mode::Existing`] changes it.
+    /// Adds a class with a burst in bytes, or changes it ([`Mode::Existing`]).
     ///
     /// # Errors
     ///
@@ -387,7 +388,7 @@ impl Socket {
         self.perform(Request::new(RTM_DELTCLASS, Mode::Existing, &head(link, handle, parent, 0)))
     }
 
-    /// Returns the HTB classes of an interface: handle, parent and parameters.
+    /// Returns the handle, parent and parameters of each HTB class of an interface.
     ///
     /// # Errors
     ///
@@ -402,7 +403,7 @@ impl Socket {
         Ok(read.collect())
     }
 
-    /// Adds a filter by address.
+    /// Adds a filter that compares addresses with a prefix.
     ///
     /// # Errors
     ///
@@ -427,7 +428,7 @@ impl Socket {
         }))
     }
 
-    /// Removes the filter of a priority.
+    /// Removes the filter with this priority.
     ///
     /// # Errors
     ///
@@ -440,7 +441,8 @@ impl Socket {
         ))
     }
 
-    /// Returns the filters by address at `parent`: priority, prefix, and class, which a redirecting filter does not have.
+    /// Returns the priority, prefix and class of each address filter at `parent`. A redirecting filter has no
+    /// class: its handle is 0.
     ///
     /// # Errors
     ///
@@ -488,8 +490,8 @@ fn redirect(Link(to): Link, action: Request) -> Request {
     action.text(TCA_ACT_KIND, "mirred").nested(TCA_ACT_OPTIONS, |it| it.with(TCA_MIRRED_PARMS, &mirred))
 }
 
-/// Reads the options of a filter by address: the prefix, and the class if there is one. Returns `None` for the kernel's tables of
-/// filters, and for filters of another kind.
+/// Reads the prefix and the class, if any, from the options of an address filter. Returns `None` for the
+/// kernel's tables of filters, and for other kinds of filters.
 fn filter(options: &[u8], looks: Looks) -> Option<(Prefix, Handle)> {
     let mut class = UNNAMED;
     let mut prefix = None;
@@ -503,7 +505,7 @@ fn filter(options: &[u8], looks: Looks) -> Option<(Prefix, Handle)> {
     Some((prefix?, class))
 }
 
-/// Returns the prefix that the only key of a selector selects.
+/// Returns the prefix that a selector with a single key selects.
 fn selected(selector: &[u8], looks: Looks) -> Option<Prefix> {
     const HEADER: usize = 16;
     const KEY: usize = 16;
@@ -519,7 +521,7 @@ fn selected(selector: &[u8], looks: Looks) -> Option<Prefix> {
 mod tests {
     use super::*;
 
-    /// The options of a discipline, as the kernel gives them back.
+    /// Returns the queue that the kernel reports for a discipline.
     fn queue(discipline: Discipline) -> Queue {
         let request = discipline.describe(Request::new(RTM_NEWQDISC, Mode::New, &[]));
         Queue {
@@ -534,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_are_read_back_to_the_nanosecond_and_losses_to_the_millionth() {
+    fn delays_and_losses_are_read_back_exactly() {
         for (latency, jitter, loss_ppm) in
             [(0, 0, 0), (1, 1, 1), (5_000_000, 200_000, 10_000), (u64::MAX / 2, 1, 999_999)]
         {
@@ -549,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_the_time_that_it_takes() {
+    fn a_burst_is_converted_to_ticks() {
         // 32768 bytes at 125000 bytes per second are 262.144 ms, and a tick is 64 ns.
         assert_eq!(ticks(125_000, 32_768), 4_096_000);
         assert_eq!(ticks(1, u32::MAX), u32::MAX);
@@ -566,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_selects_one_prefix_of_one_side() {
+    fn a_selector_selects_one_prefix_of_one_address() {
         for length in [0, 1, 24, 32] {
             let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
             let prefix = Prefix { address: Ipv4Addr::from(0x0a01_0203 & mask), length };

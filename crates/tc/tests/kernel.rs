@@ -1,4 +1,4 @@
-//! Trees in the running kernel, as far as it supports them. A test that cannot be carried out reports why.
+//! Tests of trees in the running kernel, as far as it supports them. A skipped test prints the reason.
 
 #![allow(clippy::disallowed_methods)] // A real kernel has real time.
 
@@ -31,7 +31,7 @@ const ARRIVING: [Ability; 7] = [
 ];
 const MINE: ClusterId = ClusterId(0);
 
-/// Runs a test in its own namespace if the kernel has these abilities.
+/// Runs a test in a new namespace if the kernel has these abilities.
 fn with(abilities: &[Ability], test: impl FnOnce() + Send) {
     let tested = isolated(|| {
         let probe = Probe::run().expect("features can be tested in a namespace");
@@ -49,7 +49,7 @@ fn with(abilities: &[Ability], test: impl FnOnce() + Send) {
     }
 }
 
-/// Communicates with the kernel independently of the crate under test.
+/// Opens a socket for requests that bypass [`apply`].
 fn by_hand() -> Socket {
     Socket::open().unwrap()
 }
@@ -87,14 +87,15 @@ fn three_clusters() -> Links {
         .into()
 }
 
-/// A tree comes into force, a change touches only what it must, and nothing remains at the end.
-fn comes_changes_and_goes(kernel: Kernel, place: ShapingSide) {
+/// Asserts that a tree is applied, that a change touches only the objects concerned, and that nothing remains
+/// at the end.
+fn is_applied_changed_and_removed(kernel: Kernel, place: ShapingSide) {
     add_interface();
     let peers = [peer(0, 0), peer(1, 1), peer(2, 1), peer(3, 2)];
     let mut links = three_clusters();
     let first = tree(&peers, &links, kernel, place);
     assert!(apply(INTERFACE, &first).unwrap() > 8);
-    assert_eq!(apply(INTERFACE, &first).unwrap(), 0, "what is in force is adopted");
+    assert_eq!(apply(INTERFACE, &first).unwrap(), 0, "existing objects are adopted");
 
     let wan = links[&(MINE, ClusterId(1))];
     links.insert((MINE, ClusterId(2)), LinkProperties { bandwidth: 2_500_000, ..wan });
@@ -102,7 +103,7 @@ fn comes_changes_and_goes(kernel: Kernel, place: ShapingSide) {
     assert_eq!(apply(INTERFACE, &faster).unwrap(), 1, "one class has another rate");
     assert_eq!(apply(INTERFACE, &faster).unwrap(), 0);
 
-    // Without a bandwidth, the class is no longer one of those that share an interface.
+    // Without a bandwidth, the class no longer shares the interface's rate.
     links.insert((MINE, ClusterId(2)), LinkProperties { bandwidth: 0, ..wan });
     let unlimited = tree(&peers, &links, kernel, place);
     assert!(apply(INTERFACE, &unlimited).unwrap() > 0);
@@ -110,7 +111,7 @@ fn comes_changes_and_goes(kernel: Kernel, place: ShapingSide) {
 
     let moved = Peer { prefix: Prefix { address: Ipv4Addr::new(10, 9, 9, 9), length: 32 }, ..peers[1] };
     let replaced = tree(&[peers[0], moved, peers[3]], &links, kernel, place);
-    assert!(apply(INTERFACE, &replaced).unwrap() >= 3, "one has moved, one has gone");
+    assert!(apply(INTERFACE, &replaced).unwrap() >= 3, "one class moved, one was removed");
     assert_eq!(apply(INTERFACE, &replaced).unwrap(), 0);
 
     assert!(apply(INTERFACE, &Tree::default()).unwrap() > 0);
@@ -124,20 +125,20 @@ fn comes_changes_and_goes(kernel: Kernel, place: ShapingSide) {
 }
 
 #[test]
-fn rates_come_change_and_go() {
-    with(&HTB, || comes_changes_and_goes(Kernel { htb: true, ..Kernel::default() }, ShapingSide::Node));
+fn rates_are_applied_changed_and_removed() {
+    with(&HTB, || is_applied_changed_and_removed(Kernel { htb: true, ..Kernel::default() }, ShapingSide::Node));
 }
 
 #[test]
-fn delays_where_packets_leave_come_change_and_go() {
+fn delays_at_the_sender_are_applied_changed_and_removed() {
     let kernel = Kernel { htb: true, netem: true, ifb: false };
-    with(&ARRIVING[..5], || comes_changes_and_goes(kernel, ShapingSide::Sender));
+    with(&ARRIVING[..5], || is_applied_changed_and_removed(kernel, ShapingSide::Sender));
 }
 
 #[test]
-fn delays_where_packets_arrive_come_change_and_go() {
+fn delays_at_the_receiver_are_applied_changed_and_removed() {
     let kernel = Kernel { htb: true, netem: true, ifb: true };
-    with(&ARRIVING, || comes_changes_and_goes(kernel, ShapingSide::Receiver));
+    with(&ARRIVING, || is_applied_changed_and_removed(kernel, ShapingSide::Receiver));
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn an_altered_class_is_repaired() {
 }
 
 #[test]
-fn missing_and_foreign_classes_are_refused() {
+fn missing_interfaces_and_foreign_disciplines_are_rejected() {
     with(&HTB, || {
         let kernel = Kernel { htb: true, ..Kernel::default() };
         let tree = tree(&[peer(1, 1)], &three_clusters(), kernel, ShapingSide::Node);
@@ -178,7 +179,7 @@ fn missing_and_foreign_classes_are_refused() {
             occupied.contains("(pfifo)") && occupied.contains("tc qdisc del dev data root"),
             "{occupied}"
         );
-        assert_eq!(apply(INTERFACE, &Tree::default()).unwrap(), 0, "it is not ours to remove");
+        assert_eq!(apply(INTERFACE, &Tree::default()).unwrap(), 0, "a foreign discipline is not removed");
     });
 }
 
@@ -218,7 +219,7 @@ fn packets_from_a_peer_are_delayed_and_lost_as_requested() {
 }
 
 #[test]
-fn the_hub_keeps_its_hardware_address_when_others_join() {
+fn the_hub_keeps_its_hardware_address_when_processes_join() {
     with(&[Ability::Veth, Ability::Bridge], || {
         let (hub, _) = Hub::new().unwrap();
         let bridge = || by_hand().hardware_address("faultline").unwrap();
@@ -230,7 +231,7 @@ fn the_hub_keeps_its_hardware_address_when_others_join() {
     });
 }
 
-/// A process in its own namespace, which runs the work that it is given.
+/// A thread in its own namespace, which runs the work passed to it.
 struct Resident {
     work: mpsc::Sender<Box<dyn FnOnce() + Send>>,
 }
@@ -249,11 +250,11 @@ impl Resident {
     fn ask<T: Send + 'static>(&self, question: impl FnOnce() -> T + Send + 'static) -> T {
         let (answer, result) = mpsc::channel();
         self.work.send(Box::new(move || drop(answer.send(question())))).unwrap();
-        result.recv().expect("a resident answers")
+        result.recv().expect("the resident answers")
     }
 }
 
-/// Two processes, of clusters 0 and 1, with a connection between them. The far one echoes every byte 1.
+/// Two processes, in clusters 0 and 1, with a connection between them. The far one echoes every byte 1.
 struct Pair {
     near: Resident,
     _far: Resident,
@@ -296,7 +297,7 @@ fn pair(links: &Links, kernel: Kernel, place: ShapingSide) -> Pair {
 }
 
 impl Pair {
-    /// Returns how long it takes until all `bytes` have arrived.
+    /// Sends `bytes`, and returns the time until all have arrived.
     fn send(&self, bytes: u64) -> Duration {
         let begun = Instant::now();
         (&self.stream).write_all(&vec![0; bytes as usize]).unwrap();
