@@ -1,5 +1,5 @@
-//! The cost of writing and reading a frame, compared with a copy and two checksums of the same bytes, which are the
-//! minimum.
+//! The cost of writing and reading a frame, compared with the minimum: one copy and two checksums of the same
+//! bytes.
 //!
 //! `cargo bench -p faultline-runtime --bench framing`
 
@@ -27,7 +27,7 @@ fn main() {
             copies.push(copy_and_two_checksums(len, rounds));
         }
         bench::row(
-            &format!("framing, {len} bytes out and in"),
+            &format!("writing and reading a frame of {len} bytes"),
             &format!("{:.1} ns", bench::median(&frames)),
             &format!("copy and two checksums {:.1} ns", bench::median(&copies)),
             bench::ratio(&frames, &copies),
@@ -36,7 +36,7 @@ fn main() {
     }
 }
 
-/// Returns the nanoseconds per frame.
+/// Returns the time per frame, in nanoseconds.
 fn frame(len: usize, rounds: usize) -> f64 {
     let body = Body::new(vec![7; len]);
     let mut wire = BytesMut::with_capacity(HEADER_LEN + len);
@@ -49,7 +49,7 @@ fn frame(len: usize, rounds: usize) -> f64 {
     })
 }
 
-/// Returns the nanoseconds per body.
+/// Returns the time per body, in nanoseconds.
 fn copy_and_two_checksums(len: usize, rounds: usize) -> f64 {
     let body = Bytes::from(vec![7; len]);
     let mut wire = BytesMut::with_capacity(len);

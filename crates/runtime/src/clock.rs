@@ -1,4 +1,4 @@
-//! The clock that all processes of a run share, and an alarm with a precision of about ten microseconds.
+//! The common clock of a run's processes, and an alarm with a precision of about ten microseconds.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -11,16 +11,17 @@ use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 
-/// Nanoseconds of a machine's monotonic clock since the epoch of a run. Valid on that machine only; another machine
-/// has [another value](Clock::elsewhere) for the same run.
+/// The clock of a run: nanoseconds of a machine's monotonic clock since the epoch of the run. Valid only on
+/// that machine; other machines have [other values](Clock::elsewhere) for the same run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Clock {
-    /// May lie before the start of the machine.
+    /// Reading of the monotonic clock at the epoch, in nanoseconds. Negative if the machine was started
+    /// later.
     epoch: i64,
 }
 
 impl Clock {
-    /// The machine's monotonic clock itself, as a clock of a run.
+    /// The machine's monotonic clock itself.
     pub(crate) const MACHINE: Clock = Clock { epoch: 0 };
 
     /// Creates a clock whose epoch is now.
@@ -33,17 +34,19 @@ impl Clock {
         self.at(monotonic())
     }
 
-    /// Returns the run's time when the machine's monotonic clock shows `monotonic`; zero before the epoch.
+    /// Returns the time of the run at which the machine's monotonic clock shows `monotonic`; zero before the
+    /// epoch.
     pub(crate) fn at(self, monotonic: u64) -> Time {
         Time((monotonic as i64).saturating_sub(self.epoch).max(0) as u64)
     }
 
-    /// Returns the reading of the machine's monotonic clock at the run's `time`.
+    /// Returns the reading of the machine's monotonic clock at `time` of the run.
     pub(crate) fn monotonic_at(self, time: Time) -> u64 {
         self.epoch.saturating_add_unsigned(time.0).max(0) as u64
     }
 
-    /// Returns the same clock for a machine whose monotonic clock is ahead of this one's by `ahead` nanoseconds.
+    /// Returns the same clock for a machine whose monotonic clock is `ahead` nanoseconds ahead of this
+    /// machine's.
     pub(crate) fn elsewhere(self, ahead: i64) -> Clock {
         Clock { epoch: self.epoch.saturating_add(ahead) }
     }
@@ -52,11 +55,12 @@ impl Clock {
 /// Largest assumed drift between the clocks of two machines, in nanoseconds per second.
 const DRIFT: u64 = 100_000;
 
-/// A run's clock as an agent reads it, with a bound of its error.
+/// A run's clock as an agent reads it, with a bound on its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AgentClock {
     pub(crate) clock: Clock,
-    /// The comparison of the clocks that bounds the error; `None` on the supervisor's own machine, where there is none.
+    /// The comparison of the clocks that bounds the error; `None` on the supervisor's own machine, where
+    /// there is no error.
     reading: Option<Reading>,
 }
 
@@ -73,8 +77,8 @@ impl AgentClock {
         AgentClock { clock, reading: None }
     }
 
-    /// Creates the clock of an agent whose machine's monotonic clock has shown `shown` at some moment between `asked`
-    /// and `answered`, both by this machine's monotonic clock.
+    /// Creates the clock of an agent whose machine's monotonic clock showed `shown` at some moment between
+    /// `asked` and `answered`, both by this machine's monotonic clock. All three are in nanoseconds.
     pub(crate) fn read(clock: Clock, asked: u64, shown: u64, answered: u64) -> AgentClock {
         let took = answered - asked;
         let ahead = shown as i64 - (asked + took / 2) as i64;
@@ -82,7 +86,7 @@ impl AgentClock {
         AgentClock { clock: clock.elsewhere(ahead), reading: Some(reading) }
     }
 
-    /// Returns the largest possible error now, which grows with the age of the comparison.
+    /// Returns the largest possible error at present, which grows with the age of the comparison.
     pub(crate) fn error(self) -> Span {
         let error = |it: Reading| {
             let age = monotonic().saturating_sub(it.at);
@@ -103,7 +107,7 @@ pub(crate) struct Origin {
     /// Identifies the kernel that owns the monotonic clock.
     boot: String,
     clock: Clock,
-    /// Nanoseconds from the beginning of 1970 to the epoch of the run.
+    /// Epoch of the run, in nanoseconds since the Unix epoch.
     unix: i64,
 }
 
@@ -113,7 +117,7 @@ impl Origin {
         Origin { boot: boot(), clock, unix: unix().saturating_sub(clock.now().0 as i64) }
     }
 
-    /// Returns the same clock on this machine. It never shows less than `least`.
+    /// Returns the same clock on this machine. It shows at least `least`.
     pub(crate) fn clock(&self, least: Time) -> Clock {
         if self.boot == boot() {
             return self.clock;
@@ -123,12 +127,12 @@ impl Origin {
     }
 }
 
-/// Returns the kernel's identifier for the time since it was started.
+/// Returns the kernel's identifier of its current boot.
 pub(crate) fn boot() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Returns the nanoseconds since the beginning of 1970.
+/// Returns the nanoseconds since the Unix epoch.
 fn unix() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |it| i64::try_from(it.as_nanos()).unwrap_or(i64::MAX))
@@ -139,7 +143,8 @@ pub(crate) fn pause(span: Span) {
     std::thread::sleep(span.into());
 }
 
-/// An alarm for a single instant. Tokio's own timers round to a millisecond, which is the latency of a whole link.
+/// An alarm for a single instant. Tokio's own timers round to a millisecond, which may be the entire latency
+/// of a link.
 pub(crate) struct Alarm {
     clock: Clock,
     timer: AsyncFd<Timer>,
@@ -153,7 +158,7 @@ impl Alarm {
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
         #[expect(
             deprecated,
-            reason = "what replaces it is unsafe; a timer owns its descriptor and never changes it"
+            reason = "the alternative is unsafe; a timer owns its descriptor and never changes it"
         )]
         let timer = AsyncFd::new(Timer(timer))?;
         Ok(Alarm { clock, timer, set: None })
@@ -219,14 +224,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_elsewhere_is_as_wrong_as_the_question_was_slow_and_the_answer_is_old() {
+    fn the_error_of_a_remote_clock_grows_with_the_duration_and_age_of_its_reading() {
         let clock = Clock::start();
         let now = monotonic();
         let slow = AgentClock::read(clock, now - 8_000_000, 7_000_000_000_000, now);
         let quick = AgentClock::read(clock, now - 2_000_000, 7_000_000_000_000, now);
         assert!(slow.error() >= Span::from_millis(4) && slow.error() < Span::from_millis(5));
         assert_eq!(slow.better(quick), quick);
-        // The other machine's clock is assumed to have been read in the middle.
+        // The other machine's clock is assumed to have been read halfway.
         assert_eq!(quick.clock.at(7_000_000_000_000), clock.at(now - 1_000_000));
         assert_eq!(quick.clock.monotonic_at(clock.at(now)), 7_000_001_000_000);
         let old = AgentClock::read(clock, now - 100_000_002_000, 7_000_000_000_000, now - 100_000_000_000);
@@ -237,19 +242,19 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_clock_continues_here_and_elsewhere() {
+    fn a_resumed_clock_continues_on_any_machine() {
         let clock = Clock { epoch: monotonic() as i64 - 5_000_000_000 };
         let origin = Origin::of(clock);
         assert_eq!(origin.clock(Time::ZERO), clock);
         let elsewhere = Origin { boot: "another kernel".into(), ..origin };
         let off = elsewhere.clock(Time::ZERO).now().0.abs_diff(clock.now().0);
-        assert!(off < 1_000_000_000, "{off} ns off");
+        assert!(off < 1_000_000_000, "differs by {off} ns");
         let late = Time(60_000_000_000);
         assert!(elsewhere.clock(late).now() >= late, "a clock never decreases");
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn an_alarm_rings_once_and_not_before_its_time() {
+    async fn an_alarm_rings_once_and_not_early() {
         let clock = Clock::start();
         let mut alarm = Alarm::new(clock).unwrap();
         for delay in [Span::from_micros(300), Span::from_millis(3), Span::ZERO] {
@@ -262,6 +267,6 @@ mod tests {
         alarm.set(Some(clock.now() + Span::from_micros(100))).unwrap();
         alarm.set(None).unwrap();
         let silence = tokio::time::timeout(std::time::Duration::from_millis(5), alarm.rung());
-        assert!(silence.await.is_err(), "an alarm rang that was not set");
+        assert!(silence.await.is_err(), "an alarm rang without being set");
     }
 }

@@ -1,5 +1,5 @@
-//! Encodes packets and images. Application state is carried unchanged: it is never copied on its way out, and never
-//! processed byte by byte.
+//! Encodes packets and images. Application state stays unchanged: it is never copied when it is encoded, and
+//! never processed byte by byte.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::frame::{Body, FrameKind};
 
-/// Why bytes cannot be decoded. Since their checksum was right, the writer has another version or a bug.
+/// The reason why bytes cannot be decoded. Their checksum was correct, so the writer has another version or a
+/// bug.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum CodecError {
     #[error("{0} is truncated")]
@@ -53,7 +54,7 @@ struct ImageMetaRef<'a, H, V> {
     chunks: Vec<ChunkMeta>,
 }
 
-/// Same as [`ImageMetaRef`], for reading.
+/// The owned form of [`ImageMetaRef`], for decoding.
 #[derive(Deserialize)]
 struct ImageMeta<H, V> {
     name: ImageName,
@@ -91,7 +92,7 @@ pub(crate) fn decode_packet<P: Process>(kind: FrameKind, body: &Bytes) -> Result
     }
 }
 
-/// Encodes an image: the length of the decoded part, that part, then the chunks unchanged.
+/// Encodes an image: the length of the metadata, the metadata, then the chunks unchanged.
 pub(crate) fn encode_image<H: Wire, V: Wire>(image: &Image<H, V>) -> Body {
     let Image { name, head, saved, snapshot } = image;
     let chunks = snapshot.application.iter().map(|chunk| match chunk {
@@ -106,7 +107,7 @@ pub(crate) fn encode_image<H: Wire, V: Wire>(image: &Image<H, V>) -> Body {
         channels: &snapshot.channels,
         chunks: chunks.collect(),
     };
-    let mut first = postcard::to_extend(&meta, vec![0; 4]).expect("an image has a serialised form");
+    let mut first = postcard::to_extend(&meta, vec![0; 4]).expect("an image can be serialized");
     let meta_len = u32::try_from(first.len() - 4).expect("protocol state of an image is below 4 GiB");
     first[..4].copy_from_slice(&meta_len.to_le_bytes());
     let pieces = snapshot.application.iter().filter_map(|chunk| match chunk {
@@ -154,7 +155,7 @@ fn encode_message<S: Wire>(id: MessageId, stamp: &S, payload: &Payload) -> Vec<u
         body.resize(HEADER, 0);
         body
     })
-    .expect("a stamp has a serialised form");
+    .expect("a stamp can be serialized");
     let stamp_len = u16::try_from(body.len() - HEADER).expect("a stamp is below 64 KiB");
     let header = MessageHeader {
         from: U32::new(id.from.0),
@@ -192,7 +193,7 @@ fn decode_message<P: Process>(body: &Bytes) -> Result<PacketOf<P>, CodecError> {
 }
 
 fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
-    postcard::to_stdvec(value).expect("what crosses the network has a serialised form")
+    postcard::to_stdvec(value).expect("a value on the network can be serialized")
 }
 
 fn from_bytes<T: for<'de> Deserialize<'de>>(what: &'static str, bytes: &[u8]) -> Result<T, CodecError> {

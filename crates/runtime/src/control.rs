@@ -1,4 +1,4 @@
-//! Messages between a node and its supervisor, over one connection per life.
+//! Messages between a node and its supervisor. Each life has its own connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,8 @@ use crate::metrics::{ClusterNames, Counts, Delays};
 use crate::secret::WrappedKeys;
 use crate::storage::StorageOptions;
 
-/// Longest control message, in bytes. The largest is a membership; a longer message indicates a bug.
+/// Limit on the length of a control message, in bytes. The longest messages are memberships; a message beyond
+/// the limit indicates a bug.
 const LONGEST: u32 = 64 << 20;
 
 /// The first message of a node after the handshake.
@@ -41,7 +42,8 @@ pub(crate) struct Setup {
     pub(crate) cluster_names: ClusterNames,
     pub(crate) cluster: ClusterId,
     pub(crate) links: Links,
-    /// Features of traffic control that are in use, if any. The node then has its own network namespace or a shaper.
+    /// Features of traffic control in use; `None` without traffic control. With it, the node has its own
+    /// network namespace or a shaper.
     pub(crate) kernel: Option<Kernel>,
     /// Cluster of each process, indexed by process.
     pub(crate) clusters: Vec<ClusterId>,
@@ -51,7 +53,7 @@ pub(crate) struct Setup {
     /// Kinds of facts to report.
     pub(crate) follows: Vec<FactKind>,
     pub(crate) heartbeat_every: Span,
-    /// Current properties of links, as far as they differ from [`Setup::links`].
+    /// Current properties of the links whose properties differ from [`Setup::links`].
     pub(crate) changed: Vec<(ClusterId, ClusterId, LinkProperties)>,
     pub(crate) cut: Vec<(ClusterId, ClusterId)>,
     /// Triggers that wait for facts.
@@ -84,7 +86,7 @@ pub(crate) struct Measurement {
     pub(crate) apart: Span,
     /// Requested median delay.
     pub(crate) requested: Span,
-    /// Largest deviation from the request that needs no further round.
+    /// Largest deviation from the request that requires no further round.
     pub(crate) tolerance: Span,
 }
 
@@ -92,13 +94,13 @@ pub(crate) struct Measurement {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToNode {
     Setup(Box<Setup>),
-    /// Permits connections before anything has started, so that the links can be measured.
+    /// Permits connections before any process has started, so that the links can be measured.
     Directory(Directory),
-    /// Measures links by echo, one after the other. Links that differ from the request are measured again for this
-    /// long. Cancels an earlier order of this kind.
+    /// Measures links by echo, one after the other. For this long, links that differ from the request are
+    /// measured again. Replaces an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
-    /// Observes links by echo while the application runs. Contains the process at the other end and the requested
-    /// latency. Replaces an earlier order of this kind.
+    /// Observes links by echo while the application runs. Contains the process at the other end of each link,
+    /// and the requested latency. Replaces an earlier order of this kind.
     Observe(Vec<(ProcessId, Span)>),
     /// The membership, with the addresses of all its processes. The first one starts the process.
     Announce(Membership, Directory),
@@ -136,7 +138,8 @@ pub(crate) enum ToSupervisor {
         requested: Span,
         link: LinkMeasured,
     },
-    /// Delays of echoes over the link to a process with this requested latency. None was sent before `since`.
+    /// Delays of echoes over the link to a process, with this requested latency. All echoes were sent at or
+    /// after `since`.
     Observed {
         to: ProcessId,
         requested: Span,
@@ -149,7 +152,7 @@ pub(crate) enum ToSupervisor {
     },
     Started,
     Held,
-    /// An order on links or storage is in force since this time, by the run's clock. Answers each such order.
+    /// An order on links or storage took effect at this time, by the run's clock. Answers each such order.
     InForce(Time),
 }
 
@@ -159,17 +162,17 @@ pub(crate) async fn send<T: Serialize>(
     message: &T,
 ) -> io::Result<()> {
     let mut bytes =
-        postcard::to_extend(message, vec![0; 4]).expect("a control message has a serialised form");
+        postcard::to_extend(message, vec![0; 4]).expect("a control message can be serialized");
     let length = u32::try_from(bytes.len() - 4).expect("a control message is below 4 GiB");
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     stream.write_all(&bytes).await
 }
 
-/// Reads one message. Not safe to cancel and call again.
+/// Reads one message. Not cancel-safe.
 pub(crate) async fn receive<T: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
     let length = stream.read_u32_le().await?;
     if length > LONGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes")));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message is too long: {length} bytes")));
     }
     let mut bytes = vec![0; length as usize];
     stream.read_exact(&mut bytes).await?;

@@ -1,8 +1,8 @@
 //! Hosts one process: passes it events one at a time, and performs its actions in order.
 //!
-//! Events that are available together are handled as a batch. The outward effects of a batch (packets, storage, jobs,
-//! reports) take place after its facts have been handed to the operating system, so that a kill loses no fact that
-//! had an effect.
+//! Events that are available together are handled as a batch. The external effects of a batch (packets,
+//! storage, jobs, reports) take place after its facts have been handed to the operating system, so that a
+//! kill loses no fact that had an effect.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -31,10 +31,11 @@ use crate::node::{Echoes, Shaping, ShapingError};
 use crate::storage::{Request, Storage, StoreError};
 use crate::transport::{Identity, Incoming, Transport};
 
-/// Largest number of events that are handled before their facts are written and their effects take place.
+/// Largest number of events in a batch.
 const BATCH: usize = 64;
 
-/// Why a node cannot continue. Unless the supervisor has disconnected, it ends as if it had crashed.
+/// The reason why a node cannot continue. Unless the supervisor has disconnected, the node ends as if it had
+/// crashed.
 #[derive(Debug, Error)]
 pub(crate) enum EngineError {
     #[error("cannot write facts: {0}")]
@@ -53,14 +54,14 @@ pub(crate) enum EngineError {
     HungUp,
 }
 
-/// Facts that the supervisor wants to be told about.
+/// Facts that the node reports to the supervisor.
 pub(crate) struct Attention {
     pub(crate) follows: Vec<FactKind>,
     /// Triggers at which the process halts.
     pub(crate) watches: Vec<Trigger>,
 }
 
-/// Everything that a new process needs, besides the membership.
+/// The inputs for a new process, except the membership.
 pub(crate) struct Parents<P: Process> {
     pub(crate) config: Arc<P::Config>,
     pub(crate) boot: Boot,
@@ -74,9 +75,9 @@ pub(crate) enum Stimulus<P: Process> {
     Order(ToNode),
     /// The supervisor has disconnected.
     HungUp,
-    /// Updates the values that are shown to others.
+    /// Updates the values on the metrics page and in heartbeats.
     Show,
-    /// The storage or a job has completed.
+    /// A storage action or a job has completed.
     Event(In<P>),
     /// The storage cannot continue.
     Broken(StoreError),
@@ -84,7 +85,7 @@ pub(crate) enum Stimulus<P: Process> {
     Packet(Incoming),
 }
 
-/// Everything that the engine can reach.
+/// The parts of the node on which the engine acts.
 pub(crate) struct Outlets<P: Process> {
     pub(crate) transport: Rc<Transport>,
     pub(crate) shaping: Shaping,
@@ -117,7 +118,7 @@ pub(crate) struct Engine<P: Process> {
     outward: Vec<Outward<P>>,
     /// Packets from the process to itself.
     own: VecDeque<PacketOf<P>>,
-    /// Inputs that arrived while the process was halted or had not been born.
+    /// Inputs that arrived while the process was halted or had not started.
     postponed: VecDeque<Stimulus<P>>,
 }
 
@@ -202,8 +203,7 @@ impl<P: Process + 'static> Engine<P> {
         self.process.as_ref().and_then(Process::next_deadline)
     }
 
-    /// Handles one input and everything that it makes possible: packets of the process to itself, and inputs that had
-    /// to wait.
+    /// Handles one input, then packets of the process to itself and postponed inputs.
     async fn take(&mut self, stimulus: Stimulus<P>) -> Result<(), EngineError> {
         self.take_one(stimulus).await?;
         self.catch_up().await
@@ -229,8 +229,8 @@ impl<P: Process + 'static> Engine<P> {
     async fn take_one(&mut self, stimulus: Stimulus<P>) -> Result<(), EngineError> {
         match stimulus {
             Stimulus::Order(order) => {
-                // Actions before the order were based on the earlier state. A message to a life that has ended in the
-                // meantime must not reach the next life, nor be held by a link that is cut only now.
+                // Actions before the order were based on the earlier state. A message to a life that has
+                // since ended must not reach the next life, and a link that is cut only now must not hold it.
                 self.settle()?;
                 self.obey(order).await
             }
@@ -251,7 +251,7 @@ impl<P: Process + 'static> Engine<P> {
                 match decode_packet::<P>(kind, &body) {
                     Ok(packet) => self.handle(Event::Packet { from, packet }).await,
                     Err(error) => {
-                        warn!(%from, %error, "a packet was dropped");
+                        warn!(%from, %error, "dropped a packet");
                         Ok(())
                     }
                 }
@@ -303,7 +303,7 @@ impl<P: Process + 'static> Engine<P> {
         }
     }
 
-    /// Takes a new directory into account. No packet is sent before the links to all peers are in force.
+    /// Applies a new directory. No packet is sent before the links to all peers are in force.
     async fn meet(&mut self, directory: &Directory) -> Result<(), EngineError> {
         let Outlets { transport, shaping, .. } = &mut self.outlets;
         if shaping.meet(directory) {
@@ -313,7 +313,7 @@ impl<P: Process + 'static> Engine<P> {
         Ok(())
     }
 
-    /// Carries out an order that does not concern the process itself, even while the process is halted.
+    /// Performs an order that does not concern the process itself, even while the process is halted.
     async fn obey_at_once(&mut self, order: ToNode) -> Result<(), EngineError> {
         if let ToNode::Directory(directory) = order {
             return self.meet(&directory).await;
@@ -322,11 +322,11 @@ impl<P: Process + 'static> Engine<P> {
         match order {
             ToNode::Measure(links, again_for) => {
                 let order = Echoes::Measure(links, again_for);
-                measure.send(order).expect("the task that measures does not end");
+                measure.send(order).expect("the measuring task does not end");
                 return Ok(());
             }
             ToNode::Observe(links) => {
-                measure.send(Echoes::Observe(links)).expect("the task that measures does not end");
+                measure.send(Echoes::Observe(links)).expect("the measuring task does not end");
                 return Ok(());
             }
             ToNode::Watch(triggers) => {
@@ -348,10 +348,10 @@ impl<P: Process + 'static> Engine<P> {
             }
             ToNode::Cut { from, to, cut } => transport.cut(from, to, cut),
             ToNode::Storage(fault) => storage.ask(Request::Misbehave(fault)),
-            // For a process that is no longer halted, or never was.
+            // The process is not halted, or no longer.
             ToNode::Go => return Ok(()),
             ToNode::Setup(_) | ToNode::Announce(..) | ToNode::Directory(_) => {
-                unreachable!("handled where it is expected")
+                unreachable!("handled by the caller")
             }
         }
         // The task that writes to the supervisor ends only with the node.
@@ -362,7 +362,7 @@ impl<P: Process + 'static> Engine<P> {
     async fn handle(&mut self, event: In<P>) -> Result<(), EngineError> {
         let now = self.clock.now();
         let Some(process) = &mut self.process else {
-            // A timer that is no longer set, or an unrequested answer.
+            // A timer that is no longer set, or an unsolicited answer.
             return Ok(());
         };
         if let Some(inputs) = &mut self.outlets.inputs {
@@ -396,14 +396,14 @@ impl<P: Process + 'static> Engine<P> {
         if halted || self.attention.follows.contains(&kind) {
             self.outward.push(Outward::Report(ToSupervisor::Stated { fact, halted }));
         }
-        if halted { self.stand_still().await } else { Ok(()) }
+        if halted { self.halt().await } else { Ok(()) }
     }
 
-    /// Halts between two actions until the supervisor releases the process.
-    async fn stand_still(&mut self) -> Result<(), EngineError> {
+    /// Halts the process between two actions until the supervisor releases it.
+    async fn halt(&mut self) -> Result<(), EngineError> {
         self.settle()?;
         loop {
-            let stimulus = self.inbox.recv().await.expect("the engine holds a sender itself");
+            let stimulus = self.inbox.recv().await.expect("the engine itself holds a sender");
             match stimulus {
                 Stimulus::Order(ToNode::Go) => return Ok(()),
                 Stimulus::Order(ToNode::Announce(..)) | Stimulus::Event(_) | Stimulus::Packet(_) => {
@@ -428,7 +428,7 @@ impl<P: Process + 'static> Engine<P> {
             Action::Started => Outward::Report(ToSupervisor::Started),
             Action::Held => Outward::Report(ToSupervisor::Held),
             Action::Compute(no, job) => Outward::Compute(no, job),
-            Action::Fact(_) => unreachable!("stated, not let out"),
+            Action::Fact(_) => unreachable!("stated by `state`"),
         });
     }
 
@@ -443,7 +443,7 @@ impl<P: Process + 'static> Engine<P> {
         match to {
             To::One(to) => self.outward.push(Outward::Parcel { to, kind, charge, body }),
             To::Cluster(cluster) => {
-                let membership = self.membership.as_ref().expect("a process is born into a membership");
+                let membership = self.membership.as_ref().expect("a process starts with a membership");
                 let others = membership.processes_of(cluster).iter().filter(|&&to| to != me);
                 self.outward.extend(others.map(|&to| Outward::Parcel {
                     to,
@@ -455,11 +455,11 @@ impl<P: Process + 'static> Engine<P> {
         }
     }
 
-    /// Writes the facts of the batch, then lets its effects take place.
+    /// Writes the facts of the batch, then performs its effects.
     fn settle(&mut self) -> Result<(), EngineError> {
         let outlets = &mut self.outlets;
         outlets.storage.journal.flush().map_err(EngineError::Journal)?;
-        // Before the facts, so that every fact that is known to have been stated can be accounted for.
+        // Inputs precede the facts, so that every recorded fact has its recorded inputs.
         if let Some(inputs) = &mut outlets.inputs {
             inputs.flush().map_err(EngineError::Inputs)?;
         }
@@ -476,7 +476,7 @@ impl<P: Process + 'static> Engine<P> {
         Ok(())
     }
 
-    /// Updates the values that are shown to others.
+    /// Updates the values on the metrics page and in heartbeats.
     fn show(&mut self) {
         let gauges = self.process.as_ref().map(P::gauges).unwrap_or_default();
         let transport = &self.outlets.transport;
@@ -501,7 +501,7 @@ fn compute<P: Process + 'static>(
         let end = clock.now() + job.cost();
         let output = job.run();
         pause(end.since(clock.now()));
-        // The receiver is gone only if the node ends.
+        // The receiver is closed only if the node ends.
         drop(done.send(Stimulus::Event(Event::Computed(no, output))));
     });
 }

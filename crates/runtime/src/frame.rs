@@ -5,11 +5,11 @@
 //! | length | 4 | length of the body |
 //! | checksum | 4 | CRC32C of the body |
 //! | number | 8 | number of the frame within its session, from 0 |
-//! | expected | 8 | number of the next frame expected in the other direction: all frames before it have arrived |
-//! | sent | 8 | time when the frame was handed to the link, by the run's clock |
+//! | expected | 8 | number of the next frame expected in the other direction; all frames before it have arrived |
+//! | sent | 8 | time at which the frame was handed to the link, by the run's clock |
 //! | kind | 1 | see [`FrameKind`] |
 //! | | 3 | zero |
-//! | guard | 4 | CRC32C of the header before it |
+//! | guard | 4 | CRC32C of the preceding part of the header |
 
 use bytes::{Buf, Bytes, BytesMut};
 use faultline_core::Time;
@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Length of a frame's header in bytes.
 pub const HEADER_LEN: usize = size_of::<Header>();
-/// Longest body in bytes. A longer one indicates a bug or an attack.
+/// Limit on the length of a body, in bytes. A longer body indicates a bug or an attack.
 pub const LONGEST_BODY: usize = 1 << 30;
 
 /// Purpose of a frame.
@@ -39,7 +39,7 @@ pub enum FrameKind {
     EchoReply,
 }
 
-/// Content of a frame: a first piece and, for an image, the chunks of state, which are never copied into one buffer.
+/// Content of a frame, in pieces: the chunks of state in an image are never copied into one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     /// The first piece.
@@ -57,13 +57,13 @@ pub struct Frame {
     pub number: u64,
     /// Number of the next frame expected in the other direction.
     pub expected: u64,
-    /// Time when the frame was handed to the link.
+    /// Time at which the frame was handed to the link, by the run's clock.
     pub sent: Time,
     /// Content of the frame.
     pub body: Bytes,
 }
 
-/// Why bytes are not a frame. Their connection cannot be used any further.
+/// The reason why bytes are not a frame. Their connection can no longer be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// The header fails its checksum, or contains an unknown kind.
@@ -117,7 +117,7 @@ impl Body {
 ///
 /// Panics if the body is longer than [`LONGEST_BODY`].
 pub fn header(kind: FrameKind, number: u64, expected: u64, sent: Time, body: &Body) -> [u8; HEADER_LEN] {
-    assert!(body.len() <= LONGEST_BODY, "a frame of {} bytes", body.len());
+    assert!(body.len() <= LONGEST_BODY, "a frame of {} bytes exceeds the limit", body.len());
     let mut header = Header {
         length: U32::new(body.len() as u32),
         checksum: U32::new(body.checksum()),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_read_as_they_were_written_however_they_arrive() {
+    fn frames_are_read_as_written_however_they_are_split() {
         let bodies = [
             (FrameKind::Application, Body::new(vec![1, 2, 3])),
             (FrameKind::Acknowledge, Body::default()),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_claims_too_much_is_refused_before_it_is_read() {
+    fn a_frame_with_an_invalid_length_is_rejected_before_it_is_read() {
         let mut wire = encoded(FrameKind::Control, 3, &Body::default());
         wire[..4].copy_from_slice(&u32::MAX.to_le_bytes());
         let guard = crc32c::crc32c(&wire[..HEADER_LEN - 4]);

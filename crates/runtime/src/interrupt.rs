@@ -7,15 +7,15 @@ use std::{io, process, thread};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Returns a flag that is set at the first interrupt or termination signal after the return. A second interrupt ends
-/// the program immediately with `status`.
+/// Returns a flag that the next interrupt or termination signal sets. A second interrupt ends the program
+/// immediately with `status`.
 ///
 /// # Errors
 ///
-/// Fails if the signals cannot be handled.
+/// Fails if the signal handlers cannot be installed.
 pub fn flag(status: i32) -> io::Result<Arc<AtomicBool>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    // Must precede the thread, which may start late: an earlier signal would end the program.
+    // Install the handlers before starting the thread: until then, a signal would end the program.
     let (mut interrupt, mut terminate) = {
         let _inside = runtime.enter();
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)

@@ -1,18 +1,18 @@
 //! The real driver: one operating-system process per process of the federation, TCP between those that communicate,
 //! storage with fsync, and a supervisor that kills processes.
 //!
-//! | module | holds |
+//! | module | content |
 //! | --- | --- |
 //! | [`node`] | one process of the federation, which hosts a [`faultline_core::Process`] |
-//! | [`supervise`] | the supervisor's real side, wherever the processes run |
+//! | [`supervise`] | the host of the supervisor, wherever the processes run |
 //! | [`local`] | processes as children on this machine |
-//! | [`remote`] | processes at agents, which are reached over TCP |
+//! | [`remote`] | processes hosted by agents, which are reached over TCP |
 //! | [`agent`] | the program that starts and ends the process at such a place |
 //! | [`links`] | requested properties of the links of a federation |
 //! | [`frame`] | the wire format between two nodes |
 //! | [`memory`] | memory of this program, and of the machine |
-//! | [`interrupt`] | handling of Ctrl-C |
-//! | [`shaper`] | the only program that configures the kernel's links for such a process |
+//! | [`interrupt`] | handling of Ctrl-C and termination signals |
+//! | [`shaper`] | the program that configures the kernel's traffic control for such a process |
 //! | [`secret`] | the keys of a run, which protect every connection |
 //! | [`metrics`] | metrics of a node as Prometheus text |
 //!

@@ -6,8 +6,7 @@ use faultline_core::ClusterId;
 use faultline_core::fault::LinkProperties;
 use serde::{Deserialize, Serialize};
 
-/// Requested properties by (sending cluster, receiving cluster). Links without an entry stay as the machine provides
-/// them.
+/// Requested properties of links. Links without a request stay as the machine provides them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Links {
     /// The requests, by sending and receiving cluster.

@@ -1,15 +1,15 @@
-//! Memory of this program and of the machine, as Linux reports them.
+//! Memory of this program and of the machine, as reported by Linux.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Where the control groups of version 2 are.
+/// Mount point of the control groups (version 2).
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
-/// Returns the memory that this program uses at present, in bytes: what is resident, without files, such as the program
-/// itself. `None` if it is unknown.
+/// Returns the memory that this program uses at present, in bytes: its resident memory, excluding files such
+/// as the program itself. `None` if it is unknown.
 pub fn used() -> Option<u64> {
     static COUNTS: OnceLock<Option<File>> = OnceLock::new();
     let counts = COUNTS.get_or_init(|| File::open("/proc/self/statm").ok()).as_ref()?;
@@ -18,7 +18,8 @@ pub fn used() -> Option<u64> {
     Some(own_pages(std::str::from_utf8(&text[..len]).ok()?)? * page_size()?)
 }
 
-/// Returns the memory that this program and all processes below it use at present, in bytes. `None` if it is unknown.
+/// Returns the memory that this program and all its descendants use at present, in bytes. `None` if it is
+/// unknown.
 pub fn used_by_all() -> Option<u64> {
     let (mut pages, mut processes) = (0, vec!["self".to_owned()]);
     while let Some(process) = processes.pop() {
@@ -38,8 +39,8 @@ fn page_size() -> Option<u64> {
     *SIZE.get_or_init(|| page_size_of(&fs::read("/proc/self/auxv").ok()?))
 }
 
-/// Returns the memory that this program may use at most, in bytes: that of the machine, or of the smallest control
-/// group (in a container: its memory limit). `None` if it is unknown.
+/// Returns the memory limit of this program, in bytes: the memory of the machine, or the smallest limit of
+/// its control groups (in a container, the container's memory limit). `None` if it is unknown.
 pub fn available() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|it| total(&it));
     let limits = control_groups(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default());
@@ -47,7 +48,8 @@ pub fn available() -> Option<u64> {
     machine.into_iter().chain(limits.into_iter().filter_map(limit)).min()
 }
 
-/// Returns the directory of the control group of version 2 that `/proc/self/cgroup` names, and those around it.
+/// Returns the directories of the control group (version 2) that `own`, the content of `/proc/self/cgroup`,
+/// names, and of the groups that contain it.
 pub fn control_groups(own: &str) -> Vec<PathBuf> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
     let root = Path::new(CONTROL_GROUPS);
@@ -56,14 +58,14 @@ pub fn control_groups(own: &str) -> Vec<PathBuf> {
     })
 }
 
-/// Returns the number of resident pages that are not shared with a file, from `/proc/self/statm`.
+/// Returns the number of resident pages not shared with a file, from the content of `/proc/self/statm`.
 fn own_pages(statm: &str) -> Option<u64> {
     let mut numbers = statm.split_whitespace().skip(1).map(str::parse::<u64>);
     let (resident, shared) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
     Some(resident.saturating_sub(shared))
 }
 
-/// Returns the length of a page, in bytes, from the pairs of words in `/proc/self/auxv`.
+/// Returns the size of a page, in bytes, from the pairs of words in `/proc/self/auxv`.
 fn page_size_of(auxv: &[u8]) -> Option<u64> {
     const AT_PAGESZ: usize = 6;
     let (words, _) = auxv.as_chunks::<{ size_of::<usize>() }>();
@@ -72,7 +74,7 @@ fn page_size_of(auxv: &[u8]) -> Option<u64> {
     Some(usize::from_ne_bytes(pair[1]) as u64)
 }
 
-/// Returns the memory of the machine, in bytes, from `/proc/meminfo`.
+/// Returns the memory of the machine, in bytes, from the content of `/proc/meminfo`.
 fn total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -84,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_is_read() {
+    fn the_kernel_s_files_are_parsed() {
         assert_eq!(own_pages("100 20 3 4 0 5 0\n"), Some(17));
         assert_eq!(own_pages(""), None);
         assert_eq!(total("MemTotal:    2048 kB\nMemAvailable: 9 kB\n"), Some(2 << 20));
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_written_is_in_use() {
+    fn written_memory_counts_as_used() {
         let before = used().unwrap();
         let block = vec![1_u8; 64 << 20];
         let with = used().unwrap();

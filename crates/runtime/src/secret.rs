@@ -1,4 +1,5 @@
-//! Keys of a run's processes, and the handshake by which both ends of a connection prove that they know the same key.
+//! Keys of a run's processes, and the handshake in which both ends of a connection prove that they know the
+//! same key.
 //!
 //! Each process has its own key, which it shares with the supervisor. It authenticates the supervisor's connection to
 //! the process's agent and the process's connection to the supervisor. In addition, every pair of processes shares a
@@ -19,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// The first bytes of every connection between programs of a run. Anything else is a stranger, or a request for
-/// metrics.
+/// The first bytes of every connection between programs of a run. Any other connection is a request for
+/// metrics, or unknown.
 pub(crate) const MAGIC: [u8; 4] = *b"FLT2";
 
 const NONCE: usize = 16;
@@ -36,7 +37,7 @@ pub struct Secret([u8; 32]);
 #[derive(Clone, Debug)]
 pub struct Keys(Vec<Secret>);
 
-/// Keys for a process, encrypted and authenticated with the process's own key.
+/// The keys that a process shares with others, encrypted and authenticated with the process's own key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WrappedKeys {
     nonce: [u8; NONCE],
@@ -51,7 +52,7 @@ pub(crate) struct Ends {
     pub(crate) called: ProcessId,
 }
 
-/// Why a connection was not accepted.
+/// The reason why a handshake failed.
 #[derive(Debug, Error)]
 pub enum HandshakeError {
     /// The connection failed.
@@ -60,10 +61,10 @@ pub enum HandshakeError {
     /// The operating system provided no random bytes.
     #[error("cannot generate random bytes: {0}")]
     Random(#[from] getrandom::Error),
-    /// The first bytes are wrong.
+    /// The connection does not begin with the expected bytes.
     #[error("the other end does not speak this protocol")]
     Magic,
-    /// The other end does not have the identity that it claims, or calls another process.
+    /// The other end does not have the identity that it claims, or tried to reach another process.
     #[error("the other end does not have the key of the process that it claims to be")]
     Proof,
 }
@@ -88,7 +89,7 @@ impl Keys {
         self.0.get(process.index())
     }
 
-    /// Returns the keys that a process shares with each of the others, wrapped.
+    /// Returns the wrapped keys that a process shares with each other process.
     pub(crate) fn wrapped_pairs(&self, process: ProcessId) -> Result<WrappedKeys, getrandom::Error> {
         let own = &self.0[process.index()];
         let peers = (0..).map(ProcessId).zip(&self.0);
@@ -97,7 +98,7 @@ impl Keys {
     }
 }
 
-/// Derives the key of two processes, in either order.
+/// Derives the key that two processes share, whatever their order.
 fn pair(one: (ProcessId, &Secret), other: (ProcessId, &Secret)) -> Secret {
     let (lower, higher) = if one.0 < other.0 { (one, other) } else { (other, one) };
     let mut hasher = blake3::Hasher::new_derive_key("faultline 2026 key of a pair of processes");
@@ -136,7 +137,7 @@ impl Secret {
         Ok(Secret(bytes))
     }
 
-    /// Reads a key from a file in the format of [`Secret::to_line`]. The end of the line is optional.
+    /// Reads a key from a file in the format of [`Secret::to_line`]. The line break is optional.
     ///
     /// # Errors
     ///
@@ -157,13 +158,14 @@ impl Secret {
     pub fn to_line(&self) -> String {
         let mut line = String::with_capacity(65);
         for byte in self.0 {
-            write!(line, "{byte:02x}").expect("a string takes everything");
+            write!(line, "{byte:02x}").expect("a string accepts every write");
         }
         line.push('\n');
         line
     }
 
-    /// Proves knowledge of the key to the called end, and requires the same proof in return.
+    /// Performs the handshake at the calling end: proves knowledge of the key, and requires the same proof in
+    /// return.
     pub(crate) async fn dial(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
@@ -185,8 +187,9 @@ impl Secret {
         Ok(())
     }
 
-    /// Performs the handshake at the called end. `key_of` returns the key that the two ends share. Returns the caller
-    /// that proved to know it. If there is no such key, the connection is closed, exactly as for a wrong key.
+    /// Performs the handshake at the called end, and returns the authenticated caller. `key_of` returns the
+    /// key that the two ends share. If there is no such key, the connection is closed, exactly as for a wrong
+    /// key.
     pub(crate) async fn answer<'a>(
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
         key_of: impl FnOnce(Ends) -> Option<&'a Secret>,
@@ -213,8 +216,8 @@ impl Secret {
         Ok(ends)
     }
 
-    /// Computes the proof of an end. Both ends are part of it, so that a proof obtained from one end is useless
-    /// against another.
+    /// Computes the proof of an end. The proof includes both ends, so that a proof obtained from one end is
+    /// useless against another.
     fn proof(&self, end: &[u8; 6], ends: Ends, caller: &[u8; NONCE], called: &[u8; NONCE]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(end).update(&ends.caller.0.to_le_bytes()).update(&ends.called.0.to_le_bytes());
@@ -230,7 +233,7 @@ impl Secret {
         called: &[u8; NONCE],
         proof: [u8; PROOF],
     ) -> Result<(), HandshakeError> {
-        // Comparing hashes takes constant time.
+        // The comparison of hashes takes constant time.
         if self.proof(end, ends, caller, called) == blake3::Hash::from_bytes(proof) {
             Ok(())
         } else {
@@ -246,7 +249,7 @@ impl Secret {
         Ok(WrappedKeys { nonce, bytes, tag })
     }
 
-    /// Decrypts keys that were wrapped with this key, indexed by process; `None` for anything else.
+    /// Decrypts keys that were wrapped with this key, indexed by process. Returns `None` for anything else.
     pub(crate) fn unwrap(&self, wrapped: &WrappedKeys) -> Option<Vec<Secret>> {
         let WrappedKeys { nonce, bytes, tag } = wrapped;
         if self.tag(nonce, bytes) != blake3::Hash::from_bytes(*tag) {
@@ -254,11 +257,12 @@ impl Secret {
         }
         let mut bytes = bytes.clone();
         self.cipher(nonce, &mut bytes);
-        let keys = bytes.chunks_exact(32).map(|it| Secret(it.try_into().expect("as many bytes")));
+        let keys = bytes.chunks_exact(32).map(|it| Secret(it.try_into().expect("32 bytes")));
         Some(keys.collect())
     }
 
-    /// Encrypts or decrypts with a stream cipher: the output of a keyed hash of a nonce that is never reused.
+    /// Encrypts or decrypts with a stream cipher: the output of a keyed hash over a nonce that is never
+    /// reused.
     fn cipher(&self, nonce: &[u8; NONCE], bytes: &mut [u8]) {
         let mut stream = vec![0; bytes.len()];
         blake3::Hasher::new_keyed(&self.0).update(b"cipher").update(nonce).finalize_xof().fill(&mut stream);
@@ -288,11 +292,11 @@ mod tests {
 
     const ENDS: Ends = Ends { caller: ProcessId(1), called: ProcessId(2) };
 
-    /// Returns whether a caller with one key and these ends completes the handshake with an end that expects the
-    /// other.
+    /// Returns whether a caller with the key `caller` and the ends `said` completes the handshake with an end
+    /// that has the key `called` and expects the ends `expected`.
     async fn meet(caller: &Secret, said: Ends, called: &Secret, expected: Ends) -> bool {
         let (mut left, mut right) = tokio::io::duplex(1024);
-        // The end that refuses closes the connection, so that the other does not wait.
+        // An end that refuses the handshake closes the connection, so that the other does not wait.
         let called =
             async move { Secret::answer(&mut right, |ends| Some(called).filter(|_| ends == expected)).await };
         let caller = async move { caller.dial(&mut left, said).await };
@@ -311,22 +315,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_cannot_speak_as_another() {
+    async fn a_process_cannot_impersonate_another() {
         let keys = Keys::generate(3).unwrap();
         let pairs = |of: u32| {
             let wrapped = keys.wrapped_pairs(ProcessId(of)).unwrap();
-            keys.of(ProcessId(of)).unwrap().unwrap(&wrapped).expect("they are for this process")
+            keys.of(ProcessId(of)).unwrap().unwrap(&wrapped).expect("the keys are for this process")
         };
         let (first, second, third) = (pairs(0), pairs(1), pairs(2));
-        // Every two processes share a key that the third does not have.
+        // Any two processes share a key that the third does not have.
         assert_eq!((&first[1], &first[2], &second[2]), (&second[0], &third[0], &third[1]));
         assert!(!third.contains(&first[1]) && !first.contains(&second[2]));
-        // Nothing that process 0 knows helps it to call process 2 as process 1.
+        // Process 0 cannot call process 2 as process 1.
         let pretended = Ends { caller: ProcessId(1), called: ProcessId(2) };
         for known in first.iter().chain(keys.of(ProcessId(0))) {
             assert!(!meet(known, pretended, &third[1], pretended).await);
         }
-        // It can neither read nor change what is meant for another process.
+        // It can neither read nor change another process's wrapped keys.
         let for_second = keys.wrapped_pairs(ProcessId(1)).unwrap();
         assert_eq!(keys.of(ProcessId(0)).unwrap().unwrap(&for_second), None);
         let mut changed = for_second;
@@ -335,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_that_only_pretends_is_refused() {
+    async fn an_end_without_the_key_is_refused() {
         let ours = Secret::generate().unwrap();
         let (mut stranger, mut right) = tokio::io::duplex(1024);
         let called = tokio::spawn(async move { Secret::answer(&mut right, |_| Some(&ours)).await });
@@ -350,8 +354,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_from_one_direction_is_invalid_in_the_other() {
-        // Supervisor and agent share a key. An attacker between them makes the supervisor answer a call in the
-        // agent's name, and uses that answer for the supervisor's own call of the agent.
+        // Supervisor and agent share a key. An attacker between them calls the supervisor in the agent's
+        // name, and reuses the supervisor's answer for the supervisor's own call to the agent.
         let key = Secret::generate().unwrap();
         let agent = ProcessId(4);
         let call = Ends { caller: ProcessId::SUPERVISOR, called: agent };
@@ -375,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_survives_the_line_and_never_shows() {
+    fn a_secret_survives_encoding_and_is_never_shown() {
         let secret = Secret::generate().unwrap();
         let read = Secret::read_line(secret.to_line().as_bytes()).unwrap();
         assert_eq!(read.0, secret.0);

@@ -1,5 +1,5 @@
-//! Sends the facts of the lives at a place to the supervisor. A life writes its own file; the agent sends what the
-//! file contains while the life runs, and the rest after its end.
+//! Sends the facts of the lives at a place to the supervisor. Each life writes its own file. The agent sends
+//! the content of the file while the life runs, and the rest after its end.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,15 +12,15 @@ use faultline_trace::Bundle;
 
 use crate::remote::words::ToPlace;
 
-/// Number of bytes sent at once.
+/// Largest number of bytes per message.
 const PIECE: usize = 256 << 10;
 
-/// How far each file has been sent.
+/// The files of facts, and the part of each that has been sent.
 pub(super) struct Facts {
     bundle: Bundle,
     process: ProcessId,
     files: BTreeMap<Life, (File, u64)>,
-    /// Lives whose files may not exist yet, with the number of bytes that need not be sent.
+    /// Lives whose files may not exist yet, with the number of bytes that the supervisor already has.
     expected: BTreeMap<Life, u64>,
     buffer: Vec<u8>,
 }
@@ -37,8 +37,8 @@ impl Facts {
         }
     }
 
-    /// Starts with what has not arrived: for the lives in `arrived`, from the given offset; for all others, from the
-    /// beginning.
+    /// Continues after the bytes that have arrived: for lives in `arrived`, from the given offset; for all
+    /// others, from the beginning.
     pub(super) fn resume(&mut self, newest: Life, arrived: &[(Life, u64)]) {
         self.files.clear();
         for life in (1..=newest.0).map(Life) {
@@ -47,12 +47,12 @@ impl Facts {
         }
     }
 
-    /// Follows a life that is about to write.
+    /// Follows the file of a new life.
     pub(super) fn follow(&mut self, life: Life) {
         self.expected.insert(life, 0);
     }
 
-    /// Sends all bytes that exist and have not been sent. Returns their number.
+    /// Sends all bytes that have not been sent yet. Returns their number.
     pub(super) fn send(&mut self, mut to: impl FnMut(ToPlace)) -> io::Result<u64> {
         for (life, from) in std::mem::take(&mut self.expected) {
             match File::open(self.bundle.facts_path(self.process, life)) {

@@ -1,5 +1,5 @@
-//! The life at a place: starting, signalling and reaping it, including the orphans that the first process of a
-//! container inherits.
+//! The life at a place: starting, signalling and reaping it. Also reaps the orphans that the first process of
+//! a container inherits.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use crate::clock::monotonic;
 use crate::node::NodeOptions;
 use crate::secret::Secret;
 
-/// Exit status of a process whose supervisor closed the connection.
+/// Exit status of a process that ended because the supervisor closed the connection.
 pub(super) const ORDERLY: &str = "exit status: 0";
 
 /// A life that runs at this place.
@@ -44,20 +44,23 @@ impl Running {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()?;
-        let mut stdin = child.stdin.take().expect("it was asked for");
-        // Far less than a pipe can hold. If the process ends before it reads the line, its end is reported.
+        let mut stdin = child.stdin.take().expect("standard input is piped");
+        // The line fits into a pipe's buffer. If the process ends before it reads the line, its end is
+        // reported.
         drop(stdin.write_all(secret.to_line().as_bytes()));
         Ok(Running { life: options.life, pid: Pid::from_raw(child.id() as i32) })
     }
 
-    /// Pauses or resumes the process. Returns when, by the monotonic clock. A process that has just ended is no error.
+    /// Pauses or resumes the process. Returns the time of the signal by the monotonic clock, in nanoseconds.
+    /// A process that has just ended is not an error.
     pub(super) fn pause(&self, paused: bool) -> nix::Result<u64> {
         self.signal(if paused { Signal::SIGSTOP } else { Signal::SIGCONT })?;
         Ok(monotonic())
     }
 
-    /// Kills the process, and waits for its end. Returns when it was killed, by the monotonic clock: the kernel lets a
-    /// killed process execute nothing, however long a busy machine takes to remove it.
+    /// Kills the process, and waits for its end. Returns the time of the kill by the monotonic clock, in
+    /// nanoseconds. A killed process executes nothing afterwards, however long a busy machine takes to remove
+    /// it.
     pub(super) fn end(self) -> nix::Result<u64> {
         self.signal(Signal::SIGKILL)?;
         let at = monotonic();
@@ -95,7 +98,7 @@ pub(super) fn reap(running: &mut Option<Running>) -> Option<(Life, String)> {
         let how = match status {
             WaitStatus::Exited(_, code) => format!("exit status: {code}"),
             WaitStatus::Signaled(_, signal, _) => format!("signal: {signal}"),
-            // Stopped, or continued.
+            // Stopped or continued.
             _ => continue,
         };
         if let Some(dead) = running.take_if(|it| status.pid() == Some(it.pid)) {

@@ -1,4 +1,4 @@
-//! Counters of an agent, and the page that shows them together with those of its shaper.
+//! The metrics page of an agent: its own counters, and those of its shaper.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -29,9 +29,9 @@ type To = [(&'static str, String); 1];
 pub(super) struct Counters {
     /// Lives started at this place.
     pub(super) launched: Counter,
-    /// Lives killed on order.
+    /// Lives killed on request of the supervisor.
     pub(super) killed: Counter,
-    /// Lives that ended by themselves.
+    /// Lives that ended unexpectedly.
     pub(super) collapsed: Counter,
     /// Bytes of facts sent to the supervisor.
     pub(super) facts: Counter,
@@ -40,7 +40,7 @@ pub(super) struct Counters {
     shaped: Option<Shaped>,
 }
 
-/// Counters of traffic control, requested from the shaper whenever the page is read.
+/// Counters of traffic control. The shaper is asked for them whenever the page is read.
 #[derive(Clone, Debug)]
 struct Shaped {
     shaper: Shaper,
@@ -59,7 +59,7 @@ struct Page {
 }
 
 impl Counters {
-    /// Creates the counters of a place with a shaper at this socket, or without one.
+    /// Creates the counters of a place, with the socket of its shaper if it has one.
     pub(super) fn new(shaper: Option<&Path>) -> Counters {
         let shaped = |socket| Shaped {
             shaper: Shaper::at(socket),
@@ -72,7 +72,7 @@ impl Counters {
         Counters { shaped: shaper.map(shaped), ..Counters::default() }
     }
 
-    /// Sets the address at which this place is reached.
+    /// Sets the address by which this place is reached.
     pub(super) fn at(&self, here: Option<IpAddr>) {
         if let Some(shaped) = &self.shaped {
             *shaped.here.lock().unwrap_or_else(PoisonError::into_inner) = here;
@@ -114,7 +114,7 @@ impl Counters {
             .with_state(Arc::new(page));
         async {
             if let Err(error) = axum::serve(visitors, app).await {
-                warn!(%error, "metrics are no longer served");
+                warn!(%error, "cannot serve metrics any longer");
             }
         }
     }
@@ -128,18 +128,18 @@ async fn show(State(page): State<Arc<Page>>) -> impl IntoResponse {
 }
 
 impl Shaped {
-    /// Asks the shaper. If it does not answer, its last answer stays in force.
+    /// Asks the shaper for its counts. If it does not answer, the last answer remains.
     async fn refresh(&self) {
         let here = *self.here.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(IpAddr::V4(address)) = here else { return };
         match self.shaper.passed(address).await {
             Ok(passed) => passed.leaving.iter().for_each(|(&to, counts)| self.note(to, counts)),
-            Err(error) => warn!(%error, "what has passed is not known"),
+            Err(error) => warn!(%error, "cannot read the counters of traffic control"),
         }
     }
 
-    /// Records the counts of one class. The kernel restarts them at zero when it creates the class again, as any
-    /// counter may.
+    /// Records the counts of one class. As with any counter, they may restart at zero: the kernel resets them
+    /// when it recreates the class.
     fn note(&self, to: ClusterId, counts: &Counts) {
         let to = self.clusters.lock().unwrap_or_else(PoisonError::into_inner).of(to);
         let set = |family: &Family<To, Counter<u64, AtomicU64>>, value| {

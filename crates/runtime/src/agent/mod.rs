@@ -2,8 +2,8 @@
 //! the supervisor. It is the first process of a node's container, which therefore survives any failure of the
 //! process.
 //!
-//! An agent takes no decisions. It hosts a single process at a time, forwards its facts as they are written, and
-//! knows about a run only what the supervisor has told it. Without a supervisor, it waits for one.
+//! An agent makes no decisions. It hosts a single process at a time, forwards its facts as they are written,
+//! and knows about a run only what the supervisor tells it. Without a supervisor, it waits for one.
 
 mod facts;
 mod lives;
@@ -57,38 +57,38 @@ const RUN: &str = "run-";
 pub struct AgentOptions {
     /// Program and first arguments of the command that starts a process; [`NodeOptions::to_args`] follow.
     pub command: Vec<OsString>,
-    /// Address for supervisors and for requests of the agent's own metrics. The actual port is printed to the
-    /// standard output.
+    /// Address for supervisors, and for requests for the agent's own metrics. The agent prints the actual
+    /// address to the standard output.
     pub listen: SocketAddr,
-    /// Key of the process that is hosted here. Shared only with the process's supervisor.
+    /// Key of the hosted process, which only the supervisor shares.
     pub secret: Secret,
-    /// Directory for facts and storage. Data of other runs in it is removed.
+    /// Directory for facts and storage. The agent removes data of other runs from it.
     pub data: PathBuf,
     /// UID of the pod, which the agent reports to a supervisor that expects another pod.
     pub uid: Option<String>,
     /// Port on which the process listens; 0 for any port.
     pub node_port: u16,
-    /// Socket of the shaper that performs the process's traffic control. The agent accepts no connection until the
-    /// shaper answers.
+    /// Socket of the shaper that configures traffic control for the process. The agent accepts no connection
+    /// until the shaper answers.
     pub shaper: Option<PathBuf>,
 }
 
-/// Why an agent ended without an order to do so.
+/// The reason why an agent ended by itself.
 #[derive(Debug, Error)]
 pub enum AgentError {
     /// The asynchronous runtime did not start.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
-    /// The agent could not become the parent of its processes' orphans.
-    #[error("cannot become the parent of orphans: {0}")]
+    /// The agent could not become the reaper of its processes' orphans.
+    #[error("cannot become the reaper of orphans: {0}")]
     Orphans(nix::Error),
-    /// The timer.
+    /// The timer failed.
     #[error("the timer failed: {0}")]
     Alarm(io::Error),
     /// The agent could not wait for signals.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
-    /// The shaper refuses.
+    /// The shaper refused a request.
     #[error("{0}")]
     Shaper(ShaperError),
     /// The port cannot be opened.
@@ -101,7 +101,7 @@ pub enum AgentError {
     },
 }
 
-/// Why an order of the supervisor was not carried out.
+/// The reason why an order of the supervisor was not performed.
 #[derive(Debug, Error)]
 enum OrderError {
     #[error("cannot use {}: {source}", path.display())]
@@ -116,7 +116,7 @@ enum OrderError {
     Launch { program: OsString, source: io::Error },
     #[error("cannot signal a process: {0}")]
     Signal(nix::Error),
-    #[error("the order came before the process was assigned")]
+    #[error("the order arrived before a process was assigned")]
     NoPost,
 }
 
@@ -124,7 +124,7 @@ enum OrderError {
 ///
 /// # Errors
 ///
-/// Fails if the agent cannot start, or if its shaper refuses.
+/// Fails if the agent cannot start, or if its shaper refuses a request.
 ///
 /// # Panics
 ///
@@ -132,7 +132,7 @@ enum OrderError {
 pub fn run(options: AgentOptions) -> Result<(), AgentError> {
     assert!(!options.command.is_empty(), "a command starts with a program");
     set_child_subreaper(true).map_err(AgentError::Orphans)?;
-    // Processes end with the thread that started them, which is this one.
+    // The hosted process ends with the thread that started it, so this must be that thread.
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
@@ -162,7 +162,8 @@ struct Agent {
     post: Option<Hosted>,
     running: Option<Running>,
     armed: BTreeMap<OrderNo, Life>,
-    /// Orders to end what was armed, by the time at which to do it.
+    /// Orders to end armed lives, by the time at which they are due. The value states whether to remove the
+    /// storage.
     due: BTreeMap<(Time, OrderNo), bool>,
 }
 
@@ -291,11 +292,11 @@ impl Agent {
             ToAgent::Clock => self.say(ToPlace::Clock(monotonic())),
             ToAgent::Post(post) => {
                 if let Some(uid) = self.options.uid.as_ref().filter(|uid| **uid != post.uid) {
-                    warn!(meant = post.uid, "a supervisor expects another place at this address");
+                    warn!(meant = post.uid, "a supervisor expected another place at this address");
                     return self.say(ToPlace::Elsewhere(uid.clone()));
                 }
                 if let Err(error) = self.host(post) {
-                    // The supervisor will connect again.
+                    // The supervisor will reconnect.
                     warn!(%error, "cannot accept the assignment");
                     self.supervisor = None;
                     self.calls += 1;
@@ -325,7 +326,7 @@ impl Agent {
         }
     }
 
-    /// Ends what is to end by now.
+    /// Performs all orders that are due.
     fn fire_due(&mut self) {
         while let Some(entry) = self.due.first_entry().filter(|it| it.key().0 <= Clock::MACHINE.now()) {
             let ((_, order), wipe) = entry.remove_entry();
@@ -341,16 +342,16 @@ impl Agent {
         self.say(ToPlace::Done { order, died, trouble });
     }
 
-    /// Accepts a post, or resumes it where the last connection ended.
+    /// Accepts the assignment to a process, or resumes it after a lost connection.
     fn host(&mut self, post: Post) -> Result<(), OrderError> {
         let Post { run, process, name, cluster_names, files, life, newest, arrived, .. } = post;
         self.counters.call(cluster_names);
         if self.post.as_ref().is_none_or(|it| it.run != run || it.process != process) {
             self.end_running()?;
             let run_dir = self.options.data.join(format!("{RUN}{run}"));
-            self.forget_other_runs(&run_dir)?;
+            self.remove_other_runs(&run_dir)?;
             match Bundle::create(&run_dir) {
-                // Another container of the same pod was here before.
+                // A previous container of the same pod created it.
                 Ok(_) | Err(BundleError::Occupied(_)) => {}
                 Err(error) => return Err(OrderError::Bundle(error)),
             }
@@ -368,7 +369,7 @@ impl Agent {
         if self.running.as_ref().map(|it| it.life) != life {
             self.end_running()?;
         }
-        let post = self.post.as_mut().expect("taken above, or before");
+        let post = self.post.as_mut().expect("assigned above or earlier");
         post.facts.resume(newest, &arrived);
         let holds_storage = post.node_dir.exists();
         self.send_facts()?;
@@ -386,13 +387,13 @@ impl Agent {
     fn abilities_here(&self) -> Option<Abilities> {
         let abilities = self.abilities.clone()?;
         let Some(address @ IpAddr::V6(_)) = self.here else { return Some(abilities) };
-        let why = format!("this place has the address {address}, and traffic control does not support IPv6");
+        let why = format!("traffic control does not support IPv6, and this place has the address {address}");
         Some(Abilities { lacks: vec![("IPv4".into(), why)], ..Abilities::default() })
     }
 
     fn launch(&mut self, life: Life, keeps_storage: bool, supervisor: SocketAddr) -> Result<(), OrderError> {
         self.end_running()?;
-        // An agent that was too slow to answer an order has ended lives that its supervisor no longer asks about.
+        // The supervisor no longer asks about lives that this agent ended after the deadline of the order.
         self.send_facts()?;
         self.say(ToPlace::Sent { upto: Life(life.0.saturating_sub(1)) });
         let post = self.post.as_mut().ok_or(OrderError::NoPost)?;
@@ -461,10 +462,10 @@ impl Agent {
         self.say(ToPlace::Ended { life, status, last_words });
     }
 
-    /// Forwards what the process has written.
+    /// Forwards the facts that the process has written.
     fn look(&mut self) {
         if let Err(error) = self.send_facts() {
-            // The supervisor will notice, since the facts are not reported as complete.
+            // The supervisor detects this, because the facts are not reported as complete.
             warn!(%error, "cannot forward facts");
             self.supervisor = None;
         }
@@ -472,7 +473,7 @@ impl Agent {
 
     fn send_facts(&mut self) -> Result<(), OrderError> {
         let (Some(post), Some(link)) = (&mut self.post, &self.supervisor) else { return Ok(()) };
-        // A supervisor that has disconnected connects again, and reports which facts have arrived.
+        // A disconnected supervisor reconnects, and reports which facts have arrived.
         let sent = post.facts.send(|piece| drop(link.words.send(piece))).map_err(OrderError::Facts)?;
         self.counters.facts.inc_by(sent);
         Ok(())
@@ -500,7 +501,7 @@ impl Agent {
         }
     }
 
-    fn forget_other_runs(&self, run_dir: &Path) -> Result<(), OrderError> {
+    fn remove_other_runs(&self, run_dir: &Path) -> Result<(), OrderError> {
         let data = &self.options.data;
         let failed = |source| OrderError::Directory { path: data.clone(), source };
         fs::create_dir_all(data).map_err(failed)?;
@@ -546,8 +547,8 @@ async fn speak(mut write: OwnedWriteHalf, mut words: mpsc::UnboundedReceiver<ToP
     }
 }
 
-/// Serves everything on a single port: a supervisor begins with [`MAGIC`] and proves that it knows the key; all other
-/// callers request metrics.
+/// Serves everything on a single port. A supervisor begins with [`MAGIC`] and proves that it knows the key;
+/// all other callers request metrics.
 async fn listen(
     listener: TcpListener,
     secret: Secret,
@@ -578,7 +579,7 @@ async fn listen(
             match tokio::time::timeout(PATIENCE, meet).await {
                 Ok(Ok(true)) => drop(stimuli.send(Stimulus::Called(stream))),
                 Ok(Ok(false)) => drop(visitors.send(stream)),
-                Ok(Err(error)) => warn!(%error, "an unknown connection was refused"),
+                Ok(Err(error)) => warn!(%error, "refused an unknown connection"),
                 Err(_) => warn!("an unknown connection sent nothing"),
             }
         });

@@ -1,4 +1,4 @@
-//! Places that are child processes: starting, signalling and reaping them.
+//! Child processes as places: starting, signalling and reaping them.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::node::NodeOptions;
 use crate::supervise::places::{FAREWELL, HostEvent, PlaceBackend, Seen};
 use crate::supervise::{PlaceContext, RunError};
 
-/// Number of bytes at the end of a log that become part of an outcome.
+/// Number of bytes at the end of a log that are part of the report of an unexpected exit.
 const LAST_WORDS: usize = 2000;
 
 /// All children of a run, including those that have ended.
@@ -33,7 +33,8 @@ pub(super) struct Children {
     command: Vec<OsString>,
     run_dir: PathBuf,
     names: Vec<String>,
-    /// The hub between their network namespaces, if each child has its own, and what traffic control does there.
+    /// The hub between the children's network namespaces, if they have any, and the features of traffic
+    /// control in use there.
     hub: Option<(Hub, Kernel)>,
     place_context: PlaceContext,
     children: BTreeMap<(ProcessId, Life), Child>,
@@ -43,7 +44,7 @@ struct Child {
     pid: Pid,
     /// Exit status, once the process has ended.
     exited: watch::Receiver<Option<ExitStatus>>,
-    /// Whether the end was ordered.
+    /// Whether the child was killed on request.
     killed: Rc<Cell<bool>>,
 }
 
@@ -72,7 +73,7 @@ impl Children {
 
     fn signal(&mut self, process: ProcessId, life: Life, signal: Signal) -> Result<(), RunError> {
         let Some(child) = self.children.get_mut(&(process, life)) else { return Ok(()) };
-        // The child has ended and was reaped, so its number may belong to another process by now.
+        // The child has been reaped, so its process ID may already belong to another process.
         if !child.is_alive() {
             return Ok(());
         }
@@ -83,7 +84,7 @@ impl Children {
         }
     }
 
-    /// Returns the report of a life that was killed or paused just now. The kernel executes no instruction of it
+    /// Returns the report of a life that was killed or paused just now, and executes no instruction
     /// afterwards.
     fn seen_now(&self, process: ProcessId, life: Life) -> Seen {
         Seen { process, life, at: Some(self.place_context.clock.now()), error: Span::ZERO }
@@ -128,7 +129,7 @@ impl PlaceBackend for Children {
             .stdin(Stdio::piped())
             .stdout(log.0)
             .stderr(log.1)
-            // Signals from the terminal are handled by the supervisor.
+            // The supervisor handles signals from the terminal.
             .process_group(0)
             .kill_on_drop(true);
         let spawned = match &self.hub {
@@ -136,8 +137,8 @@ impl PlaceBackend for Children {
             None => command.spawn(),
         };
         let mut child = spawned.map_err(|source| RunError::Launch { program: program.clone(), source })?;
-        let pid = child.id().expect("it has not been waited for");
-        let mut stdin = child.stdin.take().expect("it was asked for");
+        let pid = child.id().expect("the child has not been reaped");
+        let mut stdin = child.stdin.take().expect("standard input is piped");
         let line = self.place_context.keys.of(process).expect("every process has a key").to_line();
         tokio::task::spawn_local(async move {
             if let Err(error) = stdin.write_all(line.as_bytes()).await {
@@ -174,8 +175,8 @@ impl PlaceBackend for Children {
             seen.push(self.seen_now(process, life));
         }
         for life in alive {
-            let child = self.children.get_mut(&life).expect("it was signalled");
-            child.exited.wait_for(Option::is_some).await.expect("its task sends before it ends");
+            let child = self.children.get_mut(&life).expect("the child was signalled");
+            child.exited.wait_for(Option::is_some).await.expect("the child's task sends before it ends");
         }
         if storage == StorageFate::Lost {
             lives.iter().try_for_each(|&(process, _)| self.wipe(process))?;

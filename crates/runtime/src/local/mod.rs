@@ -1,5 +1,5 @@
-//! The local backend: one child process per process of the federation, all on this machine. They share its network,
-//! or each has its own network namespace, where traffic control emulates the links.
+//! The local backend: one child process per process of the federation, all on this machine. They share its
+//! network, or each has its own network namespace, in which traffic control emulates the links.
 
 mod children;
 
@@ -17,12 +17,12 @@ use crate::supervise::{
 };
 use children::Children;
 
-/// Carries out a run. `command` is the program with the first arguments that start a node;
-/// [`crate::NodeOptions::to_args`] follow. Returns once every child has ended, in case of an error as well.
+/// Performs a run. `command` is the program and the first arguments of the command that starts a node;
+/// [`crate::NodeOptions::to_args`] follow. Returns once every child has ended, even after an error.
 ///
 /// # Errors
 ///
-/// Fails if the run cannot be carried out.
+/// Fails if the run cannot be performed.
 pub fn run(
     command: Vec<OsString>,
     options: RunOptions,
@@ -32,12 +32,13 @@ pub fn run(
     run_at(command, options, None, listener, observer)
 }
 
-/// Carries out a run like [`run`], with every child in its own network namespace. `kernel` says what traffic control
-/// does for links. Requires root. The namespaces end with the children and with this process.
+/// Performs a run like [`run`], with every child in its own network namespace. `kernel` contains the features
+/// of traffic control to use for links. Requires root. The namespaces end with the children and with this
+/// process.
 ///
 /// # Errors
 ///
-/// Fails if the run cannot be carried out.
+/// Fails if the run cannot be performed.
 pub fn run_in_namespaces(
     command: Vec<OsString>,
     options: RunOptions,
@@ -60,7 +61,7 @@ fn run_at(
     let keys = Keys::generate(options.names.processes.len()).map_err(RunError::Secret)?;
     let (run_dir, names) = (options.run_dir.clone(), options.names.processes.clone());
     let settle = |place_context| Children::new(command, run_dir, names, hub, place_context);
-    // The processes end with this program.
+    // All processes end with this program, so there is nothing to resume.
     let memory = Memory { journal: Journal::default(), clock: Clock::start(), past: None };
     block_on(host(options, keys, listener, Sum::default(), memory, settle, observer))
 }

@@ -1,11 +1,12 @@
-//! Derives numbers from facts.
+//! Numbers derived from facts.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use faultline_core::{Claim, ClusterId, Fact, FactKind, Position, Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// Number of commits whose time is kept, to compute what a rollback loses. Every protocol collects older checkpoints.
+/// Number of commits whose times are kept, to compute the lost work of a rollback. Every protocol collects
+/// older checkpoints.
 const REMEMBERED_COMMITS: usize = 64;
 
 /// Counts of one life, or their sum over many lives.
@@ -15,7 +16,7 @@ pub struct Counts {
     pub(super) facts: Vec<u64>,
     /// Number of committed checkpoints that were forced.
     pub(super) forced: u64,
-    /// Time during which the application was frozen by checkpoints.
+    /// Time during which the application was frozen for checkpoints.
     pub(super) frozen: Span,
     /// Time between a checkpoint and the rollback to it, if this life took the checkpoint.
     pub(super) lost: Span,
@@ -43,7 +44,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Returns how many facts of a kind were stated; 0 for the kinds of the supervisor.
+    /// Returns the number of stated facts of a kind; 0 for the supervisor's kinds.
     pub fn of(&self, kind: FactKind) -> u64 {
         slot(kind).map_or(0, |slot| self.facts[slot])
     }
@@ -85,8 +86,8 @@ impl Meter {
     }
 }
 
-/// Returns the index of a kind. Kinds are declared in the order of [`FactKind::OF_PROCESSES`], followed by those of
-/// the supervisor.
+/// Returns the index of a kind. Kinds are declared in the order of [`FactKind::OF_PROCESSES`], followed by
+/// the supervisor's.
 fn slot(kind: FactKind) -> Option<usize> {
     let slot = kind as usize;
     (FactKind::OF_PROCESSES.get(slot) == Some(&kind)).then_some(slot)
@@ -98,7 +99,7 @@ mod tests {
     use faultline_core::{Attempt, Cause, MessageId, ProcessId, Vectors};
 
     #[test]
-    fn every_kind_has_its_slot() {
+    fn every_kind_of_a_process_has_a_slot() {
         for (index, kind) in FactKind::OF_PROCESSES.into_iter().enumerate() {
             assert_eq!(slot(kind), Some(index));
         }
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_work_is_counted_from_the_checkpoint_restored() {
+    fn lost_work_is_counted_from_the_restored_checkpoint() {
         let mut meter = Meter::default();
         let mut claim = |at, claim| meter.count(Time(at), &Fact::Claim(Box::new(claim)));
         for (at, sn, forced) in [(100, 1, false), (200, 2, true)] {

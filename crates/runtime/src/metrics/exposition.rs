@@ -1,4 +1,4 @@
-//! Serves a page of metrics.
+//! Serves metrics pages.
 
 use std::fmt;
 use std::io;
@@ -25,7 +25,7 @@ pub(crate) struct Exposition {
 }
 
 impl Exposition {
-    /// Changes the values of the page.
+    /// Updates the values of the page.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Page)) {
         change(&mut self.page.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -42,8 +42,8 @@ impl Exposition {
         ToSupervisor::Heartbeat(gauges, counts, page.delays)
     }
 
-    /// Serves `/metrics` until the future is dropped. `process` labels the metrics of a single process; `None` means
-    /// the sum of all.
+    /// Serves `/metrics` until the future is dropped. `process` labels the metrics of a single process;
+    /// `None` stands for the sum of all processes.
     pub(crate) async fn serve<L: Listener>(self: Arc<Self>, listener: L, process: Option<String>)
     where
         L::Addr: fmt::Debug,
@@ -51,7 +51,7 @@ impl Exposition {
         let registry = registry(self, process);
         let app = Router::new().route("/metrics", get(page)).with_state(Arc::new(registry));
         if let Err(error) = axum::serve(listener, app).await {
-            tracing::warn!(%error, "metrics are no longer served");
+            tracing::warn!(%error, "cannot serve metrics any longer");
         }
     }
 }
@@ -83,7 +83,8 @@ async fn page(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
     render(&registry)
 }
 
-/// Creates a registry that shows `exposition`. Every series of a run names its federation and its protocol.
+/// Creates a registry that shows `exposition`. Every series of a run has its federation and its protocol as
+/// labels.
 pub(crate) fn registry(exposition: Arc<Exposition>, process: Option<String>) -> Registry {
     let info = exposition.page().run.and_then(|it| it.info);
     let of_run = info.map(|it| [("federation", it.federation), ("protocol", it.protocol)]);
@@ -103,12 +104,12 @@ pub(crate) fn render(registry: &Registry) -> impl IntoResponse + use<> {
 /// Returns all metrics of a registry as text.
 pub(crate) fn text(registry: &Registry) -> String {
     let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, registry).expect("a string takes everything");
+    prometheus_client::encoding::text::encode(&mut text, registry).expect("a string accepts every write");
     prometheus_text(&text)
 }
 
-/// Converts OpenMetrics to the older Prometheus text format, which all scrapers and `promtool` can read. In that
-/// format, the description of a counter uses its full name, and neither units nor the end are marked.
+/// Converts OpenMetrics to the older Prometheus text format, which all scrapers and `promtool` can read. That
+/// format describes a counter under its full name, and marks neither units nor the end.
 fn prometheus_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = None;
@@ -122,7 +123,7 @@ fn prometheus_text(open_metrics: &str) -> String {
         }
         if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|typed| typed.split_once(' ')) {
             let suffix = if kind == "counter" { "_total" } else { "" };
-            let (_, help) = help.take().expect("a metric is described before it is typed");
+            let (_, help) = help.take().expect("HELP precedes TYPE");
             text += &format!("# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}\n");
             continue;
         }
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_is_over_keeps_what_was_counted_and_logs_nothing() {
+    fn a_completed_run_keeps_its_counters_and_has_no_logs() {
         let sum = super::super::Sum::default();
         sum.0.update(|page| {
             let values = page.values.entry(ClusterId(0)).or_default();

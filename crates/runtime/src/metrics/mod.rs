@@ -1,7 +1,8 @@
 //! Metrics of nodes, derived from their facts, and their representation as Prometheus text.
 //!
-//! Only [`Counts`] maps facts to numbers, and only [`series`] names them. A node shows its own metrics, the supervisor
-//! the sum of all. Every label has a bounded set of values. Metrics cannot change a run.
+//! Only [`Counts`] maps facts to numbers, and only [`series`] names them. A node shows its own metrics, and
+//! the supervisor shows the sum over all nodes. Every label has a bounded set of values. Metrics cannot
+//! affect a run.
 
 pub(crate) mod counts;
 pub(crate) mod exposition;
@@ -18,7 +19,7 @@ use exposition::Exposition;
 use page::Values;
 pub use page::{RunInfo, RunPhase, RunVerdict};
 
-/// Names of the clusters in labels, by number.
+/// Names of the clusters in labels, indexed by [`ClusterId`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterNames(pub Vec<String>);
 
@@ -37,7 +38,7 @@ impl ClusterNames {
 pub struct Sum(pub(crate) Arc<Exposition>);
 
 impl Sum {
-    /// Marks the run as over and not judged yet: counts and steps remain, and no message is in transit.
+    /// Marks the run as ended but not judged yet. Counters and steps keep their values; logs are empty.
     pub fn over(&self) {
         self.0.update(|page| {
             for Values { gauges, .. } in page.values.values_mut() {
@@ -53,12 +54,12 @@ impl Sum {
         self.0.update(|page| (page.run().phase, page.run().verdict) = (RunPhase::Completed, Some(verdict)));
     }
 
-    /// Marks the run as one that could not be carried out.
+    /// Marks the run as failed: it could not be performed.
     pub fn failed(&self) {
         self.0.update(|page| page.run().phase = RunPhase::Failed);
     }
 
-    /// Names the run in every series.
+    /// Adds labels that identify the run to every series.
     pub fn describe(&self, info: RunInfo) {
         self.0.update(|page| page.run().info = Some(info));
     }

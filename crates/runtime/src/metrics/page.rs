@@ -1,4 +1,4 @@
-//! The values that a page of metrics shows.
+//! The values on a metrics page.
 
 use std::collections::BTreeMap;
 
@@ -21,18 +21,18 @@ pub(crate) struct Page {
     pub(crate) delays: Delays,
     /// Values of the whole run, on the supervisor's page.
     pub(crate) run: Option<RunValues>,
-    /// Whether the run is over. Requested and observed properties of links are then omitted.
+    /// Whether the run has ended. Properties of links are then omitted.
     pub(crate) over: bool,
 }
 
-/// Values of the processes of a cluster, added up.
+/// Values of the processes of a cluster, summed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Values {
     pub(crate) counts: Counts,
     pub(crate) gauges: Gauges,
 }
 
-/// Values of a run that no process has.
+/// Values of a run that belong to no process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunValues {
     pub(crate) info: Option<RunInfo>,
@@ -41,15 +41,15 @@ pub(crate) struct RunValues {
     /// Clusters that are part of the federation at present.
     pub(crate) clusters: BTreeMap<ClusterId, Uptime>,
     pub(crate) faults: BTreeMap<FaultNo, FaultEntry>,
-    /// Skew and latency of faults, as far as they are known.
+    /// Skew and latency of each fault, if known.
     pub(crate) effects: BTreeMap<FaultNo, (Option<Span>, Option<Span>)>,
-    /// How long it took to detect each failure.
+    /// Time to detect each failure.
     pub(crate) detections: Vec<Span>,
-    /// How long it took each failed process to return.
+    /// Time until each failed process had restored its state.
     pub(crate) recoveries: Vec<Span>,
 }
 
-/// How many processes of a cluster are up, and how long they were.
+/// Number of a cluster's processes that are up, and how long they were up or down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uptime {
     pub(crate) processes: u32,
@@ -57,14 +57,14 @@ pub(crate) struct Uptime {
     /// Time since the application began during which processes were up, summed over processes. Pauses of the
     /// federation do not count.
     pub(crate) time_up: Span,
-    /// The same for the time during which processes were not up.
+    /// Same as `time_up`, for processes that were not up.
     pub(crate) time_down: Span,
 }
 
-/// A fault of the plan, and what became of it.
+/// A fault of the plan, and its state.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultEntry {
-    /// Kind of the fault, as the federation's file names it.
+    /// Kind of the fault, as named in the federation file.
     pub(crate) kind: &'static str,
     pub(crate) is_injected: bool,
     pub(crate) state: FaultState,
@@ -84,7 +84,7 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
-    /// Returns what a manifest says about its run.
+    /// Creates the labels of the run that `manifest` describes.
     pub fn of(manifest: &Manifest) -> RunInfo {
         RunInfo {
             federation: manifest.name.clone(),
@@ -102,7 +102,7 @@ impl RunInfo {
 /// Phase of a run in its metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunPhase {
-    /// Processes are being started, or links measured.
+    /// Processes are starting, or links are being measured.
     #[default]
     Starting,
     /// The application is running.
@@ -113,7 +113,7 @@ pub enum RunPhase {
     Judging,
     /// The run has been judged.
     Completed,
-    /// The run could not be carried out.
+    /// The run could not be performed.
     Failed,
 }
 
@@ -134,7 +134,7 @@ impl RunPhase {
 pub enum RunVerdict {
     /// All required properties hold.
     Pass,
-    /// Something required could not be judged.
+    /// A required property could not be judged.
     Unknown,
     /// A property is violated.
     Fail,

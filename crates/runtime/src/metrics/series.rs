@@ -143,9 +143,9 @@ impl Series<'_, '_> {
         )?;
         self.clusters(run)?;
         self.faults(run)?;
-        let detection = "From a fault, or the last heartbeat, to the announcement of the failure";
+        let detection = "Time from a fault, or the last heartbeat, until the failure was announced";
         self.histogram("detection", detection, &RECOVERY_BUCKETS, run.detections.iter().copied())?;
-        let recovery = "From a fault, or the last heartbeat, until the failed process had restored its state";
+        let recovery = "Time from a fault, or the last heartbeat, until the failed process had restored its state";
         self.histogram("recovery", recovery, &RECOVERY_BUCKETS, run.recoveries.iter().copied())
     }
 
@@ -167,7 +167,7 @@ impl Series<'_, '_> {
         let times: Vec<_> = times.collect();
         self.family("processes", "Processes of a cluster", None, all)?;
         self.family("processes_up", "Processes of a cluster that are up", None, up)?;
-        let help = "Time since the application began, summed over processes that were up, or were not";
+        let help = "Time since the application began, summed over processes, by whether they were up";
         self.family("process_time", help, Some(&Unit::Seconds), times)
     }
 
@@ -196,9 +196,9 @@ impl Series<'_, '_> {
         for (name, help, counts) in counters {
             self.family(name, help, None, counts.into_iter().map(|(labels, it)| (labels, number(it))))?;
         }
-        let skew = "From the first to the last effect of a fault with several targets";
+        let skew = "Time from the first to the last effect of a fault with several targets";
         self.histogram("fault_skew", skew, &EFFECT_BUCKETS, run.effects.values().filter_map(|it| it.0))?;
-        let latency = "From when a fault was due to its last effect";
+        let latency = "Time from when a fault was due until its last effect";
         self.histogram("fault_latency", latency, &EFFECT_BUCKETS, run.effects.values().filter_map(|it| it.1))
     }
 
@@ -207,7 +207,7 @@ impl Series<'_, '_> {
         self.page.values.iter().map(|(&cluster, values)| (self.page.clusters.of(cluster), values))
     }
 
-    /// Encodes how many facts of a kind were stated in each cluster.
+    /// Encodes the number of facts of a kind in each cluster.
     fn facts(&mut self, name: &str, help: &str, kind: FactKind) -> fmt::Result {
         let values = self.by_cluster();
         let values: Vec<_> =
@@ -215,7 +215,7 @@ impl Series<'_, '_> {
         self.family(name, help, None, values)
     }
 
-    /// Encodes a duration that only grows, for each cluster.
+    /// Encodes a duration that never decreases, for each cluster.
     fn time(&mut self, name: &str, help: &str, time: impl Fn(&Values) -> Span) -> fmt::Result {
         let value = |(name, it): (String, &Values)| {
             (vec![("cluster", name)], ConstCounter::new(time(it).as_secs_f64()))
@@ -224,7 +224,7 @@ impl Series<'_, '_> {
         self.family(name, help, Some(&Unit::Seconds), values)
     }
 
-    /// Encodes a value that grows and shrinks, for each cluster.
+    /// Encodes a gauge for each cluster.
     fn gauge(
         &mut self,
         name: &str,
@@ -237,7 +237,8 @@ impl Series<'_, '_> {
         self.family(name, help, unit.as_ref(), values)
     }
 
-    /// Encodes durations; the histogram exists from the start, so that its rate is known from the first observation.
+    /// Encodes durations. The histogram exists even without observations, so that rates include the first
+    /// one.
     fn histogram(
         &mut self,
         name: &str,
@@ -250,7 +251,7 @@ impl Series<'_, '_> {
         self.family(name, help, Some(&Unit::Seconds), [(vec![], histogram)])
     }
 
-    /// Encodes one metric with its labelled values; nothing if there are none.
+    /// Encodes a metric with its labelled values, or nothing if there are none.
     fn family<M: EncodeMetric>(
         &mut self,
         name: &str,
@@ -288,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_shows_its_phase_its_verdict_and_its_faults() {
+    fn a_run_shows_its_phase_verdict_and_faults() {
         let sum = Sum::default();
         sum.0.update(|page| {
             page.values.entry(ClusterId(0)).or_default().counts.lost = Span::from_secs(2);

@@ -1,5 +1,5 @@
-//! Communication with the supervisor, on a thread of its own: a process that computes, or reads a large state, still
-//! sends heartbeats.
+//! Communication with the supervisor, on a separate thread, so that a process that computes or reads a large
+//! state still sends heartbeats.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -31,7 +31,8 @@ pub(super) struct Supervisor {
     pub(super) reports: mpsc::UnboundedSender<ToSupervisor>,
 }
 
-/// Connects to the supervisor. Its orders go to `engine`, and the values of `exposition` are part of each heartbeat.
+/// Connects to the supervisor. Orders of the supervisor go to `engine`, and each heartbeat contains the
+/// values of `exposition`.
 pub(super) fn call<P: Process + 'static>(
     options: &NodeOptions,
     secret: Secret,
@@ -61,7 +62,7 @@ pub(super) fn call<P: Process + 'static>(
         .name("liaison".into())
         .spawn(move || runtime.block_on(converse))
         .map_err(NodeError::Runtime)?;
-    let (setup, here) = setup.recv().expect("the liaison says what became of its call")?;
+    let (setup, here) = setup.recv().expect("the liaison reports the result of its call")?;
     Ok(Supervisor { setup, reports, here })
 }
 
@@ -108,7 +109,7 @@ async fn speak<P: Process>(
         let report = tokio::select! {
             Some(report) = reports.recv() => report,
             _ = heartbeat.tick() => {
-                // For the next heartbeat: this one does not wait for a busy process.
+                // The update counts for the next heartbeat: this one does not wait for a busy process.
                 drop(engine.send(Stimulus::Show));
                 exposition.heartbeat()
             }

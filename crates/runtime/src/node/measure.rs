@@ -1,13 +1,13 @@
-//! Measures links by echo, over the same lines, sessions and connections as packets.
+//! Measures links by echo, over the same delay lines, sessions and connections as packets.
 //!
-//! All processes of a local run share a monotonic clock, so that an echo measures each direction by itself: the delay
-//! of a link is the time from handing the echo to the link until its arrival.
+//! All processes of a local run share a monotonic clock, so that an echo measures each direction separately:
+//! the delay of a link is the time from handing the echo to the link until its arrival.
 //!
-//! If the machine is busy for a moment, no link has its requested delay. A link that differs from the request is
-//! therefore measured again, for a few seconds at most, and the result contains the number of rounds.
+//! While the machine is busy, no link has its requested delay. A link that differs from the request is
+//! therefore measured again, for at most a few seconds, and the result contains the number of rounds.
 //!
-//! A link that is changed while the application runs is measured at that time, between the application's packets. An
-//! application that keeps the link busy therefore delays the echoes as well.
+//! A link that changes while the application runs is measured at that time, between the application's
+//! packets. An application that keeps the link busy therefore also delays the echoes.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::control::{Measurement, ToSupervisor};
 use crate::transport::{EchoReply, Transport};
 
-/// Time between two rounds, so that a short load of the machine can pass.
+/// Time between two rounds, in which a short load on the machine can pass.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
 
 /// Interval of the echoes over an observed link.
@@ -33,14 +33,15 @@ const REPORTED: usize = 5;
 /// An order of the supervisor to measure or observe links with echoes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Echoes {
-    /// Measures these links, one after the other. A link that does not show the requested values is measured again
-    /// until the given time has passed. Replaces an earlier order of this kind.
+    /// Measures these links, one after the other. Until the given time has passed, links that differ from the
+    /// request are measured again. Replaces an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
-    /// Observes exactly these links from now on. Contains the process at the other end and the requested latency.
+    /// Observes exactly these links. Contains the process at the other end of each link, and the requested
+    /// latency.
     Observe(Vec<(ProcessId, Span)>),
 }
 
-/// Most unanswered echoes that are kept.
+/// Largest number of unanswered echoes per link.
 const MOST_OPEN: usize = 64;
 
 /// A link that is observed.
@@ -48,10 +49,10 @@ struct Observed {
     to: ProcessId,
     requested: Span,
     since: Time,
-    /// Echoes in transit: when each was sent, and when it is expected. An echo behind packets that the link's bandwidth
-    /// delays arrives later than after the latency, which conforms to the request.
+    /// Echoes in transit: the time at which each was sent, and its expected time of arrival. An echo behind
+    /// packets that the link's bandwidth delays is expected later than after the latency.
     open: VecDeque<(Time, Time)>,
-    /// For each answered echo, the requested latency plus the deviation from the expected time of arrival.
+    /// For each answered echo, the requested latency plus its deviation from the expected time of arrival.
     delays: Vec<Span>,
 }
 
@@ -67,15 +68,15 @@ impl Observed {
 
     fn answered(&mut self, echo: &EchoReply) {
         let Some(place) = self.open.iter().position(|it| it.0 == echo.sent) else { return };
-        let (_, due) = self.open.remove(place).expect("it was found there");
+        let (_, due) = self.open.remove(place).expect("the position is valid");
         let late = echo.arrived.since(due);
         let early = due.since(echo.arrived);
         self.delays.push(Span((self.requested + late).0.saturating_sub(early.0)));
     }
 }
 
-/// Measures and observes links as ordered. A newer order to measure replaces the unfinished rest of the one before,
-/// because the process at the other end of a link may have failed and never answer.
+/// Measures and observes links as ordered. A newer order to measure replaces an unfinished one, because the
+/// process at the other end of a link may have failed and may never answer.
 pub(crate) async fn measure(
     transport: Rc<Transport>,
     clock: Clock,
@@ -139,7 +140,7 @@ pub(crate) async fn measure(
     }
 }
 
-/// Records the answer to an echo. Reports the delays of the link once there are enough.
+/// Records the answer to an echo. Reports the delays of the link once there are [`REPORTED`] of them.
 fn note(
     observed: &mut [Observed],
     clock: Clock,
@@ -151,7 +152,7 @@ fn note(
     if link.delays.len() >= REPORTED {
         let &mut Observed { to, requested, since, .. } = link;
         let delays = std::mem::take(&mut link.delays);
-        // The next report contains no older echo.
+        // The next report contains no echo sent earlier.
         link.since = link.open.front().map_or_else(|| clock.now(), |it| it.0);
         drop(report.send(ToSupervisor::Observed { to, requested, since, delays }));
     }
@@ -164,7 +165,7 @@ async fn measure_link(
     patience: Time,
     echoes: &mut mpsc::UnboundedReceiver<EchoReply>,
 ) -> LinkMeasured {
-    // The first echo includes the set-up of the connection, and is not counted.
+    // The first echo includes the connection setup, and does not count.
     let begin = clock.now();
     transport.echo(link.to);
     next_from(echoes, link.to, begin).await;
@@ -180,7 +181,8 @@ async fn measure_link(
     }
 }
 
-/// Measures one round: the median of the delays, and half the difference between the greatest and the smallest.
+/// Measures one round. Returns the median of the delays, and half the difference between the greatest and the
+/// smallest.
 async fn measure_once(
     transport: &Rc<Transport>,
     clock: Clock,
@@ -208,7 +210,7 @@ async fn next_from(
     begin: Time,
 ) -> EchoReply {
     loop {
-        let echo = echoes.recv().await.expect("the transport lives as long as this task");
+        let echo = echoes.recv().await.expect("the transport outlives this task");
         if echo.from == peer && echo.sent >= begin {
             return echo;
         }
@@ -224,7 +226,7 @@ mod tests {
 
     const PEER: ProcessId = ProcessId(1);
 
-    /// A measuring task between two processes. The other process is up only once `meet` has been called.
+    /// A measuring task between two processes. The other process is up once `meet` has been called.
     struct Bench {
         orders: mpsc::UnboundedSender<Echoes>,
         reports: mpsc::UnboundedReceiver<ToSupervisor>,
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_order_voids_an_unanswered_one() {
+    fn a_newer_order_replaces_an_unanswered_one() {
         run(async {
             let mut bench = Bench::new().await;
             bench.order(Span::ZERO, Span::ZERO);
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_observed_once_it_was_ordered_and_while_nothing_is_measured() {
+    fn links_are_observed_on_order_and_while_none_is_measured() {
         run(async {
             let mut bench = Bench::new().await;
             bench.meet();
@@ -300,13 +302,13 @@ mod tests {
             bench.result().await;
             let second = bench.observed().await;
             assert_eq!((first.1, second.1), (requested, requested));
-            assert!(second.2 >= first.2, "in their order");
+            assert!(second.2 >= first.2, "reports are in order");
             assert_eq!((first.0, first.3, second.3), (PEER, REPORTED, REPORTED));
             bench.orders.send(Echoes::Observe(vec![])).unwrap();
             bench.order(Span::ZERO, Span::ZERO);
             bench.result().await;
             tokio::time::sleep(ECHO_EVERY * 8).await;
-            assert!(bench.reports.is_empty(), "nothing is observed any more");
+            assert!(bench.reports.is_empty(), "no link is observed");
         });
     }
 

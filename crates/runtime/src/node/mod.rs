@@ -43,22 +43,23 @@ pub struct NodeOptions {
     pub run_dir: PathBuf,
     /// Address of the supervisor.
     pub supervisor: SocketAddr,
-    /// Identity in the operating system of the process that starts the node, with which the node ends.
+    /// Process ID of the program that starts the node. The node ends with it.
     pub parent: u32,
     /// Identity of the process.
     pub process: ProcessId,
     /// Number of the life.
     pub life: Life,
-    /// Port on which the node listens, at the address from which it reaches the supervisor; 0 for any port.
+    /// Port on which the node listens, at the local address of its connection to the supervisor; 0 for any
+    /// port.
     pub port: u16,
-    /// Whether the node leaves the hub in which it was started for its own network namespace
+    /// Whether the node moves from the hub in which it was started to its own network namespace
     /// ([`faultline_tc::namespace`]).
     pub own_network: bool,
-    /// Socket of the shaper that performs traffic control for the node ([`crate::shaper`]).
+    /// Socket of the shaper that configures traffic control for the node ([`crate::shaper`]).
     pub shaper: Option<PathBuf>,
 }
 
-/// Why a command line is not that of a node.
+/// The reason why a node's command line is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NodeOptionsError {
     /// An unknown option.
@@ -69,14 +70,14 @@ pub enum NodeOptionsError {
     Value(&'static str),
 }
 
-/// Why a node ended without an order to do so.
+/// The reason why a node ended by itself.
 #[derive(Debug, Error)]
 pub enum NodeError {
-    /// The operating system did not tie the node's life to that of its parent.
-    #[error("cannot request to end with the parent: {0}")]
+    /// The operating system refused to end the node together with its parent.
+    #[error("cannot tie this process to its parent: {0}")]
     Parent(nix::Error),
-    /// The process that started the node ended before the node began.
-    #[error("the process that started this one has ended")]
+    /// The program that started the node ended before the node began.
+    #[error("the parent process has ended")]
     Orphan,
     /// The network namespace could not be created.
     #[error("{0}")]
@@ -94,10 +95,10 @@ pub enum NodeError {
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
     /// The supervisor cannot be reached, or disconnected before the setup was complete.
-    #[error("cannot talk to the supervisor: {0}")]
+    #[error("cannot communicate with the supervisor: {0}")]
     Supervisor(io::Error),
-    /// The supervisor does not belong to this run.
-    #[error("the supervisor: {0}")]
+    /// The handshake with the supervisor failed.
+    #[error("the handshake with the supervisor failed: {0}")]
     Handshake(HandshakeError),
     /// The supervisor sent an unexpected message.
     #[error("the supervisor's first message is not a setup")]
@@ -174,21 +175,21 @@ impl NodeOptions {
     }
 }
 
-/// Runs a process until its supervisor disconnects, which tells the node to end. Reads the process's key from the
-/// standard input.
+/// Runs a process until its supervisor disconnects, which is the order to end. Reads the process's key from
+/// the standard input.
 ///
 /// # Errors
 ///
 /// Fails if the node cannot start or continue.
 pub fn run<P: Process + 'static>(options: NodeOptions, config: Arc<P::Config>) -> Result<(), NodeError> {
-    // The connection to the supervisor ends with it, but a stopped process would not notice.
+    // A stopped process would not detect that the supervisor has disconnected.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(NodeError::Parent)?;
     // The parent may have ended before that.
     if std::os::unix::process::parent_id() != options.parent {
         return Err(NodeError::Orphan);
     }
     if options.own_network {
-        // Must precede the creation of other threads, which would stay in the hub.
+        // Precedes the creation of other threads, which would stay in the hub.
         namespace::leave_hub(options.process, options.life).map_err(NodeError::Namespace)?;
     }
     let secret = Secret::read_line(io::stdin().lock()).map_err(NodeError::Secret)?;
@@ -224,7 +225,7 @@ async fn host<P: Process + 'static>(
     let facts = bundle.facts_writer(process, life).map_err(NodeError::Facts)?;
     let inputs = bundle.records_inputs().then(|| bundle.inputs_writer(process, life)).transpose();
     let inputs = inputs.map_err(NodeError::Facts)?;
-    // The receiver of these is gone only if the node is about to end.
+    // The receivers are closed only if the node is about to end.
     let events_in = inbox_in.clone();
     let stored = move |done| {
         drop(events_in.send(match done {
@@ -302,7 +303,7 @@ async fn host<P: Process + 'static>(
     }
 }
 
-/// Serves everything on a single port: other nodes begin with [`MAGIC`], all other callers request metrics.
+/// Serves everything on a single port. Other nodes begin with [`MAGIC`]; all other callers request metrics.
 async fn listen(listener: TcpListener, transport: Rc<Transport>, visitors: mpsc::UnboundedSender<TcpStream>) {
     loop {
         let stream = match listener.accept().await {
@@ -320,7 +321,7 @@ async fn listen(listener: TcpListener, transport: Rc<Transport>, visitors: mpsc:
             match stream.peek(&mut first).await {
                 Ok(1) if first[0] == MAGIC[0] => transport.accept(stream).await,
                 Ok(_) => drop(visitors.send(stream)),
-                Err(error) => debug!(%error, "a connection was refused"),
+                Err(error) => debug!(%error, "refused a connection"),
             }
         });
     }

@@ -1,10 +1,11 @@
-//! Link emulation in the kernel: keeps the traffic control of this node's packets in line with the current properties
-//! of the links.
+//! Link emulation in the kernel: keeps traffic control for this node's packets up to date with the current
+//! properties of the links.
 //!
-//! The node may have its own network namespace ([`faultline_tc::namespace`]), where it configures the kernel itself
-//! and knows all addresses from the start. Otherwise, a shaper runs next to it ([`crate::shaper`]), and the
-//! directory contains the addresses of its peers. What the kernel cannot do is left to the delay lines of the
-//! transport. So are cuts: a line that is cut holds packets back, but loses none.
+//! A node with its own network namespace ([`faultline_tc::namespace`]) configures the kernel itself, and
+//! knows all addresses from the start. Otherwise, a shaper runs next to the node ([`crate::shaper`]), and the
+//! directory contains the addresses of its peers. The delay lines of the transport emulate whatever the
+//! kernel does not support. They also perform cuts, because a cut delay line holds packets back, but loses
+//! none.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,7 +24,7 @@ use crate::links::Links;
 use crate::shaper::{Shaper, ShaperError};
 use crate::transport::Identity;
 
-/// Why traffic control could not be configured.
+/// The reason why traffic control could not be configured.
 #[derive(Debug, Error)]
 pub enum ShapingError {
     /// Failure in the node's own network namespace.
@@ -38,8 +39,8 @@ pub enum ShapingError {
 pub(crate) enum ShapingMethod {
     /// The node itself, in its own network namespace. Packets are delayed at their receiver.
     Own,
-    /// A shaper. Packets are delayed at their sender, so that each place depends only on its own kernel, and on no
-    /// address except the receiver's, since networks may hide the sender's.
+    /// A shaper. Packets are delayed at their sender. Each place then depends only on its own kernel, and
+    /// only on the receiver's address: networks may hide the sender's.
     Shaper {
         /// Connection to the shaper.
         shaper: Shaper,
@@ -58,7 +59,8 @@ pub(crate) struct Shaping {
 }
 
 impl ShapingMethod {
-    /// Returns what configures the kernel for a node that its peers reach at `here`.
+    /// Returns the method for a node that its peers reach at `here`; `None` if nothing can configure the
+    /// kernel.
     pub(crate) fn new(own_network: bool, shaper: Option<&Path>, here: IpAddr) -> Option<ShapingMethod> {
         match (shaper, here) {
             _ if own_network => Some(ShapingMethod::Own),
@@ -71,8 +73,8 @@ impl ShapingMethod {
 }
 
 impl Shaping {
-    /// Creates the traffic control of node `me` among processes in `clusters`, indexed by process. Nothing is in
-    /// force yet.
+    /// Creates the traffic control of node `me`. `clusters` contains the cluster of each process, indexed by
+    /// process. Nothing is in force yet.
     pub(crate) fn new(
         me: Identity,
         hands: Option<(ShapingMethod, Kernel)>,
@@ -85,18 +87,18 @@ impl Shaping {
             cluster,
             prefix: prefix_of(ProcessId(index as u32)),
         });
-        // Numbers determine addresses only if addresses are assigned by number.
+        // Only in namespaces do process numbers determine addresses.
         let peers = if matches!(hands, Some((ShapingMethod::Own, _))) { peers.collect() } else { Vec::new() };
         Shaping { hands, me, peers, links, changed: BTreeMap::new() }
     }
 
-    /// Returns the part of the links that is left to the transport.
+    /// Returns the properties of all links that the transport must emulate.
     pub(crate) fn left(&self) -> Links {
         let left = self.links.requested.iter().map(|(&pair, &link)| (pair, self.left_of(link)));
         Links { requested: left.collect() }
     }
 
-    /// Returns the part of a link that is left to the transport.
+    /// Returns the properties of a link that the transport must emulate.
     pub(crate) fn left_of(&self, link: LinkProperties) -> LinkProperties {
         self.hands.as_ref().map_or(link, |(_, kernel)| kernel.left_for_node(link))
     }
@@ -114,7 +116,7 @@ impl Shaping {
         self.links.requested.insert((from, to), properties);
     }
 
-    /// Records the addresses of the peers. Returns whether this changes what should be in force.
+    /// Records the addresses of the peers. Returns whether traffic control must change.
     pub(crate) fn meet(&mut self, directory: &Directory) -> bool {
         if !matches!(self.hands, Some((ShapingMethod::Shaper { .. }, _))) {
             return false;
@@ -125,7 +127,7 @@ impl Shaping {
         is_news
     }
 
-    /// Applies everything recorded. Returns once it is in force.
+    /// Applies everything recorded, and returns once it is in force.
     pub(crate) async fn apply(&self) -> Result<(), ShapingError> {
         let Some((hands, kernel)) = &self.hands else { return Ok(()) };
         let link = |from, to| {
@@ -141,7 +143,7 @@ impl Shaping {
                 shaper.apply(*address, tree(ShapingSide::Sender)).await.map_err(ShapingError::Shaper)?
             }
         };
-        tracing::debug!(changes, "links are configured");
+        tracing::debug!(changes, "configured links");
         Ok(())
     }
 }
@@ -152,7 +154,7 @@ fn peers(me: ProcessId, directory: &Directory) -> Vec<Peer> {
     let peer = |(index, entry): (usize, &Option<DirectoryEntry>)| {
         let entry = entry.as_ref()?;
         let IpAddr::V4(address) = entry.address.ip() else { return None };
-        let number = u16::try_from(index).expect("a federation by traffic control has few enough processes");
+        let number = u16::try_from(index).expect("federations with traffic control have at most 65536 processes");
         Some(Peer { number, cluster: entry.cluster, prefix: Prefix { address, length: 32 } })
     };
     others.filter_map(peer).collect()
@@ -198,10 +200,10 @@ mod tests {
         };
         let (first, last) = (Ipv4Addr::new(10, 1, 0, 7), Ipv4Addr::new(10, 1, 0, 9));
         assert_eq!(known(&shaping), [(0, 0, first), (2, 1, last)]);
-        assert!(!shaping.meet(&Directory { entries: entries.clone() }), "that is no news");
+        assert!(!shaping.meet(&Directory { entries: entries.clone() }), "an equal directory changes nothing");
         let moved = Directory { entries: vec![None, entries[1], entry([10, 1, 0, 33], 1)] };
         assert!(shaping.meet(&moved));
-        assert_eq!(known(&shaping), [(2, 1, Ipv4Addr::new(10, 1, 0, 33))], "one has gone, one has moved");
+        assert_eq!(known(&shaping), [(2, 1, Ipv4Addr::new(10, 1, 0, 33))], "one peer has ended, one has moved");
     }
 
     #[test]

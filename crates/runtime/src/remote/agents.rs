@@ -1,4 +1,4 @@
-//! Connections to agents: establishes them, keeps them, and establishes them again.
+//! Connections to agents: establishes, maintains and re-establishes them.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,14 +20,14 @@ use crate::clock::{AgentClock, boot, monotonic};
 use crate::control;
 use crate::secret::{Ends, HandshakeError};
 
-/// Time between two calls.
+/// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(200);
 /// Time within which an agent must prove that it knows the process's key.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Number of readings of a remote clock. The fastest answer counts.
+/// Number of readings of a remote clock, of which the one with the fastest answer counts.
 const READINGS: usize = 8;
 
-/// Why no agent is available.
+/// The reason why an agent is unavailable.
 #[derive(Debug, Error)]
 enum CallError {
     #[error("its agent cannot be reached: {0}")]
@@ -42,11 +42,11 @@ enum CallError {
     Elsewhere(String),
 }
 
-/// Keeps a connection to the agent at `place` as long as that is the place of `process`.
+/// Maintains a connection to the agent at `place` as long as that is the place of `process`.
 pub(super) async fn keep(shared: Rc<Shared>, process: ProcessId, place: AgentPlace) {
     loop {
         let Err(error) = call(&shared, process, &place).await;
-        debug!(%process, %error, "no agent");
+        debug!(%process, %error, "agent unavailable");
         shared.unready(process, &place, error.to_string());
         if !shared.is_at(process, &place) {
             return;
@@ -94,7 +94,7 @@ async fn call(shared: &Shared, process: ProcessId, place: &AgentPlace) -> Result
             let reading = AgentClock::read(shared.place_context.clock, asked, shown, monotonic());
             quickest = Some(quickest.map_or(reading, |it| it.better(reading)));
         }
-        clock = quickest.expect("it was read");
+        clock = quickest.expect("the clock was read at least once");
     }
     shared.ready(process, place, &ready, words, clock, here);
     loop {

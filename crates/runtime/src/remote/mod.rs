@@ -1,9 +1,10 @@
-//! The remote backend: each process is at a place of its own, with an agent ([`crate::agent`]) that is reached over
+//! The remote backend: each process has its own place, with an agent ([`crate::agent`]) that is reached over
 //! TCP.
 //!
-//! Another program provides the places (the operator, or a test), and announces them at the [`PlaceRegistry`]. A process whose
-//! place is replaced begins another life there, once the previous life is fenced: either killed by its agent, or, if
-//! the agent does not answer, never accepted again.
+//! Another program (the operator, or a test) provides the places, and announces them at the
+//! [`PlaceRegistry`]. A process whose place is replaced begins another life at the new place once the
+//! previous life is fenced: its agent has killed it, or, if the agent does not answer, it is never accepted
+//! again.
 
 mod agents;
 mod place_registry;
@@ -29,10 +30,11 @@ pub struct RemoteOptions {
     pub run: String,
     /// Keys of the processes. Each agent knows the key of its own process.
     pub keys: Keys,
-    /// Time for which a silent agent keeps its place. If it answers within that time, its storage is not lost.
+    /// Time after which the place of a silent agent is replaced. If the agent answers earlier, its storage is
+    /// not lost.
     pub replace_after: Duration,
-    /// Address on which the supervisor listens for nodes. If it is unspecified, nodes use the address from which
-    /// their agent is reached.
+    /// Address on which the supervisor listens for nodes. If it is unspecified, nodes connect to the address
+    /// from which the supervisor reaches their agent.
     pub listen: SocketAddr,
     /// Files that nodes find in the run's directory, by name.
     pub files: Vec<(String, Vec<u8>)>,
@@ -42,13 +44,13 @@ pub struct RemoteOptions {
 
 /// Performs a run at the places announced at `registry`. Returns once no process is hosted.
 ///
-/// The supervisor's input is written to a journal next to the record. A restarted program that finds the journal
-/// passes it as `past`, and resumes the run. All processes then begin new lives, because lives end with their
-/// supervisor. Agents keep the facts of earlier lives until they are requested.
+/// The supervisor writes its input to a journal next to the record. A restarted program passes an existing
+/// journal as `past`, and resumes the run. All processes then begin new lives, because lives end with their
+/// supervisor. Agents keep the facts of earlier lives until the supervisor requests them.
 ///
 /// # Errors
 ///
-/// Fails if the run cannot be carried out.
+/// Fails if the run cannot be performed.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! The interface between the provider of places and the run that needs them. Can be used from any thread.
+//! The interface between the provider of places and the run that uses them. Can be used from any thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::shaper::Abilities;
 
-/// The place of a process: an agent. A change of place begins a new life.
+/// The place of a process, which has an agent. A process that moves to another place begins a new life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentPlace {
     /// Identifier that distinguishes the place from its predecessors.
@@ -26,7 +26,7 @@ pub struct Request {
     pub id: u64,
     /// The requested action.
     pub wanted: Wanted,
-    /// The process whose place is concerned.
+    /// The process at the place.
     pub process: ProcessId,
     /// Identifier of the place.
     pub uid: String,
@@ -41,7 +41,7 @@ pub enum Wanted {
     RemovalWithStorage,
 }
 
-/// The caller's places are older than the known ones.
+/// The error that announced places are older than the known ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("generation {known} of the places is already known")]
 pub struct Stale {
@@ -58,11 +58,11 @@ pub struct RegistryState {
     pub places: BTreeMap<ProcessId, AgentPlace>,
     /// Processes whose agents are ready.
     pub hosted: BTreeSet<ProcessId>,
-    /// Requests to the provider that have not been carried out yet.
+    /// Pending requests to the provider.
     pub requests: Vec<Request>,
     /// Features of the kernels for link emulation, for processes that have a shaper.
     pub abilities: BTreeMap<ProcessId, Abilities>,
-    /// Obstacles to the connections with agents, by process.
+    /// The reasons why agents are not connected, by process.
     pub troubles: BTreeMap<ProcessId, String>,
     /// Number of requests so far.
     asked: u64,
@@ -104,7 +104,7 @@ impl PlaceRegistry {
         Ok(())
     }
 
-    /// Marks a request as carried out. Returns whether it existed.
+    /// Removes a request that has been performed. Returns whether it existed.
     pub fn done(&self, request: u64) -> bool {
         let mut registry_state = self.lock();
         let before = registry_state.requests.len();
@@ -117,7 +117,7 @@ impl PlaceRegistry {
         self.lock().clone()
     }
 
-    /// Returns a receiver that is notified of changes of the places.
+    /// Returns a receiver that is notified when places change.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         let mut changes = self.changed.subscribe();
         // Some places may already exist.
@@ -125,12 +125,12 @@ impl PlaceRegistry {
         changes
     }
 
-    /// Records whether the agent of `process` is ready, and what prevents a connection.
+    /// Records whether the agent of `process` is ready, and the reason why it is not connected.
     pub(super) fn note(&self, process: ProcessId, ready: bool, trouble: Option<String>) {
         let registry_state = &mut *self.lock();
         if ready {
             registry_state.hosted.insert(process);
-            // The agent has answered, and has ended whatever it had to end.
+            // The agent has answered, and has ended the lives that it had to end.
             registry_state.requests.retain(|it| it.process != process);
         } else {
             registry_state.hosted.remove(&process);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn older_generations_are_refused() {
+    fn older_generations_are_rejected() {
         let place_registry = PlaceRegistry::default();
         place_registry.assign(3, places("a")).unwrap();
         place_registry.assign(3, places("b")).unwrap();
@@ -199,10 +199,10 @@ mod tests {
         ask(Wanted::Removal);
         ask(Wanted::Removal);
         let ids = || place_registry.state().requests.iter().map(|it| (it.id, it.wanted)).collect::<Vec<_>>();
-        assert_eq!(ids(), [(1, Wanted::Removal)], "asked once");
+        assert_eq!(ids(), [(1, Wanted::Removal)], "requested once");
         ask(Wanted::RemovalWithStorage);
         ask(Wanted::Removal);
-        assert_eq!(ids(), [(2, Wanted::RemovalWithStorage)], "the greater wish stands");
+        assert_eq!(ids(), [(2, Wanted::RemovalWithStorage)], "the stronger request replaces the weaker");
         assert!(!place_registry.done(1));
         assert!(place_registry.done(2));
         ask(Wanted::Removal);
@@ -210,6 +210,6 @@ mod tests {
         assert_eq!(ids(), []);
         ask(Wanted::Removal);
         place_registry.note(ProcessId(0), true, None);
-        assert_eq!(ids(), [], "an agent that answers has ended what it was to end");
+        assert_eq!(ids(), [], "an agent that answers has ended its lives");
     }
 }

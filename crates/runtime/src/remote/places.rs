@@ -1,4 +1,4 @@
-//! Places with agents: keeps track of the life at each place, and of the orders to its agent.
+//! Places with agents: tracks the life at each place, and the orders to its agent.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -23,25 +23,24 @@ use crate::supervise::Names;
 use crate::supervise::places::{FAREWELL, HostEvent, PlaceBackend, Seen};
 use crate::supervise::{Journal, JournalContents, JournalEntry, PlaceContext, RunError};
 
-/// Time within which an agent must confirm that it is ready to end a life. After that, the agent counts as gone, and
-/// the life is fenced.
+/// Time within which an agent must confirm that it is ready to end a life. Otherwise, the life is fenced.
 const ARMED_WITHIN: Duration = Duration::from_millis(800);
-/// Time within which a ready agent must carry out an order.
+/// Time within which a ready agent must perform an order.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bounds of the notice that agents get of the moment at which they end several lives. The notice is twice the time
-/// that the slowest agent took to get ready.
+/// Bounds on how long in advance agents receive the time at which to end several lives. It is twice the time
+/// that the slowest agent took to prepare.
 const LEAST_NOTICE: Span = Span::from_millis(2);
 const MOST_NOTICE: Span = Span::from_millis(250);
 
-/// Time to wait, once the run is over, for agents that have facts of lives from before a restart of the supervisor.
+/// Time to wait, at the end of the run, for agents with facts of lives that a previous supervisor started.
 const COLLECTED: Duration = Duration::from_secs(30);
-/// Time between two checks whether these facts have arrived.
+/// Time between two checks for these facts.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Lives whose facts may not all have arrived, with the UIDs of their places.
 pub(super) type Incomplete = BTreeMap<ProcessId, BTreeMap<Life, String>>;
 
-/// Returns the lives whose facts a predecessor of this program had not received completely.
+/// Returns the lives whose facts the predecessor of this program had not received completely.
 pub(super) fn incomplete(past: &JournalContents) -> Incomplete {
     let mut incomplete = Incomplete::new();
     for entry in &past.entries {
@@ -61,12 +60,12 @@ pub(super) fn incomplete(past: &JournalContents) -> Incomplete {
 /// The places of all processes.
 pub(super) struct Remote {
     shared: Rc<Shared>,
-    /// Tasks that end lives on order. Each life has its own task, so that an agent that does not answer delays no
-    /// other.
+    /// Tasks that end lives. Each order has its own task, so that an agent that does not answer delays no
+    /// other order.
     kills: JoinSet<()>,
 }
 
-/// State shared by the host and the tasks that communicate with agents. All of it is on one thread.
+/// State shared by the host and the tasks that communicate with agents, all on one thread.
 pub(super) struct Shared {
     run: String,
     names: Names,
@@ -92,20 +91,20 @@ struct PlaceEntry {
     agent: Option<Agent>,
     /// The hosted life. There is at most one, and a life that was removed from here is never hosted again.
     life: Option<Life>,
-    /// A life that waits for an agent, and for the completion of earlier orders.
+    /// The life that waits for an agent, and for the completion of earlier orders.
     wanted: Option<(Life, Boot)>,
-    /// Number of orders to end lives at this place that are not completed.
+    /// Number of incomplete orders to end lives at this place.
     ending: u32,
     /// Number of messages received from the agent.
     heard: u64,
-    /// Whether the storage was to be removed, and no agent has confirmed it.
+    /// Whether the storage must be removed, and no agent has confirmed it.
     wipes: bool,
-    /// The newest life that was ever requested.
+    /// The newest life ever requested.
     newest: Life,
     /// Launched lives whose facts may not all have arrived, with their places.
     incomplete: BTreeMap<Life, String>,
     orders: OrderNo,
-    /// Orders whose answer is awaited, each with the time of the order by this machine's monotonic clock.
+    /// Orders whose answer is pending, each with its time by this machine's monotonic clock.
     waiting: BTreeMap<OrderNo, (u64, oneshot::Sender<Answer>)>,
 }
 
@@ -203,7 +202,7 @@ impl PlaceBackend for Remote {
     }
 
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError> {
-        // Remove the tasks that have completed.
+        // Drop the results of completed tasks.
         while self.kills.try_join_next().is_some() {}
         let kill = self.shared.arm(lives, storage == StorageFate::Lost);
         self.kills.spawn_local(self.shared.clone().carry_out(kill));
@@ -218,7 +217,7 @@ impl PlaceBackend for Remote {
         });
     }
 
-    /// Agents receive orders one after the other, and carry them out in that order, so no answer is awaited.
+    /// Agents perform orders in the order of their receipt, so there is no need to await the answer.
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
         if self.hosts(process, life) {
             let order = self.shared.order(process, |order| ToAgent::Pause { order, life, paused });
@@ -227,7 +226,7 @@ impl PlaceBackend for Remote {
                 let at = match shared.answered(order, Instant::now() + PATIENCE).await {
                     Some((_, Answer::Paused { at, trouble: None })) => at,
                     other => {
-                        warn!(%process, ?other, "its agent could not pause it, or let it go on");
+                        warn!(%process, ?other, "the agent could not pause or resume the process");
                         None
                     }
                 };
@@ -261,7 +260,7 @@ impl PlaceBackend for Remote {
                 std::mem::take(&mut entry.incomplete)
             });
             for life in incomplete.into_keys() {
-                warn!(%process, %life, "some of its facts may be missing");
+                warn!(%process, %life, "facts of this life may be missing");
                 self.shared.bundle.seal(process, life, true).map_err(RunError::Facts)?;
             }
         }
@@ -271,8 +270,8 @@ impl PlaceBackend for Remote {
 
 /// Lives that are to end at the same time.
 struct Kill {
-    /// Each life with the UID of the place that was asked to prepare, and with the order if the agent has anything to
-    /// do.
+    /// Each life, the UID of its place if the life is hosted there, and the pending order if an agent was
+    /// asked to prepare.
     arming: Vec<(ProcessId, Life, Option<String>, Option<Pending>)>,
     wipe: bool,
 }
@@ -298,7 +297,7 @@ impl Shared {
     fn note(&self, entry: &JournalEntry) {
         self.journal.write(entry);
         if let Err(error) = self.journal.flush() {
-            warn!(%error, "cannot write the journal; a restarted supervisor will not know this");
+            warn!(%error, "cannot write the journal; a restarted supervisor will lack this entry");
         }
     }
 
@@ -327,8 +326,8 @@ impl Shared {
         });
         self.place_registry.note(process, false, None);
         if let Some(life) = life {
-            // From here on, the life is no longer accepted. If the old agent can still receive, it ends the process
-            // as well.
+            // The life is no longer accepted. If the old agent still receives orders, it also ends the
+            // process.
             if let Some(agent) = agent {
                 drop(agent.words.send(ToAgent::Arm { order: 0, life }));
                 drop(agent.words.send(ToAgent::Fire { order: 0, wipe: false, at: None }));
@@ -389,7 +388,7 @@ impl Shared {
         if !self.is_at(process, place) {
             return;
         }
-        // Without rates there are no classes, so traffic control is not used.
+        // Without rates there are no classes, so traffic control cannot be used.
         let kernel = ready.abilities.as_ref().map(|it| it.kernel).filter(|it| it.htb);
         let agent = Agent { words, clock, here, holds_storage: ready.holds_storage, kernel };
         let ended = self.with(process, |entry| {
@@ -417,7 +416,7 @@ impl Shared {
         }
     }
 
-    /// Launches the waiting life if an agent is available.
+    /// Launches the waiting life if an agent is ready.
     fn try_launch(&self, process: ProcessId) {
         let control = self.place_context.control;
         let lost = self.with(process, |entry| {
@@ -432,7 +431,7 @@ impl Shared {
             let keeps_storage = boot != Boot::Fresh && !std::mem::take(&mut entry.wipes);
             let uid = entry.place.as_ref().map(|place| place.uid.clone()).expect("an agent is at a place");
             self.note(&JournalEntry::Launched { process, life, uid: uid.clone() });
-            // If the agent is gone by now, it will be called again, and will not know the life.
+            // If the agent has just disconnected, the next connection will find that the life does not run.
             drop(agent.words.send(ToAgent::Launch { life, keeps_storage, supervisor }));
             agent.holds_storage = true;
             entry.life = Some(life);
@@ -445,8 +444,8 @@ impl Shared {
         }
     }
 
-    /// Begins to kill lives at the same time: tells their agents to prepare. Nothing is launched at these places
-    /// until the kill is complete.
+    /// Begins to kill lives simultaneously: tells their agents to prepare. Nothing is launched at these
+    /// places until the kill is complete.
     fn arm(&self, lives: &[(ProcessId, Life)], wipe: bool) -> Kill {
         let mut arming = Vec::with_capacity(lives.len());
         for &(process, life) in lives {
@@ -463,8 +462,8 @@ impl Shared {
         Kill { arming, wipe }
     }
 
-    /// Kills the lives whose agents are ready, once all agents have answered or exceeded the time limit, and fences
-    /// the others.
+    /// Waits until all agents have answered or exceeded the time limit. Then kills the lives whose agents are
+    /// ready, and fences the others.
     async fn carry_out(self: Rc<Self>, Kill { arming, wipe }: Kill) {
         let by = Instant::now() + ARMED_WITHIN;
         let mut armed = Vec::with_capacity(arming.len());
@@ -486,11 +485,12 @@ impl Shared {
                     seen.push(self.seen(process, life, None));
                     self.fence(process, life, &place, wipe, self.replace_after);
                 }
-                // There is nothing to end, and no agent to do it.
+                // There is no hosted life, and no agent.
                 (_, None) => self.ended(process, life, wipe),
             }
         }
-        // Each agent acts by its own clock, so the order must reach the slowest agent before that moment.
+        // Each agent acts by its own clock, so the order must reach even the slowest agent before that
+        // moment.
         let moment = self.place_context.clock.now() + (slowest * 2).clamp(LEAST_NOTICE, MOST_NOTICE);
         let several = armed.len() > 1;
         let fire = |(process, life, place, order)| {
@@ -510,8 +510,8 @@ impl Shared {
                 }
                 (other, Some(place)) => {
                     seen.push(self.seen(process, life, None));
-                    warn!(%process, %life, ?other, "its agent could not end the process");
-                    // An agent that answers with a failure would fail again.
+                    warn!(%process, %life, ?other, "the agent could not end the process");
+                    // An agent that reports a failure would fail again.
                     let wait = if other.is_some() { Duration::ZERO } else { self.replace_after };
                     self.fence(process, life, &place, wipe, wait);
                 }
@@ -523,7 +523,8 @@ impl Shared {
         }
     }
 
-    /// Returns the report of a life that stopped when the monotonic clock at its place showed `at`, if that is known.
+    /// Returns the report of a life that stopped. `at` is the reading of the monotonic clock at its place, if
+    /// known.
     fn seen(&self, process: ProcessId, life: Life, at: Option<u64>) -> Seen {
         let clock = self.with(process, |entry| entry.agent.as_ref().map(|agent| agent.clock));
         let error = clock.map_or(Span::ZERO, AgentClock::error);
@@ -536,8 +537,8 @@ impl Shared {
         self.place_context.host_events.put(HostEvent::Lost { process, life, storage, by });
     }
 
-    /// Reports that a life was ended on order, or had already ended. If `wipes` is set, its stored data may still
-    /// exist.
+    /// Reports that a life was ended on order, or had already ended. If `wipes` is set, its stored data must
+    /// still be removed.
     fn ended(&self, process: ProcessId, life: Life, wipes: bool) {
         self.with(process, |entry| {
             entry.life.take_if(|it| *it == life);
@@ -548,9 +549,9 @@ impl Shared {
         self.try_launch(process);
     }
 
-    /// Fences a life that was to be ended but may still run: it is never accepted again. Requests a replacement from
-    /// the provider of the places, unless the current agent is heard from again within `wait`, since an agent ends
-    /// what it hosts before it hosts another life.
+    /// Fences a life that should have been ended but may still run: it is never accepted again. Asks the
+    /// provider to replace the place, unless the current agent sends a message within `wait`: an agent ends
+    /// the life that it hosts before it hosts another.
     fn fence(self: &Rc<Self>, process: ProcessId, life: Life, place: &str, wipe: bool, wait: Duration) {
         let heard = self.with(process, |entry| entry.heard);
         let (shared, place) = (self.clone(), place.to_owned());
@@ -569,7 +570,7 @@ impl Shared {
         self.ended(process, life, wipe);
     }
 
-    /// Sends an order to the agent of `process`, if there is one.
+    /// Sends an order to the agent of `process`, if it is ready.
     fn order(&self, process: ProcessId, order: impl FnOnce(OrderNo) -> ToAgent) -> Option<Pending> {
         let number = self.with(process, |entry| {
             entry.orders += 1;
@@ -647,14 +648,14 @@ impl Shared {
                     life.inspect(|&life| self.place_lost(process, life));
                 }
             }
-            // Late, or unrequested.
+            // A late or unsolicited answer.
             _ => {}
         }
     }
 
     fn answer(&self, process: ProcessId, order: OrderNo, answer: impl FnOnce(u64) -> Answer) {
         if let Some((asked, waiting)) = self.with(process, |entry| entry.waiting.remove(&order)) {
-            // The receiver is gone if it exceeded its time limit.
+            // The receiver is closed if the answer exceeded the time limit.
             drop(waiting.send(answer(asked)));
         }
     }

@@ -1,4 +1,5 @@
-//! Minimal places: they host processes that only send heartbeats, until most of them fall silent at the same time.
+//! Tests with minimal places, which host processes that only send heartbeats, until most of them fall silent
+//! simultaneously.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,11 +27,11 @@ use crate::secret::{Ends, Keys, Secret};
 use crate::supervise::{ChangeQueue, Names};
 use crate::{Links, StorageOptions};
 
-/// Number of processes that fall silent. One more continues.
+/// Number of processes that fall silent. One more process continues.
 const SILENT: u32 = 100;
 const DETECT_AFTER: Span = Span::from_millis(500);
-/// Time of the fault planned for the process that continues: after the silent processes have been given up together,
-/// and before that could have been done one by one.
+/// Time of the fault planned for the process that continues: later than needed to fence all silent processes
+/// together, but earlier than needed to fence them one by one.
 const PLANNED: Span = Span::from_millis(1500);
 
 /// Facts of the supervisor, with their times in the run.
@@ -48,7 +49,7 @@ impl Observer for Watcher {
         match fact {
             Fact::Begun => {
                 self.began = Some(at);
-                // From here on, most processes are silent.
+                // Most processes fall silent now.
                 self.begun.iter().for_each(|it| it.send(true).expect("the places listen"));
             }
             Fact::Injecting { .. } => self.injected = Some(at),
@@ -154,7 +155,7 @@ async fn node(
     }
 }
 
-/// Hosts all places on a thread of its own. Returns their addresses in the order of the processes.
+/// Hosts all places on a separate thread. Returns their addresses in the order of the processes.
 fn places(keys: &Keys, silent: watch::Receiver<bool>) -> Vec<SocketAddr> {
     let (told, addresses) = std::sync::mpsc::channel();
     let keys = keys.clone();
@@ -222,12 +223,12 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
     }
 }
 
-/// Its limits are times, which a machine that is busy with other tests may miss once or twice.
+/// The limits are times, which a machine that is busy with other tests may occasionally miss.
 #[test]
-fn places_that_fall_silent_together_are_detected_together_and_delay_no_planned_fault() {
+fn places_that_fall_silent_together_delay_neither_detection_nor_faults() {
     const ATTEMPTS: usize = 3;
     let mut attempts = std::iter::repeat_with(|| std::panic::catch_unwind(many_places_fall_silent));
-    assert!(attempts.by_ref().take(ATTEMPTS).any(|it| it.is_ok()), "{ATTEMPTS} times in a row");
+    assert!(attempts.by_ref().take(ATTEMPTS).any(|it| it.is_ok()), "failed {ATTEMPTS} times in a row");
 }
 
 fn many_places_fall_silent() {
@@ -257,9 +258,9 @@ fn many_places_fall_silent() {
     assert_eq!(silent.len(), SILENT as usize);
     let latest = silent.values().max().unwrap().since(began);
     let limit = Span(DETECT_AFTER.0 + Span::from_secs(1).0);
-    assert!(latest < limit, "the last one was detected {latest} after all had fallen silent");
+    assert!(latest < limit, "the last place was detected {latest} after all had fallen silent");
     let injected = watcher.injected.unwrap().since(began);
     assert!(injected >= PLANNED && injected < Span(PLANNED.0 + Span::from_millis(300).0), "{injected}");
-    assert_eq!(other.len(), 1, "what was planned was done");
-    assert!(place_registry.state().requests.is_empty(), "no place is given up before its time");
+    assert_eq!(other.len(), 1, "the planned fault was injected");
+    assert!(place_registry.state().requests.is_empty(), "no place is replaced too early");
 }

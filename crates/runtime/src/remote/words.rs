@@ -1,6 +1,6 @@
-//! Messages between a supervisor and the agents at its places, over one connection per agent, which the supervisor
-//! establishes. If a connection is lost, only information that both sides already have is lost with it: the next
-//! connection resumes from there.
+//! Messages between a supervisor and the agents at its places. The supervisor establishes one connection to
+//! each agent. A lost connection loses no information: the next connection resumes from the state that both
+//! sides know.
 
 use faultline_core::{Life, ProcessId};
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::metrics::ClusterNames;
 use crate::shaper::Abilities;
 
-/// Number of an order that is answered.
+/// Number of an order, which its answer repeats.
 pub(crate) type OrderNo = u64;
 
-/// The process that an agent is to host, and its run.
+/// The assignment of an agent to a process, and the run of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Post {
-    /// Identifier of the run. The agent drops whatever it hosted for another run.
+    /// Identifier of the run. The agent drops everything that it hosted for another run.
     pub(crate) run: String,
     /// UID of the intended place.
     pub(crate) uid: String,
@@ -22,11 +22,11 @@ pub(crate) struct Post {
     /// Name of the process.
     pub(crate) name: String,
     pub(crate) cluster_names: ClusterNames,
-    /// Files that a process finds in the run's directory at its start, by name.
+    /// Files, with their names, that a process finds in the run's directory at its start.
     pub(crate) files: Vec<(String, Vec<u8>)>,
-    /// The life that is assumed to run there. Any other life is ended before the agent is ready.
+    /// The life that the supervisor expects at this place. The agent ends any other life before it is ready.
     pub(crate) life: Option<Life>,
-    /// The newest life that was ever launched, at any place.
+    /// The newest life ever launched, at any place.
     pub(crate) newest: Life,
     /// Number of bytes of facts that have arrived, by life.
     pub(crate) arrived: Vec<(Life, u64)>,
@@ -43,8 +43,8 @@ pub(crate) enum ToAgent {
     Launch { life: Life, keeps_storage: bool, supervisor: std::net::SocketAddr },
     /// Prepares the end of a life.
     Arm { order: OrderNo, life: Life },
-    /// Ends the life that was prepared under this number, once the agent's monotonic clock shows `at`, or immediately.
-    /// Answered when the life has ended and its facts have been sent.
+    /// Ends the life that was prepared under this number, once the agent's monotonic clock shows `at`; `None`
+    /// for immediately. Answered when the life has ended and its facts have been sent.
     Fire { order: OrderNo, wipe: bool, at: Option<u64> },
     /// Pauses or resumes a life.
     Pause { order: OrderNo, life: Life, paused: bool },
@@ -53,7 +53,7 @@ pub(crate) enum ToAgent {
 /// A message from an agent to the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ToPlace {
-    /// Answers [`ToAgent::Post`], after all facts that had not arrived.
+    /// Answers [`ToAgent::Post`]. Preceded by all facts that had not arrived.
     Ready(Ready),
     /// Answers [`ToAgent::Post`] if another place was intended. Contains the UID of this place.
     Elsewhere(String),
@@ -61,16 +61,16 @@ pub(crate) enum ToPlace {
     Clock(u64),
     /// A piece of a life's file of facts.
     Facts { life: Life, offset: u64, bytes: Vec<u8> },
-    /// A life has ended by itself, and all its facts have been sent.
+    /// A life has ended unexpectedly, and all its facts have been sent.
     Ended { life: Life, status: String, last_words: String },
     /// All facts of the lives at this place up to this one have been sent, and those lives have ended.
     Sent { upto: Life },
     /// The agent is ready to end a life. Contains a reading of its monotonic clock.
     Armed { order: OrderNo, clock: u64 },
-    /// Outcome of an order to end a life. If there was a life, contains the instant after which it executed no
+    /// Outcome of an order to end a life. If there was a life, contains the time after which it executed no
     /// instruction, by the agent's monotonic clock.
     Done { order: OrderNo, died: Option<u64>, trouble: Option<String> },
-    /// Outcome of an order to pause or resume a life, with the same contents.
+    /// Outcome of an order to pause or resume a life, with the time by the agent's monotonic clock.
     Paused { order: OrderNo, at: Option<u64>, trouble: Option<String> },
     /// The agent is about to end. Its life has ended, and all facts have been sent.
     Leaving,
@@ -81,10 +81,10 @@ pub(crate) enum ToPlace {
 pub(crate) struct Ready {
     /// The running life, if any.
     pub(crate) life: Option<Life>,
-    /// Whether the storage of the process is present.
+    /// Whether the storage of the process exists here.
     pub(crate) holds_storage: bool,
-    /// Features of the kernel for link emulation according to the shaper, if there is one.
+    /// Features of the kernel for link emulation, as reported by the shaper; `None` without a shaper.
     pub(crate) abilities: Option<Abilities>,
-    /// Identifies the kernel, whose monotonic clock all its processes share.
+    /// Identifies the current boot of the kernel, whose monotonic clock all its processes share.
     pub(crate) boot: String,
 }

@@ -1,10 +1,11 @@
-//! The shaper of a place: the only process there that may configure the kernel's traffic control, on behalf of the
-//! node in the same network namespace. In pods, where the node and its agent must not be privileged, it alone has the privilege.
+//! The shaper of a place: the only process there that may configure the kernel's traffic control, on behalf
+//! of the node in the same network namespace. In pods, only the shaper is privileged; the node and its agent
+//! are not.
 //!
-//! They communicate over a socket in a directory that no other program can reach. Every request uses a connection of
-//! its own, and requests are answered in the order of the connections, so that the requests of a life that has ended
-//! precede those of the next. The shaper keeps no state: what is in force is in the kernel. A restarted shaper
-//! continues from there, and a client of one that is gone repeats its request.
+//! The programs communicate over a socket in a directory that no other program can access. Every request uses
+//! a separate connection, and requests are answered in the order of the connections, so that the requests of
+//! an ended life precede those of the next. The shaper is stateless: all state is in the kernel. A restarted
+//! shaper continues from that state, and clients repeat requests that were not answered.
 
 mod serve;
 
@@ -36,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 enum Question {
     /// Asks for the features of the kernel.
     Abilities,
-    /// Puts exactly this tree in force at the interface with this address.
+    /// Applies exactly this tree to the interface with this address.
     Apply { address: Ipv4Addr, tree: Tree },
     /// Asks for the traffic at the interface with this address.
     Passed { address: Ipv4Addr },
@@ -53,16 +54,16 @@ enum Answer {
     Refused(String),
 }
 
-/// Features of the kernel at a place for link emulation.
+/// Features for link emulation of the kernel at a place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Abilities {
     /// The supported elements of a tree.
     pub kernel: Kernel,
-    /// Missing features by the names of their modules, with the kernel's error messages.
+    /// Missing features: the names of their modules, with the kernel's error messages.
     pub lacks: Vec<(String, String)>,
 }
 
-/// Why a shaper did not carry out a request.
+/// The reason why a shaper did not perform a request.
 #[derive(Debug, Error)]
 pub enum ShaperError {
     /// The shaper does not answer.
@@ -73,7 +74,7 @@ pub enum ShaperError {
         /// Cause of the failure.
         source: io::Error,
     },
-    /// The kernel refuses.
+    /// The kernel refused the request.
     #[error("the shaper cannot apply the links: {0}")]
     Refused(String),
     /// The program at the socket is not a shaper.
@@ -92,7 +93,7 @@ impl Shaper {
         Shaper { socket: socket.to_owned() }
     }
 
-    /// Returns the features of the kernel. Waits without a time limit for a shaper that has not started yet.
+    /// Returns the features of the kernel. Waits indefinitely for a shaper that has not started yet.
     pub(crate) async fn abilities(&self) -> Result<Abilities, ShaperError> {
         loop {
             match self.ask(&Question::Abilities).await {
@@ -104,7 +105,8 @@ impl Shaper {
         }
     }
 
-    /// Puts a tree in force at the interface with this address. Returns the number of changes, once it is in force.
+    /// Applies a tree to the interface with this address. Returns the number of changes once the tree is in
+    /// force.
     pub(crate) async fn apply(&self, address: Ipv4Addr, tree: Tree) -> Result<u64, ShaperError> {
         match self.ask(&Question::Apply { address, tree }).await? {
             Answer::InForce(changes) => Ok(changes),
@@ -112,7 +114,7 @@ impl Shaper {
         }
     }
 
-    /// Returns the traffic at the interface with this address. Asks only once.
+    /// Returns the traffic at the interface with this address. Does not repeat the request.
     pub(crate) async fn passed(&self, address: Ipv4Addr) -> Result<Passed, ShaperError> {
         match self.ask_once(&Question::Passed { address }).await {
             Ok(Answer::Passed(passed)) => Ok(passed),
@@ -122,7 +124,8 @@ impl Shaper {
         }
     }
 
-    /// Repeats a request until it is answered. Repeating is harmless, since nothing remains to be changed.
+    /// Repeats a request until it is answered. Repeating it is harmless: a request that was already performed
+    /// changes nothing.
     async fn ask(&self, question: &Question) -> Result<Answer, ShaperError> {
         let give_up = Instant::now() + PATIENCE;
         let mut waited = false;

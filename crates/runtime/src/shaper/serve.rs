@@ -21,12 +21,12 @@ use tracing::{debug, info, warn};
 use super::{Abilities, Answer, Question};
 use crate::control;
 
-/// Time after which a silent caller is disconnected, because others wait behind it.
+/// Time after which a silent caller is disconnected, because other callers are waiting.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Permissions of the socket: its owner and the group of the directory may connect.
+/// Permissions of the socket: its owner and the directory's group may connect.
 const FOR_THE_GROUP: u32 = 0o660;
 
-/// Why a shaper ended without an order to do so.
+/// The reason why a shaper ended by itself.
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// The asynchronous runtime or the handling of signals failed.
@@ -48,8 +48,8 @@ pub enum ServeError {
     Accept(io::Error),
 }
 
-/// Serves requests at `socket` in the calling thread's network namespace, until a termination signal arrives. What is
-/// in force stays in force.
+/// Serves requests at `socket` in the calling thread's network namespace until a termination signal arrives.
+/// Traffic control stays in force.
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ pub fn serve(socket: &Path) -> Result<(), ServeError> {
         let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Runtime)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Runtime)?;
         let abilities = abilities(&Probe::run().map_err(ServeError::Probe)?);
-        info!(?abilities, "the kernel's features were tested");
+        info!(?abilities, "tested the kernel's features");
         let listener = listen(socket)?;
         tokio::select! {
             Err(error) = answer_all(&listener, |question| answer(question, &abilities)) => Err(error),
@@ -111,7 +111,7 @@ fn answer(question: Question, abilities: &Abilities) -> Answer {
         }
     };
     answer.unwrap_or_else(|error| {
-        warn!(%error, "a request was refused");
+        warn!(%error, "refused a request");
         Answer::Refused(error.to_string())
     })
 }
@@ -120,7 +120,7 @@ fn bring_into_force(address: Ipv4Addr, tree: &Tree) -> Result<Answer, TcError> {
     let interface = interface_of(address)?;
     cut_to_size(&interface)?;
     let changes = apply(&interface, tree)?;
-    info!(interface, changes, peers = tree.leaving.filters.len(), "links are configured");
+    info!(interface, changes, peers = tree.leaving.filters.len(), "configured links");
     Ok(Answer::InForce(changes as u64))
 }
 
@@ -159,7 +159,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let socket = dir.path().join("shaper");
             let shaper = Shaper::at(&socket);
-            assert!(matches!(shaper.passed(HERE).await, Err(ShaperError::Silent { .. })), "that asks once");
+            assert!(matches!(shaper.passed(HERE).await, Err(ShaperError::Silent { .. })), "the request is not repeated");
             let waiting = tokio::task::spawn_local(async move { shaper.apply(HERE, Tree::default()).await });
             tokio::task::yield_now().await;
             let listener = listen(&socket).unwrap();
@@ -197,12 +197,12 @@ mod tests {
         });
     }
 
-    /// A new shaper finds what its predecessor put in force, and leaves it unchanged.
+    /// A restarted shaper finds its predecessor's traffic control, and leaves it unchanged.
     #[test]
     fn a_restarted_shaper_continues_with_the_state_of_the_kernel() {
         let tested = isolated(|| {
             let (hub, listener) = Hub::new().unwrap();
-            let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("it is IPv4") };
+            let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("the address is IPv4") };
             hub.within(|| {
                 let probe = Probe::run().unwrap();
                 let abilities = abilities(&probe);
@@ -225,7 +225,7 @@ mod tests {
                 assert!(first > 0);
                 assert_eq!(second, 0);
                 let Answer::Passed(passed) = answer(Question::Passed { address: here }, &abilities) else {
-                    panic!("it knows what has passed")
+                    panic!("the answer contains the traffic")
                 };
                 assert!(passed.leaving.contains_key(&ClusterId(1)));
                 let elsewhere = answer(Question::Passed { address: HERE }, &abilities);

@@ -1,8 +1,7 @@
 //! Stable storage of one node: a worker thread in front of a [`store::Store`].
 //!
-//! Requests are carried out one after the other, so that a listing reflects every earlier write, and completions
-//! arrive in the same order. Emulated costs of a request (limited write bandwidth, an injected slowness) take real
-//! time.
+//! Requests are performed in order, so that a listing reflects every earlier write, and completions arrive in
+//! the same order. Emulated costs of a request (limited write bandwidth, injected slowness) take real time.
 
 mod slots;
 mod store;
@@ -23,7 +22,7 @@ use crate::clock::{Clock, pause};
 pub(crate) use store::{Journal, StoreError};
 use store::{Opened, Store};
 
-/// Where a node keeps images.
+/// The medium on which a node stores images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StorageKind {
     /// In memory: lost with the process.
@@ -36,11 +35,11 @@ pub enum StorageKind {
 /// Options of a node's storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageOptions {
-    /// Where images are kept.
+    /// The medium of the storage.
     pub kind: StorageKind,
-    /// Bytes per second to which writes are limited; 0 means unlimited.
+    /// Limit on writes, in bytes per second; 0 means unlimited.
     pub write_bandwidth: u64,
-    /// Minimum time per write, in addition to the transfer.
+    /// Additional time per write, besides the transfer.
     pub latency: Span,
 }
 
@@ -57,7 +56,7 @@ pub(crate) enum Request<P: Process> {
         version: u64,
         bytes: Arc<[u8]>,
     },
-    /// The record has been reported durable, so older records are no longer needed.
+    /// A record has been reported durable, so older records are no longer needed.
     Reported {
         version: u64,
     },
@@ -67,15 +66,15 @@ pub(crate) enum Request<P: Process> {
 /// The storage as the engine sees it.
 pub(crate) struct Storage<P: Process> {
     requests: queue::Sender<Request<P>>,
-    /// Journal of what has been reported durable. Written by the engine, which makes the reports.
+    /// Journal of everything reported durable. Written by the engine, which makes the reports.
     pub(crate) journal: Journal,
-    /// The record of an earlier life.
+    /// The last record of earlier lives.
     pub(crate) record: Option<Arc<[u8]>>,
 }
 
 impl<P: Process + 'static> Storage<P> {
-    /// Opens the storage in `dir` for `life`, and drops everything that was not reported durable to an earlier life.
-    /// Completions go to `done`, as does an error after which the process cannot continue.
+    /// Opens the storage in `dir` for `life`, and removes everything that was not reported durable to an
+    /// earlier life. Completions go to `done`, as does an error after which the process cannot continue.
     pub(crate) fn open(
         dir: PathBuf,
         life: Life,
@@ -121,7 +120,8 @@ impl<P: Process> Worker<P> {
         }
     }
 
-    /// Waits for the next request. Prepares for later ones if none arrives for a while. Returns `None` at the end.
+    /// Waits for the next request, and prepares for later ones if none arrives for a while. Returns `None`
+    /// once all senders are closed.
     fn next(&mut self, inbox: &queue::Receiver<Request<P>>) -> Option<Request<P>> {
         while self.fault.is_none() && self.store.wants_preparation() {
             match inbox.recv_timeout(IDLE) {
@@ -129,7 +129,7 @@ impl<P: Process> Worker<P> {
                 Err(queue::RecvTimeoutError::Disconnected) => return None,
                 Err(queue::RecvTimeoutError::Timeout) => {
                     if let Err(error) = self.store.prepare() {
-                        warn!(%error, "later writes take longer");
+                        warn!(%error, "cannot prepare for later writes, which will take longer");
                     }
                 }
             }
@@ -144,13 +144,13 @@ impl<P: Process> Worker<P> {
                 let bytes = image.snapshot.len();
                 Some(match self.write(bytes, |store| store.persist(image)) {
                     Ok(()) => Event::Persisted(name),
-                    // This failure was not injected, and will persist while the run continues to write.
+                    // This failure was not injected, and will persist for as long as the run writes.
                     Err(error) if self.fault.is_none() && error.is_full_disk() => return Err(error),
                     Err(error) => {
-                        warn!(%name, %error, "an image was not written");
-                        // Neither this image nor an earlier one of the same name may remain.
+                        warn!(%name, %error, "cannot write an image");
+                        // Neither this image nor an earlier image with the same name may remain.
                         if let Err(error) = self.store.delete(name) {
-                            warn!(%name, %error, "an image was not removed");
+                            warn!(%name, %error, "cannot remove an image");
                         }
                         Event::PersistFailed(name)
                     }
@@ -167,13 +167,13 @@ impl<P: Process> Worker<P> {
             Request::List => Some(Event::Listed(self.store.list())),
             Request::Delete(name) => {
                 if let Err(error) = self.store.delete(name) {
-                    warn!(%name, %error, "an image was not removed");
+                    warn!(%name, %error, "cannot remove an image");
                 }
                 None
             }
             Request::Record { version, bytes } => {
-                // A record is only a few bytes, for which even a full disk has space. There is no event for its
-                // failure, and a process cannot continue without it.
+                // A record has only a few bytes, for which even a full disk has space. There is no event for
+                // a failure, and a process cannot continue without its record.
                 let fault = self.fault.take_if(|fault| *fault == StorageFault::Full);
                 let written = self.write(bytes.len() as u64, |store| store.record(version, &bytes));
                 self.fault = self.fault.take().or(fault);
@@ -184,7 +184,7 @@ impl<P: Process> Worker<P> {
             }
             Request::Reported { version } => {
                 if let Err(error) = self.store.forget_records_before(version) {
-                    warn!(%error, "an old record was not removed");
+                    warn!(%error, "cannot remove an old record");
                 }
                 None
             }
@@ -195,7 +195,7 @@ impl<P: Process> Worker<P> {
         })
     }
 
-    /// Writes, and waits until the limited bandwidth and an injected slowness have taken their time.
+    /// Writes, then waits for as long as the limited bandwidth and an injected slowness require.
     fn write(
         &mut self,
         bytes: u64,

@@ -1,16 +1,17 @@
-//! Files for images, each of which is written repeatedly.
+//! Reusable files for images.
 //!
 //! | bytes | content, little-endian |
 //! | --- | --- |
-//! | 8 | length of the content; 0 if there is none |
+//! | 8 | length of the content; 0 without content |
 //! | length | the content |
 //! | 4 | CRC32C of length and content |
 //! | | remainders of earlier contents |
 //!
-//! Overwriting blocks that a file already has changes nothing in the file system's journal. The write is therefore
-//! durable as soon as the disk has it, without a commit for which all writers of that disk wait: this takes a quarter
-//! of the time, or less if others write as well. Databases recycle their log files for the same reason. Removed
-//! images leave files for new ones, and in idle times, files are prepared for the next contents.
+//! Overwriting existing blocks of a file changes nothing in the file system's journal. The write is therefore
+//! durable once the disk has it, without a journal commit, for which all writers to that disk wait. This
+//! takes a quarter of the time, or less if other processes write as well. Databases recycle their log files
+//! for the same reason. New images reuse the files of removed ones, and files for further images are prepared
+//! in idle times.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -25,12 +26,12 @@ const LENGTH_BYTES: u64 = 8;
 const CHECKSUM_BYTES: u64 = 4;
 /// Size of a block in bytes. The length of a file is a multiple of it.
 const BLOCK: u64 = 4096;
-/// A prepared file is longer than the content that it is prepared for by this fraction, since the next content may be
-/// longer.
+/// Inverse of the fraction by which a prepared file is longer than the previous content: the next content may
+/// be longer.
 const ROOM: u64 = 8;
-/// Number of files kept ready: one for this process's next own part, and one for the next replica.
+/// Number of files kept ready: one for this process's next part, and one for the next replica.
 const READY: usize = 2;
-/// Largest number of used files that are kept.
+/// Largest number of free files that are kept.
 const MOST_FREE: usize = 8;
 
 /// A file with its content.
@@ -46,18 +47,18 @@ pub(super) struct Slots {
     dir: PathBuf,
     /// Files without content.
     free: Vec<Slot>,
-    /// Lengths for which files are to be prepared.
+    /// Lengths, in bytes, for which to prepare files.
     wanted: VecDeque<u64>,
     next: u32,
 }
 
 impl Slots {
-    /// Creates the state for a directory whose files are not known yet.
+    /// Creates the state for a directory, without its existing files.
     pub(super) fn new(dir: PathBuf) -> Slots {
         Slots { dir, free: Vec::new(), wanted: VecDeque::new(), next: 0 }
     }
 
-    /// Returns the file `name` of the directory if it is one of these files.
+    /// Returns the slot of the existing file `name`; `None` if the file is not a slot.
     pub(super) fn adopt(&mut self, name: &str) -> io::Result<Option<Slot>> {
         let Some(number) = name.strip_suffix(SUFFIX).and_then(|it| it.parse().ok()) else { return Ok(None) };
         self.next = self.next.max(number + 1);
@@ -66,7 +67,7 @@ impl Slots {
         Ok(Some(slot))
     }
 
-    /// Writes a content durably.
+    /// Writes content durably.
     pub(super) fn write(&mut self, pieces: &[&[u8]]) -> io::Result<Slot> {
         let length = pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         let needed = LENGTH_BYTES + length + CHECKSUM_BYTES;
@@ -93,15 +94,14 @@ impl Slots {
             if is_new { sync_with_dir(&file, &self.dir) } else { file.sync_data() }
         };
         if let Err(error) = write() {
-            // The file is useless now. If it cannot be removed either, the first error matters more.
+            // The file is unusable. If it cannot be removed either, the first error is more important.
             let _ = fs::remove_file(&path);
             return Err(error);
         }
         Ok(slot)
     }
 
-    /// Returns the content of a file; `None` if there is none or it is damaged. With `corrupt`, reads one bit
-    /// incorrectly.
+    /// Returns the content of a file; `None` if it is empty or damaged. With `corrupt`, flips one bit.
     pub(super) fn read(&self, slot: &Slot, corrupt: bool) -> io::Result<Option<Vec<u8>>> {
         let mut file = File::open(self.path(slot))?;
         let mut first = [0; LENGTH_BYTES as usize];
@@ -126,7 +126,7 @@ impl Slots {
         Ok(intact.then_some(content))
     }
 
-    /// Removes a content in a way that survives a crash of this process.
+    /// Removes content in a way that survives a crash of this process.
     pub(super) fn remove(&mut self, slot: Slot) -> io::Result<()> {
         let file = OpenOptions::new().write(true).open(self.path(&slot))?;
         file.write_all_at(&[0; LENGTH_BYTES as usize], 0)?;
@@ -135,7 +135,7 @@ impl Slots {
             return Ok(());
         }
         let all = self.free.iter().enumerate();
-        let (least, _) = all.min_by_key(|(_, it)| it.capacity).expect("there are some");
+        let (least, _) = all.min_by_key(|(_, it)| it.capacity).expect("there is a free file");
         let least = self.free.swap_remove(least);
         fs::remove_file(self.path(&least))
     }
@@ -170,7 +170,7 @@ impl Slots {
         self.free.iter().filter(|it| it.capacity >= needed).count()
     }
 
-    /// Assigns a number to a new file of this length.
+    /// Creates a slot with a new number for a file of this length.
     fn number(&mut self, length: u64) -> Slot {
         let number = self.next;
         self.next += 1;
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_used_again_for_what_fits_into_it() {
+    fn a_file_is_reused_for_content_that_fits() {
         let dir = tempfile::tempdir().unwrap();
         let mut slots = Slots::new(dir.path().to_owned());
         let long = vec![7; 100_000];
@@ -208,7 +208,7 @@ mod tests {
         slots.remove(first).unwrap();
         let second = slots.write(&[b"short"]).unwrap();
         assert_eq!((files(&slots), content(&slots, &second)), (1, Some(b"short".to_vec())));
-        // Slightly more than the first content fits; three times as much does not.
+        // Content slightly longer than the first fits; content three times as long does not.
         slots.remove(second).unwrap();
         let third = slots.write(&[&[8; 101_000]]).unwrap();
         assert_eq!(files(&slots), 1);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_prepared_for_contents_like_those_that_were() {
+    fn files_are_prepared_for_contents_like_previous_ones() {
         let dir = tempfile::tempdir().unwrap();
         let mut slots = Slots::new(dir.path().to_owned());
         let state = vec![7; 50_000];
@@ -229,12 +229,12 @@ mod tests {
         }
         assert_eq!(files(&slots), kept.len() + READY);
         let next: Vec<Slot> = (0..READY).map(|_| slots.write(&[&state]).unwrap()).collect();
-        assert_eq!(files(&slots), kept.len() + READY, "they were ready");
+        assert_eq!(files(&slots), kept.len() + READY, "the files were ready");
         assert!(next.iter().chain(&kept).all(|it| content(&slots, it) == Some(state.clone())));
     }
 
     #[test]
-    fn not_every_file_that_was_used_is_kept() {
+    fn the_number_of_free_files_is_limited() {
         let dir = tempfile::tempdir().unwrap();
         let mut slots = Slots::new(dir.path().to_owned());
         let all: Vec<Slot> = (0..3 * MOST_FREE).map(|_| slots.write(&[b"state"]).unwrap()).collect();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_too_short_do_not_keep_others_from_being_prepared() {
+    fn short_files_do_not_prevent_the_preparation_of_longer_ones() {
         let dir = tempfile::tempdir().unwrap();
         let mut slots = Slots::new(dir.path().to_owned());
         let short: Vec<Slot> = (0..2 * MOST_FREE).map(|_| slots.write(&[b"state"]).unwrap()).collect();
@@ -255,15 +255,15 @@ mod tests {
         }
         let before = files(&slots);
         let next = slots.write(&[&[8; 51_000]]).unwrap();
-        assert_eq!(files(&slots), before, "one was ready");
-        // If there are too many, the longest are kept.
+        assert_eq!(files(&slots), before, "a file was ready");
+        // If there are too many files, the longest are kept.
         slots.remove(next).unwrap();
         slots.remove(kept).unwrap();
         assert!(files(&slots) <= MOST_FREE + READY && slots.fitting(50_000) >= READY);
     }
 
     #[test]
-    fn incomplete_content_is_no_content() {
+    fn incomplete_content_is_missing() {
         let dir = tempfile::tempdir().unwrap();
         let mut slots = Slots::new(dir.path().to_owned());
         let slot = slots.write(&[&[7; 9000]]).unwrap();

@@ -2,14 +2,14 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `5.slot` | an image, which contains its own name; or no content at present ([`Slots`]) |
+//! | `5.slot` | an image, which contains its own name, or no content ([`Slots`]) |
 //! | `2-7.record` | the record of life 2 with version 7 |
-//! | `reported` | the images and records whose durability was reported to a process, one per line |
+//! | `reported` | images and records that were reported durable to a process, one per line |
 //!
-//! Everything written is synced, and for a new file its directory as well, before it is reported. A crash may leave
-//! an image or a record that is incomplete, or complete but not reported. A life therefore begins by removing
-//! everything that the journal `reported` does not list. The journal itself is not synced: it protects against
-//! crashes of processes, not of the machine.
+//! Every write is synced before it is reported, and so is the directory of a new file. A crash may leave an
+//! image or a record that is incomplete, or complete but not reported. A life therefore begins by removing
+//! everything that the journal `reported` does not list. The journal itself is not synced: it protects
+//! against crashes of processes, not of the machine.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -60,15 +60,15 @@ pub(super) enum Store<H, V> {
     Disk(Disk<H>),
 }
 
-/// A storage in the state in which earlier lives left it.
+/// An opened storage, in the state that earlier lives left.
 pub(super) struct Opened<H, V> {
     pub(super) store: Store<H, V>,
     pub(super) journal: Journal,
-    /// Their last record.
+    /// The last record of earlier lives.
     pub(super) record: Option<Arc<[u8]>>,
 }
 
-/// The storage in a node's own directory.
+/// The storage in a node's directory.
 pub(super) struct Disk<H> {
     dir: PathBuf,
     life: Life,
@@ -78,7 +78,7 @@ pub(super) struct Disk<H> {
     records: Vec<(Life, u64)>,
 }
 
-/// Records what has been reported durable, in the file that the next life relies on.
+/// Lists everything that has been reported durable, in a file for the next life.
 pub(crate) struct Journal {
     life: Life,
     file: Option<File>,
@@ -86,17 +86,17 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Notes that an image is about to be reported.
+    /// Adds an image that is about to be reported.
     pub(crate) fn image(&mut self, name: ImageName) {
         self.line(image_line(name));
     }
 
-    /// Notes that a record is about to be reported.
+    /// Adds a record that is about to be reported.
     pub(crate) fn record(&mut self, version: u64) {
         self.line(record_file(self.life, version));
     }
 
-    /// Hands the notes to the operating system.
+    /// Hands the entries to the operating system.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if let Some(file) = self.file.as_mut().filter(|_| !self.unwritten.is_empty()) {
             file.write_all(self.unwritten.as_bytes())?;
@@ -114,7 +114,7 @@ impl Journal {
 }
 
 impl<H: Wire, V: Wire> Store<H, V> {
-    /// Creates a storage that ends with its process.
+    /// Creates a storage that is lost with its process.
     pub(super) fn in_memory() -> Opened<H, V> {
         let journal = Journal { life: Life(0), file: None, unwritten: String::new() };
         Opened { store: Store::Memory(BTreeMap::new()), journal, record: None }
@@ -153,7 +153,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
         Ok(())
     }
 
-    /// Returns an image; `None` if it does not exist. With `corrupt`, reads one bit incorrectly.
+    /// Returns an image; `None` if it does not exist or is damaged. With `corrupt`, flips one bit.
     pub(super) fn read(
         &self,
         name: ImageName,
@@ -201,12 +201,12 @@ impl<H: Wire, V: Wire> Store<H, V> {
         }
     }
 
-    /// Returns whether there is something to prepare for later writes.
+    /// Returns whether files for later writes can be prepared.
     pub(super) fn wants_preparation(&self) -> bool {
         matches!(self, Store::Disk(disk) if disk.slots.wants_more())
     }
 
-    /// Prepares for one later write.
+    /// Prepares a file for a later write.
     pub(super) fn prepare(&mut self) -> Result<(), StoreError> {
         let Store::Disk(disk) = self else { return Ok(()) };
         disk.slots
@@ -214,7 +214,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
             .map_err(|source| StoreError::Write { what: "a preallocated file".into(), source })
     }
 
-    /// Writes a record durably, in addition to its predecessor.
+    /// Writes a record durably, without removing its predecessor.
     pub(super) fn record(&mut self, version: u64, bytes: &[u8]) -> Result<(), StoreError> {
         if let Store::Disk(disk) = self {
             disk.write(record_file(disk.life, version), bytes)?;
@@ -223,7 +223,7 @@ impl<H: Wire, V: Wire> Store<H, V> {
         Ok(())
     }
 
-    /// Removes the records before one that has been reported.
+    /// Removes the records that precede a reported one.
     pub(super) fn forget_records_before(&mut self, version: u64) -> Result<(), StoreError> {
         let Store::Disk(disk) = self else { return Ok(()) };
         let (old, kept) = disk.records.iter().partition(|&&record| record < (disk.life, version));
@@ -250,7 +250,7 @@ impl<H> Disk<H> {
     }
 }
 
-/// Opens a directory, and removes what was never reported.
+/// Opens a directory, and removes everything that was never reported.
 fn open<H: Wire, V: Wire>(dir: &Path, life: Life) -> io::Result<(Disk<H>, Journal)> {
     fs::create_dir_all(dir)?;
     let journal = match fs::read_to_string(dir.join(JOURNAL)) {
@@ -298,7 +298,7 @@ fn open<H: Wire, V: Wire>(dir: &Path, life: Life) -> io::Result<(Disk<H>, Journa
     Ok((disk, Journal { life, file: Some(file), unwritten: String::new() }))
 }
 
-/// Returns name and head of the image in a file; `None` if there is none or it is damaged.
+/// Returns the name and the head of the image in a file; `None` if the file is empty or damaged.
 fn read_head<H: Wire, V: Wire>(slots: &Slots, slot: &Slot) -> io::Result<Option<(ImageName, H)>> {
     let Some(body) = slots.read(slot, false)? else { return Ok(None) };
     match decode_image::<H, V>(&body) {
@@ -317,18 +317,18 @@ fn read_checked(path: &Path, what: &str) -> Result<Vec<u8>, StoreError> {
     Ok(bytes)
 }
 
-/// Returns the bytes before the checksum if the checksum is right.
+/// Returns the bytes before the checksum if the checksum matches.
 fn checked(bytes: &[u8]) -> Option<&[u8]> {
     let (body, checksum) = bytes.split_last_chunk::<4>()?;
     (crc32c::crc32c(body) == u32::from_le_bytes(*checksum)).then_some(body)
 }
 
-/// Waits until a new file is durable. Syncs file and directory in parallel, so that the file system can make both
-/// durable at once.
+/// Waits until a new file is durable. Syncs file and directory in parallel, so that a single commit of the
+/// file system can make both durable.
 pub(super) fn sync_with_dir(file: &File, dir: &Path) -> io::Result<()> {
     thread::scope(|scope| {
         let dir = scope.spawn(|| File::open(dir)?.sync_all());
-        file.sync_all().and(dir.join().expect("it does not panic"))
+        file.sync_all().and(dir.join().expect("syncing does not panic"))
     })
 }
 
@@ -391,7 +391,7 @@ mod tests {
         store.list().into_iter().map(|(_, head)| *head).collect()
     }
 
-    /// Stores images, and notes that they are reported durable.
+    /// Stores images, and adds them to the journal.
     fn report(store: &mut Probe, journal: &mut Journal, numbers: &[u32]) {
         for &number in numbers {
             store.persist(image(number)).unwrap();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_life_finds_exactly_what_was_reported() {
+    fn the_next_life_finds_exactly_the_reported_images() {
         let dir = tempfile::tempdir().unwrap();
         let Opened { mut store, mut journal, record } = open(&dir, 1);
         assert_eq!(record, None);
@@ -423,12 +423,12 @@ mod tests {
         let files: Vec<_> =
             fs::read_dir(dir.path().join("store")).unwrap().map(|file| file.unwrap()).collect();
         assert_eq!(files.len(), 2, "{files:?}");
-        // So does the life after the next.
+        // The life after the next finds the same.
         assert_eq!(listed(&open(&dir, 3).store), [2]);
     }
 
     #[test]
-    fn a_journal_that_was_being_written_ends_at_its_last_whole_line() {
+    fn an_incomplete_last_line_of_the_journal_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let Opened { mut store, mut journal, .. } = open(&dir, 1);
         report(&mut store, &mut journal, &[1, 2]);
@@ -450,8 +450,8 @@ mod tests {
         journal.flush().unwrap();
         store.forget_records_before(2).unwrap();
         let Opened { mut store, mut journal, record } = open(&dir, 2);
-        assert_eq!(record.as_deref(), Some(&[2][..]), "3 was written and not reported, 1 is of no more use");
-        // Versions start again in each life.
+        assert_eq!(record.as_deref(), Some(&[2][..]), "3 was written but not reported, 1 was replaced");
+        // Each life numbers its versions from 1.
         store.record(1, &[9]).unwrap();
         journal.record(1);
         journal.flush().unwrap();
@@ -486,11 +486,11 @@ mod tests {
         store.persist(image(3)).unwrap();
         assert_eq!(listed(&store), [3]);
         assert_eq!(store.read(image(3).name, false).unwrap(), Some(image(3)));
-        assert_eq!(listed(&open(&dir, 4).store), [0; 0], "3 was not reported, 2 is no more");
+        assert_eq!(listed(&open(&dir, 4).store), [0; 0], "3 was not reported, 2 was removed");
     }
 
     #[test]
-    fn an_image_may_be_written_again() {
+    fn an_image_may_be_rewritten() {
         let dir = tempfile::tempdir().unwrap();
         let Opened { mut store, mut journal, .. } = open(&dir, 1);
         report(&mut store, &mut journal, &[1]);
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_holds_images_as_they_are() {
+    fn memory_keeps_images_unchanged() {
         let Opened { mut store, .. } = Probe::in_memory();
         store.persist(image(1)).unwrap();
         store.persist(image(2)).unwrap();

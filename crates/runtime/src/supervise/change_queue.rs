@@ -15,8 +15,8 @@ struct Asked {
 }
 
 impl ChangeQueue {
-    /// Requests changes, in addition to earlier ones. If a restarted program resumes the run, it finds the `note` of
-    /// the last changes that the run knows about ([`super::JournalContents::note`]).
+    /// Requests changes, in addition to earlier ones. A restarted program that resumes the run finds the
+    /// `note` of the last changes that the run received ([`super::JournalContents::note`]).
     pub fn ask(&self, changes: impl IntoIterator<Item = Change>, note: Option<String>) {
         let asked = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         asked.changes.extend(changes);

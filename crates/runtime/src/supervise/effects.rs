@@ -1,4 +1,5 @@
-//! When each fault took effect, as reported by the places of the processes and by the processes themselves.
+//! Times at which faults took effect, as reported by the places of the processes and by the processes
+//! themselves.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +12,16 @@ use super::places::Seen;
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     entries: BTreeMap<FaultNo, EffectEntry>,
-    /// The fault whose orders follow, and whether it ends lives. A pause does not: if a process is declared failed because of
-    /// one, the pause has taken effect before.
+    /// The fault whose orders follow, and whether it ends lives. A pause does not: if a process is declared
+    /// failed because of a pause, the pause has already taken effect.
     injecting: Option<(FaultNo, bool)>,
-    /// Lives that a fault ends or pauses, until this is reported.
+    /// Lives that a fault ends or pauses, until the effect is reported.
     targets: BTreeMap<(ProcessId, Life), FaultNo>,
 }
 
 impl Effects {
-    /// Notes a fact of the supervisor. The orders of a fault follow the facts about it. `due` returns when a fault was to be
-    /// injected.
+    /// Records a fact of the supervisor. The orders of a fault follow the facts about it. `due` returns the
+    /// time at which a fault was due.
     pub(super) fn stated(&mut self, fact: &Fact, due: impl FnOnce(FaultNo) -> Option<Time>) {
         match *fact {
             Fact::Injecting { no, ref fault } => {
@@ -43,14 +44,15 @@ impl Effects {
         self.injecting.map(|it| it.0)
     }
 
-    /// Notes the order to pause a life.
+    /// Records the order to pause a life.
     pub(super) fn pausing(&mut self, process: ProcessId, life: Life) {
         if let Some((no, false)) = self.injecting {
             self.targets.insert((process, life), no);
         }
     }
 
-    /// Notes lives that stopped by one order. Returns the effects of the fault that stopped them, if there is one.
+    /// Records lives that a single order stopped. Returns the effects of the fault that stopped them, if
+    /// there is one.
     pub(super) fn stopped(&mut self, seen: &[Seen]) -> Option<&EffectEntry> {
         let mut fault = None;
         for &Seen { process, life, at, error } in seen {
@@ -66,10 +68,10 @@ impl Effects {
         self.entries.get(&no)
     }
 
-    /// Notes the effect of a fault on a process.
+    /// Records the effect of a fault on a process.
     pub(super) fn took_effect(&mut self, no: FaultNo, effect: Effect) {
         let Some(entry) = self.entries.get_mut(&no) else { return };
-        // The journal repeats what was reported before.
+        // Replaying the journal repeats earlier reports.
         entry.on.retain(|it| (it.process, it.life) != (effect.process, effect.life));
         entry.on.push(effect);
     }
@@ -122,7 +124,7 @@ mod tests {
 
         let entry = effects.stopped(&[seen(1, 1, 200), seen(2, 3, 900)]).unwrap();
         assert_eq!((entry.no, entry.on.len()), (FaultNo(1), 2));
-        assert_eq!(entry.skew(), Some(Span::from_micros(720)), "with the errors of both clocks");
+        assert_eq!(entry.skew(), Some(Span::from_micros(720)), "including the errors of both clocks");
         assert_eq!(entry.latency(), Some(Span::from_micros(900)));
         let single = effects.stopped(&[seen(0, 1, 100)]).unwrap();
         assert_eq!((single.skew(), single.latency()), (None, Some(Span::from_micros(100))));
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_takes_effect_when_it_begins_and_not_when_it_was_too_long() {
+    fn a_pause_takes_effect_when_it_begins() {
         let mut effects = Effects::default();
         let no = FaultNo(0);
         let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(3) };
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unobserved_end_leaves_both_figures_open() {
+    fn an_unobserved_end_leaves_skew_and_latency_unknown() {
         let mut effects = Effects::default();
         effects.stated(&injected(0), |_| Some(DUE));
         for process in 0..2 {

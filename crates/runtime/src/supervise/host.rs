@@ -34,21 +34,21 @@ use crate::control::{self, Directory, DirectoryEntry, Introduction, Setup, ToNod
 use crate::metrics::Sum;
 use crate::secret::{Ends, Keys, Secret, WrappedKeys};
 
-/// Time after which a silent stranger at the control port is disconnected.
+/// Time after which a silent, unknown connection to the control port is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Number of heartbeats within the time after which a silent node is declared failed.
 const HEARTBEATS: u64 = 5;
-/// Longest interval between heartbeats, which also report a node's progress.
+/// Longest interval between heartbeats, which also report the node's progress.
 const HEARTBEAT_AT_LEAST_EVERY: Span = Span::from_millis(250);
 /// Interval between two status reports to the observer.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
 
-/// Number of unexpected ends after which a process is not restarted.
+/// Number of unexpected ends after which a process is not restarted again.
 const MOST_COLLAPSES: usize = 10;
-/// A disk with less free space than this counts as full, in bytes.
+/// Free space below which a disk counts as full, in bytes.
 const LEAST_ROOM: u64 = 64 << 10;
 
-/// Parts of the host that places need.
+/// The parts of the host that places need.
 pub(crate) struct PlaceContext {
     pub(crate) clock: Clock,
     pub(crate) keys: Keys,
@@ -57,27 +57,27 @@ pub(crate) struct PlaceContext {
     pub(crate) host_events: HostEvents,
 }
 
-/// State that outlives this program, if any.
+/// The parts of the host's state that outlive this program, if any.
 pub(crate) struct Memory {
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
-    /// The input of a predecessor.
+    /// The journal of a predecessor.
     pub(crate) past: Option<JournalContents>,
 }
 
-/// Carries out the decisions of the supervisor.
+/// Performs the orders of the supervisor.
 struct Host<'a, P> {
     options: RunOptions,
     observer: &'a mut dyn Observer,
     clock: Clock,
     journal: Journal,
     facts: FactsWriter<File>,
-    /// Time of the last fact that was stated.
+    /// Time of the last stated fact.
     stated: Time,
     keys: Keys,
     places: P,
     host_events: HostEvents,
-    /// Lives that have introduced themselves.
+    /// Nodes that have introduced themselves, by life.
     nodes: BTreeMap<(ProcessId, Life), Node>,
     /// How the newest life of each process begins.
     boots: BTreeMap<ProcessId, Boot>,
@@ -88,25 +88,25 @@ struct Host<'a, P> {
     follows: Vec<FactKind>,
     heartbeat_every: Span,
     watches: Vec<Trigger>,
-    /// Whether links are to be measured once all orders are in force.
+    /// Whether to measure links once all orders are in force.
     measures_again: bool,
-    /// Processes to be released once all orders are in force.
+    /// Processes to release once all orders are in force.
     halted: Vec<(ProcessId, Life)>,
     changed: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
     cut: Vec<(ClusterId, ClusterId)>,
     storage_faults: BTreeMap<ProcessId, StorageFault>,
     collapsed: Vec<Collapse>,
     effects: Effects,
-    /// Why the run cannot continue, once that is known.
+    /// The reason why the run cannot continue, once it is known.
     hopeless: Option<RunError>,
     totals: Totals,
 }
 
 /// Progress of replaying a predecessor's journal.
 struct JournalReplay {
-    /// Facts of the predecessor that have not been reached yet.
+    /// Facts of the predecessor that the replay has not reached yet.
     recorded: std::vec::IntoIter<(Time, Fact)>,
-    /// Processes whose storage was to be removed, without a life launched since.
+    /// Processes whose storage was to be removed, and that have launched no life since.
     wiped: BTreeSet<ProcessId>,
     outcome: Option<Outcome>,
 }
@@ -115,12 +115,12 @@ struct Node {
     orders: mpsc::UnboundedSender<ToNode>,
     /// Address of the node, once it listens.
     address: Option<SocketAddr>,
-    /// Orders that are not known to be in force at the node, each with the fault to which it belongs.
+    /// Orders that the node has not confirmed yet, each with the fault to which it belongs.
     outstanding: VecDeque<Option<FaultNo>>,
 }
 
-/// Carries out a run, or resumes the run in `memory`. Nodes connect to `listener`, and prove that they know their
-/// keys; `settle` creates their places.
+/// Performs a run, or resumes the run in `memory`. Nodes connect to `listener`, and prove that they know
+/// their keys. `settle` creates their places.
 pub(crate) async fn host<P: PlaceBackend>(
     options: RunOptions,
     keys: Keys,
@@ -196,11 +196,12 @@ pub(crate) async fn host<P: PlaceBackend>(
         None => host.attend(&mut supervisor, orders, &mut happened).await,
     };
     if matches!(outcome, Err(RunError::Left)) {
-        // Processes end without a supervisor, and begin new lives under the next one.
+        // Processes end with their supervisor, and begin new lives under the next.
         return Err(RunError::Left);
     }
     let duration = host.clock.now().since(Time::ZERO);
-    // No process is left behind, even after an error. Processes that notice the disconnection seal their facts.
+    // No process is left behind, even after an error. Processes that detect the disconnection seal their
+    // facts.
     let told: Vec<_> = std::mem::take(&mut host.nodes).into_keys().collect();
     let buried = host.places.end(&told).await;
     while let Ok((_, host_event)) = happened.try_recv() {
@@ -235,7 +236,7 @@ impl<P: PlaceBackend> Host<'_, P> {
     ) -> Result<Outcome, RunError> {
         let mut alarm = Alarm::new(self.clock).map_err(RunError::Alarm)?;
         let mut status = tokio::time::interval(STATUS_EVERY);
-        // Changes in the federation's file take effect before any process begins.
+        // Changes that are already requested take effect before any process starts.
         self.hear(supervisor, self.wished(), &mut orders);
         loop {
             self.journal.flush()?;
@@ -279,15 +280,15 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Returns what takes the memory once its bound is reached.
+    /// Returns the program's use of memory once it has reached its limit.
     fn out_of_memory(&self) -> Option<MemoryUse> {
         let MemoryBound { bytes: bound, used } = self.options.memory?;
         let used = used();
         (used >= bound).then(|| MemoryUse { bound, used, parts: vec![self.totals.logs()] })
     }
 
-    /// Passes reports to the state machine, and writes them to the journal. Resulting orders may be carried out only
-    /// after the journal has been flushed.
+    /// Passes reports to the state machine, and writes them to the journal. The journal must be flushed
+    /// before the resulting orders are performed.
     fn hear(&self, supervisor: &mut Supervisor, reports: Vec<(Time, Report)>, orders: &mut Vec<Order>) {
         if reports.is_empty() {
             return;
@@ -310,9 +311,9 @@ impl<P: PlaceBackend> Host<'_, P> {
         dated(self.clock.now(), changes.into_iter().map(Report::Changed).collect())
     }
 
-    /// Replays a predecessor's reports to the state machine, and records the orders of that time. All lives are
-    /// declared failed afterwards, since processes end with their connection to the supervisor. Returns the outcome
-    /// if the run was already over.
+    /// Replays a predecessor's reports to the state machine, and records the resulting orders. Afterwards,
+    /// all lives are declared failed, because processes end with their connection to the supervisor. Returns
+    /// the outcome if the run was already over.
     fn recall(
         &mut self,
         past: JournalContents,
@@ -366,7 +367,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             let now = self.clock.now();
             self.journal.write(&journal::JournalEntry::Resumed(now));
             self.observer.resumed(now);
-            // Whatever was due since then finds no process alive.
+            // Everything that has become due since finds no process alive.
             let (storage, by) = (StorageFate::Kept, EndedBy::SupervisorRestarted);
             let lost = |(process, life)| Report::Lost { process, life, storage, by };
             let lost = supervisor.newest().map(lost).collect();
@@ -375,8 +376,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         Ok(memory.outcome)
     }
 
-    /// Records orders that have already been carried out, or would have no effect. States the facts that the
-    /// predecessor could no longer state.
+    /// Records orders that have already been performed, or would have no effect. States facts that the
+    /// predecessor did not state before it ended.
     fn remember(
         &mut self,
         memory: &mut JournalReplay,
@@ -458,8 +459,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Handles a scheduled time. If this process was late to notice it, messages that nodes have sent in the meantime
-    /// are handled before any node is declared failed.
+    /// Handles a scheduled time. If this process is late, it first handles messages that nodes have sent in
+    /// the meantime, before any node is declared failed.
     async fn catch_up(
         &mut self,
         happened: &mut mpsc::UnboundedReceiver<(Time, HostEvent)>,
@@ -479,7 +480,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         reports
     }
 
-    /// Translates a event into reports to the supervisor.
+    /// Translates an event into reports to the supervisor.
     fn understand(&mut self, at: Time, host_event: HostEvent) -> Vec<Report> {
         match host_event {
             HostEvent::Introduced { introduction, stream } => {
@@ -502,7 +503,7 @@ impl<P: PlaceBackend> Host<'_, P> {
                 vec![]
             }
             HostEvent::Lost { process, life, storage, by } => {
-                // The connection ends here, and with it the process, should it still run.
+                // This closes the connection, and thereby ends the process if it still runs.
                 self.nodes.remove(&(process, life));
                 self.let_go();
                 vec![Report::Lost { process, life, storage, by }]
@@ -511,7 +512,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Records that lives have stopped that were to be killed or paused.
+    /// Records that lives have stopped because they were killed or paused.
     fn stopped(&mut self, seen: &[Seen]) {
         if let Some(effect) = self.effects.stopped(seen) {
             self.totals.took_effect(effect);
@@ -519,7 +520,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Handles a process that ended by itself. It is restarted like any failed process, unless that would be futile.
+    /// Handles a process that ended unexpectedly. It is restarted like any failed process, unless that would
+    /// be futile.
     fn check_repeated_failures(&mut self, process: ProcessId, status: &str, last_words: &str) {
         let times = 1 + self.collapsed.iter().filter(|it| it.process == process).count();
         let name = self.options.names.processes[process.index()].clone();
@@ -534,7 +536,7 @@ impl<P: PlaceBackend> Host<'_, P> {
     fn said(&mut self, at: Time, process: ProcessId, life: Life, message: ToSupervisor) -> Vec<Report> {
         match message {
             ToSupervisor::Registered(address) => {
-                // A message of a process that has failed in the meantime.
+                // Ignore a message of a process that has failed in the meantime.
                 let Some(node) = self.nodes.get_mut(&(process, life)) else { return vec![] };
                 node.address = Some(address);
                 self.measuring.disturb_process(process, at);
@@ -587,17 +589,17 @@ impl<P: PlaceBackend> Host<'_, P> {
     fn introduced(&mut self, introduction: Introduction, stream: TcpStream) {
         let Introduction { process, life } = introduction;
         if !self.places.hosts(process, life) || self.nodes.contains_key(&(process, life)) {
-            return warn!(%process, %life, "a connection claimed to be a node, but is not");
+            return warn!(%process, %life, "closed a connection from an unexpected life");
         }
         let keys = match self.keys.wrapped_pairs(process) {
             Ok(keys) => keys,
-            // Disconnected, the node ends and is restarted.
+            // The disconnected node ends, and is restarted.
             Err(error) => return warn!(%process, %error, "cannot send a node its keys"),
         };
         let (mut read, write) = stream.into_split();
         let (orders, inbox) = mpsc::unbounded_channel();
         let setup = ToNode::Setup(Box::new(self.setup(process, keys)));
-        orders.send(setup).expect("its receiver is here");
+        orders.send(setup).expect("the receiver exists");
         tokio::task::spawn_local(speak(write, inbox));
         let host_events = self.host_events.clone();
         tokio::task::spawn_local(async move {
@@ -634,7 +636,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Measures the links once all nodes listen. Starts again if a node had to be restarted in the meantime.
+    /// Measures the links once all nodes listen. Starts over if a node was restarted in the meantime.
     fn measure(&mut self) -> Option<Report> {
         let processes = (0..self.membership.members.len() as u32).map(ProcessId);
         let directory = Directory { entries: processes.map(|process| self.entry(process, None)).collect() };
@@ -646,7 +648,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.links_measured()
     }
 
-    /// Requests the measurements that are missing, except for links that a fault currently affects.
+    /// Requests missing measurements, except for links that a fault currently affects.
     fn measure_undone(&self) {
         for (by, links) in self.measuring.undone(disturbed(&self.changed, &self.cut)) {
             self.tell_process(by, ToNode::Measure(links, self.options.measure_again_for));
@@ -659,7 +661,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.let_go();
     }
 
-    /// Reports, once, that all links have been measured.
+    /// Reports that all links have been measured, but only once.
     fn links_measured(&mut self) -> Option<Report> {
         if self.begun || !self.measuring.is_done() {
             return None;
@@ -691,7 +693,8 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.membership = membership.clone();
                 let entries = (0..).map(ProcessId).zip(membership.members.iter()).map(|(process, member)| {
                     match membership.presence(member.cluster) {
-                        // It listens, and keeps the connections over which it measured.
+                        // The process already listens, and keeps the connections over which it measured
+                        // links.
                         Presence::Awaited => self.entry(process, None),
                         _ => member.up.then(|| self.entry(process, Some(member.life))).flatten(),
                     }
@@ -701,13 +704,13 @@ impl<P: PlaceBackend> Host<'_, P> {
                     let announcement = ToNode::Announce((*membership).clone(), directory.clone());
                     self.tell(ProcessId(index as u32), member.life, announcement);
                 }
-                // A process that was to answer may have failed.
+                // The process at the other end of a measurement may have failed.
                 self.measure_later();
             }
             Order::Watch(triggers) => {
                 self.watches = triggers.to_vec();
-                // Triggers are only ever removed: a process that is told late halts once more than necessary, and is
-                // released.
+                // Triggers are only ever removed, so a process that learns of it late halts once too often,
+                // and is released.
                 self.tell_all(&ToNode::Watch(triggers.to_vec()));
             }
             Order::Go { process, life } => {
@@ -759,7 +762,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         Ok(None)
     }
 
-    /// Seals the facts of every life that has not done so itself, and those of the supervisor.
+    /// Seals the facts of the supervisor, and of every life that has not sealed its own.
     fn seal(&mut self, supervisor: &Supervisor) -> Result<(), RunError> {
         let bundle = Bundle::open(&self.options.run_dir);
         for (process, newest) in supervisor.newest() {
@@ -770,7 +773,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.facts.seal().map_err(RunError::Record)
     }
 
-    /// States a fact of the supervisor, with a time no earlier than that of the last fact of its predecessors.
+    /// States a fact of the supervisor, no earlier than the last fact of its predecessors.
     fn state(&mut self, at: Time, fact: &Fact, supervisor: &Supervisor) -> Result<(), RunError> {
         self.effects.stated(fact, |no| supervisor.due(no));
         let now = at.max(self.stated);
@@ -781,7 +784,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         Ok(())
     }
 
-    /// Returns the address of a process, in `life` or in any life.
+    /// Returns the directory entry of a process in `life`, or in any life if `life` is `None`.
     fn entry(&self, process: ProcessId, life: Option<Life>) -> Option<DirectoryEntry> {
         let mut lives = self.nodes.range((process, Life(0))..=(process, Life(u32::MAX))).rev();
         let (&(_, life), node) = lives.find(|&(&(_, it), _)| life.is_none_or(|life| it == life))?;
@@ -791,7 +794,7 @@ impl<P: PlaceBackend> Host<'_, P> {
 
     fn tell(&self, process: ProcessId, life: Life, message: ToNode) {
         if let Some(node) = self.nodes.get(&(process, life)) {
-            // A node that is gone is reported by its exit.
+            // If the node has ended, its exit is reported elsewhere.
             drop(node.orders.send(message));
         }
     }
@@ -802,8 +805,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Sends every node an order that must be in force before a halted process resumes. A fault takes effect where
-    /// packets of the cluster `at` are sent.
+    /// Sends every node an order that must be in force before a halted process resumes. If it belongs to a
+    /// fault, the fault takes effect at the nodes of the cluster `at`, which send the packets concerned.
     fn order_all(&mut self, order: &ToNode, at: Option<ClusterId>) {
         let membership = self.membership.clone();
         self.order(|_| true, |process| Some(membership.cluster_of(process)) == at, order);
@@ -823,8 +826,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Releases halted processes once all orders are in force. If a process is paused, waits until it resumes or
-    /// fails, since it may handle messages from the meantime before the orders.
+    /// Releases halted processes once all orders are in force. Waits until paused processes resume or fail,
+    /// because they may handle messages from the meantime before the orders.
     fn let_go(&mut self) {
         if self.nodes.values().all(|node| node.outstanding.is_empty()) {
             for (process, life) in std::mem::take(&mut self.halted) {
@@ -856,13 +859,13 @@ fn is_full(dir: &Path) -> bool {
     statvfs(dir).is_ok_and(|it| it.blocks_available() * it.fragment_size() < LEAST_ROOM)
 }
 
-/// Returns whether the last lines of a process report a full disk, however they are broken.
+/// Returns whether the last lines of a process report a full disk, wherever they are wrapped.
 fn tells_of_full_disk(last_words: &str) -> bool {
     let words = last_words.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
     words.collect::<Vec<_>>().join(" ").contains(Errno::ENOSPC.desc())
 }
 
-/// Dates reports with the time of the event, even if the host was busy since then.
+/// Dates reports with the time of their event, even if the host has been busy since.
 fn dated(at: Time, reports: Vec<Report>) -> Vec<(Time, Report)> {
     reports.into_iter().map(|report| (at, report)).collect()
 }
@@ -876,7 +879,7 @@ async fn speak(mut write: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<To
     }
 }
 
-/// Accepts connections at the control port from processes that prove to know their keys.
+/// Accepts connections at the control port from processes that prove that they know their keys.
 async fn listen(listener: TcpListener, keys: Keys, host_events: HostEvents) {
     loop {
         let mut stream = match listener.accept().await {
@@ -896,13 +899,13 @@ async fn listen(listener: TcpListener, keys: Keys, host_events: HostEvents) {
                 let ends = Secret::answer(&mut stream, key_of).await.map_err(std::io::Error::other)?;
                 let introduction: Introduction = control::receive(&mut stream).await?;
                 if introduction.process != ends.caller {
-                    return Err(std::io::Error::other("it identifies itself as another process"));
+                    return Err(std::io::Error::other("the node identifies itself as another process"));
                 }
                 Ok(introduction)
             };
             match tokio::time::timeout(PATIENCE, introduce).await {
                 Ok(Ok(introduction)) => host_events.put(HostEvent::Introduced { introduction, stream }),
-                Ok(Err(error)) => warn!(%error, "an unknown connection was refused"),
+                Ok(Err(error)) => warn!(%error, "refused an unknown connection"),
                 Err(_) => warn!("an unknown connection sent nothing"),
             }
         });
@@ -914,7 +917,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_reported_however_lines_are_broken() {
+    fn a_full_disk_is_detected_in_wrapped_lines() {
         let error = std::io::Error::from_raw_os_error(Errno::ENOSPC as i32);
         assert!(tells_of_full_disk(&format!("cannot write the image: {error}")));
         assert!(tells_of_full_disk("  × cannot write facts: No space left on\n  │ device (os error 28)"));

@@ -1,27 +1,27 @@
-//! Measures the time until failures are detected, and until processes have recovered.
+//! Times until failures are detected, and until processes have recovered.
 
 use std::collections::BTreeMap;
 
 use faultline_core::{Fact, FaultNo, Life, ProcessId, Span, Time};
 
-/// Derives durations from the facts of a run. A failure is dated by the injection of the fault that caused it, or by
-/// the last heartbeat of the life if no fault did.
+/// Derives these times from the facts of a run. A failure begins with the injection of the fault that caused
+/// it, or with the last heartbeat of the life if no fault caused it.
 #[derive(Debug, Default)]
 pub(super) struct Incidents {
     injected: BTreeMap<FaultNo, Time>,
     heard: BTreeMap<(ProcessId, Life), Time>,
-    /// Processes that have failed and have not restored a state since, with the time of the first failure.
+    /// Processes that have failed without restoring a state since, with the time of the first failure.
     failed: BTreeMap<ProcessId, Time>,
     /// Lives whose failure has not been announced.
     unannounced: BTreeMap<(ProcessId, Life), Time>,
-    /// From each failure to its announcement.
+    /// Time from each failure to its announcement.
     pub(super) detections: Vec<Span>,
-    /// From each failure until the process had restored its state.
+    /// Time from each failure until the process had restored its state.
     pub(super) recoveries: Vec<Span>,
 }
 
 impl Incidents {
-    /// Notes a fact of the supervisor, or of a life of a process.
+    /// Records a fact of the supervisor or of a process.
     pub(super) fn stated(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
         match *fact {
             Fact::Injecting { no, .. } => drop(self.injected.insert(no, at)),
@@ -46,7 +46,7 @@ impl Incidents {
         }
     }
 
-    /// Notes a heartbeat of a life.
+    /// Records a heartbeat of a life.
     pub(super) fn heard(&mut self, at: Time, process: ProcessId, life: Life) {
         self.heard.insert((process, life), at);
     }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_counts_from_the_fault_until_it_is_announced_and_until_the_state_is_restored() {
+    fn a_planned_failure_counts_from_its_fault() {
         let mut incidents = Incidents::default();
         let fault = Fault::Crash { process: P, storage: StorageFate::Kept, returns: true };
         let no = FaultNo(0);
@@ -92,12 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_nobody_planned_counts_from_the_last_heartbeat() {
+    fn an_unplanned_failure_counts_from_the_last_heartbeat() {
         let mut incidents = Incidents::default();
         incidents.heard(millis(1000), P, Life(1));
         say(&mut incidents, 3000, failed(1, EndedBy::Silence));
         say(&mut incidents, 3001, Fact::Detected { process: P, life: Life(1) });
-        // The replacement fails as well, before it has restored anything.
+        // The replacement also fails, before it has restored a state.
         say(&mut incidents, 3500, failed(2, EndedBy::PlaceLost));
         say(&mut incidents, 3600, Fact::Detected { process: P, life: Life(2) });
         incidents.stated(millis(5000), P, Life(3), &restored());

@@ -1,10 +1,9 @@
-//! The supervisor's input, written to a journal before it takes effect. A restarted supervisor reads the
-//! journal, and has the state of its predecessor: which faults have been injected, and which lives there were, and
-//! where.
+//! The journal of the supervisor's input, which is written before the input takes effect. A restarted
+//! supervisor obtains the state of its predecessor from it: injected faults, lives, and their places.
 //!
-//! The file `journal` next to the record contains a sequence of [`JournalEntry`], as records like those of facts. Its content
-//! has been handed to the operating system: it outlives the process, and on a volume also the machine, as far as the
-//! volume does.
+//! The file `journal` next to the record contains a sequence of [`JournalEntry`], in records like those of
+//! facts. Flushed entries have been handed to the operating system, so they outlive the process. On a
+//! persistent volume, they also outlive the pod.
 
 use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
@@ -29,34 +28,34 @@ const FILE: &str = "journal";
 pub(crate) enum JournalEntry {
     /// The first entry: identifier and clock of the run.
     Run { run: String, origin: Origin },
-    /// Reports that the state machine received. The resulting orders were carried out afterwards.
+    /// Reports that the state machine received. The resulting orders were performed afterwards.
     Heard(Vec<(Time, Report)>),
     /// A process has measured a link.
     Measured { by: ProcessId, to: ProcessId, requested: Span, link: LinkMeasured },
-    /// One order killed or paused these lives.
+    /// A single order killed or paused these lives.
     Stopped(Vec<Seen>),
     /// A life was launched at the place with this UID.
     Launched { process: ProcessId, life: Life, uid: String },
     /// The record contains all facts of a life.
     Complete { process: ProcessId, life: Life },
-    /// Information that the authors of a change want back after a restart.
+    /// The note of a change ([`super::ChangeQueue::ask`]).
     Noted(String),
     /// A restarted program resumed the run.
     Resumed(Time),
 }
 
-/// Accepts entries. Without a possible reader, it drops them.
+/// Writes entries, or drops them if no restarted program could read them.
 #[derive(Clone, Default)]
 pub(crate) struct Journal(Option<Rc<RefCell<Writer>>>);
 
 struct Writer {
     file: File,
     buffer: Vec<u8>,
-    /// Error of an entry whose author could not handle it.
+    /// The error of an earlier write, which [`Journal::flush`] reports.
     failed: Option<io::Error>,
 }
 
-/// The content of a journal: the past of a run to be resumed.
+/// The content of a journal: the past of a run that can be resumed.
 #[derive(Debug)]
 pub struct JournalContents {
     path: PathBuf,
@@ -68,7 +67,7 @@ pub struct JournalContents {
 }
 
 impl Journal {
-    /// Begins the journal of a run that is recorded in `dir`.
+    /// Creates the journal of the run recorded in `dir`.
     pub(crate) fn begin(dir: &Path, run: &str, clock: Clock) -> Result<Journal, RunError> {
         let file = File::create(dir.join(FILE)).map_err(RunError::Record)?;
         let journal = Journal::to(file);
@@ -95,7 +94,7 @@ impl Journal {
         self.0.is_some()
     }
 
-    /// Adds an entry, which is permanent once [`Journal::flush`] has returned.
+    /// Adds an entry, which survives the process once [`Journal::flush`] has returned.
     pub(crate) fn write(&self, entry: &JournalEntry) {
         let Some(writer) = &self.0 else { return };
         let writer = &mut *writer.borrow_mut();
@@ -120,8 +119,8 @@ impl Journal {
 }
 
 impl JournalContents {
-    /// Reads the past of the run that is recorded in `dir`; `None` without a journal. An incomplete last entry is
-    /// ignored: nothing had been done about it when its author was killed.
+    /// Reads the past of the run recorded in `dir`; `None` without a journal. Ignores an incomplete last
+    /// entry, which had no effect before its writer was killed.
     ///
     /// # Errors
     ///
@@ -156,7 +155,7 @@ impl JournalContents {
         &self.run
     }
 
-    /// Returns the last note that was left with a change ([`super::ChangeQueue::ask`]).
+    /// Returns the note of the last change ([`super::ChangeQueue::ask`]).
     pub fn note(&self) -> Option<&str> {
         self.entries.iter().rev().find_map(|it| match it {
             JournalEntry::Noted(note) => Some(&**note),
@@ -199,7 +198,7 @@ mod tests {
         journal.write(&JournalEntry::Resumed(Time(9)));
         journal.flush().unwrap();
         let past = JournalContents::of(dir.path()).unwrap().unwrap();
-        assert_eq!(past.entries, [first, JournalEntry::Resumed(Time(9))], "what was cut off is gone");
+        assert_eq!(past.entries, [first, JournalEntry::Resumed(Time(9))], "the incomplete entry is ignored");
 
         let mut damaged = whole;
         let middle = damaged.len() / 2;

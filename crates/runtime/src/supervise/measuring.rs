@@ -1,4 +1,4 @@
-//! Keeps track of which links are measured, by which process, and with which progress.
+//! Tracks the measurements of links: the measuring process of each link, its results, and its observations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,16 +9,17 @@ use faultline_trace::manifest::{LinkEntry, LinkMeasured};
 use crate::control::Measurement;
 use crate::links::Links;
 
-/// Number of echoes if all take equally long.
+/// Number of echoes over a link without jitter.
 const SAMPLES: u64 = 51;
 /// Largest number of echoes, however much jitter spreads them.
 const MOST_SAMPLES: u64 = 1001;
-/// Number of standard deviations by which the median of the echoes may deviate before the link counts as wrong.
+/// Number of standard deviations of the median that must be within the tolerance.
 const CERTAINTY: u64 = 5;
-/// Minimum time between two echoes: a program that keeps a core busy for a few milliseconds then delays few of them.
+/// Minimum time between two echoes, so that a program that keeps a core busy for a few milliseconds delays
+/// only a few of them.
 const APART: Span = Span::from_millis(2);
 
-/// The links of a federation during measurement: one pair of processes per ordered pair of clusters.
+/// The measured links of a federation: one pair of processes per ordered pair of clusters.
 #[derive(Debug)]
 pub(super) struct Measuring {
     links: Vec<Link>,
@@ -26,16 +27,15 @@ pub(super) struct Measuring {
     past: Vec<LinkEntry>,
 }
 
-/// Time after a fault during which echoes may still be delayed by it, because packets that it held back are in front of
-/// them.
+/// Time after a fault during which it may still delay echoes, which queue behind packets that it held back.
 const SETTLES: Span = Span::from_secs(1);
 
 #[derive(Debug)]
 struct Link {
     entry: LinkEntry,
-    /// Time from which echoes count. Earlier ones may have been delayed by a fault.
+    /// Time from which echoes count. A fault may have delayed earlier ones.
     settled: Time,
-    /// Sum of the delays of the echoes that count.
+    /// Sum of the delays of all counted echoes.
     sum: Span,
     /// The measuring process and the process at the other end; `None` for a cluster with a single process.
     ends: Option<(ProcessId, ProcessId)>,
@@ -56,7 +56,7 @@ impl Measuring {
         let mut all = Vec::new();
         for &from in &clusters {
             for &to in &clusters {
-                let first = processes(from).next().expect("the cluster of a process has one");
+                let first = processes(from).next().expect("the cluster contains a process");
                 let second = processes(to).find(|&process| process != first);
                 let requested = links.between(from, to);
                 all.push(Link {
@@ -70,8 +70,8 @@ impl Measuring {
         Measuring { links: all, past: Vec::new() }
     }
 
-    /// Changes the requested properties of a link, which must then be measured. `since` is set if the application has
-    /// begun.
+    /// Changes the requested properties of a link, which must then be measured again. `since` is the time of
+    /// the change if the application has begun.
     pub(super) fn ask(
         &mut self,
         from: ClusterId,
@@ -87,8 +87,8 @@ impl Measuring {
         }
     }
 
-    /// Returns the missing measurements by measuring process, except for links that `is_disturbed` says do not have
-    /// their requested properties at present.
+    /// Returns the missing measurements by measuring process, except for links for which `is_disturbed`
+    /// returns `true`.
     pub(super) fn undone(
         &self,
         is_disturbed: impl Fn(ClusterId, ClusterId) -> bool,
@@ -139,7 +139,7 @@ impl Measuring {
         self.disturb(|link| (link.entry.from, link.entry.to) == (from, to), now);
     }
 
-    /// Records that a process is affected now, and with it the links that it measures and those that end at it.
+    /// Records that a fault affects a process now, and thereby the links measured by it or to it.
     pub(super) fn disturb_process(&mut self, process: ProcessId, now: Time) {
         self.disturb(|link| link.ends.is_some_and(|(by, to)| by == process || to == process), now);
     }
@@ -148,7 +148,7 @@ impl Measuring {
         self.links.iter_mut().filter(|link| is_concerned(link)).for_each(|link| link.settled = now + SETTLES);
     }
 
-    /// Adds delays of echoes that were sent after `since` over a link with this requested latency.
+    /// Adds delays of echoes that were sent at or after `since` over a link with this requested latency.
     pub(super) fn observed(
         &mut self,
         (by, to): (ProcessId, ProcessId),
@@ -194,10 +194,11 @@ impl Measuring {
 impl Link {
     fn measurement(&self, to: ProcessId) -> Measurement {
         let (requested, tolerance) = (self.entry.requested, self.entry.tolerance());
-        // The median of n draws from a uniform distribution with half-width j deviates by j / sqrt(n).
+        // The median of n samples of a uniform distribution with half-width j has a standard deviation of j /
+        // sqrt(n).
         let spread = CERTAINTY * requested.jitter.0 / tolerance.0;
         let samples = spread.saturating_mul(spread).clamp(SAMPLES, MOST_SAMPLES) as u32;
-        // Far enough apart that no echo has to wait for the previous one.
+        // Far enough apart that no echo waits for the previous one.
         let apart = APART.max(requested.jitter * 2);
         Measurement { to, samples, apart, requested: requested.latency, tolerance }
     }
@@ -212,7 +213,7 @@ mod tests {
     const ENDS: (ProcessId, ProcessId) = (ProcessId(0), ProcessId(1));
     const ASKED: Span = Span::from_millis(8);
 
-    /// Two clusters of one process each.
+    /// Returns the measurements of two clusters with one process each.
     fn measuring() -> Measuring {
         let member = |process: u32| Member {
             cluster: ClusterId(process as u16),
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn echoes_count_by_whether_they_took_as_long_as_asked() {
+    fn echoes_outside_the_tolerance_are_counted() {
         let mut measuring = measuring();
         assert_eq!(measuring.observed_by(ProcessId(0)), [(ProcessId(1), ASKED)]);
         let delays = [ASKED, Span::from_micros(9_000), Span::from_micros(9_001), Span::from_millis(3)];
@@ -249,7 +250,7 @@ mod tests {
         let LinkObserved { echoes, outside, mean } = observed(&measuring).unwrap();
         assert_eq!((echoes, outside, mean), (4, 2, Span(7_250_250)));
         measuring.observed(ENDS, Span::from_millis(7), Time::ZERO, &delays, |_, _| false);
-        assert_eq!(observed(&measuring).unwrap().echoes, 4, "of what was asked before");
+        assert_eq!(observed(&measuring).unwrap().echoes, 4, "echoes of an earlier request do not count");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! The supervisor's real side, wherever the processes run.
+//! The host of the supervisor, wherever the processes run.
 //!
-//! The state machine of `faultline-supervisor` decides. The host ([`host`]) passes reports to it and performs its
-//! orders; what depends on the places of the processes is delegated to them ([`places`]). The host announces the
-//! membership to the processes, has links measured, adds up metrics, and writes the supervisor's facts into the
-//! bundle.
+//! The state machine of `faultline-supervisor` decides. The host ([`host`]) passes reports to it and performs
+//! its orders, and delegates the starting and ending of processes to places ([`places`]). The host announces
+//! the membership to the processes, has links measured, adds up metrics, and writes the supervisor's facts to
+//! the bundle.
 
 mod change_queue;
 mod effects;
@@ -45,7 +45,7 @@ pub struct RunOptions {
     pub run_dir: PathBuf,
     /// Configuration of the supervisor.
     pub supervisor: Config,
-    /// The processes. None is up, and every life is 0.
+    /// The initial membership: no process is up, and every life is 0.
     pub membership: Membership,
     /// Names for directories and for display.
     pub names: Names,
@@ -57,14 +57,14 @@ pub struct RunOptions {
     pub links: Links,
     /// Options of each node's storage.
     pub storage: StorageOptions,
-    /// For this long, links that differ from the request are measured again before the run begins.
+    /// Time before the run during which links that differ from the request are measured again.
     pub measure_again_for: Span,
-    /// Listener at which the sum of all metrics is served during the run. It is opened in advance, so that a port in
+    /// Listener that serves the sum of all metrics during the run. It is opened in advance, so that a port in
     /// use is detected before the run creates anything.
     pub metrics: Option<Arc<TcpListener>>,
     /// Ends the run normally once it is set ([`crate::interrupt::flag`]).
     pub interrupted: Arc<AtomicBool>,
-    /// Ends the run as out of memory once it is reached, if it is set.
+    /// Memory limit, if any. A run that reaches it ends as out of memory.
     pub memory: Option<MemoryBound>,
     /// Changes requested during the run.
     pub change_queue: ChangeQueue,
@@ -79,7 +79,8 @@ pub struct Names {
     pub clusters: ClusterNames,
 }
 
-/// Returns the end of an error message: the last words of a process, or the likely cause if it was killed without any.
+/// Returns the end of an error message: the last lines of a process, or the likely cause if it was killed
+/// without any.
 fn last_of(status: &str, last_words: &str) -> String {
     match last_words.trim() {
         "" if status.contains("SIGKILL") => {
@@ -107,11 +108,11 @@ pub struct RunOutcome {
     pub links: Vec<LinkEntry>,
     /// Duration of the run, from its start to its end.
     pub duration: Span,
-    /// Lives that ended by themselves, with their exit status and last lines. None is expected.
+    /// Lives that ended unexpectedly.
     pub collapsed: Vec<Collapse>,
 }
 
-/// A life that ended by itself.
+/// A life that ended unexpectedly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collapse {
     /// The process that ended.
@@ -133,12 +134,12 @@ pub trait Observer {
     fn status(&mut self, now: Time, status: &Status);
     /// Called once the links have been measured.
     fn measured(&mut self, links: &[LinkEntry]);
-    /// Called when a fault took effect, everywhere or on one more process.
+    /// Called when a fault has taken effect, possibly on one more process.
     fn took_effect(&mut self, effect: &EffectEntry) {
         let _ = effect;
     }
-    /// Called when a restarted program has resumed the run. The calls that its predecessors made are repeated first,
-    /// in the same order.
+    /// Called when a restarted program has resumed the run. Before this call, the calls of its predecessors
+    /// are repeated in the same order.
     fn resumed(&mut self, at: Time) {
         let _ = at;
     }
@@ -151,7 +152,7 @@ impl Observer for () {
     fn measured(&mut self, _: &[LinkEntry]) {}
 }
 
-/// Why a run could not be carried out.
+/// The reason why a run could not be performed.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The asynchronous runtime did not start.
@@ -178,7 +179,7 @@ pub enum RunError {
     /// There is no space left for the record or the storage.
     #[error("the disk is full: {0}")]
     DiskFull(String),
-    /// A process repeatedly ended by itself before it made progress.
+    /// A process repeatedly ended unexpectedly.
     #[error("{name} ended unexpectedly {times} times, last with {status}{}", last_of(status, last_words))]
     Collapses {
         /// Name of the process.
@@ -196,7 +197,7 @@ pub enum RunError {
     /// The journal contradicts the record.
     #[error("the journal of the run does not match its record")]
     Journal,
-    /// The program was told to end, and a restarted one can resume the run.
+    /// The program was asked to end. A restarted program can resume the run.
     #[error("terminated; the run can be resumed")]
     Left,
     /// The directory of a node could not be created or changed.
@@ -225,8 +226,8 @@ pub enum RunError {
     },
 }
 
-/// Runs a host on the calling thread. Children end with the thread that started them, and this thread waits for all
-/// of them.
+/// Runs a host on the calling thread. Children end with the thread that started them, and the host waits for
+/// all of them.
 pub(crate) fn block_on<T>(host: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
     let runtime = Builder::new_current_thread()
         .enable_all()
@@ -235,5 +236,5 @@ pub(crate) fn block_on<T>(host: impl Future<Output = Result<T, RunError>>) -> Re
     runtime.block_on(host)
 }
 
-/// Any port of this machine that other machines cannot reach.
+/// Any free port of this machine, unreachable from other machines.
 pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

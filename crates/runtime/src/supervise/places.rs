@@ -1,4 +1,4 @@
-//! The operations of a supervisor that depend on the places of its processes: starting and ending them.
+//! The operations of the host that depend on the places of the processes: starting and ending them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::RunError;
 use crate::clock::Clock;
 use crate::control::{Introduction, ToSupervisor};
 
-/// Time after which a process that was told to end is killed.
+/// Time after which a process that was asked to end is killed.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
 /// An input of the host.
@@ -21,9 +21,9 @@ pub(crate) enum HostEvent {
     Introduced { introduction: Introduction, stream: TcpStream },
     /// A message from a node.
     Said { process: ProcessId, life: Life, message: ToSupervisor },
-    /// A life has ended. If that was not ordered, contains its exit status and last lines.
+    /// A life has ended. If the end was unexpected, contains its exit status and last lines.
     Ended { process: ProcessId, life: Life, collapse: Option<(String, String)> },
-    /// One order killed or paused lives. Contains the time at which each of them stopped.
+    /// A single order killed or paused lives. Contains the time at which each of them stopped.
     Stopped(Vec<Seen>),
     /// The place of a life was lost. The life is no longer accepted, whether or not it still runs.
     Lost { process: ProcessId, life: Life, storage: StorageFate, by: EndedBy },
@@ -42,26 +42,28 @@ impl HostEvents {
         (HostEvents { clock, sender }, happened)
     }
 
-    /// Reports something that happened now. A host that is about to end no longer receives it.
+    /// Reports an event that happened now. A host that is about to end no longer receives it.
     pub(crate) fn put(&self, host_event: HostEvent) {
         drop(self.sender.send((self.clock.now(), host_event)));
     }
 }
 
-/// Time at which a life stopped that was to be killed or paused.
+/// The time at which a killed or paused life stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) process: ProcessId,
     pub(crate) life: Life,
-    /// Instant after which the life executed no instruction, by the run's clock; `None` if its place did not report it.
+    /// Time after which the life executed no instruction, by the run's clock; `None` if its place did not
+    /// report it.
     pub(crate) at: Option<Time>,
     /// Largest possible error of `at`.
     pub(crate) error: Span,
 }
 
-/// The places of all processes. A process has at most one hosted life, even if others still run somewhere.
+/// The places of all processes. A process has at most one hosted life, even if earlier lives still run
+/// somewhere.
 pub(crate) trait PlaceBackend {
-    /// Returns what traffic control does for links at the place of a hosted life, if anything.
+    /// Returns the features of traffic control in use at the place of a hosted life, if any.
     fn kernel(&self, process: ProcessId) -> Option<Kernel>;
 
     /// Starts a life, immediately or once it has a place. Reports its end as a [`HostEvent`].
@@ -70,7 +72,7 @@ pub(crate) trait PlaceBackend {
     /// Returns whether this is the hosted life of its process.
     fn hosts(&self, process: ProcessId, life: Life) -> bool;
 
-    /// Returns the run's clock in the form that a hosted life can read.
+    /// Returns the run's clock for the machine of a hosted life.
     fn clock(&self, process: ProcessId) -> Clock;
 
     /// Returns the largest possible error of that clock.
@@ -79,24 +81,23 @@ pub(crate) trait PlaceBackend {
         Span::ZERO
     }
 
-    /// Ends lives at one moment, and keeps or removes the storage of their processes. Reports [`HostEvent::Ended`]
-    /// for each life that is no longer hosted, and the times at which they stopped as [`HostEvent::Stopped`],
-    /// possibly after returning. Lives that have already ended are no error.
+    /// Ends lives simultaneously, and keeps or removes the storage of their processes. Reports
+    /// [`HostEvent::Ended`] for each life that is no longer hosted, and the times at which they stopped as
+    /// [`HostEvent::Stopped`], possibly after returning. Lives that have already ended are not an error.
     async fn kill(&mut self, lives: &[(ProcessId, Life)], storage: StorageFate) -> Result<(), RunError>;
 
-    /// Records the newest life that a predecessor of this program launched, and whether the storage was to be removed
-    /// since. None of these lives is hosted now. Not needed if processes end with their supervisor, because
-    /// there is no predecessor then.
+    /// Records the newest life that a predecessor of this program launched, and whether the storage must be
+    /// removed. None of these lives is hosted now. A backend that cannot have a predecessor need not
+    /// implement this method.
     fn recall(&mut self, process: ProcessId, newest: Life, wiped: bool) {
         let _ = (process, newest, wiped);
     }
 
-    /// Pauses or resumes a hosted life. Later orders to the life take effect after that. Reports the time at which it
-    /// stopped as [`HostEvent::Stopped`].
+    /// Pauses or resumes a hosted life. Later orders to the life take effect afterwards. Reports the time of
+    /// a pause as [`HostEvent::Stopped`].
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError>;
 
-    /// Ends all lives. Those in `told` were told to end when their supervisor disconnected, and have a moment to seal
-    /// their facts; all others are killed immediately. Afterwards, the record contains all facts that could be
-    /// obtained.
+    /// Ends all lives. Lives in `told` were asked to end by the disconnection, and have a moment to seal
+    /// their facts; all others are killed immediately. Afterwards, the record contains all available facts.
     async fn end(&mut self, told: &[(ProcessId, Life)]) -> Result<(), RunError>;
 }

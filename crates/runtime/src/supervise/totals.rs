@@ -14,7 +14,7 @@ use crate::metrics::exposition::Exposition;
 use crate::metrics::page::{FaultEntry, RunPhase, Uptime, Values};
 use crate::metrics::{Counts, Delays, Sum};
 
-/// Last values of each life, and the page that shows their sum.
+/// The last values of each life, and the page that shows their sum.
 #[derive(Debug)]
 pub(super) struct Totals {
     exposition: Arc<Exposition>,
@@ -24,15 +24,15 @@ pub(super) struct Totals {
     /// Cluster of each process.
     clusters: Vec<ClusterId>,
     incidents: Incidents,
-    /// When the time during which processes are up was last added up.
+    /// Time of the last update of the times during which processes were up or down.
     published: Time,
 }
 
 impl Totals {
-    /// Creates the sum, which is shown through `sum`.
+    /// Creates the totals, which `sum` makes visible.
     pub(super) fn new(options: &RunOptions, Sum(exposition): Sum) -> Totals {
         let clusters: Vec<ClusterId> = options.membership.members.iter().map(|it| it.cluster).collect();
-        // There may be no process outside the clusters.
+        // Processes outside all clusters may not exist.
         let is_there = |cluster| clusters.contains(&cluster);
         let requested = options.links.requested.iter().map(|(&pair, &link)| (pair, link));
         let requested = requested.filter(|&((from, to), _)| is_there(from) && is_there(to)).collect();
@@ -69,7 +69,7 @@ impl Totals {
         });
     }
 
-    /// Returns the part of the memory that the logs of all processes take.
+    /// Returns the memory of the logs of all processes.
     pub(super) fn logs(&self) -> MemoryPart {
         let mut logs = MemoryPart { content: MemoryContent::Logs, count: 0, bytes: 0 };
         for gauges in self.gauges.values() {
@@ -84,7 +84,7 @@ impl Totals {
         self.exposition.clone()
     }
 
-    /// Notes a fact of the supervisor, or one of a process.
+    /// Records a fact of the supervisor or of a process.
     pub(super) fn stated(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact) {
         self.incidents.stated(at, process, life, fact);
         match fact {
@@ -93,7 +93,7 @@ impl Totals {
                     fault.is_injected = true;
                 }
             }),
-            // The last heartbeat before it may be older.
+            // The last heartbeat may be older.
             Fact::Finished(_) => {
                 if let Some(gauges) = self.gauges.get_mut(&process) {
                     gauges.progress.done = gauges.progress.total;

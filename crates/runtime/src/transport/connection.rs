@@ -1,7 +1,7 @@
-//! Connections: which end calls, how a session resumes on a new connection, reading and writing.
+//! Connections: establishing them, resuming sessions on new ones, reading and writing.
 //!
-//! Either end may call. If both do at the same time, the process with the lower id wins: it refuses calls while its
-//! own is in progress. Otherwise the newest connection wins.
+//! Either end may call. If both call at the same time, the process with the lower number wins: it refuses
+//! calls while its own is in progress. Otherwise, the newest connection wins.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,9 +23,9 @@ use crate::control;
 use crate::frame::{FrameError, split_frame};
 use crate::secret::{Ends, HandshakeError, Secret};
 
-/// Time after which a silent stranger is disconnected.
+/// Time after which a silent, unknown connection is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Delay between two attempts to reach a process that should be up: initial and maximum.
+/// Initial and maximum delay between two attempts to reach a process that is up.
 const RETRY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 /// Size of the buffer for unread data, in bytes.
 const READ_BUFFER: usize = 16 * 1024;
@@ -46,7 +46,7 @@ enum Answer {
     Welcome { expected: u64 },
     /// A call in the opposite direction is in progress.
     Busy,
-    /// One of the two lives differs from what the other end assumes.
+    /// The two ends disagree about one of their lives.
     Stale,
 }
 
@@ -60,7 +60,7 @@ enum ConnectionError {
     Frame(#[from] FrameError),
     #[error("{0}")]
     Session(#[from] SessionError),
-    #[error("the other end has a different view of the lives")]
+    #[error("the other end assumes different lives")]
     Stale,
     #[error("a connection from the other end is already open")]
     Busy,
@@ -75,16 +75,16 @@ impl Transport {
     pub(crate) async fn accept(self: Rc<Self>, mut stream: TcpStream) {
         let call = match tokio::time::timeout(PATIENCE, self.hear(&mut stream)).await {
             Ok(Ok(call)) => call,
-            Ok(Err(error)) => return debug!(%error, "a connection was refused"),
-            Err(_) => return debug!(error = %ConnectionError::Silence, "a connection was refused"),
+            Ok(Err(error)) => return debug!(%error, "refused a connection"),
+            Err(_) => return debug!(error = %ConnectionError::Silence, "refused a connection"),
         };
         if let Err(error) = self.answer(call, stream).await {
-            debug!(from = %call.from.0, %error, "a connection was refused");
+            debug!(from = %call.from.0, %error, "refused a connection");
         }
     }
 
-    /// Writes pending frames of the session with `to`, as far as the socket accepts them. Without a connection, calls
-    /// first.
+    /// Writes pending frames of the session with `to`, as far as the socket accepts them. Connects first if
+    /// necessary.
     pub(super) fn write(self: &Rc<Self>, to: ProcessId) {
         let peer = &mut self.state.borrow_mut().peers[to.index()];
         let Some(connection) = &peer.connection else {
@@ -107,14 +107,14 @@ impl Transport {
                     return;
                 }
                 // The reader detects the same failure and ends the connection.
-                Err(error) => return debug!(%to, %error, "a connection cannot be written to"),
+                Err(error) => return debug!(%to, %error, "cannot write to a connection"),
             }
         }
     }
 
     async fn write_on(self: Rc<Self>, to: ProcessId, generation: u64, write: Rc<OwnedWriteHalf>) {
         if let Err(error) = write.writable().await {
-            debug!(%to, %error, "a connection cannot be written to");
+            debug!(%to, %error, "cannot write to a connection");
         }
         {
             let peer = &mut self.state.borrow_mut().peers[to.index()];
@@ -126,8 +126,8 @@ impl Transport {
         self.write(to);
     }
 
-    /// Calls a life until there is a connection with it or the life has ended. Does not rely on an incoming call in
-    /// progress, whose connection may break immediately.
+    /// Calls a life until it is connected or has ended. Does not rely on an incoming call in progress, whose
+    /// connection may break immediately.
     async fn dial(self: Rc<Self>, to: ProcessId, life: Life) {
         let mut pause = RETRY.0;
         while let Some(address) = self.callable(to, life) {
@@ -144,7 +144,7 @@ impl Transport {
         }
     }
 
-    /// Returns the address of `life`; `None` if no call is needed.
+    /// Returns the address at which to call `life`; `None` if no call is needed.
     fn callable(&self, to: ProcessId, life: Life) -> Option<SocketAddr> {
         let peer = &self.state.borrow().peers[to.index()];
         peer.address(life).filter(|_| peer.connection.is_none())
@@ -184,7 +184,7 @@ impl Transport {
 
     async fn answer(self: &Rc<Self>, call: Call, mut stream: TcpStream) -> Result<(), ConnectionError> {
         let (from, life) = call.from;
-        // A life newer than the known directory must wait for an update of the directory.
+        // A life that is newer than the known directory must wait for a newer directory.
         let mut directory = self.directory.subscribe();
         while self.known_life(from) < life {
             directory.changed().await.map_err(|_| ConnectionError::Closed)?;
@@ -208,7 +208,7 @@ impl Transport {
         }
     }
 
-    /// Returns the newest life of `process` that is known to have been up.
+    /// Returns the newest life of `process` known to have been up.
     fn known_life(&self, process: ProcessId) -> Life {
         self.state.borrow().newest.get(process.index()).copied().unwrap_or_default()
     }

@@ -1,8 +1,8 @@
 //! Packets between nodes: the emulated link, the session between two lives, and the connection that carries it.
 //!
-//! Everything runs on the node's single thread. The engine puts a packet into the line of its receiver. Once it is
-//! due, the packet moves to the session, and from there directly into the socket. A separate task is needed only if a
-//! packet waits for its time, or the socket for space.
+//! Everything runs on the node's single thread. The engine puts a packet into the delay line of its receiver.
+//! Once it is due, the packet moves to the session, and from there directly into the socket. A separate task
+//! is needed only while a packet waits for its time, or for space in the socket.
 
 mod connection;
 mod session;
@@ -29,9 +29,9 @@ use crate::metrics::Delays;
 use crate::secret::Secret;
 use session::{Session, SessionError};
 
-/// How much earlier than due a packet leaves its line: the usual time on the way to the other process.
+/// Time by which packets leave their delay line early: the usual time that they take to the other process.
 const HEAD_START: Span = Span::from_micros(50);
-/// Number of bytes that an echo is charged. Zero, so that the measured delay excludes transmission time.
+/// Bytes that a link charges for an echo. Zero, so that the measured delay excludes transmission time.
 const ECHO_CHARGE: u64 = 0;
 /// Time after which received frames are acknowledged if nothing else was sent.
 const ACKNOWLEDGE_AFTER: Span = Span::from_millis(50);
@@ -49,9 +49,9 @@ pub(crate) struct Incoming {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EchoReply {
     pub(crate) from: ProcessId,
-    /// When the echo was handed to the link.
+    /// Time at which the echo was handed to the link.
     pub(crate) sent: Time,
-    /// When the echo arrived at the other end.
+    /// Time at which the echo arrived at the other end.
     pub(crate) arrived: Time,
 }
 
@@ -66,15 +66,15 @@ pub(crate) struct Identity {
 /// The network of one node.
 pub(crate) struct Transport {
     me: Identity,
-    /// Keys shared with each of the other processes, indexed by process.
+    /// Keys shared with each other process, indexed by process.
     keys: Vec<Secret>,
     clock: Clock,
     seed: u64,
     incoming: Box<dyn Fn(Incoming)>,
     echoes: mpsc::UnboundedSender<EchoReply>,
-    /// Version counter of the directory, for connections of lives that are not known yet.
+    /// Version of the directory, which connections from unknown lives await.
     directory: watch::Sender<u64>,
-    /// Signals that a line has a new packet to wait for.
+    /// Signals that a delay line has a new packet.
     courier: Notify,
     state: RefCell<TransportState>,
 }
@@ -85,9 +85,9 @@ struct TransportState {
     cut: Vec<(ClusterId, ClusterId)>,
     /// All processes, indexed by process.
     peers: Vec<Peer>,
-    /// The newest life of each process that is known to have been up.
+    /// The newest life of each process known to have been up.
     newest: Vec<Life>,
-    /// Processes whose lines are not empty.
+    /// Processes whose delay lines are not empty.
     waiting: Vec<ProcessId>,
     /// Interfaces to this node's cluster and to all others.
     interfaces: [Interface; 2],
@@ -102,7 +102,7 @@ struct Peer {
     line: DelayLine<(FrameKind, Time, Body)>,
     session: Session,
     connection: Option<Connection>,
-    /// Distinguishes successive connections with this peer.
+    /// Number of the newest connection with this peer.
     generation: u64,
     /// Whether a task is trying to connect.
     dialing: bool,
@@ -116,8 +116,8 @@ struct Connection {
 }
 
 impl Transport {
-    /// Creates a network in which no process is up. `keys` are shared with each of the others; `seed` determines
-    /// jitter and losses.
+    /// Creates a network in which no process is up. `keys` are shared with each other process; `seed`
+    /// determines jitter and losses.
     pub(crate) fn new(
         me: Identity,
         keys: Vec<Secret>,
@@ -153,7 +153,7 @@ impl Transport {
         transport
     }
 
-    /// Takes a new directory into account. Packets in transit to or from a life that is not up are dropped.
+    /// Applies a new directory. Drops packets in transit to or from lives that are not up.
     pub(crate) fn update(&self, directory: &Directory) {
         let mut state = self.state.borrow_mut();
         while state.peers.len() < directory.entries.len() {
@@ -198,14 +198,14 @@ impl Transport {
         delays
     }
 
-    /// Hands a packet to the link, which charges it with `charge` bytes. A packet to a process that is not up is
-    /// lost.
+    /// Hands a packet to the link, which charges `charge` bytes for it. A packet to a process that is not up
+    /// is lost.
     pub(crate) fn send(self: &Rc<Self>, to: ProcessId, kind: FrameKind, charge: u64, body: Body) {
         self.send_due(to, kind, charge, body);
     }
 
-    /// Does the same as [`send`](Transport::send). Returns the time at which the packet was handed to the link, and
-    /// the time at which it is due at the other end. `None` if the process is not up.
+    /// Same as [`send`](Transport::send), but returns the time at which the packet was handed to the link,
+    /// and the time at which it is due at the other end. `None` if the process is not up.
     fn send_due(
         self: &Rc<Self>,
         to: ProcessId,
@@ -234,13 +234,13 @@ impl Transport {
         Some((now, due))
     }
 
-    /// Sends an echo, to measure the link to `to`. Returns the time of sending, and the time at which the nodes' part
-    /// of the link delivers it. `None` if the process is not up.
+    /// Sends an echo, to measure the link to `to`. Returns the time of sending, and the time at which it is
+    /// due at the other end, without traffic control. `None` if the process is not up.
     pub(crate) fn echo(self: &Rc<Self>, to: ProcessId) -> Option<(Time, Time)> {
         self.send_due(to, FrameKind::Echo, ECHO_CHARGE, Body::default())
     }
 
-    /// Changes the properties of a link for packets sent from now on; `None` restores the requested ones.
+    /// Changes the properties of a link for packets sent later; `None` restores the requested properties.
     pub(crate) fn set_link(&self, from: ClusterId, to: ClusterId, properties: Option<LinkProperties>) {
         let state = &mut *self.state.borrow_mut();
         state.changed.retain(|(pair, _)| *pair != (from, to));
@@ -274,7 +274,7 @@ impl Transport {
         self.courier.notify_one();
     }
 
-    /// Moves packets that are due from the line of `to` into its session, and on into the socket.
+    /// Moves due packets from the delay line of `to` into its session, and from there into the socket.
     fn release(self: &Rc<Self>, to: ProcessId, now: Time) {
         let mut any = false;
         {
@@ -331,9 +331,9 @@ impl Transport {
         Ok(())
     }
 
-    /// Releases packets from their lines when they are due.
+    /// Releases packets from their delay lines when they are due.
     async fn carry(self: Rc<Self>) {
-        let mut alarm = Alarm::new(self.clock).expect("a node may have a timer");
+        let mut alarm = Alarm::new(self.clock).expect("a timer can be created");
         loop {
             let due = self.state.borrow().next_due();
             let set = alarm.set(due.map(|due| Time(due.0.saturating_sub(HEAD_START.0))));
@@ -353,10 +353,10 @@ impl Transport {
         }
     }
 
-    /// Acknowledges frames to peers to which nothing else was sent.
+    /// Periodically acknowledges frames to peers to which nothing else was sent.
     async fn acknowledge(self: Rc<Self>) {
-        // Not a Tokio timer: with one pending, every wait for sockets would set a timer in the kernel.
-        let mut alarm = Alarm::new(self.clock).expect("a node may have a timer");
+        // Not a Tokio timer: while one is pending, every wait for sockets would set a timer in the kernel.
+        let mut alarm = Alarm::new(self.clock).expect("a timer can be created");
         loop {
             alarm.set(Some(self.clock.now() + ACKNOWLEDGE_AFTER)).expect("a timer can be set");
             alarm.rung().await.expect("a timer can be waited for");
@@ -378,7 +378,7 @@ impl TransportState {
         changed.map_or_else(|| self.links.between(pair.0, pair.1), |&(_, properties)| properties)
     }
 
-    /// Iterates over the peers that a node of cluster `mine` reaches over the link `pair`.
+    /// Iterates over the peers that a node in cluster `mine` reaches over the link `pair`.
     fn peers_across(
         &mut self,
         mine: ClusterId,
@@ -406,7 +406,7 @@ impl Peer {
         }
     }
 
-    /// Discards all state about the life at the other end, which has changed or ended.
+    /// Discards all state of the session with a life that has ended.
     fn forget(&mut self) {
         self.line.clear();
         self.session = Session::default();

@@ -1,7 +1,7 @@
 //! The session between two lives, independent of the connections that carry it. No I/O.
 //!
-//! Frames are numbered, kept until the other end acknowledges them, and sent again from there over the next
-//! connection. Nothing is lost and nothing arrives twice as long as both lives last.
+//! Frames are numbered, kept until the other end acknowledges them, and re-sent over the next connection if
+//! they were not. As long as both lives last, nothing is lost and nothing arrives twice.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -16,7 +16,7 @@ use crate::frame::{Body, Frame, FrameKind, HEADER_LEN, header};
 const OWED_BYTES: usize = 256 * 1024;
 /// Number of received frames after which an acknowledgement is due immediately.
 const OWED_FRAMES: usize = 64;
-/// Number of pieces handed to the operating system in one call.
+/// Largest number of pieces handed to the operating system in one call.
 const SLICES: usize = 64;
 
 /// One end of the session between two lives.
@@ -26,17 +26,17 @@ pub(super) struct Session {
     unacknowledged: VecDeque<Outgoing>,
     /// Number of the oldest of these frames.
     base: u64,
-    /// How many of these frames the connection has accepted completely.
+    /// Number of these frames that the connection has accepted completely.
     written: usize,
-    /// How many bytes of the next frame the connection has accepted.
+    /// Number of bytes of the next frame that the connection has accepted.
     offset: usize,
-    /// Frames before this one have been written, over this connection or an earlier one.
+    /// All frames below this number have been written, over this connection or an earlier one.
     ever_written: u64,
-    /// Frames before this one have arrived at the other end.
+    /// All frames below this number have arrived at the other end.
     acknowledged: u64,
     /// Number of the next frame from the other end.
     expected: u64,
-    /// Frames that arrived since the last acknowledgement.
+    /// Number of frames that arrived since the last acknowledgement.
     owed_frames: usize,
     owed_bytes: usize,
 }
@@ -47,7 +47,7 @@ struct Outgoing {
     body: Body,
 }
 
-/// Why a connection cannot continue.
+/// The reason why a connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(super) enum SessionError {
     #[error("received frame {got} instead of {expected}: frames are missing")]
@@ -65,7 +65,7 @@ impl Session {
         (self.owed_frames, self.owed_bytes) = (0, 0);
     }
 
-    /// Returns whether the connection has not accepted everything.
+    /// Returns whether there are bytes that the connection has not accepted yet.
     pub(super) fn has_unwritten(&self) -> bool {
         self.written < self.unacknowledged.len()
     }
@@ -107,11 +107,11 @@ impl Session {
             self.written += 1;
             self.ever_written = self.ever_written.max(self.base + self.written as u64);
         }
-        assert_eq!(self.offset, 0, "more was written than there was");
+        assert_eq!(self.offset, 0, "more bytes were written than queued");
         self.forget();
     }
 
-    /// Handles a frame. Returns whether it is new; otherwise an earlier connection delivered it.
+    /// Handles a frame. Returns whether it is new; otherwise, an earlier connection has delivered it.
     pub(super) fn arrived(&mut self, frame: &Frame) -> Result<bool, SessionError> {
         self.check(frame.expected)?;
         self.acknowledged = self.acknowledged.max(frame.expected);
@@ -140,13 +140,13 @@ impl Session {
         self.owed_frames >= OWED_FRAMES || self.owed_bytes >= OWED_BYTES
     }
 
-    /// Returns whether anything that arrived has not been acknowledged.
+    /// Returns whether any received frame has not been acknowledged.
     pub(super) fn owes(&self) -> bool {
         self.owed_frames > 0
     }
 
-    /// Resumes on a new connection, whose other end expects frame `wanted` next. This may be older than what it
-    /// acknowledged on the previous connection.
+    /// Resumes on a new connection, whose other end expects frame `wanted` next. This number may be older
+    /// than the last acknowledgement on the previous connection.
     pub(super) fn resume(&mut self, wanted: u64) -> Result<(), SessionError> {
         self.check(wanted)?;
         self.written = 0;
@@ -157,7 +157,7 @@ impl Session {
     }
 
     fn check(&self, expected: u64) -> Result<(), SessionError> {
-        // The other end may have received the frame being written if an earlier connection carried it.
+        // The other end may have received the frame being written over an earlier connection.
         if expected > self.ever_written {
             return Err(SessionError::Unwritten { claimed: expected, written: self.ever_written });
         }
@@ -195,14 +195,14 @@ mod tests {
         new
     }
 
-    /// Both ends, and what is in transit between them.
+    /// Both ends, and the bytes in transit between them.
     #[derive(Default)]
     struct Pair {
         ends: [Session; 2],
         wires: [BytesMut; 2],
         said: [Vec<u8>; 2],
         heard: [Vec<u8>; 2],
-        /// Next frame that each end expected when the next connection was agreed on.
+        /// Next frame that each end expected when they agreed on the next connection.
         agreed: Option<[u64; 2]>,
     }
 
@@ -237,9 +237,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is sent and however connections break, each end receives the other's frames in order and once.
+        /// Whatever is sent and however connections break, each end receives the other's frames in order and
+        /// exactly once.
         #[test]
-        fn nothing_is_lost_or_doubled_across_connections(
+        fn nothing_is_lost_or_duplicated_across_connections(
             steps in prop::collection::vec((0u8..8, 1usize..200), 1..200),
         ) {
             let mut pair = Pair::default();
@@ -272,8 +273,8 @@ mod tests {
         right.push(FrameKind::Acknowledge, Time(0), Body::default());
         carry(&mut right, &mut left, &mut BytesMut::new(), usize::MAX);
         assert!(!left.has_unacknowledged());
-        assert!(!left.owes(), "an acknowledgement of an acknowledgement would never end");
-        left.resume(2).expect("a word from before the acknowledgement");
+        assert!(!left.owes(), "acknowledgements are not acknowledged");
+        left.resume(2).expect("a number from before the acknowledgement");
         let ahead =
             Frame { kind: FrameKind::Control, number: 9, expected: 0, sent: Time(0), body: vec![1].into() };
         assert_eq!(right.arrived(&ahead), Err(SessionError::Gap { got: 9, expected: 3 }));

@@ -1,4 +1,4 @@
-//! Two transports over real sockets, through a proxy that breaks their connections.
+//! Tests of transports over real sockets, through a proxy that breaks their connections.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -99,7 +99,7 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
 }
 
 #[test]
-fn nothing_is_lost_doubled_or_reordered_however_connections_break() {
+fn broken_connections_do_not_lose_duplicate_or_reorder_frames() {
     run(async {
         const MESSAGES: u32 = 3000;
         let (secret, clock) = (Secret::generate().unwrap(), Clock::start());
@@ -146,7 +146,7 @@ fn a_new_life_receives_nothing_sent_to_the_old_one() {
         speaker.say(1, vec![1]);
         assert_eq!(first.hear().await.body[..], [1]);
 
-        // The second life knows the speaker before the speaker knows it, so what it sends waits.
+        // The second life knows the speaker before the speaker knows the second life, so its packet waits.
         let mut second = End::new(1, 2, &secret, clock, Links::default()).await;
         let new = directory(&[(1, speaker.address), (2, second.address)]);
         second.transport.update(&new);
@@ -157,13 +157,13 @@ fn a_new_life_receives_nothing_sent_to_the_old_one() {
                 tokio::task::yield_now().await;
             }
         };
-        timeout(PATIENCE, waits).await.expect("its call waits for a directory that knows it");
-        assert!(speaker.incoming.is_empty(), "a life is heard before it is announced");
+        timeout(PATIENCE, waits).await.expect("the call waits for a directory that contains the life");
+        assert!(speaker.incoming.is_empty(), "a packet from an unannounced life arrived");
         speaker.transport.update(&new);
         let heard = speaker.hear().await;
         assert_eq!((heard.life, &heard.body[..]), (Life(2), &[7][..]));
         speaker.say(1, vec![3]);
-        assert_eq!(second.hear().await.body[..], [3], "what was said to the old life stays there");
+        assert_eq!(second.hear().await.body[..], [3], "packets to the old life do not reach the new one");
     });
 }
 
@@ -190,7 +190,7 @@ fn links_delay_are_cut_and_heal() {
         left.say(1, vec![1]);
         right.say(0, vec![2]);
         assert_eq!(left.hear().await.body[..], [2], "the other direction is not cut");
-        assert_eq!(left.transport.state.borrow().peers[1].line.len(), 1, "it waits for the link");
+        assert_eq!(left.transport.state.borrow().peers[1].line.len(), 1, "the packet waits for the link");
         left.transport.cut(pair.0, pair.1, false);
         assert_eq!(right.hear().await.body[..], [1]);
 
@@ -198,11 +198,11 @@ fn links_delay_are_cut_and_heal() {
         let begin = clock.now();
         left.say(1, vec![3]);
         right.hear().await;
-        assert!(clock.now().since(begin) < latency, "a change holds for what is sent after it");
+        assert!(clock.now().since(begin) < latency, "a change applies to later packets");
         left.transport.set_link(pair.0, pair.1, None);
         let begin = clock.now();
         left.say(1, vec![4]);
         right.hear().await;
-        assert!(clock.now().since(begin) >= latency - HEAD_START, "and so does its end");
+        assert!(clock.now().since(begin) >= latency - HEAD_START, "the end of a change applies to later packets");
     });
 }
