@@ -1,5 +1,5 @@
-//! Runs a federation on real processes: translates it into options of the runtime, and the outcome into the end of a
-//! session's run.
+//! Runs a federation on real processes: translates it into options of the runtime, and the runtime's outcome
+//! into that of a session.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use faultline_runtime::supervise::{ChangeQueue, Collapse, Names};
 use faultline_runtime::{Links, RunOptions, RunOutcome, StorageKind, StorageOptions};
 use faultline_session::{Ended, MemoryBound, memory_bound};
 
-/// For this long, links are measured again if they differ from the request, because a machine may be busy for a
-/// moment.
+/// Time during which links that differ from the request are measured again, because a machine may be busy for
+/// a moment.
 const MEASURE_AGAIN_FOR: Span = Span::from_secs(5);
 
-/// Returns everything that determines a run of a federation on real processes, recorded in `run_dir`. Metrics are not
-/// served and do not name the run, and the run cannot be interrupted.
+/// Returns the options of a run of a federation on real processes, recorded in `run_dir`. The run serves no
+/// metrics, has no labels for them, and cannot be interrupted; callers may change this.
 pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
     let clusters = setup.names.clusters() as u16;
     RunOptions {
@@ -51,19 +51,20 @@ pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
     }
 }
 
-/// Returns a bound on the memory of this program: `bytes`, or half of what the machine or the control group has.
+/// Returns the memory limit of this program: `bytes`, or half of the memory of the machine or of the control
+/// group.
 pub fn bound(bytes: Option<u64>) -> MemoryBound {
-    // Without figures, nothing can be compared with a bound.
+    // If the available memory is unknown, there is no limit.
     let half = || memory::available().map_or(u64::MAX, |it| it / 2);
     MemoryBound { bytes: bytes.unwrap_or_else(half), used: || memory::used().unwrap_or(0) }
 }
 
-/// Returns the memory that this program and the processes below it use, in bytes; 0 if it is unknown.
+/// Returns the memory that this program and its descendants use, in bytes; 0 if it is unknown.
 fn memory_of_all() -> u64 {
     memory::used_by_all().unwrap_or(0)
 }
 
-/// Returns how a run of the runtime ended, and the processes that ended by themselves during it.
+/// Returns how a run of the runtime ended, and the lives that ended unexpectedly.
 pub fn ended(run: RunOutcome) -> (Ended, Vec<Collapse>) {
     let RunOutcome { outcome, added, faults, effects, links, duration, collapsed } = run;
     (Ended { outcome, added, faults, effects, links: Some(links), duration }, collapsed)

@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     let peak = federation(true, 0, 0, &[PEERS + 1])?.peak_memory;
-    assert!(peak > 0.0, "the nodes have been looked at");
+    assert!(peak > 0.0, "the nodes' memory was sampled");
     bench::row(
         &format!("memory of a node process with {PEERS} peers, at its peak"),
         &format!("{:.1} MB", peak / MEGABYTE),
@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Values in seconds, by turn.
+/// Measurements in seconds, by turn.
 #[derive(Default)]
 struct Measured {
     commit: Vec<f64>,
@@ -87,7 +87,7 @@ struct Measured {
     timelines: Vec<[f64; STAGES.len()]>,
 }
 
-/// Stages of a checkpoint. Each is complete once the last process concerned has reached it.
+/// Stages of a checkpoint. A stage is complete once the last process concerned has reached it.
 const STAGES: [&str; 5] =
     ["parts handed to the storage", "parts durable", "copies arrived", "copies durable", "committed"];
 
@@ -142,7 +142,7 @@ struct Ended {
     peak_memory: f64,
 }
 
-/// Runs heat for `steps` steps; with 0 steps, messages between all processes.
+/// Runs heat for `steps` steps, or, with 0 steps, messages between all processes.
 fn federation(hc3i: bool, steps: u32, feedback: u32, clusters: &[u32]) -> Result<Ended, Box<dyn Error>> {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let bundle = Bundle::create(dir.path().join("run"))?;
@@ -157,7 +157,7 @@ fn federation(hc3i: bool, steps: u32, feedback: u32, clusters: &[u32]) -> Result
     Ok(Ended { trace: bundle.read_trace()?, peak_memory: memory.peak as f64 })
 }
 
-/// Samples the memory of the nodes ten times per second, since they are killed at the end of a run.
+/// Samples the memory of the nodes ten times per second, because they are killed at the end of a run.
 #[derive(Default)]
 struct Memory {
     /// Peak of the node with the highest value, in bytes.
@@ -168,14 +168,14 @@ impl Observer for Memory {
     fn stated(&mut self, _: Time, _: ProcessId, _: Life, _: &Fact) {}
 
     fn status(&mut self, _: Time, _: &Status) {
-        let nodes = children().expect("Linux says which children a process has");
+        let nodes = children().expect("Linux lists the children of a process");
         self.peak = nodes.iter().filter_map(|pid| bench::peak_memory(pid)).fold(self.peak, u64::max);
     }
 
     fn measured(&mut self, _: &[LinkEntry]) {}
 }
 
-/// Returns the ids of this process's children.
+/// Returns the process IDs of this process's children.
 fn children() -> io::Result<Vec<String>> {
     let mut children = Vec::new();
     for thread in fs::read_dir("/proc/self/task")? {
@@ -185,7 +185,7 @@ fn children() -> io::Result<Vec<String>> {
     Ok(children)
 }
 
-/// Runs one node of such a federation.
+/// Runs one node of the federation.
 fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Result<(), Box<dyn Error>> {
     let options = NodeOptions::parse(args.iter().cloned())?;
     let application = Arc::new(if steps > 0 {
@@ -233,8 +233,8 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
     Ok(())
 }
 
-/// For every checkpoint except the first, for which nothing waits: returns the seconds from its request to its commit
-/// at the coordinator, and the seconds for which each process was frozen.
+/// Returns, for every checkpoint except the first (which delays nothing), the time in seconds from its
+/// request to its commit at the coordinator, and the times in seconds for which each process was frozen.
 fn checkpoints(trace: &Trace) -> (Vec<f64>, Vec<f64>) {
     let (mut commits, mut frozens) = (Vec::new(), Vec::new());
     for stream in trace.streams.values() {
@@ -256,8 +256,8 @@ fn checkpoints(trace: &Trace) -> (Vec<f64>, Vec<f64>) {
     (commits, frozens)
 }
 
-/// For every checkpoint except the first: returns the seconds from its request to each of the [`STAGES`]. All clocks
-/// are this machine's.
+/// Returns, for every checkpoint except the first, the times in seconds from its request to each of the
+/// [`STAGES`]. All processes share this machine's clock.
 fn timelines(trace: &Trace) -> Vec<[f64; STAGES.len()]> {
     let mut requested = BTreeMap::new();
     let mut reached: BTreeMap<_, [Time; STAGES.len()]> = BTreeMap::new();
@@ -290,7 +290,7 @@ fn timelines(trace: &Trace) -> Vec<[f64; STAGES.len()]> {
     requested.into_iter().filter_map(since).collect()
 }
 
-/// Returns the seconds from the start of the application to its end.
+/// Returns the run time of the application, in seconds.
 fn run_time(trace: &Trace) -> Result<f64, &'static str> {
     let mut end = Time::ZERO;
     for (at, fact) in trace.streams.values().flatten() {
@@ -303,8 +303,9 @@ fn run_time(trace: &Trace) -> Result<f64, &'static str> {
     Ok(end.since(*begin).as_secs_f64())
 }
 
-/// Performs the work of a cluster's checkpoint by hand. Returns the seconds in which each node's state is sent over
-/// TCP and acknowledged, and the seconds of the slowest write (states and replicas, all in parallel).
+/// Performs the work of a cluster's checkpoint by hand. Returns two times in seconds: for sending each node's
+/// state over TCP until it is acknowledged, and for the slowest write (of states and replicas, all in
+/// parallel).
 fn by_hand_once() -> io::Result<(f64, f64)> {
     let state: Vec<u8> =
         (0..STATE as u64).map(|it| (it.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();

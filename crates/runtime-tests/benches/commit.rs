@@ -1,5 +1,5 @@
-//! Making a 2 MB image durable, compared with writing and syncing the same bytes to a file: with the same number of
-//! parallel processes, on the same file system, in turn.
+//! The time to make a 2 MB image durable, compared with writing and syncing the same bytes to a file: with
+//! the same number of parallel processes, on the same file system, in alternating turns.
 //!
 //! `cargo bench -p faultline-runtime-tests --bench commit`
 
@@ -61,7 +61,7 @@ fn compare() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs nodes that each write one image after the other.
+/// Runs nodes, each of which writes images one after the other.
 fn nodes(count: u32) -> Result<f64, Box<dyn Error>> {
     let dir = tempfile::tempdir_in(".")?;
     let bundle = Bundle::create(dir.path().join("run"))?;

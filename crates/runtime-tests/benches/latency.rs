@@ -1,5 +1,6 @@
-//! Round trip of one byte between two node processes, including stamps, headers and facts, compared with an echo on
-//! bare Tokio and one on blocking sockets: on the same machine and the same two cores, in turn.
+//! The round trip of one byte between two node processes, including stamps, headers and facts, compared with
+//! echoes on plain Tokio and on blocking sockets: on the same two cores of the same machine, in alternating
+//! turns.
 //!
 //! `cargo bench -p faultline-runtime-tests --bench latency`
 
@@ -52,7 +53,7 @@ fn compare() -> Result<(), Box<dyn Error>> {
     }
     for (name, baseline, goal) in [("tokio echo", tokio, Some(1.25)), ("blocking sockets", sockets, None)] {
         bench::row(
-            "one byte there and back between two nodes, p50",
+            "round trip of one byte between two nodes, p50",
             &format!("{:.1} us", bench::median(&between_nodes)),
             &format!("{name} {:.1} us", bench::median(&baseline)),
             bench::ratio(&between_nodes, &baseline),
@@ -62,7 +63,7 @@ fn compare() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs two nodes. The first sends a byte, waits until it returns, and so on.
+/// Runs two nodes. The first repeatedly sends a byte, and waits until it returns.
 fn nodes() -> Result<f64, Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let bundle = Bundle::create(dir.path().join("run"))?;
@@ -123,7 +124,7 @@ impl Application for PingPong {
         if self.me == ProcessId(1) {
             return out.send(from, payload);
         }
-        let sent = self.sent.borrow().expect("what returns was sent");
+        let sent = self.sent.borrow().expect("a returned byte was sent");
         if self.returned > WARM_UP {
             self.trips.push(sent.elapsed().as_secs_f64() * 1e6);
         }

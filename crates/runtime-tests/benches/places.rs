@@ -24,7 +24,7 @@ use faultline_supervisor::Status;
 use faultline_trace::manifest::LinkEntry;
 use faultline_trace::{Bundle, Trace};
 
-/// Processes, and threads of the pool.
+/// Number of processes, and of threads in the pool.
 const CORES: u32 = 2;
 /// Largest number that one task computes by itself.
 const THRESHOLD: u32 = 5;
@@ -75,14 +75,14 @@ fn work(rounds: u64) -> u64 {
     (0..rounds).fold(1, |sum: u64, it| black_box(sum.rotate_left(5) ^ it))
 }
 
-/// Returns how many rounds of [`work`] take one millisecond of processor time.
+/// Returns the number of rounds of [`work`] that take one millisecond of processor time.
 fn rounds_of_a_millisecond() -> u64 {
     const ROUNDS: u64 = 20_000_000;
     let (seconds, _) = bench::busy(|| work(ROUNDS));
     (ROUNDS as f64 * 1e-3 / seconds) as u64
 }
 
-/// The same tasks under rayon.
+/// Runs the same tasks under rayon.
 fn join(n: u32, rounds: u64) -> u64 {
     if n <= THRESHOLD {
         return black_box(work(rounds));
@@ -91,7 +91,7 @@ fn join(n: u32, rounds: u64) -> u64 {
     one.wrapping_add(other)
 }
 
-/// Fibonacci whose small tasks keep a core busy.
+/// [`Fibonacci`] whose small tasks keep a core busy.
 #[derive(Clone, Debug)]
 struct Busy {
     fibonacci: Fibonacci,
@@ -119,7 +119,7 @@ impl Program for Busy {
     }
 }
 
-/// Ignores everything.
+/// An observer that ignores everything.
 struct Nothing;
 
 impl Observer for Nothing {
@@ -130,7 +130,7 @@ impl Observer for Nothing {
     fn measured(&mut self, _: &[LinkEntry]) {}
 }
 
-/// Runs the program on real processes. Returns the seconds from its start to its end.
+/// Runs the program on real processes. Returns its run time in seconds.
 fn federation(tic: bool, levels: u32, rounds: u64) -> Result<f64, Box<dyn Error>> {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let bundle = Bundle::create(dir.path().join("run"))?;
@@ -144,7 +144,7 @@ fn federation(tic: bool, levels: u32, rounds: u64) -> Result<f64, Box<dyn Error>
     run_time(&bundle.read_trace()?).ok_or_else(|| "the program did not end".into())
 }
 
-/// Runs one of the processes.
+/// Runs a single process.
 fn serve(tic: bool, program: Busy, args: &[OsString]) -> Result<(), Box<dyn Error>> {
     let options = NodeOptions::parse(args.iter().cloned())?;
     if tic {
@@ -181,7 +181,7 @@ where
     Ok(())
 }
 
-/// Returns the seconds from the start of the application until its result is known.
+/// Returns the time in seconds from the start of the application until its result is known.
 fn run_time(trace: &Trace) -> Option<f64> {
     let finished = trace.streams.values().flatten().filter(|(_, fact)| matches!(fact, Fact::Finished(_)));
     let end = finished.map(|(at, _)| *at).min()?;

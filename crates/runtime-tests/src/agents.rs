@@ -1,4 +1,4 @@
-//! Agents as processes of this machine, each with its own directory.
+//! Agents as processes on this machine, each with its own directory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,7 +32,8 @@ pub struct Agent {
 }
 
 impl Agents {
-    /// Starts `number` agents with `probe_agent`, below `dir`. Each starts its process with `command`.
+    /// Starts `number` agents of the program `probe_agent`, with directories below `dir`. Each agent starts
+    /// its process with `command`.
     ///
     /// # Panics
     ///
@@ -41,7 +42,7 @@ impl Agents {
         let keys = Keys::generate(number).expect("random bytes");
         let agent = |index| {
             let key = dir.join(format!("key-{index}"));
-            let of_process = keys.of(ProcessId(index as u32)).expect("as many as processes");
+            let of_process = keys.of(ProcessId(index as u32)).expect("every process has a key");
             fs::write(&key, of_process.to_line()).expect("a file for the key");
             Agent::start(&dir.join(format!("agent-{index}")), probe_agent, command, &key)
         };
@@ -49,7 +50,7 @@ impl Agents {
         Agents { keys, agents }
     }
 
-    /// Returns the options with which a supervisor reaches them.
+    /// Returns the options with which a supervisor reaches the agents.
     pub fn options(&self) -> RemoteOptions {
         RemoteOptions {
             run: "run".to_owned(),
@@ -82,7 +83,7 @@ impl Agents {
 }
 
 impl Agent {
-    /// Starts an agent that works in `data`.
+    /// Starts an agent with the directory `data`.
     ///
     /// # Panics
     ///
@@ -96,8 +97,8 @@ impl Agent {
             .spawn()
             .expect("an agent starts");
         let mut address = String::new();
-        let stdout = child.stdout.take().expect("it was asked for");
-        BufReader::new(stdout).read_line(&mut address).expect("an agent says where it listens");
+        let stdout = child.stdout.take().expect("standard output is piped");
+        BufReader::new(stdout).read_line(&mut address).expect("an agent prints its address");
         Agent { child, address: address.trim().parse().expect("an address"), data: data.to_owned() }
     }
 }

@@ -1,4 +1,5 @@
-//! Shared by the tests and benchmarks of the real driver: running a federation with one process per node.
+//! Code shared by the tests and benchmarks of the real driver: running a federation with one process per
+//! node.
 
 pub mod agents;
 
@@ -15,8 +16,8 @@ use faultline_runtime::{Links, RunOptions, StorageKind, StorageOptions};
 use faultline_supervisor::Config;
 use faultline_trace::Bundle;
 
-/// Returns the command that starts a node of `scenario`. The script is written below `dir`, and `probe_node` is the
-/// program.
+/// Returns the command that starts a node of `scenario` with the program `probe_node`. Writes the script
+/// below `dir`.
 ///
 /// # Panics
 ///
@@ -63,8 +64,8 @@ pub fn run_options(scenario: &Scenario, dir: &Path) -> RunOptions {
     }
 }
 
-/// Returns the options of a run that is recorded in `run_dir`, without faults for the processes of `clusters`, and
-/// over links that are not emulated. For benchmarks. The run ends after `deadline`.
+/// Returns the options of a run without faults or emulated links, recorded in `run_dir`. `clusters` contains
+/// the number of processes in each cluster. The run ends after `deadline`. For benchmarks.
 pub fn undisturbed(run_dir: &Path, clusters: &[u32], deadline: Span) -> RunOptions {
     let membership = membership(clusters);
     RunOptions {

@@ -1,5 +1,5 @@
-//! Runs the tests of the driver contract on real processes: children of the supervisor, and processes at places with
-//! agents.
+//! Runs the tests of the driver contract on real processes: children of the supervisor, and processes hosted
+//! by agents.
 
 use faultline_conformance::{Driver, Evidence, Scenario};
 use faultline_runtime::{RunOutcome, local, remote};
@@ -7,7 +7,7 @@ use faultline_runtime_tests::agents::Agents;
 use faultline_runtime_tests::{probe_command, run_options};
 use faultline_trace::Bundle;
 
-/// Runs a scenario with one child process per probe.
+/// The driver with one child process per probe.
 struct Children;
 
 impl Driver for Children {
@@ -16,12 +16,12 @@ impl Driver for Children {
         let command = probe_command(scenario, FIFO, dir.path(), env!("CARGO_BIN_EXE_probe-node").into());
         let options = run_options(scenario, dir.path());
         let bundle = Bundle::open(&options.run_dir);
-        let outcome = local::run(command, options, &mut ()).expect("the run is carried out");
+        let outcome = local::run(command, options, &mut ()).expect("the run succeeds");
         evidence(&bundle, outcome)
     }
 }
 
-/// Runs a scenario with one agent per probe.
+/// The driver with one agent per probe.
 struct Remote;
 
 impl Driver for Remote {
@@ -38,7 +38,7 @@ impl Driver for Remote {
         );
         let place_registry = agents.place_registry();
         let outcome = remote::run(agents.options(), options, None, &place_registry, &mut ())
-            .expect("the run is carried out");
+            .expect("the run succeeds");
         assert_eq!(place_registry.state().requests, [], "every agent has answered");
         evidence(&bundle, outcome)
     }
@@ -46,9 +46,9 @@ impl Driver for Remote {
 
 fn evidence(bundle: &Bundle, run: RunOutcome) -> Evidence {
     let RunOutcome { outcome, faults, collapsed, .. } = run;
-    assert_eq!(collapsed, [], "nodes do not end by themselves");
+    assert_eq!(collapsed, [], "no node ends unexpectedly");
     let trace = bundle.read_trace().expect("the facts can be read");
-    assert_eq!(trace.flaws, [], "every fact is there");
+    assert_eq!(trace.flaws, [], "no fact is missing");
     Evidence { trace, outcome, faults }
 }
 

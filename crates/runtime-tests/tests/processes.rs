@@ -1,5 +1,5 @@
-//! A run from the operating system's point of view: its processes, the files they hold open, and what remains of
-//! them.
+//! Tests of a run from the operating system's point of view: its processes, their open files, and their
+//! remains.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,7 +27,7 @@ struct Run {
 }
 
 impl Run {
-    /// Starts a run with such a long time limit that nodes stopped by a test are not fenced.
+    /// Starts a run with a detection time so long that nodes stopped by a test are not fenced.
     fn begin() -> Run {
         Run::begin_with_detection(Duration::from_secs(60))
     }
@@ -41,7 +41,7 @@ impl Run {
             .spawn()
             .unwrap();
         let run = Run { dir, supervisor };
-        wait_until("every node is at work", || run.is_at_work());
+        wait_until("every node has written an image", || run.is_at_work());
         run
     }
 
@@ -49,19 +49,19 @@ impl Run {
         self.dir.path().join("run")
     }
 
-    /// Returns the port of the supervisor's metrics. Its other port is for nodes, and closes all other connections.
+    /// Returns the port of the supervisor's metrics. The supervisor's other port accepts only nodes.
     fn metrics_port(&self) -> u16 {
         let ports = open_ports(self.supervisor.id() as i32);
         ports.into_iter().find(|&port| page(port).is_some()).expect("the supervisor serves metrics")
     }
 
-    /// Returns whether all nodes have written images, and therefore have begun.
+    /// Returns whether all nodes have written images, so that they have started.
     fn is_at_work(&self) -> bool {
         let stores = (0..NODES).map(|node| self.run_dir().join(format!("nodes/p{node}/store")));
         stores.into_iter().all(|store| fs::read_dir(store).is_ok_and(|files| files.count() > 3))
     }
 
-    /// Returns the operating-system processes that are nodes of this run, by name.
+    /// Returns the process IDs of this run's nodes, by name.
     fn nodes(&self) -> BTreeMap<String, i32> {
         let dir = self.run_dir();
         let dir = dir.to_str().unwrap();
@@ -75,7 +75,7 @@ impl Run {
             if args.iter().any(|arg| arg == dir) {
                 let process = args.iter().position(|arg| arg == "--process").unwrap();
                 let earlier = nodes.insert(args[process + 1].to_string(), pid);
-                assert_eq!(earlier, None, "two processes for one node");
+                assert_eq!(earlier, None, "two processes belong to one node");
             }
         }
         nodes
@@ -84,21 +84,21 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // A failed test may have left it running. If it has ended, the failure is irrelevant.
+        // A failed test may have left it running. If it has already ended, this error is irrelevant.
         let _ = self.supervisor.kill();
         let _ = self.supervisor.wait();
     }
 }
 
 #[test]
-fn no_node_survives_a_killed_supervisor_not_even_a_stopped_one() {
+fn no_node_survives_its_killed_supervisor() {
     let mut run = Run::begin();
     let nodes = run.nodes();
     assert_eq!(nodes.len(), NODES);
     kill(Pid::from_raw(nodes["2"]), Signal::SIGSTOP).unwrap();
     run.supervisor.kill().unwrap();
     run.supervisor.wait().unwrap();
-    wait_until("every node is gone", || run.nodes().is_empty());
+    wait_until("every node has ended", || run.nodes().is_empty());
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_node_whose_parent_has_already_ended_does_not_begin() {
     let options = NodeOptions {
         run_dir: dir.path().to_owned(),
         supervisor: (Ipv4Addr::LOCALHOST, 9).into(),
-        // Not this process, which starts the node.
+        // Not the ID of this process, which starts the node.
         parent: std::process::id() + 1,
         process: ProcessId(0),
         life: Life(1),
@@ -130,12 +130,12 @@ fn an_interrupt_ends_a_run_normally() {
         kill(Pid::from_raw(run.supervisor.id() as i32), signal).unwrap();
         let status = run.supervisor.wait().unwrap();
         assert!(status.success(), "{status}");
-        assert!(run.nodes().is_empty(), "the supervisor has buried everyone before it ends");
+        assert!(run.nodes().is_empty(), "the supervisor ends after all nodes");
     }
 }
 
 #[test]
-fn a_supervisor_that_was_paused_declares_no_process_failed() {
+fn a_paused_supervisor_declares_no_process_failed() {
     let detect_after = Duration::from_secs(1);
     let mut run = Run::begin_with_detection(detect_after);
     let supervisor = Pid::from_raw(run.supervisor.id() as i32);
@@ -145,16 +145,16 @@ fn a_supervisor_that_was_paused_declares_no_process_failed() {
     std::thread::sleep(detect_after * 2);
     kill(supervisor, Signal::SIGCONT).unwrap();
     let before = saved();
-    wait_until("the supervisor has heard from nodes again", || saved() > before + NODES as f64);
+    wait_until("the supervisor receives heartbeats again", || saved() > before + NODES as f64);
     kill(supervisor, Signal::SIGINT).unwrap();
     assert!(run.supervisor.wait().unwrap().success());
     let trace = Bundle::open(run.run_dir()).read_trace().unwrap();
     let deaths = trace.supervisor().iter().filter(|(_, fact)| matches!(fact, Fact::Detected { .. }));
-    assert_eq!(deaths.count(), 0, "their signs of life had come while it stood");
+    assert_eq!(deaths.count(), 0, "heartbeats arrived during the pause");
 }
 
 #[test]
-fn a_node_is_one_process_with_one_listening_socket_in_its_own_directory() {
+fn a_node_has_one_process_one_listening_socket_and_its_own_directory() {
     let run = Run::begin();
     let nodes = run.nodes();
     assert_eq!(nodes.len(), NODES);
@@ -177,40 +177,40 @@ fn a_node_is_one_process_with_one_listening_socket_in_its_own_directory() {
 }
 
 #[test]
-fn the_secret_is_in_no_argument_and_no_environment() {
+fn secrets_are_in_no_argument_and_no_environment() {
     let run = Run::begin();
     for (name, pid) in run.nodes() {
         for file in ["cmdline", "environ"] {
             let text = fs::read(format!("/proc/{pid}/{file}")).unwrap();
             let longest = text.split(|byte| !byte.is_ascii_hexdigit()).map(<[u8]>::len).max().unwrap();
-            assert!(longest < 64, "{file} of p{name} holds something that could be the secret");
+            assert!(longest < 64, "{file} of p{name} contains a word that could be a key");
         }
     }
 }
 
 #[test]
-fn a_stranger_is_disconnected_and_changes_nothing() {
+fn an_unknown_caller_is_disconnected_and_changes_nothing() {
     let run = Run::begin();
     let supervisor = open_ports(run.supervisor.id() as i32);
     let ports: Vec<u16> = run.nodes().into_values().flat_map(open_ports).chain(supervisor).collect();
-    assert_eq!(ports.len(), NODES + 2, "one for each node, the control port and the supervisor's metrics");
+    assert_eq!(ports.len(), NODES + 2, "one port per node, the control port and the metrics port");
     let metrics = run.metrics_port();
     let mut answered = 0;
     let ports = ports.into_iter().filter(|&port| port != metrics);
-    // Pretending to be process 0, to the supervisor and to process 1.
+    // Impersonates process 0, towards the supervisor and towards process 1.
     for (port, called) in ports.flat_map(|port| [(port, [0xff; 4]), (port, [1, 0, 0, 0])]) {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(&[*b"FLT2", [0; 4], called].concat()).unwrap();
         stream.write_all(&[7; 16]).unwrap();
-        // The intended end proves that it knows the key; this end cannot.
+        // The called end proves that it knows the key; this caller cannot.
         if stream.read_exact(&mut [0; 48]).is_ok() {
             answered += 1;
             stream.write_all(&[9; 32]).unwrap();
-            assert_eq!(stream.read(&mut [0]).unwrap(), 0, "port {port} keeps talking to a stranger");
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0, "port {port} does not disconnect an unknown caller");
         }
     }
-    assert_eq!(answered, 2, "only who is meant answers");
+    assert_eq!(answered, 2, "only the called process answers");
     assert_eq!(run.nodes().len(), NODES);
 }
 
@@ -219,7 +219,7 @@ fn every_node_and_the_supervisor_serve_metrics() {
     let run = Run::begin();
     for (name, pid) in run.nodes() {
         let [port] = open_ports(pid)[..] else { panic!("p{name} listens on one port") };
-        wait_until("the node has counted something", || {
+        wait_until("the node has counted messages", || {
             let page = metrics(port);
             sum(&page, &format!("faultline_images_saved_total{{process=\"p{name}\"")) > 0.0
         });
@@ -238,12 +238,12 @@ fn every_node_and_the_supervisor_serve_metrics() {
     });
 }
 
-/// Requests a page of metrics.
+/// Requests a metrics page.
 fn metrics(port: u16) -> String {
-    page(port).expect("a page of metrics")
+    page(port).expect("a metrics page")
 }
 
-/// Returns the answer to a request for a page of metrics; `None` without an answer.
+/// Returns the answer to a request for a metrics page; `None` without an answer.
 fn page(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").ok()?;
@@ -252,7 +252,7 @@ fn page(port: u16) -> Option<String> {
     page.starts_with("HTTP/1.1 200").then_some(page)
 }
 
-/// Returns the sum of the series that begin with this.
+/// Returns the sum of the series whose names begin with `series`.
 fn sum(page: &str, series: &str) -> f64 {
     let lines = page.lines().filter(|line| line.starts_with(series));
     lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
@@ -264,7 +264,7 @@ fn value(page: &str, series: &str) -> Option<f64> {
 
 const LISTENING: &str = "0A";
 
-/// Returns the ports of all sockets in a state, by inode.
+/// Returns the ports of all sockets in certain states, by inode.
 fn sockets(of_state: impl Fn(&str) -> bool) -> BTreeMap<String, u16> {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -284,7 +284,7 @@ fn open_ports(pid: i32) -> Vec<u16> {
     open.iter().filter_map(inode).filter_map(|inode| listening.get(&inode).copied()).collect()
 }
 
-/// Returns the targets of a process's descriptors, except those that are closed in the meantime.
+/// Returns the targets of a process's file descriptors, except those closed in the meantime.
 fn open_files(pid: i32) -> Vec<String> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let targets = descriptors.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
@@ -294,7 +294,7 @@ fn open_files(pid: i32) -> Vec<String> {
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let begin = Instant::now();
     while !condition() {
-        assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(begin.elapsed() < PATIENCE, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

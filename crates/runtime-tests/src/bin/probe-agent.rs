@@ -1,5 +1,5 @@
-//! An agent that hosts a probe of the conformance tests: `probe-agent DIR KEY_FILE COMMAND…`, where COMMAND starts
-//! the probe. Prints its address.
+//! An agent that hosts a probe of the conformance tests: `probe-agent DIR KEY_FILE COMMAND…`, where COMMAND
+//! starts the probe. The agent prints its address.
 
 use std::env;
 use std::error::Error;
@@ -11,7 +11,7 @@ use faultline_runtime::agent::{AgentOptions, run};
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args_os().skip(1);
     let data = args.next().ok_or("no directory")?.into();
-    let key = args.next().ok_or("no file with a key")?;
+    let key = args.next().ok_or("no key file")?;
     let options = AgentOptions {
         command: args.collect(),
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),

@@ -1,5 +1,5 @@
-//! A node that hosts a probe of the conformance tests: `probe-node SCRIPT fifo|any OPTIONS`, where SCRIPT is a file
-//! in postcard format. The tests start it as the processes of a federation.
+//! A node that hosts a probe of the conformance tests: `probe-node SCRIPT fifo|any OPTIONS`, where SCRIPT is
+//! a file in postcard format. The tests start it for each process of a federation.
 
 use std::env;
 use std::error::Error;

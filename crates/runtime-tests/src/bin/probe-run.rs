@@ -1,5 +1,6 @@
-//! A supervisor for tests that kill it: `probe-run DIR PROBE_NODE DETECT_AFTER_MS` runs probes that communicate with
-//! each other and store images for a minute, with a run directory below DIR. Metrics are served at any port.
+//! A supervisor for tests that kill it: `probe-run DIR PROBE_NODE DETECT_AFTER_MS` runs probes that
+//! communicate with each other and store images for a minute, with a run directory below DIR. It serves
+//! metrics on any free port.
 
 use std::env;
 use std::error::Error;
@@ -17,8 +18,8 @@ use faultline_supervisor::Config;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args_os().skip(1);
     let dir = PathBuf::from(args.next().ok_or("no directory")?);
-    let probe_node = args.next().ok_or("no program for the nodes")?;
-    let detect_after = args.next().and_then(|it| it.to_str()?.parse().ok()).ok_or("no milliseconds")?;
+    let probe_node = args.next().ok_or("no program for nodes")?;
+    let detect_after = args.next().and_then(|it| it.to_str()?.parse().ok()).ok_or("no number of milliseconds")?;
     let scenario = scenario(Span::from_millis(detect_after));
     let command = probe_command(&scenario, false, &dir, probe_node);
     let mut options = run_options(&scenario, &dir);
