@@ -32,7 +32,7 @@ impl Supervisor {
         let index = self.plan.add(planned);
         match trigger {
             Trigger::When { .. } => self.watch(out),
-            // Scheduled together with the other faults once the application begins.
+            // Scheduled with the other faults once the application begins.
             Trigger::At(_) if self.begun.is_none() => {}
             Trigger::At(at) => {
                 let due = self.origin + at.since(Time::ZERO);
@@ -48,7 +48,7 @@ impl Supervisor {
         }
     }
 
-    /// Pauses all processes. Before the application begins, this only delays its beginning.
+    /// Pauses all processes. Before the application begins, this only delays its start.
     fn pause_all(&mut self, now: Time, out: &mut Vec<Order>) {
         self.paused = Some(now);
         if self.begun.is_some() {
@@ -59,8 +59,8 @@ impl Supervisor {
         }
     }
 
-    /// Resumes all processes except those that a fault has stopped. Everything scheduled moves by the length of the
-    /// pause.
+    /// Resumes all processes except those that a fault has paused. Postpones all scheduled actions by the
+    /// length of the pause.
     fn resume_all(&mut self, now: Time, out: &mut Vec<Order>) {
         let stood = now.since(self.paused.take().expect("only a paused federation is resumed"));
         if self.begun.is_none() {
@@ -82,7 +82,7 @@ impl Supervisor {
         });
     }
 
-    /// Calls `act` for every process whose life has begun and that no fault has stopped.
+    /// Calls `act` for every process whose life has begun and that no fault has paused.
     fn for_each_that_may_run(&mut self, mut act: impl FnMut(ProcessId, &mut Supervisor)) {
         for index in 0..self.entries.len() {
             let entry = &self.entries[index];

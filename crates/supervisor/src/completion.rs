@@ -1,13 +1,13 @@
 //! Decides when the application is complete, from witnesses and without races.
 //!
-//! A rank's witness contains hashes of two multisets: of the messages it has sent and of those it has delivered. Once
-//! every rank has finished and the sums over all ranks agree, no message is in transit, so no rank can ever act
-//! again. Witnesses taken at different times cannot agree by accident, since a message counted on only one side keeps
-//! the sums apart.
+//! A rank's witness contains hashes of two multisets: of the messages it has sent and of those it has
+//! delivered. Once every rank has finished and the sums over all ranks agree, no message is in transit, so no
+//! rank can ever act again. Witnesses taken at different times cannot agree by accident, because a message
+//! counted on only one side makes the sums differ.
 //!
-//! Reports of different processes overtake each other. Once one member of a group reports that it resumed under a new
-//! incarnation, the other members' reports from an older incarnation are void, even before they report the rollback
-//! themselves.
+//! Reports of different processes may overtake each other. Once one member of a group reports that it resumed
+//! under a new incarnation, reports of the other members from an older incarnation no longer count, even
+//! before these members report the rollback themselves.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use faultline_core::{ClusterId, Incarnation, ProcessId, Witness};
 /// The ranks that have finished, with their sums.
 #[derive(Debug)]
 pub(crate) struct Completion {
-    /// Sums of each finished rank (sent, delivered), indexed by process.
+    /// Hashes of each finished rank (sent, delivered), indexed by process.
     finished: Vec<Option<(u64, u64)>>,
     /// Group, and the incarnation under which the process last restored a state, indexed by process.
     restored: Vec<(ClusterId, Incarnation)>,
@@ -29,7 +29,7 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    /// Creates the state for processes of these groups, of which `ranks` are ranks.
+    /// Creates the state for processes with these groups, of which `ranks` are ranks.
     pub(crate) fn new(groups: impl Iterator<Item = ClusterId>, ranks: usize) -> Completion {
         let restored: Vec<_> = groups.map(|group| (group, Incarnation(0))).collect();
         let finished = vec![None; restored.len()];
@@ -48,7 +48,8 @@ impl Completion {
         self.delivered = self.delivered.wrapping_add(witness.delivered);
     }
 
-    /// Records that `rank` rolled back and resumed under this incarnation. The rest of its group will follow.
+    /// Records that `rank` rolled back and resumed under this incarnation. The other members of its group
+    /// will follow.
     pub(crate) fn restored(&mut self, rank: ProcessId, incarnation: Incarnation) {
         self.unfinished(rank);
         let (group, own) = &mut self.restored[rank.index()];
@@ -79,7 +80,7 @@ impl Completion {
         }
     }
 
-    /// Records that `rank` has no next life. The others can finish without it.
+    /// Records that `rank` has no next life. The other ranks can finish without it.
     pub(crate) fn without(&mut self, rank: ProcessId) {
         self.unfinished(rank);
         self.ranks -= 1;
@@ -103,7 +104,7 @@ mod tests {
     const SUMS: Witness =
         Witness { life: faultline_core::Life(1), upto: faultline_core::FactNo(0), sent: 0, delivered: 0 };
 
-    /// Two ranks of one group that have finished, and one rank of another group.
+    /// Returns the state with two finished ranks of one group, and one finished rank of another.
     fn finished() -> Completion {
         let clusters = [ClusterId(0), ClusterId(0), ClusterId(1)];
         let mut completion = Completion::new(clusters.into_iter(), 3);
@@ -117,9 +118,9 @@ mod tests {
         let mut completion = finished();
         completion.restored(ProcessId(0), Incarnation(1));
         completion.finished(ProcessId(0), &SUMS);
-        assert!(!completion.is_complete(), "the other one rolls back, too, and has yet to report it");
+        assert!(!completion.is_complete(), "the other rank also rolls back, but has not reported it yet");
         completion.finished(ProcessId(1), &SUMS);
-        assert!(!completion.is_complete(), "this was said before");
+        assert!(!completion.is_complete(), "this report precedes the rollback");
         completion.restored(ProcessId(1), Incarnation(1));
         completion.finished(ProcessId(1), &SUMS);
         assert!(completion.is_complete());

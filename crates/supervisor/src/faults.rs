@@ -1,4 +1,5 @@
-//! The plan of faults: which are due, which are still worth injecting, and how each is injected and reverted.
+//! The plan of faults: when each is due, whether it can still have an effect, and how it is injected and
+//! reverted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(crate) enum Due {
         from: ClusterId,
         to: ClusterId,
     },
-    /// Ends the misbehaviour of the storage, unless a later fault has changed it.
+    /// Ends the malfunction of the storage, unless a later fault has changed it.
     RestoreStorage {
         process: ProcessId,
         changed_by: FaultNo,
@@ -54,7 +55,7 @@ pub(crate) struct Plan {
 struct FaultEntry {
     planned: PlannedFault,
     state: FaultState,
-    /// How often the fact of the trigger has occurred.
+    /// Number of occurrences of the trigger's fact.
     seen: u32,
     /// Time at which the fault was due, once it has been injected.
     due: Option<Time>,
@@ -80,7 +81,7 @@ impl Plan {
         self.faults.iter().enumerate().filter_map(at).collect()
     }
 
-    /// Returns whether a trigger of the plan, resolved or not, waits for this kind.
+    /// Returns whether any trigger of the plan, resolved or not, refers to this kind.
     pub(crate) fn waits_for(&self, kind: FactKind) -> bool {
         self.faults.iter().any(|entry| entry.planned.trigger.fact() == Some(kind))
     }
@@ -88,7 +89,7 @@ impl Plan {
     /// Adds a fault to the plan, with the next number. Returns its index.
     pub(crate) fn add(&mut self, planned: PlannedFault) -> usize {
         let index = self.faults.len();
-        assert_eq!(planned.no, FaultNo(index as u32), "faults are numbered one after the other");
+        assert_eq!(planned.no, FaultNo(index as u32), "faults are numbered consecutively");
         self.faults.push(FaultEntry { planned, state: FaultState::Pending, seen: 0, due: None });
         index
     }
@@ -133,7 +134,7 @@ impl Plan {
 }
 
 impl Supervisor {
-    /// Performs an action that was due `at` a time that has passed.
+    /// Performs an action that was due at `at`, which has passed.
     pub(crate) fn perform(&mut self, due: Due, at: Time, now: Time, out: &mut Vec<Order>) {
         match due {
             Due::Inject(index) => self.inject(index, at, now, out),
@@ -146,7 +147,7 @@ impl Supervisor {
                 }
             }
             Due::Heal { from, to } => {
-                let cuts = self.plan.cuts.get_mut(&(from, to)).expect("only what was cut is healed");
+                let cuts = self.plan.cuts.get_mut(&(from, to)).expect("only a cut link is healed");
                 *cuts -= 1;
                 if *cuts == 0 {
                     out.push(Order::Cut { from, to, cut: false });
@@ -248,7 +249,7 @@ impl Supervisor {
         self.plan_at(until, Due::Heal { from, to });
     }
 
-    /// Returns why `fault` would have no effect now; `None` if it would have one.
+    /// Returns the reason why `fault` would have no effect now; `None` if it would have one.
     fn why_ineffective(&self, fault: &Fault) -> Option<Arc<str>> {
         let entry = |process: &ProcessId| &self.entries[process.index()];
         let lives = |process: &ProcessId| entry(process).lives();

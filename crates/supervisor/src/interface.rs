@@ -21,18 +21,20 @@ pub struct Config {
     pub restart_after: Span,
     /// Whether storage is in memory and does not outlive its process, so that every failure loses it.
     pub volatile_storage: bool,
-    /// Time limit of the run, counted from the start of the application. A run that exceeds it ends undecided.
+    /// Time limit of the run, counted from the start of the application. A run that exceeds it ends with
+    /// [`Outcome::Deadline`].
     pub deadline: Span,
-    /// Time limit for the application to begin, counted from the start of the supervisor. `None` if another program
-    /// supervises the start and can remove what prevents it.
+    /// Time limit for the start of the application, counted from the start of the supervisor. `None` if
+    /// another program supervises the start, and can remove obstacles to it.
     pub start_within: Option<Span>,
-    /// The unit that rolls back together.
+    /// The groups that roll back together.
     pub scope: Scope,
-    /// Clusters that join later, and when each joins, counted from the start of the application.
+    /// Clusters that join later, and the time at which each joins, counted from the start of the application.
     pub joins: Vec<(ClusterId, Span)>,
     /// The faults to inject.
     pub plan: Vec<PlannedFault>,
-    /// Smallest share of the application's steps, in percent, that must remain for a fault to count as effective.
+    /// Smallest share of the application's steps, in percent, that must remain when a fault is injected. With
+    /// less remaining work, the fault is ineffective.
     pub least_work_left_percent: u8,
     /// Enabled mutations, for tests.
     pub defects: Defects,
@@ -42,13 +44,13 @@ faultline_core::defects! {
     ; mutations
     /// A life that is declared failed is not killed.
     NotKilled,
-    /// A process whose storage was lost is started as if the storage had been kept.
+    /// A process whose storage was lost starts as if the storage had been kept.
     ReplacementUnnoticed,
-    /// A result counts although the process that stated it has failed since.
+    /// A result counts although its process has since failed.
     ResultOfFailedCounts,
     /// A result counts although a rollback has undone it.
     ResultUndoneCounts,
-    /// It is not recorded that a cluster has started.
+    /// The supervisor does not record that a cluster has started.
     StartNotRecorded,
     /// The end of a life is not announced to the other processes.
     EndNotAnnounced,
@@ -56,16 +58,16 @@ faultline_core::defects! {
     EndNotStated,
     /// A new life is announced when it is launched, before it listens.
     AnnouncedTooEarly,
-    /// A failure loses the storage that is to be kept.
+    /// A failure loses storage that should be kept.
     StorageAlwaysLost,
-    /// A process counts as complete once it has started, whatever its storage lacks.
+    /// A replaced process counts as protected once it has started, whatever its storage lacks.
     RefillUnawaited,
 }
 
 /// A message to the supervisor.
 ///
-/// Together with the times of their arrival, reports are all that the supervisor's state depends on. A second
-/// supervisor that receives the same reports at the same times has the same state.
+/// The supervisor's state depends only on reports and the times of their arrival. A second supervisor that
+/// receives the same reports at the same times has the same state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Report {
     /// A launched life listens for connections and waits for its first membership.
@@ -77,14 +79,14 @@ pub enum Report {
     },
     /// The links between the registered processes have been measured, so the application may begin.
     LinksMeasured,
-    /// A life is active. A life is watched for silence from its first heartbeat on, and once it is paused or killed.
-    /// A driver whose lives cannot hang by themselves therefore needs no heartbeats.
+    /// A life is active. The supervisor watches a life for silence from its first heartbeat, and once it is
+    /// paused or killed. A driver whose lives cannot hang unexpectedly therefore needs no heartbeats.
     Heartbeat {
         /// The active process.
         process: ProcessId,
         /// Number of its life.
         life: Life,
-        /// Current values of the life, for the live view and for the remaining work.
+        /// Current values of the life, for the live view and to determine the remaining work.
         gauges: Gauges,
     },
     /// Current values of a life, reported independently of heartbeats.
@@ -93,7 +95,7 @@ pub enum Report {
         process: ProcessId,
         /// Number of its life.
         life: Life,
-        /// Current values of the life, for the live view and for the remaining work.
+        /// Current values of the life, for the live view and to determine the remaining work.
         gauges: Gauges,
     },
     /// A fact of a kind that the supervisor follows ([`crate::Supervisor::follows`]), or a fact at which the process
@@ -122,7 +124,7 @@ pub enum Report {
         /// Number of its life.
         life: Life,
     },
-    /// A life has ended, as its host saw immediately (the exit of a child process).
+    /// A life has ended, which its host detected immediately (the exit of a child process).
     Exited {
         /// The process that ended.
         process: ProcessId,
@@ -149,18 +151,18 @@ pub enum Report {
     /// Time may have passed. Changes of the membership are announced at the next timeout, so that changes of one
     /// instant share a version.
     Timeout,
-    /// The program that carries out the run reached its memory limit.
+    /// The program that performs the run reached its memory limit.
     OutOfMemory(Arc<MemoryUse>),
 }
 
 /// An order of the supervisor to its driver. Orders are performed in sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
-    /// Starts a life. Its storage is whatever the previous failure left.
+    /// Starts a life with the storage that the previous life left.
     Launch {
         /// The process to start.
         process: ProcessId,
-        /// Number of the new life, already recorded durably.
+        /// Number of the new life, which has already been recorded durably.
         life: Life,
         /// How the life begins.
         boot: Boot,
@@ -176,8 +178,8 @@ pub enum Order {
         /// Number of its life.
         life: Life,
     },
-    /// Ends these lives immediately, then applies the fate of their storage. A life that has already ended is no
-    /// error. See [`crate::Supervisor::await_exits`] for drivers that need time for this.
+    /// Ends these lives immediately, then applies the fate of their storage. A life that has already ended is
+    /// not an error. See [`crate::Supervisor::await_exits`] for drivers that need time to end lives.
     Kill {
         /// The lives to end.
         lives: Vec<(ProcessId, Life)>,
@@ -190,7 +192,7 @@ pub enum Order {
         process: ProcessId,
         /// Number of its life.
         life: Life,
-        /// Whether the life is to be paused.
+        /// Whether to pause the life.
         paused: bool,
     },
     /// Sets the properties of a link; `None` restores those of the federation.
@@ -217,26 +219,26 @@ pub enum Order {
         from: ClusterId,
         /// Receiving cluster.
         to: ClusterId,
-        /// Whether the link is to be cut.
+        /// Whether to cut the link.
         cut: bool,
     },
-    /// Makes the storage of a process's node misbehave, or behave normally again (`None`).
+    /// Makes the storage of a process's node malfunction, or work normally again (`None`).
     Storage {
         /// The process whose node has the storage.
         process: ProcessId,
-        /// The misbehaviour.
+        /// The malfunction.
         how: Option<StorageFault>,
     },
-    /// A fact of the supervisor itself, to be recorded before later orders are performed.
+    /// A fact of the supervisor itself, which must be recorded before later orders are performed.
     State(Fact),
-    /// The run is over. All processes are to be ended.
+    /// Ends the run, and with it all processes.
     End(Outcome),
 }
 
 /// Summary of the federation's state, for a live view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// When the application began; `None` before that.
+    /// Time at which the application began; `None` before.
     pub begun: Option<Time>,
     /// Whether the user has paused the federation.
     pub paused: bool,
@@ -244,7 +246,7 @@ pub struct Status {
     pub outcome: Option<Outcome>,
     /// Status of each cluster, indexed by [`ClusterId`].
     pub clusters: Vec<ClusterStatus>,
-    /// The plan of faults, and what became of each so far.
+    /// The plan of faults, and the state of each.
     pub faults: Vec<FaultAccount>,
 }
 
@@ -253,10 +255,10 @@ pub struct Status {
 pub struct ClusterStatus {
     /// Number of processes.
     pub processes: u32,
-    /// Number of processes that are up, as far as is known.
+    /// Number of processes known to be up.
     pub up: u32,
     /// The newest checkpoint that any process claims to have committed or restored.
     pub committed: Position,
-    /// Steps of all ranks together, as last reported.
+    /// Sum of the last reported steps of all ranks.
     pub progress: Progress,
 }

@@ -1,8 +1,8 @@
 //! The reliable process manager that every rollback-recovery paper assumes, as a state machine without I/O.
 //!
-//! Each federation has one supervisor. It numbers lives, publishes the membership, detects failures and fences
-//! suspects, injects the faults of a plan, and decides when the run is over. Its driver (the simulator, or the
-//! supervisor's real side in the runtime) passes it [`Report`]s and performs its [`Order`]s.
+//! Each federation has one supervisor. It numbers lives, publishes the membership, detects failures and
+//! fences suspected processes, injects the faults of a plan, and decides when the run is over. Its driver
+//! (the simulator, or the host in the runtime) passes [`Report`]s to it and performs its [`Order`]s.
 
 mod changes;
 mod completion;
@@ -19,7 +19,8 @@ pub use interface::{
 pub use memory::MemoryBound;
 pub use supervisor::Supervisor;
 
-/// Returns the seed of one process's own random choices: the same for all its lives and on every backend.
+/// Returns the seed of a process's own random choices in the run with seed `run`: the same for all its lives
+/// and on every backend.
 pub fn process_seed(run: u64, process: faultline_core::ProcessId) -> u64 {
     let mut x = run ^ u64::from(process.0).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

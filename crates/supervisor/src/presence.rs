@@ -1,5 +1,5 @@
-//! Presence of clusters: a cluster joins at its time, once all its processes are ready, and leaves once its protocol
-//! reports that no process can still need anything from it.
+//! Presence of clusters. A cluster joins at its time, once all its processes are ready, and leaves once its
+//! protocol reports that no process can still need anything from it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::supervisor::{LifeState, Supervisor};
 pub(crate) struct Waiting {
     /// Clusters that are due to join, but whose processes are not all ready.
     to_join: BTreeSet<ClusterId>,
-    /// Clusters that their protocol has released. A failure of one of their processes revokes this, since it must
-    /// recover first.
+    /// Clusters that their protocol has released. A failure of one of their processes revokes the release,
+    /// because the process must recover first.
     to_leave: BTreeSet<ClusterId>,
 }
 
 impl Waiting {
-    /// Records that a process of `cluster` failed: the cluster does not leave yet.
+    /// Records that a process of `cluster` failed, so that the cluster does not leave yet.
     pub(crate) fn stays(&mut self, cluster: ClusterId) {
         self.to_leave.remove(&cluster);
     }
@@ -39,7 +39,8 @@ impl Supervisor {
         self.try_join(cluster, out);
     }
 
-    /// Announces a cluster that is due to join, once all its processes can begin at the same time.
+    /// Announces a cluster that is due to join if all its processes are ready, so that they begin at the same
+    /// time.
     pub(crate) fn try_join(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
         if !self.presence.to_join.contains(&cluster) || !self.are_all_registered(cluster) {
             return;
@@ -59,8 +60,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends a released cluster once all its processes have reported that they finished. These reports may still be on
-    /// their way.
+    /// Ends a released cluster if all its processes have reported that they finished. These reports may still
+    /// be in transit when the cluster is released.
     pub(crate) fn try_leave(&mut self, cluster: ClusterId, out: &mut Vec<Order>) {
         if !self.presence.to_leave.contains(&cluster) || !self.are_all_registered(cluster) {
             return;

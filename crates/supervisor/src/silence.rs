@@ -1,4 +1,4 @@
-//! Detects processes that have been silent for too long. Independent of what follows from it.
+//! Detects processes that have been silent for too long. The caller decides on the consequences.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use faultline_core::{ProcessId, Span, Time};
 #[derive(Debug)]
 pub(crate) struct Silence {
     limit: Span,
-    /// Time of each watched process's last sign of life, indexed by process.
+    /// Time of each watched process's last heartbeat, indexed by process; `None` for other processes.
     heard: Vec<Option<Time>>,
     /// Contains at least one entry per watched process, no later than the end of its time limit.
     queue: BTreeSet<(Time, ProcessId)>,
@@ -19,7 +19,7 @@ impl Silence {
         Silence { limit, heard: vec![None; processes], queue: BTreeSet::new() }
     }
 
-    /// Records a sign of life of `process`, and starts to watch it if necessary.
+    /// Records a heartbeat of `process`, and starts to watch it if necessary.
     pub(crate) fn heard(&mut self, process: ProcessId, now: Time) {
         if self.heard[process.index()].replace(now).is_none() {
             self.queue.insert((now + self.limit, process));
@@ -43,7 +43,7 @@ impl Silence {
         self.heard.iter_mut().flatten().for_each(|heard| *heard = now);
     }
 
-    /// Returns when to check next, possibly earlier than necessary.
+    /// Returns the time of the next check, possibly earlier than necessary.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.queue.first().map(|&(at, _)| at)
     }
@@ -71,17 +71,17 @@ mod tests {
     const P: ProcessId = ProcessId(0);
 
     #[test]
-    fn silence_is_detected_at_the_limit_and_not_before() {
+    fn silence_is_detected_exactly_at_the_limit() {
         let mut silence = Silence::new(Span(10), 1);
         silence.heard(P, Time(5));
         silence.heard(P, Time(8));
         assert_eq!(silence.pop(Time(17)), None);
         assert_eq!(silence.pop(Time(18)), Some(P));
-        assert_eq!(silence.pop(Time(100)), None, "said once");
+        assert_eq!(silence.pop(Time(100)), None, "silence is reported once");
     }
 
     #[test]
-    fn a_process_is_watched_from_its_first_sign_until_it_is_forgotten() {
+    fn a_process_is_watched_from_its_first_heartbeat_until_it_is_forgotten() {
         let mut silence = Silence::new(Span(10), 2);
         silence.heard(P, Time(0));
         silence.forget(P);
@@ -89,6 +89,6 @@ mod tests {
         silence.heard(P, Time(100));
         silence.watch(P, Time(105));
         assert_eq!(silence.pop(Time(109)), None);
-        assert_eq!(silence.pop(Time(110)), Some(P), "watching again does not prolong");
+        assert_eq!(silence.pop(Time(110)), Some(P), "watching it again does not extend its limit");
     }
 }

@@ -24,12 +24,12 @@ use crate::silence::Silence;
 #[derive(Debug)]
 pub struct Supervisor {
     pub(crate) config: Config,
-    /// The membership to be announced next.
+    /// The membership to announce next.
     pub(crate) membership: Membership,
     /// Whether the membership differs from the one announced last.
     pub(crate) unannounced: bool,
-    /// Processes whose failure is to be announced, and whose next life is to be launched some time afterwards.
-    fallen: Vec<ProcessId>,
+    /// Processes whose failure must be announced, and whose next life must be launched some time afterwards.
+    unannounced_failures: Vec<ProcessId>,
     /// The supervisor's entry for each process, indexed by process.
     pub(crate) entries: Vec<SupervisedProcess>,
     pub(crate) silence: Silence,
@@ -41,9 +41,9 @@ pub struct Supervisor {
     links_measured: bool,
     pub(crate) begun: Option<Time>,
     /// Reference for the deadline and the times of faults: the start of the application (before it, of the
-    /// supervisor), shifted by the length of every pause.
+    /// supervisor), postponed by the length of every pause.
     pub(crate) origin: Time,
-    /// Since when the user has paused the whole federation.
+    /// Time at which the user paused the federation, if it is paused.
     pub(crate) paused: Option<Time>,
     outcome: Option<Outcome>,
     /// Newest committed position, indexed by cluster.
@@ -59,11 +59,11 @@ pub struct Supervisor {
 pub(crate) struct SupervisedProcess {
     pub(crate) life: Life,
     pub(crate) state: LifeState,
-    /// Whether its storage was lost and it has not reported since that the storage is complete again.
+    /// Whether its storage was lost, and it has not yet reported that the storage is complete again.
     pub(crate) replaced: bool,
-    /// Fate of its storage if it has to be killed again.
+    /// Fate of its storage if the kill has to be repeated.
     pub(crate) fate: StorageFate,
-    /// Until when it is paused, and by which fault.
+    /// The end of its pause, and the fault that paused it.
     pub(crate) paused_until: Option<(Time, FaultNo)>,
     /// Whether it is halted at a fact.
     pub(crate) halted: bool,
@@ -79,7 +79,7 @@ pub(crate) struct SupervisedProcess {
 pub(crate) enum LifeState {
     /// Launched, but not registered yet.
     Launched,
-    /// Waits for its first membership, or runs.
+    /// Running, or waiting for its first membership.
     Registered,
     /// A kill was ordered, but the end has not been detected yet.
     Killed,
@@ -90,7 +90,8 @@ pub(crate) enum LifeState {
 }
 
 impl SupervisedProcess {
-    /// Records a process's own values. A process that has not restored its state yet does not know its progress.
+    /// Records the values that a process reports. A process that has not restored its state yet does not know
+    /// its progress.
     fn measured(&mut self, gauges: Gauges) {
         let progress = if gauges.progress.total == 0 { self.gauges.progress } else { gauges.progress };
         self.gauges = Gauges { progress, ..gauges };
@@ -102,8 +103,8 @@ impl SupervisedProcess {
 }
 
 impl Supervisor {
-    /// Takes charge of the processes of `membership`, in which no process is up and every life is 0, and launches
-    /// them all.
+    /// Creates the supervisor of the processes in `membership`, in which no process is up and every life is
+    /// 0, and launches all processes.
     pub fn new(config: Config, membership: Membership, out: &mut Vec<Order>) -> Supervisor {
         let processes = membership.members.len();
         let ranks = membership.with_role(Role::RANK).count();
@@ -122,7 +123,7 @@ impl Supervisor {
         };
         let mut supervisor = Supervisor {
             unannounced: false,
-            fallen: Vec::new(),
+            unannounced_failures: Vec::new(),
             entries: vec![entry; processes],
             silence: Silence::new(config.detect_after, processes),
             agenda: BTreeMap::new(),
@@ -148,8 +149,8 @@ impl Supervisor {
         supervisor
     }
 
-    /// Makes the detection of a silent process wait for its [`Report::Exited`]. For drivers that need time to carry
-    /// out an [`Order::Kill`] and that report every end. With other drivers, the order is carried out before the next
+    /// Makes the detection of a silent process wait for its [`Report::Exited`]. For drivers that need time to
+    /// perform an [`Order::Kill`], and report every end. Other drivers complete the order before the next
     /// one.
     pub fn await_exits(&mut self) {
         self.awaits_exits = true;
@@ -177,14 +178,15 @@ impl Supervisor {
             let ((at, _), due) = entry.remove_entry();
             self.perform(due, at, now, out);
         }
-        // A report may have been delayed, together with heartbeats of other processes.
+        // A report may have been delayed together with heartbeats of other processes.
         while timeout && self.outcome.is_none() && !self.is_federation_paused() {
             let Some(process) = self.silence.pop(now) else { break };
             self.fence(process, now, out);
         }
     }
 
-    /// Returns when the supervisor wants a [`Report::Timeout`]. A time in the past means immediately.
+    /// Returns the time at which the supervisor wants a [`Report::Timeout`]. A time in the past means
+    /// immediately.
     pub fn next_deadline(&self) -> Option<Time> {
         if self.outcome.is_some() {
             return None;
@@ -199,7 +201,7 @@ impl Supervisor {
         agenda.into_iter().chain(self.silence.next_deadline()).min()
     }
 
-    /// Returns whether facts of this kind are to be reported. Constant during a run.
+    /// Returns whether the driver must report facts of this kind. Constant during a run.
     pub fn follows(&self, kind: FactKind) -> bool {
         matches!(
             kind,
@@ -237,8 +239,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns the plan of faults, and what became of each so far. A fault that is still pending after the end was
-    /// never triggered.
+    /// Returns the plan of faults, and the state of each. A fault that is still pending after the end was
+    /// never due.
     pub fn faults(&self) -> Vec<FaultAccount> {
         self.plan.account()
     }
@@ -344,7 +346,7 @@ impl Supervisor {
         Some(&mut self.entries[process.index()]).filter(|entry| entry.life == life && entry.lives())
     }
 
-    /// Returns whether the reported end of this life is news to the supervisor.
+    /// Returns whether the supervisor has not yet detected the end of this life.
     fn is_to_be_detected(&self, process: ProcessId, life: Life) -> bool {
         let entry = self.entries[process.index()];
         entry.life == life && !matches!(entry.state, LifeState::Down | LifeState::Left)
@@ -388,7 +390,7 @@ impl Supervisor {
         self.announce(now, out);
     }
 
-    /// Starts the time limit for the application to begin, from `now`.
+    /// Starts the time limit for the start of the application at `now`.
     pub(crate) fn plan_start(&mut self, now: Time) {
         if let Some(limit) = self.config.start_within {
             self.plan_at(now + limit, Due::Deadline);
@@ -398,13 +400,13 @@ impl Supervisor {
     /// Ends the run if it has exceeded its time limit, whether or not the application has begun.
     pub(crate) fn end_at_deadline(&mut self, now: Time, out: &mut Vec<Order>) {
         let limit = if self.begun.is_some() { Some(self.config.deadline) } else { self.config.start_within };
-        // A run whose beginning the user delays by a pause does not time out.
+        // A run whose start the user delays by a pause does not time out.
         if limit.is_some_and(|it| self.origin + it <= now) && self.paused.is_none() {
             self.end(Outcome::Deadline, out);
         }
     }
 
-    /// Extracts from a fact what the end of the run and the live view need.
+    /// Updates the state for completion and the live view from a fact.
     fn learn(&mut self, process: ProcessId, fact: &Fact, out: &mut Vec<Order>) {
         match fact {
             Fact::Finished(state) => self.completion.finished(process, &state.0),
@@ -489,7 +491,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends the lives of `processes` immediately. For a process that has already failed, only its storage is handled.
+    /// Ends the lives of `processes` immediately. For a process that has already failed, only the fate of its
+    /// storage is applied.
     pub(crate) fn kill(
         &mut self,
         processes: &[ProcessId],
@@ -523,8 +526,8 @@ impl Supervisor {
         out.push(Order::Kill { lives, storage });
     }
 
-    /// Rules out further lives of these processes. The membership shows this at the end of their last life, or
-    /// immediately if that end has already been announced.
+    /// Prevents further lives of these processes. The membership marks them as gone at the end of their last
+    /// life, or immediately if that end has already been announced.
     pub(crate) fn give_up(&mut self, processes: &[ProcessId]) {
         for &process in processes {
             let entry = &mut self.entries[process.index()];
@@ -540,7 +543,7 @@ impl Supervisor {
         }
     }
 
-    /// Fences a silent process: its failure must not be announced before it is certain.
+    /// Fences a silent process, so that its failure is certain before it is announced.
     fn fence(&mut self, process: ProcessId, now: Time, out: &mut Vec<Order>) {
         let entry = self.entries[process.index()];
         match entry.state {
@@ -553,7 +556,7 @@ impl Supervisor {
                     return;
                 }
             }
-            // Its exit will be reported.
+            // The driver will report its exit.
             LifeState::Killed if self.awaits_exits => return,
             LifeState::Killed => {
                 out.push(Order::Kill { lives: vec![(process, entry.life)], storage: entry.fate })
@@ -579,7 +582,7 @@ impl Supervisor {
             out.push(Order::State(Fact::Detected { process, life: entry.life }));
         }
         if self.begun.is_some() && !self.is_awaited(process) {
-            self.fallen.push(process);
+            self.unannounced_failures.push(process);
             self.announce_member(process, defects.has(Defect::EndNotAnnounced));
         } else {
             self.plan_at(now + self.config.restart_after, Due::Launch(process));
@@ -623,7 +626,7 @@ impl Supervisor {
         self.unannounced = false;
         self.membership.version = self.membership.version.next();
         out.push(Order::Announce(Arc::new(self.membership.clone())));
-        for process in std::mem::take(&mut self.fallen) {
+        for process in std::mem::take(&mut self.unannounced_failures) {
             self.plan_at(now + self.config.restart_after, Due::Launch(process));
         }
     }

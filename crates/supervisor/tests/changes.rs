@@ -1,4 +1,4 @@
-//! Changes by the user while a run is in progress: links, additional faults, and pauses.
+//! Tests of changes by the user while a run is in progress: links, additional faults, and pauses.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl TestDriver {
         std::mem::take(&mut self.orders)
     }
 
-    /// Advances the time, with a timeout whenever the supervisor wants one. Returns the orders in the meantime.
+    /// Advances the time, with a timeout whenever the supervisor wants one. Returns the resulting orders.
     fn pass(&mut self, to: u64) -> Vec<Order> {
         while let Some(deadline) = self.supervisor.next_deadline().filter(|it| *it <= Time(to)) {
             self.now = self.now.max(deadline);
@@ -96,7 +96,7 @@ impl TestDriver {
     }
 }
 
-/// A fault that kills a process at a time counted from the start of the application.
+/// Returns a fault that kills a process at `at`, counted from the start of the application.
 fn at(no: u32, at: u64, process: ProcessId) -> PlannedFault {
     let fault = Fault::Crash { process, storage: StorageFate::Kept, returns: true };
     PlannedFault { no: FaultNo(no), trigger: Trigger::At(Time(at)), fault }
@@ -138,7 +138,7 @@ fn an_added_fault_is_injected_at_its_time_and_a_late_one_is_ineffective() {
     assert_eq!(driver.state(2), FaultState::Pending);
     driver.pass(BEGUN + 30);
     assert_eq!(driver.state(2), FaultState::Effective);
-    assert_eq!(driver.state(0), FaultState::Pending, "the first one is what it was");
+    assert_eq!(driver.state(0), FaultState::Pending, "the first fault is unaffected");
     assert_eq!(driver.supervisor.plan().len(), 3);
 }
 
@@ -154,7 +154,7 @@ fn a_fault_added_before_the_start_is_scheduled_with_the_others() {
 }
 
 #[test]
-fn a_pause_stops_all_processes_and_the_plan_and_no_process_is_declared_failed() {
+fn a_pause_stops_processes_the_plan_and_failure_detection() {
     let mut driver = TestDriver::begun();
     for process in [P0, P1] {
         driver.report(Report::Heartbeat { process, life: Life(1), gauges: Gauges::default() });
@@ -163,8 +163,8 @@ fn a_pause_stops_all_processes_and_the_plan_and_no_process_is_declared_failed() 
     let orders = driver.change(Change::Pause(true));
     assert_eq!(orders, [stated(Change::Pause(true)), pause(P0, true), pause(P1, true)]);
     assert!(driver.supervisor.status().paused);
-    assert_eq!(driver.change(Change::Pause(true)), [], "said twice, it is done once");
-    // Far beyond the time limit for silence, the fault at 500, and the deadline.
+    assert_eq!(driver.change(Change::Pause(true)), [], "a repeated pause has no effect");
+    // Far beyond the limit for silence, the fault at 500, and the deadline.
     assert_eq!(driver.pass(10 * DEADLINE), []);
     let orders = driver.change(Change::Pause(false));
     assert_eq!(orders, [stated(Change::Pause(false)), pause(P0, false), pause(P1, false)]);
@@ -178,7 +178,7 @@ fn a_pause_stops_all_processes_and_the_plan_and_no_process_is_declared_failed() 
         assert_eq!(driver.pass(resumed + after), []);
         beats(&mut driver);
     }
-    // 50 had elapsed before the pause.
+    // 50 ns had elapsed before the pause.
     driver.pass(resumed + 449);
     assert_eq!(driver.state(0), FaultState::Pending);
     driver.pass(resumed + 450);
@@ -191,7 +191,7 @@ fn a_pause_stops_all_processes_and_the_plan_and_no_process_is_declared_failed() 
 }
 
 #[test]
-fn a_process_lost_during_a_pause_restarts_soon_after() {
+fn a_process_lost_during_a_pause_restarts_soon_after_it() {
     let mut driver = TestDriver::begun();
     driver.change(Change::Pause(true));
     driver.now = Time(BEGUN + 1_000_000);
@@ -202,9 +202,9 @@ fn a_process_lost_during_a_pause_restarts_soon_after() {
         by: EndedBy::PlaceLost,
     });
     let launched = |orders: &[Order]| orders.iter().any(|it| matches!(it, Order::Launch { process: P1, .. }));
-    assert!(!launched(&driver.pass(BEGUN + 2_000_000)), "everything stands");
+    assert!(!launched(&driver.pass(BEGUN + 2_000_000)), "nothing is launched during a pause");
     let orders = driver.change(Change::Pause(false));
-    assert_eq!(orders, [stated(Change::Pause(false)), pause(P0, false)], "the dead do not go on");
+    assert_eq!(orders, [stated(Change::Pause(false)), pause(P0, false)], "failed processes are not resumed");
     assert!(!launched(&driver.pass(BEGUN + 2_000_049)));
     assert!(launched(&driver.pass(BEGUN + 2_000_050)));
 }
@@ -222,11 +222,11 @@ fn a_life_that_starts_during_a_pause_is_paused() {
 }
 
 #[test]
-fn a_process_paused_by_a_fault_stays_paused_for_the_span_of_the_fault() {
+fn a_process_paused_by_a_fault_stays_paused_for_its_span() {
     let mut driver = TestDriver::begun();
     let fault = Fault::Pause { process: P0, span: Span(40) };
     let added = PlannedFault { no: FaultNo(1), trigger: Trigger::At(Time(0)), fault };
-    assert_eq!(driver.change(Change::Fault(added)).last(), Some(&pause(P0, true)), "its time is now");
+    assert_eq!(driver.change(Change::Fault(added)).last(), Some(&pause(P0, true)), "the fault is due now");
     driver.now = Time(BEGUN + 10);
     assert_eq!(driver.change(Change::Pause(true))[1..], [pause(P1, true)]);
     driver.now = Time(BEGUN + 5000);
@@ -240,8 +240,8 @@ fn an_application_paused_from_the_start_starts_when_resumed() {
     let mut driver = TestDriver::new();
     assert_eq!(driver.change(Change::Pause(true)).last(), Some(&stated(Change::Pause(true))));
     driver.register();
-    assert!(!begins(&driver.pass(3 * DEADLINE)), "not before it may");
-    assert_eq!(driver.supervisor.status().outcome, None, "and the deadline does not count");
+    assert!(!begins(&driver.pass(3 * DEADLINE)), "the application does not begin during the pause");
+    assert_eq!(driver.supervisor.status().outcome, None, "the deadline does not apply during the pause");
     let orders = driver.change(Change::Pause(false));
     assert!(begins(&orders), "{orders:?}");
     driver.pass(4 * DEADLINE - 1);

@@ -1,4 +1,4 @@
-//! Clusters that join at their time, and leave once their protocol releases them.
+//! Tests of clusters that join at their time, and leave once their protocol releases them.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ struct TestDriver {
 }
 
 impl TestDriver {
-    /// Creates one permanent cluster and one that joins later. All processes have registered.
+    /// Creates a permanent cluster and one that joins later. All processes have registered.
     fn begun(plan: Vec<PlannedFault>) -> TestDriver {
         let member = |cluster, node| Member {
             cluster: ClusterId(cluster),
@@ -87,7 +87,7 @@ impl TestDriver {
     }
 }
 
-/// Returns which processes are up in the last announced membership.
+/// Returns which processes are up in the last announced membership, and the presence of the second cluster.
 fn announced(orders: &[Order]) -> Option<(Vec<bool>, Presence)> {
     orders.iter().rev().find_map(|order| match order {
         Order::Announce(it) => {
@@ -115,7 +115,7 @@ fn a_cluster_with_a_failed_process_joins_once_it_is_up_again() {
     let mut driver = TestDriver::begun(Vec::new());
     driver.pass(JOINS - 10);
     driver.report(Report::Exited { process: GUESTS[1], life: Life(1) });
-    assert_eq!(announced(&driver.pass(JOINS + 30)), None, "it has not been announced yet");
+    assert_eq!(announced(&driver.pass(JOINS + 30)), None, "the cluster has not been announced yet");
     let orders = driver.pass(JOINS + 50);
     let launched = Order::Launch { process: GUESTS[1], life: Life(2), boot: Boot::Restarted };
     assert!(orders.contains(&launched), "{orders:?}");
@@ -129,14 +129,14 @@ fn a_cluster_leaves_once_released_and_finished() {
     driver.pass(JOINS);
     driver.finish(GUESTS[0]);
     driver.release();
-    assert!(!leaves(&driver.pass(JOINS + 1)), "the other's word is on its way");
+    assert!(!leaves(&driver.pass(JOINS + 1)), "the other process's report is in transit");
     driver.finish(GUESTS[1]);
     let orders = driver.pass(JOINS + 2);
     let lives = GUESTS.map(|it| (it, Life(1))).to_vec();
     assert!(leaves(&orders));
     assert!(orders.contains(&Order::Kill { lives, storage: StorageFate::Lost }));
     assert_eq!(announced(&orders), Some((vec![true, false, false], Presence::Left)));
-    // Their ends are no failures, and their results count.
+    // Their ends are not failures, and their results count.
     driver.report(Report::Exited { process: GUESTS[0], life: Life(1) });
     driver.report(Report::Lost {
         process: GUESTS[1],
@@ -164,13 +164,13 @@ fn a_cluster_with_a_failed_process_stays() {
         fact: Fact::Finished(Box::new((Witness::default(), Digest([0; 16])))),
         halted: false,
     });
-    assert!(!leaves(&driver.pass(JOINS + 200)), "it has to recover first");
+    assert!(!leaves(&driver.pass(JOINS + 200)), "the process must recover first");
     driver.release();
     assert!(leaves(&driver.pass(JOINS + 201)));
 }
 
 #[test]
-fn an_absent_cluster_cannot_be_struck() {
+fn faults_have_no_effect_on_an_absent_cluster() {
     let crash = |no, at| PlannedFault {
         no: FaultNo(no),
         trigger: Trigger::At(Time(at)),

@@ -1,4 +1,4 @@
-//! The supervisor against a script of reports: which orders it issues, and when.
+//! Tests of the orders that the supervisor issues in response to reports.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const C1: ClusterId = ClusterId(1);
 const DETECT_AFTER: Span = Span(100);
 const RESTART_AFTER: Span = Span(50);
 const DEADLINE: Span = Span(100_000);
-/// When the application begins in these tests.
+/// Time at which the application begins in these tests.
 const BEGUN: Time = Time(1000);
 
 /// Cluster 0 with P0 and P1, cluster 1 with P2.
@@ -41,7 +41,7 @@ fn membership() -> Membership {
     }
 }
 
-/// A supervisor, and its orders that no test has checked yet.
+/// A supervisor, and its unchecked orders.
 struct TestDriver {
     supervisor: Supervisor,
     now: Time,
@@ -75,7 +75,7 @@ impl TestDriver {
         TestDriver { supervisor, now: Time::ZERO, orders }
     }
 
-    /// Same as [`TestDriver::new`], with the application begun at [`BEGUN`] and the earlier orders dropped.
+    /// Same as [`TestDriver::new`], but begins the application at [`BEGUN`] and drops the orders so far.
     fn begun(plan: Vec<(Trigger, Fault)>) -> TestDriver {
         let mut driver = TestDriver::new(plan);
         driver.begin();
@@ -108,7 +108,7 @@ impl TestDriver {
         std::mem::take(&mut self.orders)
     }
 
-    /// Returns the membership announced now, and drops the earlier orders.
+    /// Returns the membership that is announced now, and drops the other orders.
     fn announced(&mut self) -> Arc<Membership> {
         self.pass(self.now);
         let announced = self.take().into_iter().rev().find_map(|order| match order {
@@ -162,7 +162,7 @@ fn launch(process: ProcessId, life: u32, boot: Boot) -> [Order; 2] {
     [Order::State(Fact::LifeStarted { process, life, boot }), Order::Launch { process, life, boot }]
 }
 
-/// Ended by the first fault of the plan.
+/// Returns the fact that the first fault of the plan ended a life.
 fn failed(process: ProcessId, life: u32, storage: StorageFate) -> Order {
     ended(process, life, storage, EndedBy::Fault(FaultNo(0)))
 }
@@ -196,7 +196,7 @@ fn state_of(membership: &Membership, process: ProcessId) -> (u32, bool) {
     (member.life.0, member.up)
 }
 
-// Beginning
+// Start
 
 #[test]
 fn all_processes_are_launched_and_start_once_registered_and_measured() {
@@ -213,7 +213,7 @@ fn all_processes_are_launched_and_start_once_registered_and_measured() {
     driver.registered(P1, 1);
     driver.registered(P1, 1);
     driver.report(Report::LinksMeasured);
-    assert_eq!(driver.take(), [], "one is missing");
+    assert_eq!(driver.take(), [], "one process has not registered");
     driver.registered(P2, 1);
     let orders = driver.take();
     assert_eq!(orders[0], Order::State(Fact::Begun));
@@ -253,7 +253,7 @@ fn a_failure_is_stated_and_announced_and_the_next_life_follows() {
     let membership = driver.announced();
     assert_eq!((membership.version, state_of(&membership, P1)), (MembershipVersion(2), (1, false)));
     driver.pass(BEGUN + Span(RESTART_AFTER.0 - 1));
-    assert_eq!(driver.take(), [], "not yet");
+    assert_eq!(driver.take(), [], "the restart delay has not passed");
     driver.pass(BEGUN + RESTART_AFTER);
     assert_eq!(driver.take(), launch(P1, 2, Boot::Restarted));
     driver.registered(P1, 2);
@@ -273,7 +273,7 @@ fn changes_of_one_instant_share_a_version() {
 }
 
 #[test]
-fn silence_is_fenced_after_detect_after_and_not_before() {
+fn a_silent_process_is_fenced_exactly_after_detect_after() {
     let mut driver = TestDriver::begun(vec![]);
     driver.heartbeat(P0, 1);
     driver.now = BEGUN + Span(30);
@@ -284,12 +284,12 @@ fn silence_is_fenced_after_detect_after_and_not_before() {
     let orders = driver.take();
     let failed = ended(P0, 1, StorageFate::Kept, EndedBy::Silence);
     let fence = [failed, kill(&[(P0, 1)], StorageFate::Kept), detected(P0, 1)];
-    assert_eq!(orders[..3], fence, "killed before it is announced");
+    assert_eq!(orders[..3], fence, "the process is killed before its failure is announced");
     assert!(is_announcement(&orders[3]) && orders.len() == 4);
     driver.exited(P0, 1);
     driver.heartbeat(P0, 1);
     driver.pass(driver.now);
-    assert_eq!(driver.take(), [], "the exit of the fenced life is no second death");
+    assert_eq!(driver.take(), [], "the exit of the fenced life is not a second failure");
 }
 
 #[test]
@@ -302,10 +302,10 @@ fn a_life_without_heartbeats_is_watched_only_when_paused_or_killed() {
     driver.pass(BEGUN + Span(10) + DETECT_AFTER);
     let orders = driver.take();
     assert!(orders.contains(&detected(P0, 1)) && orders.contains(&detected(P1, 1)));
-    assert!(!orders.contains(&failed(P0, 1, StorageFate::Lost)), "a death is stated once: {orders:?}");
-    assert!(orders.contains(&kill(&[(P0, 1)], StorageFate::Lost)), "but made certain once more");
+    assert!(!orders.contains(&failed(P0, 1, StorageFate::Lost)), "a failure is stated once: {orders:?}");
+    assert!(orders.contains(&kill(&[(P0, 1)], StorageFate::Lost)), "the kill is repeated");
     let of_pause = ended(P1, 1, StorageFate::Kept, EndedBy::Fault(FaultNo(1)));
-    assert!(orders.contains(&of_pause), "this one is fenced, because of the pause");
+    assert!(orders.contains(&of_pause), "this process is fenced because of the pause");
     driver.registered(P0, 2);
     driver.registered(P1, 2);
     driver.pass(BEGUN + Span(10_000));
@@ -325,7 +325,7 @@ fn a_second_failure_during_the_restart_starts_another_life() {
     assert_eq!(orders[1..], [failed(P1, 2, StorageFate::Kept), kill(&[(P1, 2)], StorageFate::Kept)]);
     driver.registered(P1, 2);
     driver.exited(P1, 2);
-    assert_eq!(driver.take(), [detected(P1, 2)], "a late registration does not bring it back");
+    assert_eq!(driver.take(), [detected(P1, 2)], "a late registration has no effect");
     assert_eq!(state_of(&driver.announced(), P1), (2, false));
     driver.pass(driver.now + RESTART_AFTER);
     assert_eq!(driver.take(), launch(P1, 3, Boot::Restarted));
@@ -387,7 +387,7 @@ fn a_lost_storage_is_remembered_until_it_is_complete_again() {
 }
 
 #[test]
-fn a_removed_place_is_a_failure_that_is_known_immediately() {
+fn the_removal_of_a_place_is_detected_immediately() {
     let mut driver = TestDriver::begun(vec![]);
     let lost =
         |life, storage| Report::Lost { process: P0, life: Life(life), storage, by: EndedBy::PlaceLost };
@@ -396,7 +396,7 @@ fn a_removed_place_is_a_failure_that_is_known_immediately() {
     driver.report(lost(1, kept));
     assert_eq!(driver.take(), [failed(P0, 1, kept), kill(&[(P0, 1)], kept), detected(P0, 1)]);
     driver.report(lost(1, gone));
-    assert_eq!(driver.take(), [], "said once");
+    assert_eq!(driver.take(), [], "repeated reports have no effect");
     driver.announced();
     driver.pass(driver.now + RESTART_AFTER);
     assert_eq!(driver.take(), launch(P0, 2, Boot::Restarted));
@@ -445,20 +445,20 @@ fn volatile_storage_is_lost_in_every_failure() {
 }
 
 #[test]
-fn a_process_has_started_once_the_membership_says_so() {
+fn a_process_has_started_once_the_membership_contains_it() {
     let mut driver = TestDriver::begun(vec![]);
     driver.report(Report::Started { process: P1, life: Life(1) });
     let started: Vec<bool> = driver.announced().members.iter().map(|member| member.started).collect();
     assert_eq!(started[..2], [false, true]);
     driver.report(Report::Started { process: P1, life: Life(1) });
     driver.pass(driver.now);
-    assert_eq!(driver.take(), [], "said once");
+    assert_eq!(driver.take(), [], "repeated reports have no effect");
 }
 
 // Faults
 
 #[test]
-fn times_count_from_the_start_and_a_fault_is_stated_before_it_is_injected() {
+fn faults_are_timed_from_the_start_and_stated_before_they_are_injected() {
     let mut driver = TestDriver::begun(vec![(at(10), crash(P2))]);
     assert_eq!(driver.fault(0), FaultState::Pending);
     driver.pass(BEGUN + Span(9));
@@ -471,7 +471,7 @@ fn times_count_from_the_start_and_a_fault_is_stated_before_it_is_injected() {
 }
 
 #[test]
-fn a_cluster_is_lost_with_one_order_and_announced_once_all_have_ended() {
+fn a_cluster_is_lost_in_one_order_and_announced_in_one_membership() {
     let fault = Fault::LoseCluster { cluster: C0, storage: StorageFate::Lost, returns: true };
     let mut driver = TestDriver::begun(vec![(at(10), fault)]);
     driver.pass(BEGUN + Span(10));
@@ -515,16 +515,16 @@ fn a_permanently_failed_process_is_announced_and_never_launched() {
     let mut driver = TestDriver::begun(vec![(at(10), fault), (at(500), crash(P1))]);
     driver.pass(BEGUN + Span(10));
     let kept = StorageFate::Kept;
-    assert_eq!(driver.take()[1..], [failed(P1, 1, kept), kill(&[(P1, 1)], kept)], "no word before its end");
+    assert_eq!(driver.take()[1..], [failed(P1, 1, kept), kill(&[(P1, 1)], kept)], "nothing is announced before its end");
     driver.exited(P1, 1);
     let announced = driver.announced();
     assert!(announced.member(P1).gone && !announced.member(P1).up && !announced.member(P0).gone);
     driver.pass(BEGUN + Span(10_000));
     assert!(!driver.take().iter().any(|it| matches!(it, Order::Launch { .. })));
-    assert!(matches!(driver.fault(1), FaultState::Ineffective(_)), "there is no process to kill");
+    assert!(matches!(driver.fault(1), FaultState::Ineffective(_)), "no process is left to kill");
     driver.finished(P0, 1, 0, 0);
     driver.finished(P2, 1, 0, 0);
-    assert!(driver.take().contains(&Order::End(Outcome::Completed)), "the others finish without it");
+    assert!(driver.take().contains(&Order::End(Outcome::Completed)), "the other ranks finish without it");
 }
 
 #[test]
@@ -540,7 +540,7 @@ fn a_failed_process_can_fail_permanently_and_is_not_launched() {
         driver.pass(BEGUN + Span(10));
         assert_eq!(driver.fault(0), FaultState::Effective);
         let killed = driver.take().iter().any(|it| matches!(it, Order::Kill { .. }));
-        assert_ne!(killed, is_crash, "a dead process is not killed again");
+        assert_ne!(killed, is_crash, "a failed process is not killed again");
         driver.pass(BEGUN + Span(11));
         driver.exited(P0, 1);
         assert!(driver.announced().member(P1).gone);
@@ -561,7 +561,7 @@ fn a_federation_that_waits_only_for_a_permanently_failed_process_is_complete() {
 }
 
 #[test]
-fn a_pause_ends_at_its_time_and_the_longer_of_two_counts() {
+fn a_pause_ends_at_its_time_and_the_longer_of_two_pauses_counts() {
     let pause = |span| Fault::Pause { process: P0, span: Span(span) };
     let order = |paused| Order::Pause { process: P0, life: Life(1), paused };
     let mut driver = TestDriver::begun(vec![(at(10), pause(40)), (at(20), pause(50)), (at(30), pause(5))]);
@@ -589,11 +589,11 @@ fn a_pause_beyond_the_detection_time_is_fenced_and_not_resumed() {
     driver.pass(driver.now);
     driver.take();
     driver.pass(BEGUN + Span(5000));
-    assert_eq!(driver.take(), [], "the pause of life 1 does not reach life 2");
+    assert_eq!(driver.take(), [], "the pause of life 1 does not affect life 2");
 }
 
 #[test]
-fn a_life_that_exits_while_paused_leaves_no_pause_behind() {
+fn the_pause_of_a_life_that_exits_does_not_affect_the_next() {
     let pause = |span| Fault::Pause { process: P0, span: Span(span) };
     let mut driver = TestDriver::begun(vec![(at(10), pause(1000)), (at(100), pause(20))]);
     driver.pass(BEGUN + Span(10));
@@ -608,7 +608,7 @@ fn a_life_that_exits_while_paused_leaves_no_pause_behind() {
 }
 
 #[test]
-fn a_link_gets_its_own_properties_back_unless_a_later_fault_changed_it() {
+fn a_link_is_restored_unless_a_later_fault_has_changed_it() {
     let slow =
         |millis| Some(LinkProperties { latency: Span::from_millis(millis), ..LinkProperties::default() });
     let link = |millis, span| Fault::Link { from: C0, to: C1, properties: slow(millis), span };
@@ -619,7 +619,7 @@ fn a_link_gets_its_own_properties_back_unless_a_later_fault_changed_it() {
     let orders = driver.take();
     assert_eq!((&orders[1], &orders[3]), (&order(slow(1)), &order(slow(2))));
     driver.pass(BEGUN + Span(119));
-    assert_eq!(driver.take(), [], "the end of the first is not the end of the second");
+    assert_eq!(driver.take(), [], "the end of the first fault does not end the second");
     driver.pass(BEGUN + Span(120));
     assert_eq!(driver.take(), [order(None)]);
 }
@@ -640,7 +640,7 @@ fn a_link_is_healed_when_the_last_partition_ends() {
     driver.pass(BEGUN + Span(40));
     assert_eq!(driver.take(), [cut(C0, C0, false)]);
     driver.pass(BEGUN + Span(60));
-    assert_eq!(driver.take(), [cut(C0, C1, false)], "the other way is still cut");
+    assert_eq!(driver.take(), [cut(C0, C1, false)], "the opposite direction is still cut");
     driver.pass(BEGUN + Span(120));
     assert_eq!(driver.take(), [cut(C1, C0, false)]);
 }
@@ -659,7 +659,7 @@ fn a_storage_fault_lasts_for_its_span_even_if_its_process_is_down() {
 }
 
 #[test]
-fn the_end_of_a_storage_fault_is_not_the_end_of_a_later_one() {
+fn the_end_of_a_storage_fault_does_not_end_a_later_one() {
     let fault = |how, span| Fault::Storage { process: P0, how, span };
     let full = fault(StorageFault::Full, Some(Span(30)));
     let corrupt = fault(StorageFault::Corrupt, None);
@@ -671,24 +671,24 @@ fn the_end_of_a_storage_fault_is_not_the_end_of_a_later_one() {
 }
 
 #[test]
-fn occurrences_count_in_the_order_of_arrival_and_other_processes_resume_immediately() {
+fn occurrences_count_in_order_of_arrival_and_release_other_processes() {
     let trigger = when(FactKind::Protected, Some(C0), 3);
     let mut driver = TestDriver::begun(vec![(trigger, crash(P1))]);
     driver.stated(P0, protected(), true);
     driver.stated(P1, protected(), true);
     assert_eq!(driver.take(), [go(P0), go(P1)]);
     driver.stated(P2, protected(), true);
-    assert_eq!(driver.take(), [go(P2)], "another cluster does not count");
+    assert_eq!(driver.take(), [go(P2)], "facts of other clusters do not count");
     driver.stated(P0, protected(), false);
-    assert_eq!(driver.take(), [], "a fact at which no process is halted does not count either");
+    assert_eq!(driver.take(), [], "facts at which no process is halted do not count either");
     driver.stated(P0, protected(), true);
     let orders = driver.take();
     assert_eq!(orders[1], failed(P1, 1, StorageFate::Kept));
     assert_eq!(orders[2], kill(&[(P1, 1)], StorageFate::Kept));
-    assert_eq!(orders[3], Order::Watch(Arc::new([])), "nothing is left to wait for");
-    assert_eq!(orders[4..], [go(P0)], "the fault is in force before its trigger resumes");
+    assert_eq!(orders[3], Order::Watch(Arc::new([])), "no trigger is left");
+    assert_eq!(orders[4..], [go(P0)], "the fault is in force before the halted process resumes");
     driver.stated(P2, protected(), true);
-    assert_eq!(driver.take(), [go(P2)], "a process halted by then resumes too");
+    assert_eq!(driver.take(), [go(P2)], "a process that has halted in the meantime also resumes");
 }
 
 #[test]
@@ -759,7 +759,7 @@ fn a_fault_when_little_work_is_left_is_ineffective() {
 }
 
 #[test]
-fn gauges_trigger_nothing() {
+fn gauges_trigger_no_action() {
     let mut driver = TestDriver::begun(vec![(at(10), crash(P0))]);
     driver.now = BEGUN + Span(10);
     let gauges = Gauges { progress: Progress { done: 99, total: 100 }, ..Gauges::default() };
@@ -784,11 +784,11 @@ fn a_fault_that_is_never_due_stays_pending() {
 // The end
 
 #[test]
-fn the_run_is_complete_when_all_have_finished_and_no_message_is_in_transit() {
+fn a_run_is_complete_once_all_ranks_have_finished_without_messages_in_transit() {
     let mut driver = TestDriver::begun(vec![]);
     driver.finished(P0, 1, 7, u64::MAX);
     driver.finished(P1, 1, u64::MAX, 3);
-    assert_eq!(driver.take(), [], "one is not finished");
+    assert_eq!(driver.take(), [], "one rank has not finished");
     driver.finished(P2, 1, 5, 7);
     assert_eq!(driver.take(), [], "a message is in transit");
     driver.finished(P2, 1, 5, 9);
@@ -796,7 +796,7 @@ fn the_run_is_complete_when_all_have_finished_and_no_message_is_in_transit() {
     assert_eq!(driver.supervisor.status().outcome, Some(Outcome::Completed));
     driver.exited(P0, 1);
     driver.pass(BEGUN + DEADLINE);
-    assert_eq!(driver.take(), [], "after the end there is nothing to do");
+    assert_eq!(driver.take(), [], "no orders are issued after the end");
     assert_eq!(driver.supervisor.next_deadline(), None);
 }
 
@@ -810,7 +810,7 @@ fn a_process_that_rolls_back_is_not_finished() {
     driver.finished(P2, 1, 0, 0);
     assert_eq!(driver.take(), []);
     driver.finished(P0, 1, 0, 0);
-    assert_eq!(driver.take(), [], "its cluster rolls back with it: P1 reported its result before");
+    assert_eq!(driver.take(), [], "its cluster rolls back with it, so P1's earlier result is void");
     driver.stated(P1, restored, false);
     driver.finished(P1, 1, 0, 0);
     assert_eq!(driver.take().last(), Some(&Order::End(Outcome::Completed)));
@@ -833,14 +833,14 @@ fn a_process_that_fails_is_not_finished() {
 }
 
 #[test]
-fn a_fault_at_the_last_fact_comes_before_the_end() {
+fn a_fault_at_the_last_fact_precedes_the_end() {
     let mut driver = TestDriver::begun(vec![(when(FactKind::Finished, None, 1), crash(P2))]);
     driver.finished(P0, 1, 0, 0);
     driver.finished(P1, 1, 0, 0);
     let witness = Witness::default();
     driver.stated(P2, Fact::Finished(Box::new((witness, Digest([0; 16])))), true);
     let orders = driver.take();
-    assert_eq!(orders.last(), Some(&Order::Watch(Arc::new([]))), "killed, and so not complete: {orders:?}");
+    assert_eq!(orders.last(), Some(&Order::Watch(Arc::new([]))), "the killed process prevents completion: {orders:?}");
 }
 
 #[test]
@@ -874,7 +874,7 @@ fn a_federation_that_does_not_start_in_time_ends_the_run() {
 }
 
 #[test]
-fn an_interruption_ends_the_run_also_before_it_has_begun() {
+fn an_interruption_ends_the_run_even_before_it_has_begun() {
     let mut driver = TestDriver::new(vec![]);
     driver.take();
     driver.report(Report::Interrupted);
@@ -882,10 +882,10 @@ fn an_interruption_ends_the_run_also_before_it_has_begun() {
     assert_eq!(driver.take(), [Order::End(Outcome::Interrupted)]);
 }
 
-// The view
+// Live view
 
 #[test]
-fn the_status_shows_what_is_up_committed_and_done() {
+fn the_status_shows_processes_checkpoints_and_progress() {
     let mut driver = TestDriver::begun(vec![(at(10), crash(P0))]);
     let committed = |position, forced| {
         let vectors = Arc::new(Vectors::default());
@@ -921,7 +921,7 @@ fn facts_that_the_supervisor_needs_are_followed() {
 }
 
 #[test]
-fn late_heartbeats_count_before_a_process_is_declared_silent() {
+fn late_heartbeats_count_before_silence_is_declared() {
     let mut driver = TestDriver::begun(vec![]);
     for process in [P0, P1] {
         driver.heartbeat(process, 1);
@@ -933,7 +933,7 @@ fn late_heartbeats_count_before_a_process_is_declared_silent() {
     }
     driver.take();
     driver.report(Report::Timeout);
-    assert_eq!(driver.take(), [], "both have been heard");
+    assert_eq!(driver.take(), [], "both heartbeats count");
     driver.pass(driver.now + DETECT_AFTER);
     assert!(driver.take().iter().any(|order| matches!(order, Order::Kill { .. })), "now both are silent");
 }
@@ -954,9 +954,9 @@ fn a_silent_process_is_announced_only_after_its_exit_is_reported() {
             is(|it| matches!(it, Order::State(Fact::Detected { .. }))),
         )
     };
-    assert_eq!(ordered(driver.take()), (2, 0), "both are to end at once, and neither is known to have ended");
+    assert_eq!(ordered(driver.take()), (2, 0), "both are killed at once, and neither is known to have ended");
     driver.pass(driver.now + DETECT_AFTER + DETECT_AFTER);
-    assert_eq!(ordered(driver.take()), (0, 0), "nothing is ordered twice");
+    assert_eq!(ordered(driver.take()), (0, 0), "no order is repeated");
     driver.exited(P1, 1);
     driver.pass(driver.now);
     assert_eq!(ordered(driver.take()), (0, 1));
