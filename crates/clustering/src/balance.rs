@@ -1,4 +1,4 @@
-//! Upper limit of the size of a cluster.
+//! Upper limit on the size of a cluster.
 
 /// Limits the size of the largest cluster to a multiple of the mean size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,16 +13,16 @@ impl Balance {
         Balance { processes, factor }
     }
 
-    /// Returns the largest permitted size of a cluster if there are this many clusters, in processes.
+    /// Returns the largest permitted size of a cluster, in processes, among `clusters` clusters.
     pub(crate) fn most(self, clusters: usize) -> usize {
         let Some(factor) = self.factor else { return self.processes };
         let most = factor * self.processes as f64 / clusters.max(1) as f64;
-        // A whole number that rounding has made slightly smaller still counts as that number.
+        // Compensate for rounding, which may have made a whole number slightly smaller.
         ((most * (1.0 + 1e-12)) as usize).min(self.processes)
     }
 
-    /// Returns whether any division into this many clusters is permitted: seven processes never form three clusters
-    /// of equal size.
+    /// Returns whether any division into this many clusters is permitted. Seven processes, for example,
+    /// cannot form three clusters of equal size.
     pub(crate) fn allows(self, clusters: usize) -> bool {
         self.most(clusters).saturating_mul(clusters) >= self.processes
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_sizes_exist_for_divisors_only() {
+    fn equal_sizes_exist_only_for_divisors() {
         let equal = Balance::new(12, Some(1.0));
         let possible: Vec<usize> = (1..=12).filter(|it| equal.allows(*it)).collect();
         assert_eq!(possible, [1, 2, 3, 4, 6, 12]);
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_factor_is_enough_and_nothing_below_it() {
+    fn the_smallest_factor_is_exact() {
         for (processes, clusters) in [(7, 3), (100, 7), (16_384, 31), (9, 9), (10, 9)] {
             let least = Balance::new(processes, None).least(clusters);
             assert!(Balance::new(processes, Some(least)).allows(clusters), "{processes} in {clusters}");

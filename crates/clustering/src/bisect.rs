@@ -1,8 +1,8 @@
-//! Divides a graph into parts of equal size by repeated bisection.
+//! Division of a graph into parts of equal size by repeated bisection.
 //!
-//! Bisection uses many levels (Karypis and Kumar). Neighbours with the most traffic are merged until few nodes are
-//! left. These are divided by growing one half from several starts. On the way back, each level is refined by moving
-//! one node after the other, even at a loss, and keeping the best state (Fiduccia and Mattheyses).
+//! The bisection is multilevel (Karypis and Kumar). It merges the neighbours with the most traffic until few
+//! nodes are left, and divides these by growing one half from several starts. On the way back, it refines
+//! each level by moving single nodes, even at a loss, and keeps the best state (Fiduccia and Mattheyses).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::level::Level;
 
 /// Number of nodes at which merging stops.
 const COARSEST: usize = 40;
-/// Number of starts from which a half is grown.
+/// Number of nodes from which a half is grown.
 const STARTS: usize = 12;
 /// Largest number of passes over a level that improve it.
 const PASSES: usize = 8;
@@ -20,13 +20,13 @@ const PASSES: usize = 8;
 const PATIENCE: usize = 120;
 /// Number of candidates in each half that are examined for a move that keeps the balance.
 const LOOKS: usize = 8;
-/// Number of clusters with which a cluster exchanges processes: those with the most traffic.
+/// Number of clusters with which a cluster exchanges processes: those to which it has the most traffic.
 const PARTNERS: usize = 4;
 /// Number of rounds of exchanges over all clusters.
 const EXCHANGES: usize = 3;
 
-/// Divides a graph into `parts` parts of about the same size, none larger than `most` processes, and returns each
-/// process's part. `parts` times `most` must be at least the number of processes.
+/// Divides a graph into `parts` parts of about the same size, none larger than `most` processes. Returns the
+/// part of each process. `parts` times `most` must be at least the number of processes.
 pub(crate) fn into(graph: &Graph, parts: usize, most: usize) -> Vec<u32> {
     let mut part_of = vec![0; graph.len()];
     let all: Vec<u32> = (0..graph.len() as u32).collect();
@@ -35,8 +35,8 @@ pub(crate) fn into(graph: &Graph, parts: usize, most: usize) -> Vec<u32> {
     part_of
 }
 
-/// Exchanges processes between pairs of parts to reduce the traffic between them, with no part larger than `most`. If
-/// all parts are full, no process can move alone, but an exchange can move one there and another back.
+/// Exchanges processes between pairs of parts to reduce the traffic between them, with no part larger than
+/// `most`. If all parts are full, no single process can move, but two processes can change places.
 pub(crate) fn exchange(graph: &Graph, part_of: &mut [u32], most: usize) {
     for _ in 0..EXCHANGES {
         let before = graph.between(part_of);
@@ -62,8 +62,8 @@ pub(crate) fn exchange(graph: &Graph, part_of: &mut [u32], most: usize) {
     }
 }
 
-/// Returns pairs of parts with traffic between them, in descending order of traffic. Each part is in only a few
-/// pairs.
+/// Returns pairs of parts with traffic between them, in descending order of traffic. Each part occurs in only
+/// a few pairs.
 fn partners(graph: &Graph, part_of: &[u32]) -> Vec<(u32, u32)> {
     let mut pairs: Vec<(u64, (u32, u32))> =
         graph.between_each(part_of).into_iter().map(|(pair, bytes)| (bytes, pair)).collect();
@@ -83,7 +83,7 @@ fn partners(graph: &Graph, part_of: &[u32]) -> Vec<(u32, u32)> {
 #[derive(Clone, Copy)]
 struct Share {
     size: u64,
-    /// Limits of the final size. They may be missed while nodes stand for several processes.
+    /// Limits on the final size. They may be exceeded while nodes represent several processes.
     least: u64,
     most: u64,
 }
@@ -105,7 +105,7 @@ fn split(
     let left_parts = parts / 2;
     let total = processes.len() as u64;
     let size = total * left_parts as u64 / parts as u64;
-    // The share may deviate a little, as far as the parts of both halves can hold the processes.
+    // The share may deviate slightly, as long as the parts of both halves can hold the processes.
     let share = Share {
         size,
         least: (size - size / 50).max(total.saturating_sub((parts - left_parts) as u64 * most)),
@@ -120,7 +120,7 @@ fn split(
 }
 
 impl Level {
-    /// Divides the graph into halves, the left of which has about this size.
+    /// Divides the graph into halves. The left half has about the size `share`.
     fn halve(&self, share: Share, chance: &mut Chance) -> Vec<bool> {
         let mut is_left = if self.len() <= COARSEST {
             self.grow(share, chance)
@@ -164,7 +164,8 @@ impl Level {
         (level, merged_into)
     }
 
-    /// Returns the best of several halves, each grown from one node by adding the node with the most traffic to it.
+    /// Returns the best of several halves. Each is grown from one node by repeatedly adding the node with the
+    /// most traffic to it.
     fn grow(&self, share: Share, chance: &mut Chance) -> Vec<bool> {
         let grown = (0..STARTS).map(|_| {
             let mut is_left = vec![false; self.len()];
@@ -195,7 +196,7 @@ impl Level {
         (0..self.len()).flat_map(of).sum()
     }
 
-    /// Reduces the cut by moves, as long as both halves keep about their size.
+    /// Reduces the cut by moving nodes, while both halves keep about their size.
     fn refine(&self, is_left: &mut [bool], share: Share) {
         for _ in 0..PASSES {
             if !self.pass(is_left, share) {
@@ -226,7 +227,7 @@ impl Level {
         (0..self.len()).for_each(|it| _ = free[usize::from(is_left[it])].insert((gains[it], it as u32)));
         let mut left: u64 = (0..self.len()).filter(|&it| is_left[it]).map(|it| self.sizes[it]).sum();
         let off = |left: u64| least.saturating_sub(left) + left.saturating_sub(most);
-        // The balance matters more than the cut.
+        // The balance is more important than the cut.
         let (mut gained, mut best) = (0_i64, (off(left), 0_i64, left.abs_diff(share.size)));
         let (mut moved, mut kept) = (Vec::new(), 0);
         while moved.len() - kept < PATIENCE {
@@ -235,7 +236,7 @@ impl Level {
                 if is_left[it as usize] { left - size } else { left + size }
             };
             let allowed = |it: &&(i64, u32)| off(after(it.1)) <= coarse || off(after(it.1)) < off(left);
-            // A node that is too heavy now is usually followed by a lighter one.
+            // A lighter node usually follows a node that is too heavy now.
             let movable = |side: &BTreeSet<(i64, u32)>| side.iter().rev().take(LOOKS).find(allowed).copied();
             let Some((gain, one)) = free.iter().filter_map(movable).max() else { break };
             free[usize::from(is_left[one as usize])].remove(&(gain, one));
@@ -268,7 +269,7 @@ impl Level {
 mod tests {
     use super::*;
 
-    /// A mesh with this many rows and columns.
+    /// Returns a mesh with this many rows and columns.
     fn mesh(rows: usize, columns: usize) -> Graph {
         let mut graph = Graph::new((0..rows * columns).map(|it| it.to_string()).collect());
         for it in 0..rows * columns {
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_is_larger_than_is_allowed() {
+    fn no_part_exceeds_the_limit() {
         let graph = mesh(10, 10);
         for parts in [2, 3, 5, 7, 30] {
             let most = 100_usize.div_ceil(parts);
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_can_be_divided_too() {
+    fn graphs_without_traffic_can_be_divided() {
         let part_of = into(&Graph::new((0..200).map(|it| it.to_string()).collect()), 4, 200);
         assert!((0..4).all(|part| part_of.iter().filter(|&&it| it == part).count() == 50), "{part_of:?}");
     }

@@ -1,15 +1,16 @@
-//! Enumerates all divisions of a small number of processes.
+//! Enumeration of all divisions of a small number of processes.
 
 use std::collections::BTreeMap;
 
 use crate::balance::Balance;
 use crate::graph::Graph;
 
-/// Up to this many processes, all divisions are compared: 4,213,597 for twelve.
+/// Largest number of processes for which all divisions are compared: 4,213,597 divisions of twelve processes.
 pub(crate) const MOST: usize = 12;
 
-/// Returns, for each possible share of processes that roll back within this balance, the division that logs least.
-/// Among equal ones it is the one with the fewest clusters. No division of these processes beats all of them.
+/// Returns the division that logs least for each share of processes that roll back that is possible within
+/// this balance; among equal divisions, the one with the fewest clusters. Every division of these processes
+/// is matched or beaten by one of them.
 ///
 /// # Panics
 ///
@@ -30,7 +31,7 @@ pub(crate) fn divisions(graph: &Graph, balance: Balance) -> Vec<Vec<u32>> {
 struct Search {
     between: Vec<[u64; MOST]>,
     balance: Balance,
-    /// Clusters of the processes before the next one.
+    /// Clusters of the processes assigned so far.
     cluster_of: Vec<u32>,
     sizes: Vec<usize>,
     /// Best division for each sum of squared sizes: its bytes, its number of clusters, and the division.
@@ -38,8 +39,8 @@ struct Search {
 }
 
 impl Search {
-    /// Puts the next process into each cluster in turn, and into a new one. `squares` and `logged` are the costs of
-    /// the processes before it.
+    /// Assigns the next process to each cluster in turn, and to a new one. `squares` and `logged` are the
+    /// costs of the processes assigned so far.
     fn next(&mut self, squares: usize, logged: u64) {
         let one = self.cluster_of.len();
         if one == self.between.len() {

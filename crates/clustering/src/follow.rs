@@ -1,13 +1,14 @@
-//! Identifies clusters across a change: pairs old and new clusters so that as many processes as possible stay.
+//! Identity of clusters across a change: pairs old and new clusters so that as many processes as possible
+//! stay.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Division;
 
-/// Returns numbers for the clusters of `next`, which follow the numbered clusters of `last`, and the number of
-/// processes that change clusters, which is minimal. A cluster without a predecessor receives a number from `free`
-/// upwards.
+/// Numbers the clusters of `next`, which succeed the numbered clusters of `last`, so that the fewest
+/// processes change clusters. Returns the numbers, and how many processes change clusters. A cluster without
+/// a predecessor receives a new number, from `free` upwards.
 pub(crate) fn follow(last: (&Division, &[u32]), next: &Division, free: u32) -> (Vec<u32>, usize) {
     let (last, numbers) = last;
     let mut common: BTreeMap<(u32, u32), i64> = BTreeMap::new();
@@ -24,13 +25,13 @@ pub(crate) fn follow(last: (&Division, &[u32]), next: &Division, free: u32) -> (
     ((0..next.clusters as u32).map(number).collect(), next.cluster_of.len() - stay as usize)
 }
 
-/// Pairs new clusters with old ones to maximise the number of common processes. Adds one pair at a time, along the
-/// best sequence of reassignments of old clusters.
+/// Pairs new clusters with old ones to maximise the number of common processes. Adds one pair at a time,
+/// along the best augmenting path of reassignments.
 fn pair(common: &BTreeMap<(u32, u32), i64>) -> BTreeMap<u32, u32> {
     let mut pairs: BTreeMap<u32, u32> = BTreeMap::new();
     loop {
-        // For each old cluster: the gain if it is assigned to a new cluster that passes its own on, and that new
-        // cluster.
+        // For each old cluster: the gain if it is reassigned to a new cluster, which in turn gives up its
+        // own, and that new cluster.
         let mut gains: BTreeMap<u32, (i64, u32)> = BTreeMap::new();
         loop {
             let mut better = false;
@@ -66,12 +67,12 @@ mod tests {
     use crate::Graph;
 
     #[test]
-    fn clusters_keep_their_numbers_so_that_fewest_processes_move() {
+    fn numbers_are_kept_so_that_the_fewest_processes_move() {
         let graph = Graph::new((0..8).map(|it| it.to_string()).collect());
         let division = |cluster_of: [u32; 8]| Division::new(&graph, &cluster_of);
         let last = division([0, 0, 0, 1, 1, 1, 2, 2]);
         let before = (&last, &[4, 0, 7][..]);
-        // The same clusters in a different order, and one process that has moved.
+        // The same clusters in a different order, with one process moved.
         assert_eq!(follow(before, &division([1, 1, 2, 2, 2, 2, 0, 0]), 8), (vec![4, 0, 7], 1));
         // If a cluster is split, the larger part keeps the number. A merged cluster has the number of the larger
         // part.
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_gives_its_number_on_where_that_keeps_more_processes() {
+    fn a_cluster_gives_up_its_number_if_that_keeps_more_processes() {
         // The best pairing does not contain the largest overlap: 5 + 1 is less than 4 + 4.
         let common = BTreeMap::from([((0, 0), 5), ((0, 1), 4), ((1, 0), 4), ((1, 1), 1)]);
         assert_eq!(pair(&common), BTreeMap::from([(0, 1), (1, 0)]));

@@ -1,4 +1,4 @@
-//! Communication graphs: how much each process sends to which other process.
+//! Communication graphs: the traffic between processes.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
     names: Vec<String>,
-    /// For each process: its peers, ascending, with the bytes of both directions together.
+    /// For each process: its peers, ascending, with the sum of the bytes in both directions.
     peers: Vec<Vec<(u32, u64)>>,
     total: u64,
     messages: u64,
@@ -23,9 +23,9 @@ impl Graph {
     ///
     /// # Panics
     ///
-    /// Panics if one of the processes does not exist.
+    /// Panics if either process does not exist.
     pub fn add(&mut self, from: usize, to: usize, bytes: u64, messages: u64) {
-        assert!(from.max(to) < self.len(), "there are {} processes", self.len());
+        assert!(from.max(to) < self.len(), "the graph has only {} processes", self.len());
         if from == to {
             return;
         }
@@ -40,14 +40,14 @@ impl Graph {
         self.messages += messages;
     }
 
-    /// Returns the sum of all graphs. Processes are identified by their names.
+    /// Returns the sum of all graphs, which identify processes by name.
     pub fn together(graphs: &[Graph]) -> Graph {
         let mut all = Graph::default();
         graphs.iter().for_each(|it| all.merge(it));
         all
     }
 
-    /// Returns the same graph with these processes first, in this order.
+    /// Returns the graph with these processes first, in this order.
     pub(crate) fn among(&self, names: &[String]) -> Graph {
         let mut all = Graph::new(names.to_vec());
         all.merge(self);
@@ -93,7 +93,7 @@ impl Graph {
         self.total
     }
 
-    /// Returns the total number of messages, as far as they were counted.
+    /// Returns the total number of counted messages.
     pub fn messages(&self) -> u64 {
         self.messages
     }
@@ -103,17 +103,18 @@ impl Graph {
         self.peers.iter().map(Vec::len).sum::<usize>() / 2
     }
 
-    /// Returns the bytes between clusters.
+    /// Returns the number of bytes between clusters.
     pub fn between(&self, cluster_of: &[u32]) -> u64 {
         let of = |one: usize| {
             let others = self.peers[one].iter();
             others.filter(move |it| cluster_of[one] != cluster_of[it.0 as usize]).map(|it| it.1).sum::<u64>()
         };
-        // Each pair was counted at both ends.
+        // Each pair is counted at both ends.
         (0..self.len()).map(of).sum::<u64>() / 2
     }
 
-    /// Returns the bytes between each pair of clusters with traffic, smaller number first.
+    /// Returns the number of bytes between each pair of clusters with traffic. The smaller number of each
+    /// pair comes first.
     pub(crate) fn between_each(&self, cluster_of: &[u32]) -> BTreeMap<(u32, u32), u64> {
         let mut bytes = BTreeMap::new();
         for (one, peers) in self.peers.iter().enumerate() {
@@ -127,7 +128,7 @@ impl Graph {
         bytes
     }
 
-    /// Returns the peers of a process, ascending, with the bytes of both directions together.
+    /// Returns the peers of a process, ascending, with the sum of the bytes in both directions.
     pub fn peers(&self, process: usize) -> &[(u32, u64)] {
         &self.peers[process]
     }
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn graphs_are_put_together_by_the_names_of_their_processes() {
+    fn graphs_are_added_by_the_names_of_their_processes() {
         let named = |names: [&str; 2]| Graph::new(names.map(str::to_owned).into());
         let (mut one, mut other) = (named(["a", "b"]), named(["c", "a"]));
         one.add(0, 1, 5, 1);
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_count_and_oneself_does_not() {
+    fn both_directions_count_and_messages_to_oneself_do_not() {
         let mut graph = Graph::new(vec!["a".into(), "b".into(), "c".into()]);
         graph.add(0, 1, 5, 1);
         graph.add(1, 0, 7, 2);

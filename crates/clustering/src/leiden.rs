@@ -1,24 +1,24 @@
-//! Minimises the sum of both shares by moving, refining and merging (after Traag, Waltman and van Eck, "From Louvain
-//! to Leiden", 2019).
+//! Minimisation of the sum of both shares by moving, refining and merging (after Traag, Waltman and van Eck,
+//! "From Louvain to Leiden", 2019).
 //!
-//! Up to a constant, the sum of both shares is what the constant Potts model minimises at resolution 2 W / n², with W
-//! bytes among n processes. One pass moves nodes to the most profitable clusters, or to clusters of their own, until
-//! no move reduces the cost. It then divides each cluster into connected sub-clusters, merges each sub-cluster into
-//! one node, and continues on that coarser level, where whole sub-clusters move. Passes repeat until one does not
-//! improve.
+//! Up to a constant, the sum of both shares is the quantity that the constant Potts model minimises at
+//! resolution 2 W / n², with W bytes among n processes. A pass moves nodes to the most profitable clusters,
+//! or to new clusters, until no move reduces the cost. It then divides each cluster into connected
+//! sub-clusters, merges each sub-cluster into one node, and continues on that coarser level, on which entire
+//! sub-clusters move. Passes are repeated until one yields no improvement.
 
 use std::collections::VecDeque;
 
 use crate::chance::Chance;
 use crate::level::Level;
 
-/// Smallest significant change of the cost. Smaller ones may be rounding errors.
+/// Smallest significant change of the cost. Smaller changes may be rounding errors.
 pub(crate) const ROUNDING: f64 = 1e-7;
 
 /// Prices and limits of clusters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// Saving per byte inside a cluster, if a pair of processes in one cluster costs 2.
+    /// Saving per byte inside a cluster, where each pair of processes in one cluster costs 2.
     pub(crate) price: f64,
     /// Size limit of a cluster, in processes.
     pub(crate) most: u64,
@@ -35,14 +35,14 @@ impl Terms {
             let inside = level.peers[one].iter().filter(move |it| cluster_of[it.0 as usize] == own);
             inside.map(|it| it.1).sum::<u64>()
         };
-        // Each pair was counted at both ends.
+        // Each pair is counted at both ends.
         let inside = (0..level.len()).map(inside).sum::<u64>() / 2;
         squares as f64 - self.price * inside as f64
     }
 }
 
-/// Returns clusters that cost no more than `start`. Cluster numbers in `start` must be less than the number of nodes;
-/// those returned are consecutive, from 0.
+/// Returns clusters that cost no more than `start`. Cluster numbers in `start` must be smaller than the
+/// number of nodes; returned numbers are consecutive, from 0.
 pub(crate) fn cluster(level: &Level, start: Vec<u32>, terms: Terms, chance: &mut Chance) -> Vec<u32> {
     let mut best = start;
     let mut cost = terms.cost(level, &best);
@@ -94,7 +94,7 @@ struct Moving<'a> {
     cluster_of: Vec<u32>,
     /// Sizes of the clusters, in processes.
     sizes: Vec<u64>,
-    /// Clusters without members, which a node may occupy.
+    /// Clusters without members, to which a node may move.
     empty: Vec<u32>,
     terms: Terms,
     /// Bytes between each cluster and the current node; zero before and after.
@@ -128,7 +128,7 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Returns the most profitable cluster for this node, possibly an empty one.
+    /// Returns the most profitable cluster for this node, which may be empty.
     fn best(&mut self, one: usize) -> Option<u32> {
         let (own, size) = (self.cluster_of[one], self.level.sizes[one]);
         for &(other, bytes) in &self.level.peers[one] {
@@ -141,7 +141,7 @@ impl<'a> Moving<'a> {
         let rest = self.sizes[own as usize] - size;
         let stay = 2.0 * (size * rest) as f64 - self.terms.price * self.bytes[own as usize] as f64;
         let mut best = (stay - ROUNDING, None);
-        // A node in a cluster of its own adds no cost. It may already be alone.
+        // A node alone in a cluster adds no cost. This node may already be alone.
         if rest > 0 && best.0 > 0.0 {
             best = (0.0, self.empty.last().copied());
         }
@@ -173,9 +173,9 @@ impl<'a> Moving<'a> {
     }
 }
 
-/// Divides each cluster into connected parts. Nodes that are still alone join a part of their cluster, chosen at
-/// random with the saving as its weight, if that reduces the cost. Returns the part of each node, and the number of
-/// parts.
+/// Divides each cluster into connected parts: nodes that are still alone join a part of their cluster if that
+/// reduces the cost. The part is chosen at random, weighted by the saving. Returns the part of each node, and
+/// the number of parts.
 fn refine(level: &Level, cluster_of: &[u32], terms: Terms, chance: &mut Chance) -> (Vec<u32>, usize) {
     let mut part_of: Vec<u32> = (0..level.len() as u32).collect();
     let mut sizes = level.sizes.clone();

@@ -1,12 +1,12 @@
-//! A graph at one of several levels, where a node may stand for several processes.
+//! A graph at one of several levels, on which a node may represent several processes.
 
 use crate::graph::Graph;
 
-/// A graph whose nodes may stand for several processes.
+/// A graph whose nodes may represent several processes.
 pub(crate) struct Level {
-    /// Number of processes that each node stands for.
+    /// Number of processes that each node represents.
     pub(crate) sizes: Vec<u64>,
-    /// For each node: its peers, ascending, with the bytes of both directions together.
+    /// For each node: its peers, ascending, with the sum of the bytes in both directions.
     pub(crate) peers: Vec<Vec<(u32, u64)>>,
 }
 

@@ -1,24 +1,24 @@
-//! Finds clusters in a communication graph: processes that should take checkpoints together, so that a failure rolls
-//! back few processes and few messages are logged.
+//! Clusters in a communication graph: processes that should take checkpoints together, so that a failure
+//! rolls back few processes and few messages are logged.
 //!
-//! The two goals conflict (HydEE, section V-B3): larger clusters roll back more processes per failure, and smaller
-//! clusters log more messages. [`find`] searches for divisions that are good at both, keeps those that no other
-//! division found beats at both (the Pareto front), and chooses one by a fixed criterion. For up to twelve processes,
-//! it compares all divisions; beyond that, its front and its choice are the best found. Deterministic: it reads no
-//! clock, and all random choices come from a fixed seed. Reads no files.
+//! The two goals conflict (HydEE, section V-B3): larger clusters roll back more processes per failure, and
+//! smaller clusters log more messages. [`find`] searches for divisions that meet both goals well, keeps the
+//! Pareto front of these divisions, and chooses one by a fixed criterion. For up to twelve processes, it
+//! compares all divisions; beyond that, its front and its choice are the best found. It is deterministic: it
+//! reads no clock and no files, and all random choices derive from a fixed seed.
 //!
-//! | module | holds |
+//! | module | content |
 //! | --- | --- |
 //! | [`graph`] | communication graphs |
 //! | [`read`] | graphs from text: edge lists, METIS, GraphML |
-//! | `balance` | upper limit of a cluster's size |
-//! | `bisect` | bisection with many levels; exchanges between parts |
+//! | `balance` | upper limit on a cluster's size |
+//! | `bisect` | multilevel bisection; exchanges between parts |
 //! | `refine` | profitable moves of single processes |
 //! | `exhaustive` | all divisions of a few processes |
-//! | `level` | a graph whose nodes stand for several processes |
-//! | `leiden` | minimising the sum by moving, refining and merging |
-//! | `search` | minimising the sum further: dividing regions again, combining divisions |
-//! | `recluster` | whether changing clusters pays when the traffic shifts |
+//! | `level` | a graph whose nodes represent several processes |
+//! | `leiden` | minimisation of the sum by moving, refining and merging |
+//! | `search` | further minimisation of the sum by dividing regions again and combining divisions |
+//! | `recluster` | changes of clusters that pay when the traffic shifts |
 //! | `follow` | identity of clusters across a change |
 //! | [`patterns`] | the communication of the six NAS kernels that the HydEE paper clusters, in closed form |
 
@@ -44,19 +44,19 @@ use balance::Balance;
 pub use graph::Graph;
 pub use recluster::{Course, Interval, Reclustering, recluster};
 
-/// Sums that differ by less than this differ only by rounding, in points.
+/// Largest difference between sums that is due to rounding, in points.
 const EQUAL: f64 = 1e-6;
-/// If a single cluster has the least sum, divisions within this distance of the best division into several clusters
-/// are considered equally good, in points.
+/// If a single cluster has the least sum: the difference from the best division into several clusters, in
+/// points, within which divisions count as equally good.
 const INDIFFERENT: f64 = 1.0;
 
-/// Limits of the search and of the choice.
+/// Limits on the search and on the choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Wish {
     /// Largest share of processes that a failure may roll back, in percent. The choice respects it.
     pub max_rollback_percent: Option<f64>,
-    /// Largest size of a cluster, relative to the mean; at least 1, which means clusters of equal size. The search
-    /// respects it.
+    /// Largest size of a cluster relative to the mean, at least 1. A value of 1 means clusters of equal size.
+    /// The search respects it.
     pub balance: Option<f64>,
 }
 
@@ -76,8 +76,8 @@ pub struct Division {
     pub clusters: usize,
     /// Number of processes in the largest cluster.
     pub largest: usize,
-    /// Share of processes that one failure rolls back, in percent: the mean over all processes, each equally likely
-    /// to fail. Sum of (size / processes)^2.
+    /// Mean share of processes that a failure rolls back, in percent, if all processes are equally likely to
+    /// fail: the sum of (size / processes)^2 over all clusters.
     pub rolled_back_percent: f64,
     /// Share of bytes between clusters, in percent.
     pub logged_percent: f64,
@@ -90,14 +90,15 @@ pub struct Division {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Found {
-    /// Divisions that no other division found beats at both shares, in ascending order of the share of processes that
-    /// roll back. If `exhaustive`, no division at all beats them.
+    /// The Pareto front of the divisions found, in ascending order of the share of processes that roll back.
+    /// If `exhaustive`, the Pareto front of all divisions.
     pub front: Vec<Division>,
     /// Index of the chosen division in the front.
     pub chosen: usize,
     /// Reason for the choice, in words.
     pub reason: String,
-    /// Whether all divisions were compared. Only then is the choice proved to have the least sum within the limits.
+    /// Whether all divisions were compared. Only then is the choice proven to have the least sum within the
+    /// limits.
     pub exhaustive: bool,
 }
 
@@ -138,17 +139,17 @@ impl Division {
     }
 }
 
-/// Searches for good divisions of `graph`, and chooses one. The search always includes a single cluster with all
-/// processes, and one cluster per process, whatever the balance.
+/// Searches for good divisions of `graph`, and chooses one. Whatever the balance, the search always includes
+/// a single cluster of all processes, and one cluster per process.
 ///
-/// The criterion is the least sum of both shares with more than one cluster; among equal ones, the fewest clusters.
-/// If a single cluster has an equally small sum (as when all processes exchange the same amount), dividing does not
-/// pay. The choice is then made among the divisions within a point of the best one with several clusters: the fewest
-/// clusters, then the smallest rollback.
+/// The criterion is the least sum of both shares with more than one cluster and, among equal sums, the fewest
+/// clusters. If a single cluster has an equally small sum (as when all processes exchange the same amount),
+/// dividing does not pay. The choice is then the division with the fewest clusters, and then the smallest
+/// rollback, among those within one point of the best division into several clusters.
 ///
 /// # Panics
 ///
-/// Panics if the graph has no process, or if the balance is not a number of at least 1.
+/// Panics if the graph has no process, or if the balance is less than 1 or not a number.
 pub fn find(graph: &Graph, wish: Wish) -> Found {
     let processes = graph.len();
     assert!(processes > 0, "a graph without processes has no clusters");
@@ -163,7 +164,7 @@ pub fn find(graph: &Graph, wish: Wish) -> Found {
     for parts in sizes(processes, balance) {
         all.extend(divisions(graph, parts, balance));
     }
-    // A division from an unconstrained search may be in balance nevertheless.
+    // Divisions from an unconstrained search may also be in balance.
     if wish.balance.is_some() {
         let free = Balance::new(processes, None);
         all.extend(sizes(processes, free).into_iter().flat_map(|parts| divisions(graph, parts, free)));
@@ -175,7 +176,7 @@ pub fn find(graph: &Graph, wish: Wish) -> Found {
     Found::new(front(all), wish, false)
 }
 
-/// Returns divisions with a smaller sum than the given ones, within the limits.
+/// Returns divisions within the limits that have a smaller sum than the given ones.
 fn improved(graph: &Graph, all: &[Division], wish: Wish) -> Vec<Division> {
     let squares = (graph.len() * graph.len()) as f64;
     let limits = search::Limits {
@@ -205,8 +206,8 @@ fn divisions(graph: &Graph, parts: usize, balance: Balance) -> Vec<Division> {
     variants.iter().map(|it| Division::new(graph, it)).collect()
 }
 
-/// Returns the numbers of clusters to try: all small ones, and increasingly few larger ones. A number without a
-/// permitted division is replaced by the next number that has one.
+/// Returns the numbers of clusters to try: all small numbers, and increasingly few larger ones. Replaces a
+/// number without a permitted division by the next number that has one.
 fn sizes(processes: usize, balance: Balance) -> Vec<usize> {
     let most = (processes / 2).clamp(1, 256);
     let (mut sizes, mut next) = (Vec::new(), 2);
@@ -223,7 +224,7 @@ fn sizes(processes: usize, balance: Balance) -> Vec<usize> {
     sizes
 }
 
-/// Returns the divisions that no other beats, in ascending order of the share of processes that roll back.
+/// Returns the Pareto front, in ascending order of the share of processes that roll back.
 fn front(mut all: Vec<Division>) -> Vec<Division> {
     let key = |it: &Division| (it.rolled_back_percent, it.logged_percent);
     all.sort_by(|a, b| key(a).partial_cmp(&key(b)).expect("shares are numbers"));
@@ -244,7 +245,7 @@ fn choose(front: &[Division], wish: Wish, exhaustive: bool) -> (usize, String) {
     let whole = front.last().filter(|it| may_be_one && it.clusters == 1 && it.cost() <= least + EQUAL);
     let as_good = if whole.is_some() { INDIFFERENT } else { EQUAL };
     let best = among().filter(|it| it.1.cost() <= least + as_good);
-    // The front ascends in the share that rolls back, and the first of several minima counts.
+    // The front is in ascending order of the share that rolls back, and the first of several minima counts.
     let Some((chosen, division)) = best.min_by_key(|it| it.1.clusters) else {
         return match (0..front.len()).find(|&it| front[it].clusters > 1) {
             Some(chosen) => (chosen, format!("no division was found{within}; this one comes closest")),
@@ -275,7 +276,7 @@ fn limits(wish: Wish) -> String {
     }
 }
 
-/// Suggests a remedy if only single processes are in balance.
+/// Suggests a remedy if only clusters of single processes are in balance.
 fn remark(chosen: &Division, wish: Wish) -> String {
     let processes = chosen.cluster_of.len();
     let balance = Balance::new(processes, wish.balance);
@@ -285,7 +286,7 @@ fn remark(chosen: &Division, wish: Wish) -> String {
     let least = |it: &usize| balance.least(*it);
     let nearest = (2..processes).min_by(|a, b| least(a).total_cmp(&least(b)));
     nearest.map_or(String::new(), |it| {
-        // Rounded up, so that the printed value can be used as it is.
+        // Rounded up, so that the printed value can be used unchanged.
         let factor = (balance.least(it) * 1000.0 - 1e-9).ceil() / 1000.0;
         format!("; no other number of clusters meets this limit, but {factor} times the mean would allow {it} clusters")
     })
@@ -295,7 +296,7 @@ fn remark(chosen: &Division, wish: Wish) -> String {
 mod tests {
     use super::*;
 
-    /// Four groups of four processes that send much within their group and little to the next.
+    /// Returns four groups of four processes that send much within their group and little to the next.
     fn groups() -> Graph {
         let mut graph = Graph::new((0..16).map(|it| format!("p{it}")).collect());
         for from in 0..16 {
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_are_there_are_found() {
+    fn existing_groups_are_found() {
         let found = find(&groups(), Wish::default());
         let chosen = &found.front[found.chosen];
         assert_eq!(chosen.clusters, 4, "{found:?}");
@@ -326,7 +327,7 @@ mod tests {
             assert!(pair[0].rolled_back_percent < pair[1].rolled_back_percent, "{pair:?}");
             assert!(pair[0].logged_percent > pair[1].logged_percent, "{pair:?}");
         }
-        let all_in_one = found.front.last().expect("it is never empty");
+        let all_in_one = found.front.last().expect("the front is never empty");
         assert_eq!((all_in_one.clusters, all_in_one.logged_percent), (1, 0.0));
     }
 
@@ -345,7 +346,7 @@ mod tests {
         Wish { max_rollback_percent: None, balance: Some(factor) }
     }
 
-    /// Groups of these sizes whose processes send much within their group, and little to the next.
+    /// Returns groups of these sizes whose processes send much within their group and little to the next.
     fn uneven(sizes: &[usize]) -> Graph {
         let processes: usize = sizes.iter().sum();
         let mut graph = Graph::new((0..processes).map(|it| format!("p{it}")).collect());
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn no_division_is_out_of_the_balance_that_was_asked_for() {
+    fn all_divisions_respect_the_requested_balance() {
         let mut graphs = vec![groups(), uneven(&[3, 9, 17, 30]), uneven(&[5; 13]), uneven(&[40, 1, 1])];
         graphs.extend(patterns::Pattern::ALL.map(|it| it.graph(64)));
         for (number, graph) in graphs.iter().enumerate() {
@@ -380,13 +381,13 @@ mod tests {
                     );
                 }
                 let ends = [found.front.first(), found.front.last()].map(|it| it.map(|it| it.clusters));
-                assert_eq!(ends, [Some(graph.len()), Some(1)], "single processes and all in one");
+                assert_eq!(ends, [Some(graph.len()), Some(1)], "single processes, and a single cluster");
             }
         }
     }
 
     #[test]
-    fn balanced_divisions_are_found_with_the_limit_too() {
+    fn the_limit_does_not_prevent_finding_balanced_divisions() {
         for pattern in patterns::Pattern::ALL {
             let graph = pattern.graph(256);
             let free = find(&graph, Wish::default());
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn where_only_single_processes_are_in_balance_the_factor_that_would_help_is_said() {
+    fn a_sufficient_factor_is_suggested_if_only_single_processes_are_in_balance() {
         let found = find(&uneven(&[8, 9]), balanced(1.0));
         assert_eq!(found.front[found.chosen].clusters, 17);
         assert!(found.reason.contains("1.059 times the mean would allow 2 clusters"), "{}", found.reason);
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn two_limits_that_cannot_both_hold_are_said_with_what_comes_closest() {
+    fn contradictory_limits_are_reported_with_the_closest_division() {
         let wish = Wish { max_rollback_percent: Some(1.0), balance: Some(1.0) };
         let found = find(&groups(), wish);
         assert_eq!(
@@ -460,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn of_few_processes_no_division_beats_the_front_or_the_choice() {
+    fn the_front_and_the_choice_are_optimal_for_few_processes() {
         let mut chance = chance::Chance(1);
         for number in 0..60 {
             let processes = 3 + number % 6;
@@ -497,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_compared_with_every_other_division_is_not_called_optimal() {
+    fn a_division_is_called_optimal_only_after_an_exhaustive_search() {
         let found = find(&groups(), Wish::default());
         assert!(!found.exhaustive && found.reason.starts_with("best found"), "{}", found.reason);
     }

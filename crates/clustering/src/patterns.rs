@@ -1,7 +1,8 @@
 //! Communication patterns of the six NAS kernels that the HydEE paper clusters (table I), in closed form.
 //!
-//! Only ratios matter here: which processes communicate, and how much relative to others. The shapes follow from the
-//! decompositions of the kernels. The bytes of a real run are larger by a constant factor, on which no share depends.
+//! Only ratios matter here: which processes communicate, and how much relative to others. The shapes follow
+//! from the decompositions of the kernels. A real run sends more bytes by a constant factor, which affects no
+//! share.
 
 use crate::graph::Graph;
 
@@ -12,11 +13,11 @@ pub enum Pattern {
     Bt,
     /// Conjugate gradient: exchanges within rows by powers of two, and one with the transposed position.
     Cg,
-    /// Fourier transform: all processes with each other.
+    /// Fourier transform: all processes exchange data with each other.
     Ft,
     /// Lower-upper solver: a mesh.
     Lu,
-    /// Multigrid: a torus of three dimensions, the third of which is shorter and has smaller faces.
+    /// Multigrid: a three-dimensional torus, the third dimension of which is shorter and has smaller faces.
     Mg,
     /// Scalar pentadiagonal solver: same as BT.
     Sp,
@@ -29,7 +30,7 @@ pub struct Published {
     pub clusters: usize,
     /// Mean share of processes that roll back, in percent.
     pub rolled_back_percent: f64,
-    /// Share of bytes that are logged, in percent.
+    /// Share of bytes between clusters, which are logged, in percent.
     pub logged_percent: f64,
 }
 
@@ -72,7 +73,7 @@ impl Pattern {
         let side = processes.isqrt();
         assert!(
             processes >= 16 && side * side == processes && side.is_power_of_two(),
-            "{processes} processes"
+            "{processes} processes; use a power of four, at least 16"
         );
         let mut graph =
             Graph::new((0..processes).map(|it| format!("{}-{it}", self.name().to_lowercase())).collect());
@@ -106,8 +107,8 @@ impl Pattern {
     }
 }
 
-/// Adds the torus of MG: two equal sides, and a third of the same or half the length. Faces along the third side
-/// weigh half.
+/// Adds the torus of MG, with two equal sides, and a third of the same or half the length. Faces along the
+/// third side count half.
 fn mg(graph: &mut Graph, it: usize) {
     let bits = graph.len().trailing_zeros();
     let long = 1 << bits.div_ceil(3);
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_graphs_give_the_ratios_of_the_paper() {
+    fn the_graphs_reproduce_the_shares_of_the_paper() {
         for pattern in Pattern::ALL {
             let published = pattern.published();
             let graph = pattern.graph(256);

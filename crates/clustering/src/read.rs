@@ -1,15 +1,17 @@
-//! Reads graphs from text.
+//! Parsers for graphs.
 //!
-//! *Edge list*: one line per channel, `from to bytes` or `from to bytes messages`, separated by blanks or commas. A
-//! line with a single word names a process, which may be silent. Text after `#` is a comment. If the first line
-//! begins with `from`, it names the columns. Processes are in the order of their first mention.
+//! *Edge list*: one line per channel, `from to bytes` or `from to bytes messages`, separated by blanks or
+//! commas. A line with a single word names a process, which may have no traffic. Text after `#` is a comment.
+//! If the first line begins with `from`, it names the columns. Processes are in the order of their first
+//! mention.
 //!
 //! *METIS*: `processes edges [format]` in the first line, then one line per process with its neighbours, counted from
 //! one. Each is followed by the weight of the edge if the format ends in `1`. Lines that begin with `%` are comments.
 //! Each edge appears twice, once for each end.
 //!
-//! *GraphML*: the nodes and edges of the first graph in the file. The bytes of an edge are the `data` whose key is
-//! named `bytes` or `weight`, and the messages those of the key `messages`. An edge without bytes counts as 1.
+//! *GraphML*: the nodes and edges of the first graph in the file. The bytes of an edge are the `data` whose
+//! key is named `bytes` or `weight`; its messages are those with the key `messages`. An edge without bytes
+//! counts as 1 byte.
 
 use std::collections::BTreeMap;
 
@@ -28,13 +30,13 @@ pub enum Form {
     GraphMl,
 }
 
-/// Why a text cannot be read as a graph. Lines are counted from 1.
+/// The reason why a text cannot be read as a graph. Lines are counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReadError {
     /// The text is empty.
     #[error("the file contains no processes")]
     Empty,
-    /// A line of an edge list has a wrong number of words.
+    /// A line of an edge list has the wrong number of words.
     #[error("line {line} has {words} words; write `from to bytes` or `from to bytes messages`")]
     Words {
         /// Number of the line.
@@ -58,7 +60,7 @@ pub enum ReadError {
         /// Number of the line.
         line: usize,
     },
-    /// A METIS file has weights for processes, which have no meaning here.
+    /// A METIS file has weights of processes, which have no meaning here.
     #[error("line {line}: the format {format} has weights of processes; use 0, 1 or 001")]
     Format {
         /// Number of the line.
@@ -100,10 +102,10 @@ pub enum ReadError {
         /// The other end of the edge.
         neighbour: usize,
     },
-    /// A GraphML file is no XML.
+    /// A GraphML file is not XML.
     #[error("the file is not XML: {0}")]
     Xml(String),
-    /// A GraphML file has no graph in it.
+    /// A GraphML file contains no graph.
     #[error("the file has no `graph` element; add one, with `node` and `edge` elements")]
     NoGraph,
     /// An element of a GraphML file lacks an attribute.
@@ -236,7 +238,7 @@ fn graph_ml(text: &str) -> Result<Graph, ReadError> {
         let value = it.attribute(attribute).map(str::to_owned);
         value.ok_or_else(|| ReadError::Attribute { line: line(it), element, attribute })
     };
-    // The key that a `data` element refers to determines its meaning.
+    // The key to which a `data` element refers determines its meaning.
     let keys = document.descendants().filter(|it| it.is_called("key"));
     let titles: BTreeMap<&str, &str> =
         keys.filter_map(|it| Some((it.attribute("id")?, it.attribute("attr.name")?))).collect();
@@ -272,7 +274,7 @@ fn graph_ml(text: &str) -> Result<Graph, ReadError> {
     Ok(channels)
 }
 
-/// Compares elements by name, in whatever namespace the file declares.
+/// Compares the names of elements, whatever namespace the file declares.
 trait Named {
     fn is_called(&self, name: &str) -> bool;
 }
@@ -292,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_edge_list_names_processes_in_their_order() {
+    fn processes_of_an_edge_list_are_in_the_order_of_their_first_mention() {
         let text = "from,to,bytes,messages\n# a comment\nquiet\nb,a,10,2\na b 5   # and back\n";
         let graph = read(text, Form::EdgeList).unwrap();
         assert_eq!(graph.names(), ["quiet", "b", "a"]);
@@ -318,14 +320,14 @@ mod tests {
 </graphml>"#;
 
     #[test]
-    fn graph_ml_has_bytes_under_their_key() {
+    fn graph_ml_bytes_are_found_by_key() {
         let graph = read(GRAPH_ML, Form::GraphMl).unwrap();
         assert_eq!(graph.names(), ["a", "b", "quiet"]);
         assert_eq!((graph.total(), graph.pairs()), (13, 1));
     }
 
     #[test]
-    fn what_is_wrong_in_graph_ml_is_said_with_its_line() {
+    fn errors_in_graph_ml_state_the_line() {
         let wrong =
             |from: &str, to: &str| read(&GRAPH_ML.replace(from, to), Form::GraphMl).unwrap_err().to_string();
         assert_eq!(wrong("target=\"a\"", "target=\"c\""), "line 7: there is no node `c`");
@@ -336,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_state_the_line() {
         let wrong = |text: &str, form| read(text, form).unwrap_err().to_string();
         assert_eq!(wrong("# nothing\n", Form::EdgeList), "the file contains no processes");
         assert!(wrong("a b 1\na b\n", Form::EdgeList).starts_with("line 2 has 2 words"));

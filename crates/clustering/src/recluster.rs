@@ -1,9 +1,9 @@
-//! Determines whether dividing the processes again at a checkpoint pays when the traffic has shifted: the future work
-//! of the HydEE paper.
+//! Determines whether it pays to divide the processes again at a checkpoint when the traffic has shifted
+//! (future work of the HydEE paper).
 //!
-//! Time is divided into intervals of equal length, each with its own graph. Candidates are the best divisions of each
-//! interval, and of all intervals together. Dynamic programming finds the cheapest sequence of them. Each stretch of
-//! intervals over which it keeps one division is then searched again as a whole.
+//! Time is divided into intervals of equal length, each with its own graph. Candidates are the best divisions
+//! of each interval, and of all intervals together. Dynamic programming finds the cheapest sequence of them.
+//! Consecutive intervals for which it keeps one division are then searched again as a whole.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::follow::follow;
 use crate::{Division, Graph, Wish, find, limits};
 
-/// Sums that differ by less than this are considered equal, in points.
+/// Difference below which sums count as equal, in points.
 const EQUAL: f64 = 0.01;
 /// Number of candidates per graph: the divisions with the least sum of both shares.
 const CANDIDATES: usize = 16;
@@ -27,7 +27,7 @@ pub struct Reclustering {
     pub processes: Vec<String>,
     /// The cheapest course. Equal to `one` if no change pays.
     pub best: Course,
-    /// One division for all intervals, chosen with knowledge of all of them.
+    /// The best single division for all intervals, chosen with knowledge of all of them.
     pub one: Course,
     /// The division chosen for the first interval, kept in all intervals.
     pub first: Course,
@@ -35,15 +35,15 @@ pub struct Reclustering {
     pub verdict: String,
 }
 
-/// A division for each interval, with the costs.
+/// A division for each interval, with its costs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Course {
-    /// Intervals in the order of time.
+    /// Intervals in chronological order.
     pub intervals: Vec<Interval>,
-    /// Share of processes that one failure rolls back, in percent: the mean over the intervals.
+    /// Mean share of processes that a failure rolls back, over all intervals, in percent.
     pub rolled_back_percent: f64,
-    /// Share of all bytes that go from one cluster to another, in percent.
+    /// Share of all bytes that are sent between clusters, in percent.
     pub logged_percent: f64,
     /// Bytes of the checkpoints for all changes, in percent of all bytes.
     pub changes_percent: f64,
@@ -60,17 +60,16 @@ pub struct Interval {
     pub division: Division,
     /// Number of processes that change clusters at the beginning of the interval.
     pub moved: usize,
-    /// Number of processes that take a checkpoint for the change: the members of all clusters that did not exist
-    /// before.
+    /// Number of processes that take a checkpoint for the change: the members of all new clusters.
     pub checkpointed: usize,
-    /// Number of each cluster of the division across all intervals. Most processes of a cluster keep its number from
-    /// one interval to the next.
+    /// Number of each cluster of the division, which identifies it across intervals: as few processes as
+    /// possible change numbers from one interval to the next.
     #[serde(skip)]
     pub numbers: Vec<u32>,
 }
 
 impl Course {
-    /// Returns the value to compare: both shares, plus the cost of changes.
+    /// Returns the value of the criterion: the sum of both shares and the cost of changes.
     pub fn cost(&self) -> f64 {
         self.rolled_back_percent + self.logged_percent + self.changes_percent
     }
@@ -84,13 +83,14 @@ impl Course {
 /// Searches for the cheapest course of divisions, one per graph, and compares it with a single division for all
 /// graphs.
 ///
-/// Processes are identified by their names; a process that a graph does not name is silent in it. `change_percent` is
-/// what a checkpoint of all processes writes, in percent of the bytes of all graphs. A change costs this for the
-/// share of processes that take a checkpoint for it, and must save at least a hundredth of a point.
+/// Processes are identified by their names; a process that a graph does not name has no traffic in it.
+/// `change_percent` is the size of a checkpoint of all processes, in percent of the bytes of all graphs. A
+/// change costs this value times the share of processes that take a checkpoint for it, and must save at least
+/// a hundredth of a point.
 ///
 /// # Panics
 ///
-/// Panics if there is no graph or no process, or if [`find`] would reject the wish.
+/// Panics if there is no graph or no process, or if [`find`] panics with these limits.
 pub fn recluster(graphs: &[Graph], wish: Wish, change_percent: f64) -> Reclustering {
     let mut search = Search::new(graphs, wish, change_percent);
     let all = graphs.len();
@@ -153,7 +153,7 @@ fn stretches(path: &[usize]) -> Vec<Range<usize>> {
 /// A division that may be used in any interval.
 struct Candidate {
     cluster_of: Vec<u32>,
-    /// For each process: the set of processes in its cluster, as a number.
+    /// For each process: the number of the set of processes in its cluster.
     members: Vec<u32>,
     /// For each interval: its contribution to the total sum.
     costs: Vec<f64>,
@@ -166,7 +166,7 @@ struct Search {
     wish: Wish,
     change_percent: f64,
     candidates: Vec<Candidate>,
-    /// Intervals that were already searched together.
+    /// Ranges of intervals that have already been searched together.
     seen: Vec<Range<usize>>,
     /// Numbers for sets of processes.
     sets: BTreeMap<Vec<u32>, u32>,
@@ -188,8 +188,8 @@ impl Search {
         }
     }
 
-    /// Searches these intervals as if they were one. Divisions that are best there for the sum over all intervals
-    /// become candidates. Returns the candidate that would be chosen for these intervals alone.
+    /// Searches these intervals as if they were one. The divisions found with the least contribution to the
+    /// total sum become candidates. Returns the candidate that would be chosen for these intervals alone.
     fn look(&mut self, intervals: Range<usize>) -> usize {
         let graph = Graph::together(&self.graphs[intervals.clone()]);
         let found = find(&graph, self.wish);
@@ -202,7 +202,7 @@ impl Search {
         self.candidate(&found.front[found.chosen].cluster_of)
     }
 
-    /// Returns the number of a candidate, which is added if it is new.
+    /// Returns the number of a candidate, after adding it if it is new.
     fn candidate(&mut self, cluster_of: &[u32]) -> usize {
         if let Some(known) = self.candidates.iter().position(|it| it.cluster_of == cluster_of) {
             return known;
@@ -221,8 +221,8 @@ impl Search {
         self.candidates.len() - 1
     }
 
-    /// Returns what `intervals` intervals with this graph contribute to both shares of the whole: all intervals have
-    /// the same length, and each logs its own bytes.
+    /// Returns the contribution of `intervals` intervals with this graph to both total shares. All intervals
+    /// have the same length, and each logs its own bytes.
     fn parts(&self, graph: &Graph, division: &Division, intervals: usize) -> [f64; 2] {
         let time = intervals as f64 / self.graphs.len() as f64;
         let bytes = graph.total() as f64 / self.bytes as f64;
@@ -240,7 +240,7 @@ impl Search {
         self.change_percent * checkpointed as f64 / self.processes.len() as f64
     }
 
-    /// Returns the cheapest candidate for each interval. If staying is as good, nothing changes.
+    /// Returns the cheapest candidate for each interval. Candidates change only if that is cheaper.
     fn cheapest(&self) -> Vec<usize> {
         let change = |from: usize, to: usize| match self.checkpointed(from, to) {
             0 => 0.0,
@@ -269,7 +269,7 @@ impl Search {
         path
     }
 
-    /// Returns the candidate that is best in all intervals: `one`, unless another is better.
+    /// Returns the best candidate for all intervals: `one`, unless another is better.
     fn unless_beaten(&self, one: usize) -> usize {
         let cost = |it: usize| self.candidates[it].costs.iter().sum::<f64>();
         let best = (0..self.candidates.len()).min_by(|&a, &b| cost(a).total_cmp(&cost(b)));
@@ -307,8 +307,8 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Processes on a square with this side, each of which sends this many bytes to all others in its row, or in its
-    /// column.
+    /// Returns processes on a square with this side, each of which sends this many bytes to all others in its
+    /// row, or in its column.
     fn square(side: usize, rows: bool, bytes: u64) -> Graph {
         let mut graph = Graph::new((0..side * side).map(|it| it.to_string()).collect());
         for from in 0..side * side {
@@ -318,7 +318,8 @@ mod tests {
         graph
     }
 
-    /// Rows and columns of four by four, as the letters say.
+    /// Returns the result for intervals with traffic in rows (`r`) or columns (`c`) of a square of four by
+    /// four processes.
     fn shifting(letters: &str, change_percent: f64) -> Reclustering {
         let graphs: Vec<Graph> = letters.chars().map(|it| square(4, it == 'r', 10)).collect();
         recluster(&graphs, Wish::default(), change_percent)
@@ -329,15 +330,15 @@ mod tests {
     }
 
     #[test]
-    fn where_rows_become_columns_a_change_pays_by_what_would_be_logged() {
-        // Rows: a quarter rolls back, and the whole second half is logged. With the change: a quarter, and the cost
-        // of the change.
+    fn a_change_from_rows_to_columns_saves_the_bytes_logged_without_it() {
+        // Without a change, a quarter rolls back, and the entire second half is logged. With it, a quarter
+        // rolls back, and the change costs 5 points.
         let found = shifting("rc", 5.0);
         assert!(close(found.one.cost(), 25.0 + 50.0) && close(found.first.cost(), 75.0), "{found:?}");
         assert!(close(found.best.cost(), 25.0 + 5.0), "{found:?}");
         assert_eq!(found.best.changes(), [2]);
         let [_, after] = &found.best.intervals[..] else { panic!("{found:?}") };
-        // One process of each row stays.
+        // One process of each row keeps its cluster's number.
         assert_eq!((after.division.clusters, after.moved, after.checkpointed), (4, 12, 16));
         assert_eq!(
             found.verdict,
@@ -347,18 +348,18 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_made_only_as_long_as_it_costs_less_than_it_saves() {
+    fn a_change_is_made_only_if_it_costs_less_than_it_saves() {
         assert_eq!(shifting("rc", 49.9).best.changes(), [2]);
         let found = shifting("rc", 50.1);
         assert_eq!((found.best.changes().len(), &found.best), (0, &found.one));
-        // There and back again for a third of the bytes: both changes, or none.
+        // A third of the bytes shifts and shifts back: both changes pay, or none.
         assert_eq!(shifting("rrccrr", 16.0).best.changes(), [3, 5]);
         assert!(shifting("rrccrr", 17.0).best.changes().is_empty());
         assert!(shifting("rc", 1e12).best.changes().is_empty());
     }
 
     #[test]
-    fn one_change_is_made_where_two_would_be_too_dear() {
+    fn one_change_is_made_if_two_are_too_expensive() {
         let found = shifting("rrrccccrc", 20.0);
         assert_eq!(found.best.changes(), [4]);
         let whole = |it: &Interval| it.division.logged_percent;
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn traffic_that_does_not_shift_keeps_its_clusters_even_if_changing_costs_nothing() {
+    fn constant_traffic_keeps_its_clusters_even_if_changes_are_free() {
         for pattern in crate::patterns::Pattern::ALL {
             let graph = pattern.graph(64);
             let found = recluster(&vec![graph.clone(); 3], Wish::default(), 0.0);
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_good_is_not_changed_for() {
+    fn an_equally_good_division_is_no_reason_to_change() {
         // All processes communicate with each other: the sum is the same for all clusters, even if one pair sends
         // slightly more.
         let mut other = crate::patterns::Pattern::Ft.graph(16);
@@ -389,8 +390,8 @@ mod tests {
     }
 
     #[test]
-    fn in_a_quiet_interval_it_pays_to_log_everything() {
-        // One byte in a hundred is logged, and 1 of 16 instead of 4 rolls back for half of the time.
+    fn logging_everything_pays_in_a_quiet_interval() {
+        // One byte in a hundred is logged, and half of the time, 1 of 16 processes rolls back instead of 4.
         let graphs = [square(4, true, 990), square(4, false, 10)];
         let found = recluster(&graphs, Wish::default(), 9.3);
         assert_eq!(found.best.intervals[1].division.clusters, 16, "{found:?}");
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_known_by_their_names_and_may_be_silent() {
+    fn processes_are_identified_by_name_and_may_have_no_traffic() {
         let mut rows = Graph::new(["a", "b", "c", "d"].map(str::to_owned).into());
         rows.add(0, 1, 10, 1);
         rows.add(2, 3, 10, 1);
@@ -415,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_hold_in_each_interval() {
+    fn every_interval_respects_the_limits() {
         let wish = Wish { max_rollback_percent: Some(13.0), balance: Some(1.0) };
         let found = recluster(&[square(4, true, 1), square(4, false, 1)], wish, 1.0);
         for it in [&found.best, &found.one, &found.first].iter().flat_map(|it| &it.intervals) {
@@ -425,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_cannot_hold_is_said() {
+    fn an_impossible_limit_is_reported() {
         let wish = Wish { max_rollback_percent: Some(1.0), balance: None };
         let found = recluster(&[square(4, true, 1), square(4, false, 1)], wish, 1.0);
         assert_eq!(
@@ -437,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn one_process_and_silence_have_nothing_to_change() {
+    fn a_single_process_or_no_traffic_leaves_nothing_to_change() {
         for processes in [1, 5] {
             let silent = Graph::new((0..processes).map(|it| it.to_string()).collect());
             let found = recluster(&[silent.clone(), silent], Wish::default(), 0.0);

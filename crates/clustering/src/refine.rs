@@ -1,19 +1,20 @@
-//! Refines a division by profitable moves of single processes and merges of whole clusters, measured by the criterion
-//! itself.
+//! Refinement of a division by profitable moves of single processes and merges of clusters, measured by the
+//! criterion itself.
 //!
-//! Bisection aims at equal sizes and a small cut. The criterion weighs the share that rolls back against the share
-//! that is logged, and permits unequal sizes. Several weights give several variants of one division.
+//! Bisection aims at equal sizes and a small cut, whereas the criterion weighs the share that rolls back
+//! against the share that is logged, and permits unequal sizes. Several weights yield several variants of a
+//! division.
 
 use crate::balance::Balance;
 use crate::chance::Chance;
 use crate::graph::Graph;
 
-/// Weights of logging: value of one point of logging, in points of rollback.
+/// Weights of logging: the value of one point of logging, in points of rollback.
 const WEIGHTS: [f64; 3] = [0.5, 1.0, 2.0];
 /// Largest number of rounds over all processes.
 const ROUNDS: usize = 20;
 
-/// Returns a division unchanged, and refined with different weights within the balance.
+/// Returns the division itself, and its refinements with different weights within the balance.
 pub(crate) fn variants(graph: &Graph, cluster_of: &[u32], balance: Balance) -> Vec<Vec<u32>> {
     let mut all = vec![cluster_of.to_vec()];
     for weight in WEIGHTS {
@@ -33,7 +34,7 @@ struct State<'a> {
     cluster_of: Vec<u32>,
     /// Sizes of the clusters.
     sizes: Vec<f64>,
-    /// Cost of a byte between clusters, if a process that rolls back because of one other process costs 1.
+    /// Cost of a byte between clusters, where each ordered pair of processes in one cluster costs 1.
     price: f64,
     balance: Balance,
     /// Number of clusters that are not empty.
@@ -51,7 +52,7 @@ impl<'a> State<'a> {
         State { graph, cluster_of: cluster_of.to_vec(), sizes, price, balance, clusters }
     }
 
-    /// Moves processes to clusters of their peers, as long as that reduces the cost.
+    /// Moves processes to clusters of their peers while that reduces the cost.
     fn move_processes(&mut self) {
         let mut chance = Chance(self.sizes.len() as u64);
         let mut bytes = vec![0; self.sizes.len()];
@@ -95,7 +96,7 @@ impl<'a> State<'a> {
         true
     }
 
-    /// Merges the most profitable pair of clusters repeatedly. Returns whether any were merged.
+    /// Repeatedly merges the most profitable pair of clusters. Returns whether any were merged.
     fn merge_clusters(&mut self) -> bool {
         let mut bytes = self.graph.between_each(&self.cluster_of);
         let mut merged_into: Vec<u32> = (0..self.sizes.len() as u32).collect();

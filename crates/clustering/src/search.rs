@@ -1,4 +1,4 @@
-//! Searches for the least sum of both shares: divides regions repeatedly, and combines divisions.
+//! Search for the least sum of both shares: divides regions repeatedly, and combines divisions.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -9,28 +9,30 @@ use crate::graph::Graph;
 use crate::leiden::{self, ROUNDING, Terms};
 use crate::level::Level;
 
-/// Weights of logging for divisions of the front: value of one point of logging, in points of rollback.
+/// Weights of logging for divisions of the front: the value of one point of logging, in points of rollback.
 const WEIGHTS: [f64; 9] = [0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0, 8.0];
 /// Minimum and maximum number of starts at weight 1. Smaller graphs have more starts.
 const STARTS: (usize, usize) = (8, 60);
-/// Total number of processes of all starts.
+/// Total number of processes in all starts.
 const STARTED: usize = 20_000;
 /// Number of divisions that are improved.
 const IMPROVED: usize = 3;
-/// Regions per cluster of a division that are divided again, with their minimum and maximum number.
+/// Number of regions that are divided again, per cluster of a division, with the minimum and the maximum of
+/// their total.
 const REGIONS: usize = 60;
 const BOUNDS: (usize, usize) = (1_000, 8_000);
-/// Limit of pairs with traffic in all regions together, per cluster of a division. Dense graphs have fewer regions.
+/// Limit on the total number of pairs with traffic in all regions. Dense graphs therefore have fewer regions.
 const LOOKED_AT: usize = 1_500_000;
 /// Largest number of clusters in a region.
 const WIDEST: usize = 5;
-/// Largest loss that a region may cause at first, in points, and the final share of regions that may cause none.
+/// Largest loss that a region may cause at the start, in points, and the share of regions at the end that may
+/// cause none.
 const LOSS: f64 = 0.1;
 const TAIL: f64 = 0.2;
-/// Weights of logging in regions, if the share of rollback is limited.
+/// Weights of logging in regions if the share that rolls back is limited.
 const TIGHTER: [f64; 4] = [0.25, 0.5, 0.75, 1.0];
 
-/// Limits that divisions must respect.
+/// Limits on divisions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) balance: Balance,
@@ -38,13 +40,14 @@ pub(crate) struct Limits {
     pub(crate) squares: f64,
 }
 
-/// Returns divisions found from single processes: one for each of several weights of logging, and more at weight 1.
+/// Returns divisions found by starting from single processes: one for each of several weights of logging, and
+/// more at weight 1.
 pub(crate) fn from_singles(graph: &Graph) -> Vec<Vec<u32>> {
     let starts = (STARTED / graph.len()).clamp(STARTS.0, STARTS.1);
     at_weights(graph, WEIGHTS.into_iter().chain(iter::repeat_n(1.0, starts)), graph.len())
 }
 
-/// Returns divisions found from single processes, with at most `most` processes per cluster.
+/// Returns divisions found by starting from single processes, with at most `most` processes per cluster.
 pub(crate) fn in_balance(graph: &Graph, most: usize) -> Vec<Vec<u32>> {
     at_weights(graph, [1.0; 2], most)
 }
@@ -60,15 +63,15 @@ fn at_weights(graph: &Graph, weights: impl IntoIterator<Item = f64>, most: usize
     weights.into_iter().map(&mut found).collect()
 }
 
-/// Returns the saving per byte inside a cluster at this weight of logging, if a pair of processes in one cluster
-/// costs 2.
+/// Returns the saving per byte inside a cluster at this weight of logging, where each pair of processes in
+/// one cluster costs 2.
 fn price(graph: &Graph, weight: f64) -> f64 {
     let processes = graph.len() as f64;
     weight * processes * processes / graph.total().max(1) as f64
 }
 
-/// Returns divisions with smaller sums of both shares than the best of these, as far as any are found. All respect
-/// the limits.
+/// Returns any divisions found within the limits whose sum of both shares is smaller than the best of the
+/// given ones.
 pub(crate) fn improve<'a>(
     graph: &Graph,
     best: impl Iterator<Item = &'a [u32]>,
@@ -83,9 +86,10 @@ pub(crate) fn improve<'a>(
     all
 }
 
-/// Divides regions of `start` again, and returns the best division on the way. A region is a cluster with some of its
-/// neighbours. It is divided from single processes, ignoring the rest of the graph. The result replaces its clusters
-/// if it respects the limits and costs no more, or only slightly more. The permitted loss decreases to zero.
+/// Repeatedly divides regions of `start` again, and returns the best division encountered. A region is a
+/// cluster with some of its neighbours. It is divided starting from single processes, ignoring the rest of
+/// the graph. The result replaces the region's clusters if it respects the limits and costs at most slightly
+/// more. The permitted loss decreases to zero.
 fn regions(graph: &Graph, start: &[u32], limits: Limits, seed: u64) -> Vec<u32> {
     let mut cluster_of = start.to_vec();
     let clusters = leiden::number(&mut cluster_of);
@@ -109,8 +113,8 @@ fn regions(graph: &Graph, start: &[u32], limits: Limits, seed: u64) -> Vec<u32> 
     best
 }
 
-/// Combines two divisions: processes that are together in both stay together, and clusters are formed from these
-/// parts.
+/// Combines two divisions: processes that share a cluster in both stay together, and clusters are formed from
+/// these parts.
 fn combine(graph: &Graph, one: &[u32], other: &[u32], limits: Limits) -> Vec<u32> {
     let mut numbers = BTreeMap::new();
     let mut number = |it| {
@@ -133,7 +137,7 @@ struct Search<'a> {
     graph: &'a Graph,
     limits: Limits,
     cluster_of: Vec<u32>,
-    /// Members of each cluster; none is empty.
+    /// Members of each cluster. No cluster is empty.
     members: Vec<Vec<u32>>,
     chance: Chance,
     /// Cost of the clusters relative to those of the start.
@@ -182,7 +186,8 @@ impl Search<'_> {
         region
     }
 
-    /// If a share of rollback limits the choice, clusters smaller than those of the least sum are tried, too.
+    /// Returns the prices and limits for the next region. If the share that rolls back is limited, they also
+    /// favour clusters smaller than those of the least sum.
     fn terms(&mut self) -> Terms {
         let weight = match self.limits.squares {
             it if it.is_finite() => TIGHTER[self.chance.below(TIGHTER.len())],
@@ -201,7 +206,7 @@ impl Search<'_> {
     }
 
     fn replace(&mut self, region: &mut [u32], members: Vec<Vec<u32>>) {
-        // From the last one down, so that a cluster moved into a gap is not in the region.
+        // In descending order, so that a cluster moved into a gap is not in the region.
         region.sort_unstable_by(|a, b| b.cmp(a));
         for &it in &*region {
             self.members.swap_remove(it as usize);
@@ -213,7 +218,7 @@ impl Search<'_> {
         }
     }
 
-    /// Records the cluster of its members.
+    /// Updates the cluster of its members.
     fn name(&mut self, cluster: usize) {
         let members = self.members.get(cluster).into_iter().flatten();
         members.for_each(|&it| self.cluster_of[it as usize] = cluster as u32);

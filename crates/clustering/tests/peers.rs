@@ -1,4 +1,5 @@
-//! Compares the clusters with the best of METIS, KaHIP and Leiden on sixty graphs: they must be no worse, in one run.
+//! Compares one run of the search with the best results of METIS, KaHIP and Leiden on sixty graphs: no peer
+//! may find a smaller sum.
 //!
 //! The peers' results are recorded in `peers/sums.csv`. `peers/peers.py` contains their versions and options, and
 //! recomputes them from the graphs that the ignored test writes.
@@ -14,14 +15,14 @@ use std::{env, fs, thread};
 use faultline_clustering::{Wish, find};
 use graphs::Sample;
 
-/// The recorded sums are rounded to six digits.
+/// Precision of the recorded sums, which are rounded to six digits.
 const ROUNDED: f64 = 1e-6;
 
 /// Returns the best recorded sum of each graph, in points.
 fn recorded() -> BTreeMap<&'static str, f64> {
     let row = |line: &'static str| {
         let mut cells = line.split(',');
-        let name = cells.next().expect("a graph");
+        let name = cells.next().expect("the name of a graph");
         let sums = cells.map(|it| it.parse::<f64>().expect("a sum"));
         (name, sums.fold(f64::INFINITY, f64::min))
     };
@@ -42,12 +43,13 @@ fn no_peer_finds_a_smaller_sum_on_any_of_sixty_graphs() {
     };
     let worse: Vec<String> = thread::scope(|scope| {
         let threads = [(); 2].map(|()| scope.spawn(complaints));
-        threads.into_iter().flat_map(|it| it.join().expect("it does not panic")).collect()
+        threads.into_iter().flat_map(|it| it.join().expect("the thread does not panic")).collect()
     });
     assert!(worse.is_empty(), "{worse:?}");
 }
 
-/// Returns what is wrong if the peers' best sum is smaller, or if the choice does not match its reason.
+/// Returns a description of the problem if the peers' best sum is smaller, or if the choice does not match
+/// its reason.
 fn worse_than(sample: &Sample, peers: f64) -> Option<String> {
     let found = find(&sample.graph, Wish::default());
     let sum = found.front.iter().map(|it| it.cost()).fold(f64::INFINITY, f64::min);
@@ -59,14 +61,14 @@ fn worse_than(sample: &Sample, peers: f64) -> Option<String> {
 }
 
 #[test]
-#[ignore = "writes the graphs into the directory FAULTLINE_GRAPHS, for peers.py"]
+#[ignore = "writes the graphs to the directory FAULTLINE_GRAPHS, for peers.py"]
 fn write() {
-    let directory = env::var("FAULTLINE_GRAPHS").expect("FAULTLINE_GRAPHS names a directory");
+    let directory = env::var("FAULTLINE_GRAPHS").expect("FAULTLINE_GRAPHS must name a directory");
     for it in graphs::all() {
         let mut text = format!("{} {}\n", it.graph.len(), it.graph.total());
         for (one, other, bytes) in graphs::pairs(&it.graph) {
-            writeln!(text, "{one} {other} {bytes}").expect("a string takes everything");
+            writeln!(text, "{one} {other} {bytes}").expect("a string accepts every write");
         }
-        fs::write(format!("{directory}/{}", it.name), text).expect("the directory is there");
+        fs::write(format!("{directory}/{}", it.name), text).expect("the directory exists");
     }
 }

@@ -1,5 +1,5 @@
-//! The sixty graphs of the comparison, from seeds and in closed form. Integers only, so that all machines produce the
-//! same graphs.
+//! The sixty graphs of the comparison, some from seeds, others in closed form. They use only integers, so
+//! that all machines produce the same graphs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ pub(crate) fn all() -> Vec<Sample> {
     all
 }
 
-/// Returns the pairs with traffic, each once, with their bytes.
+/// Iterates over the pairs with traffic, each once, with their bytes.
 pub(crate) fn pairs(graph: &Graph) -> impl Iterator<Item = (usize, usize, u64)> {
     let of = |from: usize| graph.peers(from).iter().map(move |&(to, bytes)| (from, to as usize, bytes));
     (0..graph.len()).flat_map(of).filter(|it| it.0 < it.1)
@@ -59,7 +59,7 @@ impl Random {
     }
 }
 
-/// The bytes of pairs of processes, the smaller number first.
+/// The bytes between each pair of processes. The smaller number of each pair comes first.
 type Pairs = BTreeMap<(usize, usize), u64>;
 
 fn graph(processes: usize, pairs: &Pairs) -> Graph {
@@ -74,7 +74,7 @@ fn add(pairs: &mut Pairs, one: usize, other: usize, bytes: usize) {
     }
 }
 
-/// Half of the pairs communicate, some much and some little.
+/// Returns a graph in which half of the pairs communicate, some much and some little.
 fn random(processes: usize, seed: u64) -> Graph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     for one in 0..processes {
@@ -87,7 +87,8 @@ fn random(processes: usize, seed: u64) -> Graph {
     graph(processes, &pairs)
 }
 
-/// Preferential attachment: each process communicates with `links` earlier ones, drawn by the number of their links.
+/// Returns a graph by preferential attachment: each process communicates with `links` earlier ones, drawn in
+/// proportion to the number of their links.
 fn power_law(processes: usize, links: usize, seed: u64) -> Graph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     let mut ends: Vec<usize> = (0..=links).collect();
@@ -104,13 +105,13 @@ fn power_law(processes: usize, links: usize, seed: u64) -> Graph {
     graph(processes, &pairs)
 }
 
-/// Points on a square of 10,000 by 10,000. The closer two points are, the more they communicate; each has about ten
-/// peers.
+/// Returns a graph of points on a square of 10,000 by 10,000. The closer two points are, the more they
+/// communicate; each has about ten peers.
 fn geometric(processes: usize, seed: u64) -> Graph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     let points: Vec<[usize; 2]> =
         (0..processes).map(|_| [random.between(0, 9_999), random.between(0, 9_999)]).collect();
-    // A circle with this squared radius contains ten of all points.
+    // A circle with this squared radius contains ten points on average.
     let reach = 31_800_000 * 10 / processes / 10 * 10;
     for (one, a) in points.iter().enumerate() {
         for (other, b) in points[..one].iter().enumerate() {
@@ -123,7 +124,7 @@ fn geometric(processes: usize, seed: u64) -> Graph {
     graph(processes, &pairs)
 }
 
-/// A fixed number of random pairs per process. Processes may be silent.
+/// Returns a graph with a fixed mean number of random pairs per process. Processes may have no traffic.
 fn sparse(processes: usize, degree: usize, seed: u64) -> Graph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     for _ in 0..processes * degree / 2 {
@@ -133,7 +134,8 @@ fn sparse(processes: usize, degree: usize, seed: u64) -> Graph {
     graph(processes, &pairs)
 }
 
-/// Every process communicates with one or two of a few hubs, and a little with the next process.
+/// Returns a graph in which every process communicates with one or two of a few hubs, and a little with the
+/// next process.
 fn hub(processes: usize, hubs: usize, seed: u64) -> Graph {
     let (mut random, mut pairs) = (Random::new(seed), Pairs::new());
     for one in hubs..processes {
