@@ -1,13 +1,14 @@
-//! Rights of pods, which are minimal: the profile `restricted` of Pod Security, and no access to the API server.
+//! Minimal rights for pods: the Pod Security profile `restricted`, and no access to the API server.
 
 use serde_json::{Value, json};
 
-/// An unprivileged user. The same in every pod, so that the next pod can read a volume.
+/// UID and GID of an unprivileged user: the same in every pod, so that the next pod can read a volume.
 const USER: i64 = 65532;
 
-/// Returns the spec of a pod under the profile `restricted` of Pod Security, without access to the API server.
+/// Returns the spec of a pod under the Pod Security profile `restricted`, without access to the API server.
 ///
-/// Processes of a federation crash without warning on purpose; `grace` is how many seconds a deleted pod has to end.
+/// Processes of a federation crash intentionally, without warning. `grace` is the time, in seconds, that a
+/// deleted pod has to end.
 pub fn pod(containers: Vec<Value>, volumes: Value, grace: u32) -> Value {
     json!({
         "automountServiceAccountToken": false,
@@ -35,8 +36,8 @@ pub fn container() -> Value {
     })
 }
 
-/// Returns the security context of a shaper's container: root over the network of its own pod. Kubernetes grants a
-/// capability to root only.
+/// Returns the security context of a shaper's container, which administers the network of its own pod. It
+/// runs as root, because Kubernetes grants capabilities only to root.
 pub fn shaper() -> Value {
     json!({
         "runAsUser": 0,

@@ -1,7 +1,7 @@
-//! Shared knowledge about a federation's pods, for programs outside them: the names and ports of its objects, and the
-//! client of its supervisor. The operator and `kubectl-faultline` use it; neither depends on the other.
+//! Code about a federation's pods, for programs outside them: the names and ports of its objects, and the
+//! client of its supervisor. The operator and `kubectl-faultline` share it; neither depends on the other.
 //!
-//! | module | holds |
+//! | module | content |
 //! | --- | --- |
 //! | [`naming`] | names and labels of a federation's objects, and the image of its processes |
 //! | [`ports`] | ports of the programs in the pods |

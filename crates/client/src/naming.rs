@@ -1,6 +1,7 @@
 //! Names and labels of a federation's objects.
 //!
-//! Labels are for selectors and for people. The operator identifies a federation's objects by their controllers.
+//! Labels are for selectors and for people. The operator itself identifies a federation's objects by their
+//! controllers.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +18,11 @@ pub const CLUSTER: &str = "faultline.dev/cluster";
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// Pool of a Kubernetes node.
 pub const POOL: &str = "faultline.dev/pool";
-/// Whether the pods of a namespace may read the metrics of federations if network policies are enforced.
+/// Label of namespaces whose pods may read the metrics of federations, if network policies are enforced.
 pub const SCRAPES: &str = "faultline.dev/scrapes";
-/// Hash of the object that the operator applied last, so that it applies the object again only after a change.
+/// Hash of the object as last applied, so that the operator applies it again only after a change.
 pub const APPLIED: &str = "faultline.dev/applied";
-/// Finalizer that the operator holds while it has something to clean up.
+/// Finalizer of federations that the operator must still clean up.
 pub const FINALIZER: &str = "faultline.dev/cleanup";
 /// Field manager under which the operator applies objects.
 pub const FIELD_MANAGER: &str = "faultline-operator";
@@ -32,7 +33,7 @@ pub const SHAPER: &str = "shaper";
 /// The volume of a node's storage, or of the record of a run.
 pub const DATA: &str = "data";
 
-/// The image of the processes of this version, and of their supervisor.
+/// The image of the processes and the supervisor of this version.
 pub const NODE_IMAGE: &str = concat!("faultline-node:", env!("CARGO_PKG_VERSION"));
 
 /// Purpose of a pod of a federation.
@@ -101,7 +102,7 @@ pub fn labels(federation: &Federation) -> BTreeMap<String, String> {
     .into()
 }
 
-/// Returns the selector of everything that the operator created, to watch it.
+/// Returns the selector of all objects that the operator created, to watch them.
 pub fn selector() -> String {
     format!("app.kubernetes.io/managed-by={FIELD_MANAGER},{UID}")
 }

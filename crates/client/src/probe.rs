@@ -1,5 +1,5 @@
-//! Tries the link emulation of a Kubernetes node's kernel, in the environment in which a shaper would need it. Used
-//! by `kubectl faultline doctor`, not by the operator.
+//! A pod that tests the link emulation of a Kubernetes node's kernel, in the environment of a shaper. Used by
+//! `kubectl faultline doctor`, not by the operator.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::{confined, naming};
 
 /// Selector of the probing pods.
 pub const SELECTOR: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=probe";
-/// Time limit of a probing pod, in case it is not deleted.
+/// Time limit of a probing pod, in seconds, in case it is not deleted.
 const DEADLINE_SECONDS: u32 = 60;
 
 /// Returns a pod that prints the features of the Kubernetes node's kernel as a line of JSON, and ends. It has the
@@ -16,7 +16,7 @@ const DEADLINE_SECONDS: u32 = 60;
 ///
 /// # Panics
 ///
-/// Panics if the generated object is not a valid pod, which would be a bug.
+/// Panics if the generated object is not a valid pod, which only a bug can cause.
 pub fn pod(node: &str, image: &str) -> Pod {
     let container = json!({
         "name": naming::SHAPER,
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probe_has_the_rights_of_a_shaper_on_the_node_it_is_for() {
+    fn a_probe_has_the_rights_of_a_shaper_on_its_node() {
         let pod = pod("worker-1", "faultline-node:1.2.3");
         let spec = pod.spec.unwrap();
         assert_eq!(spec.node_name.as_deref(), Some("worker-1"));

@@ -1,5 +1,5 @@
-//! The client of a supervisor's API. Each request uses one connection, which is encrypted unless it stays on this machine.
-//! A caller that fails repeats its request later.
+//! The client of a supervisor's API. Each request uses a separate connection, which is encrypted unless it
+//! stays on this machine. Callers repeat failed requests later.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Size limit of an answer in bytes, far above what a supervisor sends.
+/// Size limit of an answer, in bytes: far more than any answer of a supervisor.
 const MAX_ANSWER: usize = 16 << 20;
 
 /// A supervisor at a known address.
@@ -32,13 +32,13 @@ pub struct Supervisor {
     tls: Connector,
 }
 
-/// Why a request to a supervisor failed.
+/// The reason why a request to a supervisor failed.
 #[derive(Debug, Error)]
 pub enum SupervisorError {
     /// The supervisor cannot be reached.
     #[error("cannot connect: {0}")]
     Connect(std::io::Error),
-    /// The connection could not be encrypted, or does not lead to the federation's supervisor.
+    /// The connection could not be encrypted, or the other end is not the federation's supervisor.
     #[error("cannot encrypt the connection: {0}")]
     Tls(std::io::Error),
     /// The connection failed.
@@ -54,7 +54,7 @@ pub enum SupervisorError {
     #[error("answered {0}: {1}")]
     Refused(StatusCode, String),
     /// The answer has an unexpected form.
-    #[error("cannot understand the answer: {0}")]
+    #[error("cannot parse the answer: {0}")]
     Answer(#[from] serde_json::Error),
 }
 
@@ -76,17 +76,17 @@ impl Supervisor {
     ///
     /// # Errors
     ///
-    /// Fails if the supervisor cannot be reached or refuses.
+    /// Fails if the supervisor cannot be reached, or refuses the request.
     pub async fn status(&self, event: u64) -> Result<Status, SupervisorError> {
         let body = self.ask(Method::GET, &format!("{STATUS}?after={event}"), Bytes::new()).await?;
         Ok(serde_json::from_slice(&body)?)
     }
 
-    /// Announces where the processes are.
+    /// Announces the places of the processes.
     ///
     /// # Errors
     ///
-    /// Fails if the supervisor cannot be reached or refuses.
+    /// Fails if the supervisor cannot be reached, or refuses the request.
     pub async fn places(&self, places: &Places) -> Result<(), SupervisorError> {
         self.ask(Method::PUT, PLACES, serde_json::to_vec(places)?.into()).await.map(drop)
     }
@@ -95,17 +95,17 @@ impl Supervisor {
     ///
     /// # Errors
     ///
-    /// Fails if the supervisor cannot be reached or refuses.
+    /// Fails if the supervisor cannot be reached, or refuses the request.
     pub async fn amend(&self, amended: &Amended) -> Result<(), SupervisorError> {
         self.ask(Method::PUT, SPEC, serde_json::to_vec(amended)?.into()).await.map(drop)
     }
 
-    /// Reports that a request of the supervisor has been carried out. Succeeds if the supervisor no longer knows the
-    /// request.
+    /// Reports that a request of the supervisor has been performed. Succeeds even if the supervisor no longer
+    /// knows the request.
     ///
     /// # Errors
     ///
-    /// Fails if the supervisor cannot be reached or refuses.
+    /// Fails if the supervisor cannot be reached, or refuses the request.
     pub async fn done(&self, request: u64) -> Result<(), SupervisorError> {
         match self.ask(Method::POST, &supervision::done(request), Bytes::new()).await {
             Ok(_) | Err(SupervisorError::Refused(StatusCode::NOT_FOUND, _)) => Ok(()),
@@ -143,28 +143,28 @@ pub struct Question<'a> {
     pub body: Bytes,
 }
 
-/// An answer that is being received. The connection ends with it.
+/// An answer that is being received. Dropping it closes the connection.
 pub struct Answer {
     body: Incoming,
     _connection: AbortOnDropHandle<()>,
 }
 
 impl Question<'_> {
-    /// Sends the request over an existing connection. A refusal is an error.
+    /// Sends the request over an existing connection, and waits for the beginning of the answer.
     ///
     /// # Errors
     ///
-    /// Fails if the connection fails or the supervisor refuses.
+    /// Fails if the connection fails, or if the supervisor refuses the request.
     ///
     /// # Panics
     ///
-    /// Panics if a part of the request is not valid HTTP, which would be a bug.
+    /// Panics if a part of the request is not valid HTTP, which only a bug can cause.
     pub async fn ask<S>(self, stream: S) -> Result<Answer, SupervisorError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // Its failures are reported by the request and the body.
+        // The request and the body report its failures.
         let connection = AbortOnDropHandle::new(tokio::spawn(connection.map(drop)));
         let request = Request::builder()
             .method(self.method)
@@ -173,7 +173,7 @@ impl Question<'_> {
             .header(AUTHORIZATION, format!("Bearer {}", self.token))
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(self.body))
-            .expect("its parts are valid");
+            .expect("the request is valid HTTP");
         let response = sender.send_request(request).await?;
         let status = response.status();
         let answer = Answer { body: response.into_body(), _connection: connection };
@@ -197,7 +197,7 @@ impl Answer {
         Ok(body.map_err(SupervisorError::Body)?.to_bytes())
     }
 
-    /// Returns the next piece; `None` at the end.
+    /// Returns the next piece of the answer; `None` at the end.
     pub async fn piece(&mut self) -> Option<Result<Bytes, SupervisorError>> {
         loop {
             match self.body.frame().await?.map(hyper::body::Frame::into_data) {

@@ -7,15 +7,15 @@ use faultline_core::{Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Largest number of consecutive losses that are charged: a link that loses everything is nearly cut, but not
-/// permanently.
+/// Largest number of consecutive losses that are charged, so that a link that loses everything delivers
+/// packets eventually.
 const LOSSES_IN_A_ROW: u64 = 100;
 
-/// Transmits packets into links, one after the other. A process has one interface for the network of its own cluster
-/// and one for all other clusters.
+/// Transmits packets into links, one after the other. A process has one interface to the network of its own
+/// cluster and one to all other clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// When everything handed over so far has been transmitted.
+    /// Time at which all packets so far have been transmitted.
     free: Time,
 }
 
@@ -33,8 +33,8 @@ impl Interface {
 
 /// Holds packets from one process to another until the emulated link would have delivered them.
 ///
-/// Packets leave in the order in which they arrived, regardless of jitter, since the two processes communicate over
-/// one ordered stream.
+/// Packets leave in the order in which they were handed over, regardless of jitter, because the two processes
+/// communicate over an ordered stream.
 #[derive(Clone, Debug)]
 pub struct DelayLine<T> {
     properties: LinkProperties,
@@ -46,16 +46,16 @@ pub struct DelayLine<T> {
 }
 
 impl<T> DelayLine<T> {
-    /// Creates a line whose jitter and losses derive from `seed`. Lines with different `stream` are independent of
-    /// each other.
+    /// Creates a line whose jitter and losses derive from `seed`. Lines with different values of `stream` are
+    /// independent of each other.
     pub fn new(properties: LinkProperties, seed: u64, stream: u64) -> Self {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
         chance.set_stream(stream);
         DelayLine { properties, cut: false, newest: Time::ZERO, queue: VecDeque::new(), chance }
     }
 
-    /// Hands a packet of `bytes` to the link, through the `interface` of its sender. Returns when it arrives, unless
-    /// the link is cut by then.
+    /// Hands a packet of `bytes` to the link, through the `interface` of its sender. Returns the time of its
+    /// arrival, provided that the link is not cut then.
     pub fn push(&mut self, now: Time, bytes: u64, interface: &mut Interface, packet: T) -> Time {
         let out = interface.transmit(now, bytes, self.properties.bandwidth);
         let arrival = out + self.propagation() + self.retransmissions();
@@ -72,12 +72,12 @@ impl<T> DelayLine<T> {
         self.queue.pop_front().map(|(_, packet)| packet)
     }
 
-    /// Returns when [`DelayLine::pop`] will return a packet; `None` if the line is empty or cut.
+    /// Returns the time at which [`DelayLine::pop`] will return a packet; `None` if the line is empty or cut.
     pub fn next_due(&self) -> Option<Time> {
         if self.cut { None } else { self.queue.front().map(|&(due, _)| due) }
     }
 
-    /// Changes the link's properties for packets sent from now on.
+    /// Changes the link's properties for packets handed over later.
     pub fn set(&mut self, properties: LinkProperties) {
         self.properties = properties;
     }
@@ -118,8 +118,8 @@ impl<T> DelayLine<T> {
         Span(self.chance.random_range(least.0..=most.0))
     }
 
-    /// Returns the delay by re-sends: the transport re-sends a lost packet after a round trip with its jitter, plus a
-    /// millisecond.
+    /// Returns the delay by re-sends. The transport re-sends a lost packet after a round trip with its
+    /// jitter, plus a millisecond.
     fn retransmissions(&mut self) -> Span {
         let LinkProperties { latency, jitter, loss_ppm, .. } = self.properties;
         if loss_ppm == 0 {
@@ -189,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packets_leave_in_order_and_neither_early_nor_never(
+        fn packets_leave_in_order_and_never_early(
             latency in 0u64..10_000_000,
             jitter in 0u64..10_000_000,
             bandwidth in prop_oneof![Just(0u64), 1_000u64..1_000_000_000],

@@ -1,4 +1,4 @@
-//! What the kernel can do to packets, and what remains for the node to emulate.
+//! Features of the kernel for link emulation, and the properties that remain for the node to emulate.
 
 use faultline_core::Span;
 use faultline_core::fault::LinkProperties;
@@ -16,10 +16,11 @@ pub struct Kernel {
     pub ifb: bool,
 }
 
-/// Where packets are delayed and lost.
+/// The place at which packets are delayed and lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShapingSide {
-    /// At the receiver. The sender's transport then sees a loss as a loss, and not as a full queue of its own.
+    /// At the receiver. The sender's transport then observes a loss as such, and not as a full queue of its
+    /// own.
     Receiver,
     /// At the sender, if arriving packets cannot be distinguished or shaped.
     Sender,
@@ -28,7 +29,7 @@ pub enum ShapingSide {
 }
 
 impl Kernel {
-    /// Returns where this kernel delays and loses packets, if addresses distinguish senders.
+    /// Returns the side on which this kernel delays and loses packets, if addresses distinguish senders.
     pub const fn delays_at(self) -> ShapingSide {
         match self {
             Kernel { netem: false, .. } => ShapingSide::Node,
@@ -37,7 +38,7 @@ impl Kernel {
         }
     }
 
-    /// Returns the properties of a link that a node has to emulate itself.
+    /// Returns the properties of a link that a node must emulate itself.
     pub const fn left_for_node(self, link: LinkProperties) -> LinkProperties {
         if self.netem {
             LinkProperties { latency: Span::ZERO, jitter: Span::ZERO, bandwidth: 0, loss_ppm: 0 }

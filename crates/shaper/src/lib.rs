@@ -1,9 +1,9 @@
-//! Link emulation: what happens to a packet before it reaches its receiver, either in the node itself ([`DelayLine`])
-//! or in the kernel ([`Tree`]).
+//! Link emulation: delaying and losing packets before they reach their receiver, either in the node itself
+//! ([`DelayLine`]) or in the kernel ([`Tree`]).
 //!
-//! Sans-IO. A [`DelayLine`] is given the time and returns when a packet may leave. It never sleeps, sends or loses a
-//! packet: a loss appears as the delay of the transport's retransmission. A [`Tree`] is a plan, which `faultline-tc`
-//! carries out.
+//! Sans-IO. The caller passes the time to a [`DelayLine`], which returns when a packet may leave. It never
+//! sleeps, sends or loses a packet: a loss appears as the delay of the transport's retransmission. A [`Tree`]
+//! is a plan, which `faultline-tc` applies.
 
 mod delay_line;
 mod kernel;

@@ -1,11 +1,13 @@
-//! Plans what the kernel of one node does to emulate the links of a federation: classes, queues and filters for
+//! The plan by which a node's kernel emulates the links of a federation: classes, queues and filters for
 //! leaving and for arriving packets.
 //!
-//! Pure: this module does not communicate with a kernel. A tree depends only on the requested links and not on any
-//! previous state, so that the program that applies it can determine what differs, and repeat nothing.
+//! Pure: this module does not communicate with a kernel. A tree depends only on the requested links and not
+//! on any previous state, so that the program that applies it can determine the differences, and change
+//! nothing else.
 //!
-//! A sender's interface transmits packets at the link's bandwidth. This becomes a class with a rate at the sender,
-//! below a class for all other clusters together, as in [`crate::Interface`]. Delay and loss happen at the receiver.
+//! A sender's interface transmits packets at the link's bandwidth. A class with that rate emulates this at
+//! the sender, below a class that all other clusters share, as in [`crate::Interface`]. Delay and loss take
+//! place at the receiver.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -16,11 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::{Kernel, ShapingSide};
 
-/// Class of all other clusters together, for leaving packets.
+/// Class that all other clusters share, for leaving packets.
 const OTHERS: u16 = 1;
 /// Class of processes outside all clusters.
 const OUTSIDE: u16 = 2;
-/// Class of cluster 0. The classes of other clusters follow, by number.
+/// Class of cluster 0. The classes of other clusters follow in order.
 const FIRST_CLUSTER: u16 = 0x10;
 /// Size of the smallest packet in bytes. A link's queue must hold as many of them as fit into the link.
 const SMALLEST_PACKET: u128 = 64;
@@ -30,17 +32,17 @@ const FULL_PACKET: u64 = 1514;
 const SHORTEST_QUEUE: u32 = 1000;
 /// Largest length of a queue, in packets.
 const LONGEST_QUEUE: u32 = 10_000_000;
-/// Duration of a burst that an idle class may send at once. Under load, the kernel's timers are no finer.
+/// Duration of a burst that an idle class may send at once: the resolution of the kernel's timers under load.
 const BURST: Span = Span::from_micros(250);
 /// Bytes per second if no bandwidth was requested: more than any link of a machine.
 const UNLIMITED: u64 = 12_500_000_000;
-/// Bytes per second that are assumed to compute the queue of a link without a bandwidth: 10 Gbit/s.
+/// Assumed bytes per second of a link without a bandwidth, to compute the length of its queue: 10 Gbit/s.
 const FAST: u64 = 1_250_000_000;
 
 /// Addresses with the same first `length` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Prefix {
-    /// Bits beyond the length are ignored.
+    /// An address with this prefix. Bits beyond the length are ignored.
     pub address: Ipv4Addr,
     /// Number of significant bits, at most 32.
     pub length: u8,
@@ -49,11 +51,11 @@ pub struct Prefix {
 /// Another node with which this node exchanges data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Unique number of the peer, constant as long as the tree exists: below 0xfff0.
+    /// Unique number of the peer, below 0xfff0. Constant as long as the tree exists.
     pub number: u16,
     /// Cluster of the peer: [`ClusterId::OUTSIDE`], or below 0x8000.
     pub cluster: ClusterId,
-    /// Source and destination of the peer's packets.
+    /// Addresses of the peer.
     pub prefix: Prefix,
 }
 
@@ -129,7 +131,7 @@ impl Tree {
     ///
     /// # Panics
     ///
-    /// Panics if the kernel has no HTB, since packets cannot be distinguished without it.
+    /// Panics if the kernel has no HTB, without which packets cannot be distinguished.
     pub fn new(
         mine: ClusterId,
         peers: &[Peer],
@@ -137,7 +139,7 @@ impl Tree {
         kernel: Kernel,
         place: ShapingSide,
     ) -> Tree {
-        assert!(kernel.htb, "a tree has classes");
+        assert!(kernel.htb, "a tree requires HTB");
         let place = match (kernel.delays_at(), place) {
             (ShapingSide::Receiver, asked) => asked,
             (best, _) => best,
@@ -154,7 +156,7 @@ impl Tree {
 }
 
 impl Direction {
-    /// Returns whether nothing happens to packets.
+    /// Returns whether all packets pass unchanged.
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty()
     }
@@ -203,7 +205,7 @@ fn leaving(
     for &cluster in members.keys() {
         let link = links(mine, cluster);
         let leaf = match place {
-            // With a single sender, its transmissions are all that can be in transit.
+            // Only the packets of a single sender can be in transit.
             ShapingSide::Sender => delay(link, 1),
             ShapingSide::Receiver | ShapingSide::Node => None,
         };
@@ -218,11 +220,11 @@ fn leaving(
         let leaf = leaf.unwrap_or(Leaf::Queue(queue(link, 1, FULL_PACKET.into())));
         direction.classes.insert(number, Class::of_rate(rate, leaf));
     }
-    // Each class may use the whole rate, but all of them together not more than that.
+    // Each class may use the entire rate, but all of them together may not exceed it.
     if let Some(fastest) = shared.iter().map(|&(_, bandwidth)| bandwidth).max() {
         direction.classes.insert(OTHERS, Class::of_rate(fastest, Leaf::Classes));
         for &(number, bandwidth) in &shared {
-            let class = direction.classes.get_mut(&number).expect("it was put there");
+            let class = direction.classes.get_mut(&number).expect("the class was just added");
             class.parent = OTHERS;
             class.rate = (bandwidth / shared.len() as u64).max(1);
         }
@@ -251,14 +253,14 @@ fn arriving(
     direction
 }
 
-/// Returns the queue that delays what `senders` transmit; `None` if there is neither delay nor loss.
+/// Returns the queue that delays the packets of `senders` senders; `None` if there is neither delay nor loss.
 fn delay(link: LinkProperties, senders: u64) -> Option<Leaf> {
     let LinkProperties { latency, jitter, loss_ppm, .. } = link;
     let limit = queue(link, senders, SMALLEST_PACKET);
     (latency > Span::ZERO || loss_ppm > 0).then_some(Leaf::Delay(Delay { latency, jitter, loss_ppm, limit }))
 }
 
-/// Returns how many packets of `bytes` can be in transit from `senders` at the same time, plus half of that.
+/// Returns 1.5 times the number of packets of `bytes` that can be in transit from `senders` at the same time.
 fn queue(link: LinkProperties, senders: u64, bytes: u128) -> u32 {
     let rate = if link.bandwidth == 0 { FAST } else { link.bandwidth };
     let longest = u128::from((link.latency + link.jitter).0);
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_where_packets_leave_and_delays_where_they_arrive() {
+    fn rates_apply_at_the_sender_and_delays_at_the_receiver() {
         let tree = Tree::new(MINE, &peers(&[MINE, OTHER, OTHER, SLOW]), links, ALL, ShapingSide::Receiver);
         let class = |parent, rate, ceiling, burst, leaf| Class { parent, rate, ceiling, burst, leaf };
         let leaving = [
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_features_of_a_kernel_are_left_to_others() {
+    fn missing_features_of_a_kernel_are_left_to_the_node() {
         let peers = peers(&[MINE, OTHER]);
         let no_ifb = Kernel { ifb: false, ..ALL };
         for (kernel, asked) in [(no_ifb, ShapingSide::Receiver), (ALL, ShapingSide::Sender)] {
@@ -372,7 +374,7 @@ mod tests {
             let clusters = vec![OTHER; senders];
             let tree = Tree::new(MINE, &peers(&clusters), |_, _| link, ALL, ShapingSide::Receiver);
             let Leaf::Delay(Delay { limit, .. }) = tree.arriving.classes[&0x11].leaf else {
-                panic!("there is a delay")
+                panic!("the class has no delay")
             };
             // Full packets of all senders, for the longest time in transit.
             let bytes = u128::from(bandwidth) * u128::from(latency + jitter) / 1_000_000_000;

@@ -1,10 +1,11 @@
-//! Encrypts the connections to a supervisor's API with TLS 1.3.
+//! Encryption of the connections to a supervisor's API with TLS 1.3.
 //!
-//! Both ends derive the supervisor's key pair from the federation's key, so each federation has its own. The supervisor
-//! presents the bare public key ([RFC 7250](https://www.rfc-editor.org/rfc/rfc7250)), and the caller accepts only that
-//! key. There is no certificate, hence no authority, no name and no date: a clock that jumps does not matter.
+//! Both ends derive the supervisor's key pair from the federation's key, so each federation has its own. The
+//! supervisor presents the bare public key ([RFC 7250](https://www.rfc-editor.org/rfc/rfc7250)), and the
+//! caller accepts only that key. Without certificates, there are no authorities, names or expiry dates, so
+//! clocks do not matter.
 //!
-//! A caller that speaks to anything but the supervisor of its federation fails before it sends its token.
+//! A caller that reaches anything but its federation's supervisor fails before it sends its token.
 
 #[cfg(feature = "server")]
 mod server;
@@ -30,7 +31,7 @@ pub use server::{Connection, Encrypting, Peer};
 
 /// The prefix of the 32 bytes of a private Ed25519 key in PKCS #8 (RFC 8410, section 10.3).
 const PKCS8: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
-/// Name under which the supervisor is called. The key identifies it, so every supervisor has the same.
+/// Server name of every supervisor. The key identifies the supervisor, not its name.
 const NAME: &str = "supervisor";
 
 /// Connects to the supervisor of one federation.
@@ -49,7 +50,7 @@ impl Connector {
     /// # Errors
     ///
     /// Fails if the key is invalid.
-    #[expect(clippy::missing_panics_doc, reason = "nothing that is expected here depends on the caller")]
+    #[expect(clippy::missing_panics_doc, reason = "no expectation depends on the caller")]
     pub fn new(key: &str) -> Result<Connector, KeyError> {
         let provider = Arc::new(default_provider());
         let algorithms = provider.signature_verification_algorithms;
@@ -68,18 +69,18 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// Fails if the connection fails, or if it does not lead to the federation's supervisor.
-    #[expect(clippy::missing_panics_doc, reason = "nothing that is expected here depends on the caller")]
+    /// Fails if the connection fails, or if the other end is not the federation's supervisor.
+    #[expect(clippy::missing_panics_doc, reason = "no expectation depends on the caller")]
     pub async fn connect<S>(&self, stream: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let name = ServerName::try_from(NAME).expect("it is a valid name");
+        let name = ServerName::try_from(NAME).expect("the name is valid");
         TlsConnector::from(self.0.clone()).connect(name, stream).await
     }
 }
 
-/// Accepts one public key and no other.
+/// Accepts a single public key.
 #[derive(Debug)]
 struct OnlyKey {
     expected: SubjectPublicKeyInfoDer<'static>,
@@ -95,7 +96,7 @@ impl ServerCertVerifier for OnlyKey {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        // With a raw public key, this is the key.
+        // With raw public keys, the certificate is the key itself.
         match end_entity.as_ref() == self.expected.as_ref() {
             true => Ok(ServerCertVerified::assertion()),
             false => Err(CertificateError::ApplicationVerificationFailure.into()),
@@ -108,7 +109,7 @@ impl ServerCertVerifier for OnlyKey {
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("only TLS 1.3 is used".to_owned()))
+        Err(Error::General("only TLS 1.3 is supported".to_owned()))
     }
 
     fn verify_tls13_signature(
@@ -134,5 +135,5 @@ impl ServerCertVerifier for OnlyKey {
 fn signing_key(key: &str) -> Result<Arc<dyn SigningKey>, KeyError> {
     let secret = supervision::tls_key(key)?;
     let document: Vec<u8> = PKCS8.into_iter().chain(secret).collect();
-    Ok(any_eddsa_type(&PrivatePkcs8KeyDer::from(document)).expect("every 32 bytes are an Ed25519 key"))
+    Ok(any_eddsa_type(&PrivatePkcs8KeyDer::from(document)).expect("any 32 bytes are an Ed25519 key"))
 }

@@ -1,4 +1,4 @@
-//! The side of the supervisor: a listener that encrypts the connections of callers that ask for it.
+//! The supervisor's side: a listener that encrypts the connections of callers that request it.
 
 use std::fmt;
 use std::io;
@@ -27,13 +27,13 @@ use tracing::debug;
 
 /// First byte of every TLS connection: a handshake record. No HTTP request begins with it.
 const HANDSHAKE: u8 = 0x16;
-/// Time within which a caller has to introduce itself.
+/// Time within which a caller must send its first byte and complete the handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Number of connections that wait to be served.
+/// Largest number of accepted connections that wait to be served.
 const WAITING: usize = 64;
 
-/// A listener for TLS and plain connections at the same port. Handshakes take place in parallel, so that a slow caller
-/// delays no other.
+/// A listener for TLS and plain connections on the same port. Handshakes take place in parallel, so that a
+/// slow caller delays no other.
 #[derive(Debug)]
 pub struct Encrypting {
     address: SocketAddr,
@@ -75,7 +75,7 @@ impl Encrypting {
     ///
     /// # Panics
     ///
-    /// Panics if the listener has no address, or outside a tokio runtime.
+    /// Panics if the listener has no address, or if called outside a Tokio runtime.
     pub fn new(listener: TcpListener, key: &str) -> Result<Encrypting, KeyError> {
         let key = crate::signing_key(key)?;
         let public = key.public_key().expect("an Ed25519 key has a public part").as_ref().to_vec();
@@ -101,11 +101,11 @@ async fn accept(mut listener: TcpListener, acceptor: TlsAcceptor, done: mpsc::Se
             match timeout(PATIENCE, introduced(stream, acceptor)).await {
                 Ok(Ok(connection)) => {
                     let is_encrypted = matches!(connection, Connection::Encrypted(_));
-                    // The receiver is gone only once the server has ended.
+                    // The receiver is closed only once the server has ended.
                     let _ = done.send((connection, Peer { address, is_encrypted })).await;
                 }
-                Ok(Err(error)) => debug!(%address, %error, "a caller did not introduce itself"),
-                Err(_) => debug!(%address, "a caller was silent"),
+                Ok(Err(error)) => debug!(%address, %error, "the handshake with a caller failed"),
+                Err(_) => debug!(%address, "a caller sent nothing"),
             }
         });
     }

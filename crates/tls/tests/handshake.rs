@@ -1,4 +1,4 @@
-//! A caller reaches the supervisor of its federation, and no other; what crosses the wire is not readable.
+//! Tests that a caller reaches only the supervisor of its federation, and that the network sees no secrets.
 
 use faultline_tls::{Connection, Connector, Encrypting};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,7 +15,7 @@ async fn serve(key: &str) -> (Encrypting, std::net::SocketAddr) {
 }
 
 #[tokio::test]
-async fn both_ends_with_the_same_key_understand_each_other() {
+async fn ends_with_the_same_key_can_communicate() {
     let (mut listener, address) = serve(KEY).await;
     let caller = tokio::spawn(async move {
         let stream = TcpStream::connect(address).await.unwrap();
@@ -41,9 +41,9 @@ async fn a_caller_with_another_key_sends_nothing() {
 }
 
 #[tokio::test]
-async fn the_wire_shows_neither_the_token_nor_the_key() {
+async fn the_network_sees_neither_the_token_nor_the_key() {
     let (mut listener, address) = serve(KEY).await;
-    // A machine in the middle passes everything on, and writes down what the caller sends.
+    // A machine in the middle forwards everything, and records the bytes that the caller sends.
     let middle = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let through = middle.local_addr().unwrap();
     let (tell, seen) = tokio::sync::oneshot::channel();
@@ -65,7 +65,7 @@ async fn the_wire_shows_neither_the_token_nor_the_key() {
             far_write.shutdown().await.unwrap();
             tell.send(all).unwrap();
         };
-        // The caller may be gone.
+        // The caller may have disconnected.
         let back = async { drop(tokio::io::copy(&mut far_read, &mut near_write).await) };
         tokio::join!(there, back);
     });
@@ -83,14 +83,14 @@ async fn the_wire_shows_neither_the_token_nor_the_key() {
     drop(connection);
     tap.await.unwrap();
     let seen = seen.await.unwrap();
-    assert!(seen.len() > SECRET.len(), "it saw {} bytes", seen.len());
+    assert!(seen.len() > SECRET.len(), "recorded only {} bytes", seen.len());
     for secret in [b"Bearer".as_slice(), b"secret", KEY.as_bytes()] {
         assert!(!seen.windows(secret.len()).any(|it| it == secret));
     }
 }
 
 #[tokio::test]
-async fn a_plain_caller_is_known_as_one_and_a_silent_one_delays_no_other() {
+async fn plain_callers_are_identified_and_silent_ones_delay_no_other() {
     let (mut listener, address) = serve(KEY).await;
     let _silent = TcpStream::connect(address).await.unwrap();
     let mut plain = TcpStream::connect(address).await.unwrap();
