@@ -1,4 +1,4 @@
-//! Options that several commands take. The help texts are part of the product.
+//! Options that several commands share. Their doc comments are help texts.
 
 use std::num::NonZero;
 use std::ops::RangeInclusive;
@@ -74,7 +74,7 @@ pub struct FetchArguments {
     pub cluster: KubernetesArguments,
 }
 
-/// A parser of whole numbers in `range`; its error names the range.
+/// Returns a parser of whole numbers in `range`, whose error names the range.
 pub fn number<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone {
     move |text| {
         let wrong = || format!("write a whole number from {} to {}", range.start(), range.end());
@@ -91,10 +91,10 @@ pub fn number<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> R
 ///
 /// # Panics
 ///
-/// Does not panic: the range starts at 1.
+/// Never panics: the range starts at 1.
 pub fn nodes(text: &str) -> Result<NonZero<u32>, String> {
     let nodes = number::<u32>(1..=u32::MAX.into())(text)?;
-    Ok(NonZero::new(nodes).expect("the range begins with 1"))
+    Ok(NonZero::new(nodes).expect("the range starts at 1"))
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_out_of_range_is_refused_with_the_range() {
+    fn the_error_for_a_number_out_of_range_names_the_range() {
         assert_eq!(number::<u64>(0..=u64::MAX)("42"), Ok(42));
         let wrong = "write a whole number from 0 to 18446744073709551615".to_owned();
         assert_eq!(number::<u64>(0..=u64::MAX)("-1"), Err(wrong));

@@ -11,9 +11,9 @@ use textwrap::{WordSeparator, WordSplitter};
 /// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Done. For a run: everything was judged and holds.
+    /// Success. For a run: all required properties were judged and hold.
     Pass = 0,
-    /// Something happened that must not happen.
+    /// A property is violated, or a check failed.
     Fail = 1,
     /// The input cannot be used.
     BadInput = 2,
@@ -37,7 +37,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command could not do what was requested.
+/// The error of a command that could not do what was requested.
 #[derive(Debug)]
 pub struct CommandError {
     /// The exit status.
@@ -57,7 +57,7 @@ impl CommandError {
         CommandError::input(miette!(help = help, "cannot {what} {}: {why}", path.display()))
     }
 
-    /// Creates an error about the machine, after which nothing is known about the run.
+    /// Creates an error about the machine, which leaves the verdict unknown.
     pub fn machine(error: impl Display) -> CommandError {
         CommandError { exit: Exit::Unknown, report: miette!("{error}") }
     }
@@ -68,14 +68,14 @@ impl CommandError {
     }
 }
 
-/// Prints all later errors for people, with their remedies and, if they concern a file, its line. Call it once,
-/// before any error is printed.
+/// Formats all later errors for people, with their remedies and, for errors in a file, the line. Call this
+/// function once, before any error is printed.
 ///
 /// # Panics
 ///
 /// Panics if the format of errors has already been set.
 pub fn explain() {
-    // Lines are broken only between words, so that names with hyphens or slashes can be copied.
+    // Breaks lines only between words, so that names with hyphens or slashes can be copied.
     let unbroken = |_: &_| -> Box<dyn miette::ReportHandler> {
         let options = miette::MietteHandlerOpts::new().break_words(false);
         Box::new(

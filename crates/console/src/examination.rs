@@ -1,4 +1,4 @@
-//! Findings of `doctor`, on this machine or on a cluster, and their output.
+//! Findings of `doctor` on this machine or on a Kubernetes cluster, and their output.
 
 use faultline_tc::probe::Ability;
 use serde::Serialize;
@@ -13,9 +13,9 @@ use crate::output;
 pub enum CheckState {
     /// It is possible.
     Ok,
-    /// It is not possible, but there is another way.
+    /// It is not possible, but there is an alternative.
     Missing,
-    /// It is not possible, and runs of that size fail.
+    /// It is not possible, and runs of the requested size would fail.
     Fail,
 }
 
@@ -41,7 +41,7 @@ struct Diagnosis<'a> {
     /// Whether runs on real processes with this many nodes are possible.
     fit: bool,
     nodes: u64,
-    /// Whether traffic control is possible; `None` if that was not tried.
+    /// Whether traffic control is possible; `None` if it was not tested.
     traffic_control: Option<bool>,
     findings: &'a [Finding],
 }
@@ -52,14 +52,14 @@ pub struct Examination {
     pub subject: String,
     /// The option that enables traffic control there.
     pub by: &'static str,
-    /// Whether traffic control is possible, if that was tried.
+    /// Whether traffic control is possible; `None` if it was not tested.
     pub traffic_control: Option<bool>,
     /// Findings in the order in which they are printed.
     pub findings: Vec<Finding>,
 }
 
 impl Examination {
-    /// Returns whether nothing prevents a run.
+    /// Returns whether a run is possible.
     fn is_fit(&self) -> bool {
         self.findings.iter().all(|it| it.state != CheckState::Fail)
     }
@@ -68,8 +68,8 @@ impl Examination {
     ///
     /// # Errors
     ///
-    /// Fails if the output cannot be written. The exit status says whether the run, and traffic control if it is
-    /// needed, are possible.
+    /// Fails if the output cannot be written. The exit status indicates whether the run is possible,
+    /// including traffic control if `needs_tc` is set.
     pub fn print(&self, nodes: u64, needs_tc: bool, format: Format) -> Result<Exit, CommandError> {
         let Examination { traffic_control, findings, .. } = self;
         let fit = self.is_fit() && (*traffic_control == Some(true) || !needs_tc);
@@ -84,7 +84,8 @@ impl Examination {
     }
 }
 
-/// Returns the finding that a kernel has an ability, or why it lacks it.
+/// Returns the finding about an ability of a kernel: details if the kernel has it, or the reason why it lacks
+/// it.
 pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
     let instead = match ability {
         Ability::Netem => "; without it, delay and loss are emulated in the nodes",
@@ -103,7 +104,7 @@ pub fn can(ability: Ability, result: Result<String, &str>) -> Finding {
     }
 }
 
-/// Returns how to load modules that the kernel lacks.
+/// Returns the remedy for missing kernel modules.
 pub fn loading(modules: &str) -> String {
     format!(
         "`modprobe -a {modules}`, or install a kernel with these modules (on many distributions, a package of extra modules)"

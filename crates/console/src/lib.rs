@@ -1,15 +1,15 @@
-//! Code shared by the programs that users call, `faultline` and `kubectl-faultline`: exit statuses, output, and
-//! showing and repeating runs.
+//! Code shared by the programs that users call, `faultline` and `kubectl-faultline`: exit statuses, output,
+//! the live view and repetitions of runs.
 //!
-//! | module | contents |
+//! | module | content |
 //! | --- | --- |
 //! | [`command_error`] | exit statuses, and errors with their remedy |
 //! | [`arguments`] | options of several commands |
-//! | [`source`] | a federation's file |
+//! | [`source`] | files that contain federations |
 //! | [`recording`] | a recorded run with its judgement |
 //! | [`repetition`] | runs with consecutive seeds |
 //! | [`place`] | names of the directories in which runs are recorded |
-//! | [`progress`] | progress of long work |
+//! | [`progress`] | progress of long operations |
 //! | [`examination`] | findings of `doctor` |
 //! | [`screen`] | the live view |
 //! | [`output`] | the standard output |

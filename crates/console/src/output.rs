@@ -21,7 +21,7 @@ pub fn directory(out: &Path) -> Result<(), CommandError> {
     fs::create_dir_all(out).map_err(|error| CommandError::path("write to", out, error, HELP))
 }
 
-/// Writes a file into that directory. Returns its path.
+/// Writes a file to that directory. Returns its path.
 ///
 /// # Errors
 ///
@@ -32,13 +32,13 @@ pub fn write(out: &Path, name: &str, content: &str) -> Result<PathBuf, CommandEr
     Ok(path)
 }
 
-/// Returns whether the standard output supports colours: it is a terminal that can show them, and the user has not
+/// Returns whether the standard output supports colours: it is a terminal with colours, and the user has not
 /// disabled them.
 pub fn colours() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Prints text. A reader that has closed the output is no error.
+/// Prints text. A closed output is not an error.
 ///
 /// # Errors
 ///
@@ -53,7 +53,8 @@ pub fn print(text: &str) -> Result<(), CommandError> {
     }
 }
 
-/// Wraps text to the width of the terminal, or returns it unchanged without a terminal. Every line is a paragraph.
+/// Wraps text to the width of the terminal, or returns it unchanged without a terminal. Each line of `text`
+/// is a paragraph.
 pub fn filled(text: &str) -> String {
     if !io::stdout().is_terminal() {
         return text.to_owned();
@@ -70,7 +71,7 @@ pub fn filled(text: &str) -> String {
 ///
 /// Panics if the value has no JSON form.
 pub fn json(value: &impl Serialize) -> String {
-    let mut text = serde_json::to_string_pretty(value).expect("what is printed has a JSON form");
+    let mut text = serde_json::to_string_pretty(value).expect("a printed value has a JSON form");
     text.push('\n');
     text
 }

@@ -7,7 +7,7 @@ use faultline_trace::Bundle;
 use faultline_trace::manifest::Backend;
 use serde_json::Value;
 
-/// Directory for records, unless the user names another one.
+/// Default directory for records.
 pub const RUNS: &str = "faultline-runs";
 
 /// Maximum number of differences in a name.
@@ -15,9 +15,9 @@ const MOST_DIFFERENCES: usize = 3;
 /// Maximum length of the differences in a name, in bytes.
 const MOST_BYTES: usize = 80;
 
-/// Returns a directory for the record of a run that does not exist yet: `NAME-SEED`. If a different federation with this
-/// name has been recorded there, or the same one on another backend, the name continues with what differs:
-/// `NAME-SEED-checkpointEvery=2s`. Only an identical run is numbered.
+/// Returns a directory that does not exist yet for the record of a run: `NAME-SEED`. If `NAME-SEED` contains
+/// a different federation or another backend, the name includes the differences, as in
+/// `NAME-SEED-checkpointEvery=2s`. Otherwise, it includes a number.
 pub fn free_place(name: &str, seed: u64, federation: &Federation, backend: Backend) -> PathBuf {
     free_in(Path::new(RUNS), name, seed, federation, backend)
 }
@@ -33,7 +33,7 @@ fn free_in(runs: &Path, name: &str, seed: u64, federation: &Federation, backend:
         number => format!("{base}.{number}"),
     });
     let mut places = free.map(|it| runs.join(it)).filter(|it| !it.exists());
-    places.next().expect("there are as many names as numbers")
+    places.next().expect("names never run out")
 }
 
 /// Returns the federation of a record, and its backend.
@@ -43,8 +43,8 @@ fn recorded(dir: &Path) -> Option<(Federation, Backend)> {
     Some((federation, manifest.backend))
 }
 
-/// Returns what differs between two runs with the same seed, in words for the name of a file. Empty if nothing differs,
-/// or too much for a name.
+/// Returns the differences between two runs with the same seed, as words for a file name. Empty if the runs
+/// are equal, or if the differences are too many for a name.
 fn differences(old: &(Federation, Backend), new: (&Federation, Backend)) -> Vec<String> {
     let spec = |it: &Federation| serde_json::to_value(&it.spec).expect("a federation has a JSON form");
     let (mut before, mut after) = (spec(&old.0), spec(new.0));
@@ -66,7 +66,7 @@ fn differences(old: &(Federation, Backend), new: (&Federation, Backend)) -> Vec<
 fn differ(old: &Value, new: &Value, key: &str, words: &mut Vec<String>) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
-            // A protocol, or an application, is an object whose only key is its name.
+            // A protocol or an application is an object whose only key is its name.
             if let (1, 1, Some(before), Some(after)) =
                 (old.len(), new.len(), old.keys().next(), new.keys().next())
                 && before != after
@@ -92,7 +92,7 @@ fn differ(old: &Value, new: &Value, key: &str, words: &mut Vec<String>) {
     }
 }
 
-/// A value in a word: what has parts is counted.
+/// Returns a value as a word: an array as its number of entries, an object as its first key.
 fn brief(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -102,7 +102,7 @@ fn brief(value: &Value) -> String {
     }
 }
 
-/// `key=value`, with characters that need no quotes in a shell.
+/// Returns `key=value`, with only characters that need no quotes in a shell.
 fn word(key: &str, value: &str) -> String {
     let plain = |it: char| if it.is_ascii_alphanumeric() || ".=_".contains(it) { it } else { '_' };
     format!("{key}={value}").chars().map(plain).collect()
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_what_differs() {
+    fn a_name_includes_the_differences() {
         let base = federation(str::to_owned);
         let words = |new: &Federation, backend| differences(&(base.clone(), Backend::Local), (new, backend));
         let changed = |from: &'static str, to: &'static str| federation(move |it| it.replace(from, to));
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(words(&base, Backend::Simulate), ["simulate"]);
         assert_eq!(words(&base, Backend::Local), [""; 0]);
         let other = faultline_api::parse("other", SAMPLES[0].text.as_bytes()).expect("samples are valid");
-        assert_eq!(words(&other, Backend::Local), [""; 0], "too much differs for a name");
+        assert_eq!(words(&other, Backend::Local), [""; 0], "too many differences for a name");
         assert_eq!(word("at", "1 s/2"), "at=1_s_2");
     }
 }

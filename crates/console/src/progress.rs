@@ -1,15 +1,15 @@
-//! Progress of long work: on a terminal, one line that is refreshed in place; elsewhere, an occasional line. It is written
-//! to standard error, and omitted for work that ends soon.
+//! Progress of long operations: on a terminal, one line that is refreshed in place; elsewhere, an occasional
+//! line. Written to standard error, and omitted for operations that end soon.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// Interval between two refreshes on a terminal.
 const REFRESH: Duration = Duration::from_millis(200);
-/// Interval between two lines elsewhere.
+/// Interval between two lines without a terminal.
 const REMIND: Duration = Duration::from_secs(5);
 
-/// The progress of one piece of work.
+/// The progress of one operation.
 #[derive(Debug)]
 pub struct Progress {
     on_screen: bool,
@@ -18,14 +18,14 @@ pub struct Progress {
     count: Count,
 }
 
-/// Progress of work that consists of runs.
+/// Progress of an operation that consists of runs.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     begun: Instant,
-    /// Number of runs that were done before this work began.
+    /// Number of runs that were done before this operation began.
     before: u64,
     done: u64,
-    /// The amount of work, if it is known.
+    /// The total amount of work, if known.
     total: Option<Total>,
 }
 
@@ -37,21 +37,21 @@ enum Total {
 }
 
 impl Progress {
-    /// Begins work whose amount is unknown.
+    /// Begins an operation with an unknown amount of work.
     pub fn new() -> Progress {
         let now = Instant::now();
         let count = Count { begun: now, before: 0, done: 0, total: None };
         Progress { on_screen: io::stderr().is_terminal(), shown: now, drawn: false, count }
     }
 
-    /// Begins work of `total` runs, of which `done` were done before.
+    /// Begins an operation of `total` runs, of which `done` are already done.
     pub fn counting(done: u64, total: u64) -> Progress {
         let progress = Progress::new();
         let count = Count { before: done, done, total: Some(Total::Runs(total)), ..progress.count };
         Progress { count, ..progress }
     }
 
-    /// Begins work that takes a fixed time.
+    /// Begins an operation that takes a fixed time.
     pub fn lasting(time: Duration) -> Progress {
         let progress = Progress::new();
         let count = Count { total: Some(Total::Time(time)), ..progress.count };
@@ -63,15 +63,16 @@ impl Progress {
         self.reach("", self.count.done + 1);
     }
 
-    /// Like [`advance`](Progress::advance) once `done` runs are done, of which `what` is in progress.
+    /// Same as [`advance`](Progress::advance), but sets the number of completed runs to `done`, and shows
+    /// that `what` is in progress.
     pub fn reach(&mut self, what: &str, done: u64) {
         self.count.done = done;
         let count = self.count;
         self.show(|| count.text(what, count.begun.elapsed()));
     }
 
-    /// `done` of `total` runs are done, of which `what` is in progress. A run that was done before takes no time, and does
-    /// not count towards the rate.
+    /// Shows that `done` of `total` runs are done and that `what` is in progress. If `is_known` is set, the
+    /// last run took no time because its result was already known, and does not count towards the rate.
     pub fn step(&mut self, what: &str, (done, total): (u64, u64), is_known: bool) {
         self.count.before += u64::from(is_known);
         self.count.total = Some(Total::Runs(total));
@@ -93,7 +94,7 @@ impl Progress {
         }
     }
 
-    /// Leaves the line to other output.
+    /// Clears the line, for other output.
     pub fn hide(&mut self) {
         if self.drawn {
             self.write("\r\x1b[K");
@@ -101,7 +102,7 @@ impl Progress {
         }
     }
 
-    /// A closed standard error does not stop the work.
+    /// Writes `text`. A closed standard error does not stop the operation.
     fn write(&mut self, text: &str) {
         let mut out = io::stderr().lock();
         let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -139,7 +140,7 @@ impl Count {
     }
 }
 
-/// Formats a remaining time in the unit that suits an estimate.
+/// Formats a remaining time, in seconds, with the precision of an estimate.
 fn rough(seconds: f64) -> String {
     match seconds {
         ..120.0 => format!("{seconds} s"),
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_that_of_new_runs() {
+    fn the_rate_counts_only_new_runs() {
         let elapsed = Duration::from_secs(10);
         let mut progress = Progress::counting(40, 100);
         progress.count.done = 60;

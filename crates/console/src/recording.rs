@@ -51,14 +51,14 @@ impl Recording {
         }
     }
 
-    /// Prints a warning if the record is incomplete, for commands that do not print the verdict.
+    /// Prints a warning if the record is incomplete. For commands that do not print the verdict.
     pub fn warn(&self) {
         if let Some(reason) = &self.run.judgement.of(Property::RecordComplete).unknown {
             anstream::eprintln!("the record is incomplete: {reason}");
         }
     }
 
-    /// Returns the exit status of a command about the run.
+    /// Returns the exit status for a command about the run.
     pub fn exit(&self) -> Exit {
         self.run.judgement.verdict.into()
     }
@@ -80,7 +80,7 @@ impl Recording {
     }
 }
 
-/// Reads the record in `dir`, unjudged.
+/// Reads the record in `dir` without judging it.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Runs one federation with consecutive seeds: once, with its summary, or several times, with a row for each run.
+//! Runs a federation with consecutive seeds: once, with a summary, or several times, with a row for each run.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -27,11 +27,11 @@ pub struct Repetition<'a> {
     pub name: &'a str,
     /// The federation.
     pub federation: &'a Federation,
-    /// What executes the runs.
+    /// The backend that executes the runs.
     pub backend: Backend,
     /// Number of runs.
     pub repeat: u32,
-    /// Whether the records of passing runs are kept, too.
+    /// Whether to keep the records of passing runs, too.
     pub keeps_all: bool,
     /// Directory for records, if the user named one.
     pub out: Option<&'a Path>,
@@ -47,7 +47,7 @@ pub struct Repetition<'a> {
 struct Outcome {
     seed: u64,
     verdict: Verdict,
-    /// Everything holds, but no random fault of the file was due before the end.
+    /// Whether everything holds, but no random fault of the file was due before the end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     without_fault: bool,
     reasons: Vec<String>,
@@ -69,20 +69,20 @@ struct Outcomes<'a> {
     passed: usize,
     failed: usize,
     unknown: usize,
-    /// Runs that would have passed, but in which no random fault was due.
+    /// Number of runs that would have passed, but in which no random fault was due.
     without_fault: usize,
     runs: Vec<Outcome>,
 }
 
-/// Runs a federation with a seed, and judges it. The record is in the directory.
+/// Runs a federation with a seed, records the run in a directory, and judges it.
 type Once<'a> = dyn FnMut(u64, &Path) -> Result<Recording, CommandError> + 'a;
 
 impl Repetition<'_> {
-    /// Runs with the seeds from `first` on, and prints the results.
+    /// Performs the runs, with seeds starting at `first`, and prints the results.
     ///
     /// # Errors
     ///
-    /// Fails if a run cannot be carried out or recorded.
+    /// Fails if a run cannot be performed or recorded.
     pub fn perform(
         &self,
         first: u64,
@@ -94,7 +94,7 @@ impl Repetition<'_> {
     fn once(&self, seed: u64, once: &mut Once<'_>) -> Result<Exit, CommandError> {
         let dir = self.place(seed);
         let recording = match once(seed, &dir) {
-            // The machine ended the run early. What has been recorded is judged like any other record.
+            // A problem with the machine ended the run early. Its record is judged like any other.
             Err(command_error) if command_error.exit == Exit::Unknown && Bundle::open(&dir).holds_a_run() => {
                 let Ok(recording) = Recording::read(&dir) else { return Err(command_error) };
                 anstream::eprintln!("{:?}", command_error.report);
@@ -106,7 +106,7 @@ impl Repetition<'_> {
         Ok(recording.exit())
     }
 
-    /// Runs with consecutive seeds until done or interrupted.
+    /// Performs runs until all are done, or the user interrupts them.
     fn several(&self, first: u64, once: &mut Once<'_>) -> Result<Exit, CommandError> {
         let output = self.output;
         let mut runs: Vec<Outcome> = Vec::new();
@@ -177,7 +177,7 @@ impl Repetition<'_> {
         Ok(verdict.into())
     }
 
-    /// Returns whether progress is shown: only where no live view is, and to a quiet user only on a terminal.
+    /// Returns whether to show progress: only without a live view, and with `--quiet` only on a terminal.
     fn shows_progress(&self) -> bool {
         let on_screen = match (self.output.quiet, self.output.format) {
             (true, _) => return io::stderr().is_terminal(),
@@ -187,8 +187,8 @@ impl Repetition<'_> {
         !on_screen
     }
 
-    /// Returns whether a run is unknown only because no random fault of the file was due before the end. Its seed shows
-    /// nothing about faults, and nothing against the set.
+    /// Returns whether a run is unknown only because no random fault of the file was due before the end. Such
+    /// a seed is evidence neither for nor against the federation.
     fn is_without_fault(&self, recording: &Recording) -> bool {
         let faults = &self.federation.spec.faults;
         let run = &recording.run;
@@ -203,7 +203,7 @@ impl Repetition<'_> {
             && others.into_iter().all(|it| it.unknown.is_none())
     }
 
-    /// Returns the directory for the record of a run: a new one, unless the user named it.
+    /// Returns the directory for the record of a run: the one that the user named, or a new one.
     fn place(&self, seed: u64) -> PathBuf {
         match (self.out, self.repeat) {
             (Some(out), 1) => out.to_owned(),
@@ -229,7 +229,8 @@ fn rows(run: &Outcome) -> String {
     rows
 }
 
-/// Rows are printed while other runs are pending, so their columns have fixed widths.
+/// Formats a row of the table. Columns have fixed widths, because rows are printed while other runs are
+/// pending.
 fn row([seed, verdict, rollbacks, lost, took, record]: [&str; 6]) -> String {
     format!("{seed:>10}  {verdict:<8}  {rollbacks:>9}  {lost:>9}  {took:>9}  {record}\n")
 }

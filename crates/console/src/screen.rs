@@ -1,5 +1,5 @@
-//! The live view of a run: on a terminal, a few lines that are refreshed in place; otherwise, one line per event.
-//! Independent of the backend.
+//! The live view of a run on any backend: on a terminal, a few lines that are refreshed in place; otherwise,
+//! one line per event.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
@@ -49,7 +49,7 @@ pub struct Row {
 }
 
 impl Screen {
-    /// Creates the live view of a run. If there are many runs, it is shown on a terminal only.
+    /// Creates the live view of a run. With `of_many`, it is shown only on a terminal.
     pub fn new(output: OutputArguments, of_many: bool, title: String) -> Screen {
         let (out, on_screen): (Box<dyn Write>, bool) = match output.format {
             Format::Text => (Box::new(io::stdout()), io::stdout().is_terminal()),
@@ -65,7 +65,7 @@ impl Screen {
         }
     }
 
-    /// Shows an event at this many seconds after the application began; `None` means before.
+    /// Shows an event. `at` is its time in seconds since the application began; `None` means before.
     pub fn tell(&mut self, at: Option<f64>, text: &str) {
         let line = format!("{}  {text}", instant(at));
         if self.on_screen {
@@ -84,7 +84,8 @@ impl Screen {
         self.out.is_some() && self.shown.elapsed() >= wait
     }
 
-    /// Shows the current status.
+    /// Shows the current status. `at` is the time in seconds since the application began; `None` means
+    /// before.
     pub fn show(&mut self, at: Option<f64>, state: &str, clusters: &[Row]) {
         self.shown = Instant::now();
         let width = clusters.iter().map(|it| it.name.len()).max().unwrap_or(0);
@@ -102,7 +103,7 @@ impl Screen {
         }
     }
 
-    /// Ends the view, and leaves the screen to later output.
+    /// Ends the view, and clears the screen for later output.
     pub fn finish(mut self) {
         self.draw(&[]);
     }
@@ -143,7 +144,7 @@ impl Screen {
         });
     }
 
-    /// A view whose reader is gone must not end the run.
+    /// Writes to the output. A closed output must not end the run.
     fn write(&mut self, write: impl FnOnce(&mut Box<dyn Write>) -> io::Result<()>) {
         if self.out.as_mut().is_some_and(|out| write(out).is_err()) {
             self.out = None;
@@ -151,7 +152,7 @@ impl Screen {
     }
 }
 
-/// Returns an instant since the application began; blank before.
+/// Formats a time since the application began; blank before.
 fn instant(at: Option<f64>) -> String {
     at.map_or_else(|| " ".repeat(10), |at| format!("{at:>8.2} s"))
 }

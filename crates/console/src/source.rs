@@ -13,7 +13,7 @@ use miette::miette;
 
 use crate::command_error::CommandError;
 
-/// The content of a federation's file, which need not be text.
+/// The content of a federation file, which may not be valid text.
 pub struct Source {
     /// Name of the file in errors.
     pub label: String,
@@ -22,7 +22,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Returns the file with this path, or the quick start without a path.
+    /// Reads the file with this path, or returns the quick start without a path.
     ///
     /// # Errors
     ///
@@ -45,8 +45,8 @@ impl Source {
         faultline_api::parse(&self.label, &self.bytes).map_err(|rejected| CommandError::input(*rejected))
     }
 
-    /// Returns it with the content of the files that it names in place of their names, so that the record of a run needs no
-    /// other file. Whether it is valid otherwise is said when it is parsed.
+    /// Replaces the names of other files by their content, so that the record of a run needs no other file.
+    /// Does not check anything else, which is left to [`Source::parse`].
     fn with_files(self, path: &Path) -> Result<Source, CommandError> {
         self.with_instance(path)?.with_pieces(path)
     }
@@ -59,8 +59,8 @@ impl Source {
         let Some(schedule) = &mut federation.spec.schedule else { return Ok(self) };
         let Some(file) = schedule.file.take() else { return Ok(self) };
         let file = path.parent().unwrap_or(Path::new("")).join(file);
-        let read = read_with(&file, "name a partition file of METIS, relative to the federation's file")?;
-        let help = "write the number of a process on each line, from 0";
+        let read = read_with(&file, "name a METIS partition file, relative to the federation file")?;
+        let help = "write the number of a process, counted from 0, on each line";
         let all = pieces(&read.text())
             .map_err(|error| CommandError::input(miette!(help = help, "{}: {error}", file.display())))?;
         schedule.pieces = Some(all);
@@ -68,7 +68,7 @@ impl Source {
     }
 
     fn with_instance(self, path: &Path) -> Result<Source, CommandError> {
-        // Almost no federation names a file, and parsing takes time.
+        // Few federations name such a file, and parsing takes time.
         if !self.bytes.windows(3).any(|it| it == b"qap") {
             return Ok(self);
         }
@@ -78,7 +78,7 @@ impl Source {
         };
         let file = path.parent().unwrap_or(Path::new("")).join(file);
         let read =
-            read_with(&file, "name a file in the format of QAPLIB, relative to the federation's file")?;
+            read_with(&file, "name a file in QAPLIB format, relative to the federation file")?;
         federation.spec.application =
             with_file(&federation.spec.application, read.text()).map_err(|error| {
                 CommandError::input(miette!(help = error.remedy(), "{}: {error}", file.display()))
@@ -86,27 +86,27 @@ impl Source {
         Ok(Source { bytes: faultline_api::to_yaml(&federation).into_bytes(), ..self })
     }
 
-    /// Its text, once it has been parsed.
+    /// Returns the content as text. Invalid characters are replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 }
 
-/// Reads a federation's file, and the file that its application names, if it names one.
+/// Reads a federation file, and the files that it names, if any.
 ///
 /// # Errors
 ///
-/// Fails if a file cannot be read, or if the federation is invalid. The error shows the line.
+/// Fails if a file cannot be read or has invalid content.
 pub fn read(path: &Path) -> Result<Source, CommandError> {
     read_with(path, "name a federation file; `faultline samples quickstart` prints an example")?
         .with_files(path)
 }
 
-/// Reads a file of any kind; `-` is the standard input. `help` says where to get one.
+/// Reads a file of any kind; `-` stands for the standard input. `help` is the remedy if that fails.
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be read, and if the standard input has been read before.
+/// Fails if the file cannot be read, or if the standard input has already been read.
 pub fn read_with(path: &Path, help: &str) -> Result<Source, CommandError> {
     if path == Path::new("-") {
         return standard_input();
@@ -115,12 +115,12 @@ pub fn read_with(path: &Path, help: &str) -> Result<Source, CommandError> {
     Ok(Source { label: path.display().to_string(), bytes })
 }
 
-/// Reads the standard input, which ends with its first reader.
+/// Reads the standard input, which is possible only once.
 fn standard_input() -> Result<Source, CommandError> {
     static IS_READ: AtomicBool = AtomicBool::new(false);
     if IS_READ.swap(true, Ordering::Relaxed) {
         return Err(CommandError::input(miette!(
-            help = "write `-` once, and name a file in its other place",
+            help = "use `-` for one input, and name a file for the other",
             "the standard input can be read only once"
         )));
     }

@@ -1,31 +1,31 @@
-//! What is explored.
+//! The bounds of an exploration.
 
 use faultline_core::StorageFate;
 
 /// The bounds of an exploration. Within them, it is exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Failures of processes in a run, at most.
+    /// Largest number of process failures in a run.
     pub crashes: u32,
-    /// Deadlines that come before the federation is quiet, at most.
+    /// Largest number of deadlines in a run that expire before the federation is quiet.
     pub timers: u32,
-    /// Packets, writes and other things that are overtaken in a run, at most. All others happen in the order in which they
-    /// were requested. `None` for any number: every order is explored.
+    /// Largest number of steps in a run that are overtaken. All other steps happen in the order in which they
+    /// were requested. `None` for any number, so that every order is explored.
     pub overtakings: Option<u32>,
-    /// What a failure does to the storage of its process.
+    /// Fate of the storage of a failed process.
     pub storage: Storage,
-    /// Distinct states after which the exploration stops.
+    /// Number of distinct states after which the exploration stops.
     pub states: u64,
 }
 
-/// What a failure does to the storage of its process.
+/// Fate of the storage of a failed process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
-    /// The next life finds it unchanged.
+    /// The next life finds the storage unchanged.
     Kept,
-    /// It is lost.
+    /// The storage is lost.
     Lost,
-    /// Either.
+    /// Both fates are explored.
     #[default]
     Any,
 }

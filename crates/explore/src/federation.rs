@@ -1,4 +1,4 @@
-//! The federation of an exploration: equal clusters under a protocol. Everything else has defaults.
+//! The federation of an exploration: clusters of equal size under a protocol. All other values are defaults.
 
 use faultline_api::Federation;
 use faultline_api::quantity::{Duration, Period};
@@ -9,19 +9,19 @@ use faultline_core::Span;
 
 /// Clusters of an exploration are named by letters.
 const NAMES: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
-/// Deadlines come in this order: unforced checkpoints, collections, repeated requests.
+/// Chosen so that deadlines expire in this order: unforced checkpoints, collections, repeated requests.
 const CHECKPOINT_EVERY: Span = Span::from_secs(10);
 const COLLECT_EVERY: Span = Span::from_secs(15);
-/// Requests are repeated after four times the delay of the slowest link.
+/// Protocols repeat requests after four times the delay of the slowest link.
 const LATENCY: Span = Span::from_secs(300);
 
-/// Why there is no such federation.
+/// The reason why a federation cannot be explored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unexplored {
     /// No protocol has this name.
     #[error("`{0}` is not a protocol that can be explored; use one of: {all}", all = names().collect::<Vec<_>>().join(", "))]
     UnknownProtocol(String),
-    /// The clusters are too many, or too few.
+    /// The number of clusters or of ranks is out of range.
     #[error(
         "an exploration has 1 to 26 clusters of at least one node, and two nodes or more (found {clusters} of {nodes})"
     )]
@@ -34,20 +34,21 @@ pub enum Unexplored {
 }
 
 /// Iterates over the names of the protocols that can be explored: those that protect programs that exchange messages.
-#[expect(clippy::missing_panics_doc, reason = "every name is that of a protocol")]
+#[expect(clippy::missing_panics_doc, reason = "every name denotes a protocol")]
 pub fn names() -> impl Iterator<Item = &'static str> {
     Protocol::names().filter(|name| {
-        let protocol = Protocol::named(name, Stated::default()).expect("it is a protocol's name");
+        let protocol = Protocol::named(name, Stated::default()).expect("the name denotes a protocol");
         protocol.family() == Some(Family::Messages)
     })
 }
 
-/// Returns a federation of `clusters` clusters of `nodes` ranks each, with one replica of each part: in another cluster, or in
-/// the same one if there is no other.
+/// Returns a federation of `clusters` clusters with `nodes` ranks each. Each part has one replica: in another
+/// cluster, or in the same cluster if there is no other.
 ///
 /// # Errors
 ///
-/// Fails if no protocol for programs that exchange messages has this name, or if there are not enough ranks.
+/// Fails if no protocol for programs that exchange messages has this name, or if the number of clusters or
+/// ranks is out of range.
 pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federation, Unexplored> {
     if clusters as usize > NAMES.len() || nodes == 0 || clusters * nodes < 2 {
         return Err(Unexplored::Clusters { clusters, nodes });

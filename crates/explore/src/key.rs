@@ -1,7 +1,8 @@
-//! Keys of states: 128 bits of a hash over what they print.
+//! Keys of states: 128 bits of a hash over their `Debug` output.
 //!
-//! A protocol is a value whose `Debug` output shows all of its state; nothing else of it is public. Two states with the same
-//! key count as the same state. With 10^8 states, the chance that two different ones share a key is below 10^-22.
+//! The state of a protocol is private, but its `Debug` output shows all of it. Two states with the same key
+//! count as the same state. With 10^8 states, the probability that any two different states share a key is
+//! below 10^-22.
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write as _};
@@ -13,11 +14,11 @@ thread_local! {
     static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Returns the key of what a value prints, together with `bytes`: what it holds and does not print.
+/// Returns the key of a value's `Debug` output and of `bytes`, the content that is not part of that output.
 pub(crate) fn key_of(value: &impl Debug, bytes: &[u8]) -> Key {
     TEXT.with_borrow_mut(|text| {
         text.clear();
-        write!(text, "{value:?}|").expect("a string takes everything");
+        write!(text, "{value:?}|").expect("a string accepts every write");
         let mut hasher = blake3::Hasher::new();
         hasher.update(text.as_bytes()).update(bytes);
         truncated(&hasher)
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_differ_where_values_do() {
+    fn different_values_have_different_keys() {
         let keys = [key_of(&1, b""), key_of(&2, b""), key_of(&1, b"2"), key_of(&12, b"")];
         let mut distinct = keys.to_vec();
         distinct.sort_unstable();

@@ -1,14 +1,15 @@
 //! Bounded exhaustive exploration: every run of a small federation within bounds, by breadth-first search over the states
 //! of the protocol's own code.
 //!
-//! A run is a sequence of choices: which packet arrives, which write completes, which computation ends, which deadline comes
-//! and which process fails next. States are compared by everything that processes hold and have stated. Each complete run is
-//! judged by the checker, as every other run is; two interleavings in which all processes state the same are judged once.
+//! A run is a sequence of choices: which packet arrives, which write completes, which computation ends, which
+//! deadline expires, or which process fails next. Two states are the same if all processes have the same
+//! state and have stated the same facts. The checker judges each complete run, as it judges any other run.
+//! Interleavings in which all processes state the same facts are judged once.
 //!
-//! | module | holds |
+//! | module | content |
 //! | --- | --- |
-//! | `bounds` | what is explored |
-//! | `federation` | its clusters, and its protocol with its options |
+//! | `bounds` | the bounds of an exploration |
+//! | `federation` | the federation: its clusters, and its protocol with its options |
 //! | `program` | the application: a few messages in a fixed order |
 //! | `local` | one process with its storage, and the effects of events on it |
 //! | `state` | a state of the federation, and the choices that it offers |
@@ -16,7 +17,7 @@
 //! | `replay` | the facts of a run, and its judgement |
 //! | `key` | keys of states |
 //!
-//! [The page on exploration](../../../docs/explore.md) says what is explored and what is not.
+//! [The page on exploration](../../../docs/explore.md) describes what is explored and what is not.
 
 mod bounds;
 mod federation;
@@ -56,17 +57,17 @@ pub struct Exploration {
 pub enum Ending {
     /// Every run within the bounds was visited, and none violates a property.
     Exhausted,
-    /// It stopped at [`Bounds::states`]. What lies beyond is unknown.
+    /// It stopped at [`Bounds::states`]. Unvisited states may contain violations.
     Stopped,
     /// It was interrupted.
     Interrupted,
-    /// This run violates a property. None within the bounds takes fewer steps until it is quiet.
+    /// This run violates a property. No violating run within the bounds takes fewer steps until it is quiet.
     Found(Box<Counterexample>),
 }
 
-/// Explores a federation: its clusters and its protocol with its options, under `program`. `federation` must be valid; its
-/// application, links and faults are ignored. `progress` receives the progress of the search after each step of depth, and
-/// returns whether to continue.
+/// Explores the clusters and the protocol of a federation, with the application `program`. `federation` must
+/// be valid; its own application, links and faults are ignored. `progress` receives the progress of the
+/// search after each level of depth, and returns whether to continue.
 ///
 /// # Errors
 ///

@@ -1,7 +1,8 @@
-//! One process with its storage, and what one event does to it.
+//! One process with its storage, and the effects of events on it.
 //!
-//! A step concerns a single process, and depends on nothing else. Its effect is therefore computed once for each pair of a
-//! process's state and an event, and looked up in all interleavings with what other processes do.
+//! A step affects a single process, and depends only on its state. Its effect is therefore computed once for
+//! each pair of a process's state and an event, and looked up in all interleavings with steps of other
+//! processes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -32,12 +33,12 @@ pub(crate) struct Local<P: Protocol> {
     /// `None` between two lives.
     node: Option<Composite<P>>,
     pub(crate) view: Arc<Membership>,
-    /// Whether the storage was lost and is not yet complete again.
+    /// Whether the storage was lost, and is not yet complete again.
     replaced: bool,
     clock: Time,
     images: BTreeMap<ImageName, ImageOf<P>>,
     record: Option<Arc<[u8]>>,
-    /// Operations of the storage that have not completed, in order.
+    /// Pending operations of the storage, in order.
     under_way: VecDeque<Operation<P>>,
     /// Key of all facts that the process has stated. Two states count as the same only if all processes have stated the
     /// same, so that a complete run is judged for all interleavings that lead to it.
@@ -55,7 +56,7 @@ enum Operation<P: Protocol> {
     Record { version: u64, bytes: Arc<[u8]> },
 }
 
-/// An event of one process.
+/// An event that a process handles.
 #[derive(Clone, Debug)]
 pub(crate) enum ExploredEvent<P: Protocol> {
     /// A life begins with this view.
@@ -70,9 +71,9 @@ pub(crate) enum ExploredEvent<P: Protocol> {
     Computed(JobNo, SendMessage),
     /// A membership arrives.
     Told(Arc<Membership>),
-    /// The next deadline comes.
+    /// The next deadline expires.
     Ring,
-    /// Whether the supervisor knows that the storage is complete again.
+    /// The supervisor knows that the storage is complete again.
     Refilled,
 }
 
@@ -90,19 +91,19 @@ pub(crate) enum Request<P: Protocol> {
 pub(crate) struct Effect<P: Protocol> {
     pub(crate) local: Arc<Local<P>>,
     pub(crate) requests: Vec<Request<P>>,
-    /// Stated by the life in which the event happens.
+    /// Facts that the life states.
     pub(crate) facts: Vec<Fact>,
     /// How the event ends the run, if it does.
     pub(crate) ends: Option<Outcome>,
 }
 
-/// Effects are forgotten when there are more than this: each holds the state of a process.
+/// Number of effects beyond which all are dropped, because each contains the state of a process.
 const MOST_EFFECTS: usize = 300_000;
 
-/// Deadlines of a process that are the same, at most.
+/// Largest number of deadlines of a process that expire at the same time.
 const MOST_AT_ONCE: usize = 4;
 
-/// Computes and remembers effects.
+/// Computes effects, and caches them.
 pub(crate) struct Effects<P: Protocol> {
     config: Arc<NodeConfig<P, Rank>>,
     known: HashMap<(Key, Key), Arc<Effect<P>>>,
@@ -180,7 +181,7 @@ impl<P: Protocol> Effects<P> {
             if let Some(event) = event {
                 node.handle(event, local.clock, &mut actions);
             }
-            // Everything that is due at once belongs to the same event.
+            // All deadlines that expire at the same time belong to the same event.
             for _ in 0..MOST_AT_ONCE {
                 if node.next_deadline().is_some_and(|at| at <= local.clock) {
                     node.handle(Event::Timeout, local.clock, &mut actions);
@@ -265,7 +266,7 @@ impl<P: Protocol> Local<P> {
         self.node.is_some()
     }
 
-    /// Returns the boot of the life that follows.
+    /// Returns how the next life begins.
     pub(crate) fn next_boot(&self) -> Boot {
         boot(self.life.next(), self.replaced)
     }
@@ -274,7 +275,7 @@ impl<P: Protocol> Local<P> {
         self.node.as_ref().and_then(Process::next_deadline)
     }
 
-    /// Returns whether the application has finished. True for a process without an application.
+    /// Returns whether the application has finished; `true` for a process without an application.
     pub(crate) fn has_finished(&self) -> bool {
         self.has_finished
     }
@@ -299,7 +300,7 @@ impl<P: Protocol> Local<P> {
     }
 
     /// Completes the oldest operation of the storage.
-    #[expect(clippy::type_complexity, reason = "an event has five types of its protocol")]
+    #[expect(clippy::type_complexity, reason = "an event has five types that depend on the protocol")]
     fn complete(&mut self) -> Option<Event<P::Stamp, P::Control, P::Head, P::Saved, u32>> {
         match self.under_way.pop_front()? {
             Operation::Persist(image) => {

@@ -1,8 +1,9 @@
 //! The application of an exploration: a few messages in a fixed order.
 //!
-//! Each rank performs the messages that it takes part in, in the order of the program: it sends those that come from it,
-//! and waits for those that come to it. A send may depend on all earlier receipts of its rank, and is the same in every
-//! re-execution. When a rank sends is a choice of the exploration. A rank without messages computes once, and has finished.
+//! Each rank processes its messages in the order of the program: it sends those of which it is the sender,
+//! and waits for those of which it is the receiver. A send may depend on all earlier receipts of its rank,
+//! and is the same in every re-execution. The time of a send is a choice of the exploration. A rank without
+//! messages computes once, and has then finished.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,14 +18,15 @@ use faultline_core::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program(Arc<[(ProcessId, ProcessId)]>);
 
-/// Why a text is not a program.
+/// The error that a text is not a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a program; use the form `0>2,2>0`: numbers of two different ranks for each message")]
 pub struct InvalidProgram(String);
 
 impl Program {
-    /// Returns a program of `messages` messages for clusters of `nodes` ranks. Every third message stays inside a cluster
-    /// that has several ranks. The others go from the first cluster to the next one and back, and so on around all clusters.
+    /// Returns a program of `messages` messages for clusters of `nodes` ranks. If clusters have several
+    /// ranks, every third message stays within a cluster. The other messages go from the first cluster to the
+    /// next and back, and so on around all clusters.
     pub fn usual(clusters: u32, nodes: u32, messages: u32) -> Program {
         let ranks = clusters * nodes;
         let mut at = 0;
@@ -54,7 +56,7 @@ impl Program {
         })
     }
 
-    /// Returns the largest rank that takes part; `None` if there are no messages.
+    /// Returns the largest rank in the program; `None` if there are no messages.
     pub fn largest_rank(&self) -> Option<ProcessId> {
         self.0.iter().flat_map(|&(from, to)| [from, to]).max()
     }
@@ -69,7 +71,7 @@ impl Program {
         self.0.is_empty()
     }
 
-    /// Returns how much a rank has to do.
+    /// Returns the number of steps of a rank.
     fn total(&self, rank: ProcessId) -> u32 {
         self.of(rank).count().max(1) as u32
     }
@@ -116,10 +118,10 @@ pub struct Rank {
     early: Vec<u32>,
 }
 
-/// Stands for the computation of a rank without messages.
+/// Represents the computation of a rank without messages.
 const NO_MESSAGE: u32 = u32::MAX;
 
-/// Sending the message with this place in the program.
+/// The job that sends the message at this position of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SendMessage(u32);
 
@@ -140,7 +142,7 @@ impl Rank {
         self.program.of(self.me).nth(self.done as usize)
     }
 
-    /// Consumes the messages whose turn has come.
+    /// Consumes early messages that are next in order.
     fn advance(&mut self, out: &mut Outbox) {
         while let Some((place, from, to)) = self.next()
             && to == self.me
@@ -223,7 +225,7 @@ impl Application for Rank {
     }
 }
 
-/// Returns the result of a rank. A message that arrived but was not consumed changes it.
+/// Returns the result of a rank. A message that arrived but was not consumed changes the result.
 fn digest(done: u32, early: &[u32]) -> Digest {
     let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&done.to_le_bytes());
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_waits_for_what_comes_first_and_a_duplicate_changes_its_result() {
+    fn a_rank_waits_for_earlier_messages_and_a_duplicate_changes_its_result() {
         let program = Arc::new("1>0,0>1".parse::<Program>().unwrap());
         let mut rank = Rank { program, me: ProcessId(0), done: 0, early: Vec::new() };
         assert_eq!(rank.next_job(), None);

@@ -19,17 +19,17 @@ use crate::state::{Choice, State, Witnesses};
 /// A complete run with its judgement.
 #[derive(Clone, Debug)]
 pub struct Counterexample {
-    /// Description of the run besides its facts.
+    /// The manifest of the run.
     pub manifest: Manifest,
     /// The facts of the run. A step takes a millisecond.
     pub trace: Trace,
-    /// The steps until the federation is quiet, and what each of them is.
+    /// The steps until the federation is quiet, in words.
     pub steps: Vec<String>,
     /// Judgement of the checker.
     pub judgement: Judgement,
-    /// Whether the run came to its end: all ranks finished, or the protocol gave up.
+    /// Whether the run ended: all ranks finished, or the protocol declared a cluster unrecoverable.
     pub has_ended: bool,
-    /// Whether the protocol promises that every run comes to its end.
+    /// Whether the protocol promises that every run ends.
     must_end: bool,
 }
 
@@ -60,7 +60,7 @@ impl Counterexample {
     }
 }
 
-/// Longer than any bound on what a federation may take.
+/// Longer than any time limit of a federation.
 const FOREVER: Span = Span::from_secs(10_000_000);
 
 const STUCK: &str = "nothing is pending, and not all ranks have finished";
@@ -81,13 +81,13 @@ impl Replay {
         let text = faultline_api::to_yaml(federation);
         let mut manifest = manifest::draft(federation, &text, setup, Backend::Simulate, UNIX_EPOCH);
         manifest.expected = manifest::expected(setup);
-        // Faults are choices, of which no plan knows.
+        // Faults are choices of the exploration, not part of a plan.
         manifest.plan = Vec::new();
         let must_end = Property::Progress.is_judged(&Context::from_manifest(&manifest));
         Replay { membership: setup.membership.clone(), bounds, manifest, must_end }
     }
 
-    /// Performs these choices and what completes the run, and judges the result.
+    /// Performs these choices, completes the run, and judges the result.
     pub(crate) fn judge<P: Protocol>(&self, effects: &mut Effects<P>, choices: &[Choice]) -> Counterexample {
         let mut tape = Tape { trace: Trace::default(), now: Time::ZERO, steps: Vec::new() };
         let mut state = State::begun(self.membership.clone(), &self.bounds, effects, &mut tape);
@@ -105,7 +105,7 @@ impl Replay {
                 Outcome::Completed
             }
             (None, false) => {
-                // What has not happened by now never will.
+                // Events that have not happened by now never will.
                 tape.now += FOREVER;
                 Outcome::Deadline
             }

@@ -1,4 +1,4 @@
-//! The search: breadth first, so that the first violation has the shortest run.
+//! The breadth-first search, whose first violation has the shortest run.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -22,20 +22,21 @@ pub struct Extent {
     pub depth: u32,
     /// Distinct complete runs, each of which was judged.
     pub runs: u64,
-    /// Of these, how many could not be judged completely: more was lost than there are copies.
+    /// Number of these runs that could not be judged completely, because all copies of a part were lost.
     pub unknown: u64,
-    /// Whether some run has as many overtakings as the bounds permit, so that more would lead further.
+    /// Whether a run has as many overtakings as the bounds permit, so that a larger bound may lead to more
+    /// states.
     pub is_bounded: bool,
 }
 
-/// A step that led to a state, and where from.
+/// A step that led to a state, and the state before it.
 #[derive(Clone, Copy)]
 struct Step {
     from: u32,
     choice: Choice,
 }
 
-/// Keys are hashes already.
+/// A hasher that uses keys unchanged, because they are already hashes.
 #[derive(Default)]
 struct Unhashed(u64);
 
@@ -57,7 +58,7 @@ type Keys = HashSet<Key, BuildHasherDefault<Unhashed>>;
 
 /// How a search ends.
 pub(crate) enum End {
-    /// Everything has been visited.
+    /// All states have been visited.
     Exhausted,
     /// The bound on states was reached.
     Stopped,
@@ -67,7 +68,7 @@ pub(crate) enum End {
     Interrupted,
 }
 
-/// What a complete run is.
+/// The judgement of a complete run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Run {
     Sound,
@@ -78,9 +79,9 @@ pub(crate) enum Run {
 pub(crate) struct Search<'a, P: Protocol> {
     pub(crate) bounds: Bounds,
     pub(crate) effects: Effects<P>,
-    /// Judges the run that these choices lead to.
+    /// Judges the run to which these choices lead.
     pub(crate) judge: &'a mut dyn FnMut(&mut Effects<P>, &[Choice]) -> Run,
-    /// Told after each level; returns whether to continue.
+    /// Called after each level. Returns whether to continue.
     pub(crate) progress: &'a mut dyn FnMut(&Extent) -> bool,
 }
 

@@ -10,14 +10,14 @@ use crate::key::{Key, key_of, key_of_all};
 use crate::local::{Effect, Effects, ExploredEvent, Local, PacketOf, Request};
 use crate::program::SendMessage;
 
-/// A state of the federation. Everything in it is shared with the states from which it differs little.
+/// A state of the federation. Similar states share most of their data.
 #[derive(Clone)]
 pub(crate) struct State<P: Protocol> {
     locals: Vec<Arc<Local<P>>>,
     membership: Arc<Membership>,
-    /// Pending steps in the order in which they were requested, except those that are overtaken.
+    /// Pending steps in the order in which they were requested, except overtaken ones.
     pending: Vec<Pending<P>>,
-    /// Pending steps that others overtake. They may happen at any time.
+    /// Pending steps that other steps have overtaken. They may happen at any time.
     overtaken: Vec<Pending<P>>,
     /// Whether packets of one channel arrive in order.
     is_fifo: bool,
@@ -33,18 +33,18 @@ pub(crate) struct State<P: Protocol> {
 pub(crate) struct Left {
     crashes: u32,
     timers: u32,
-    /// `None` for as many as there are.
+    /// `None` means unlimited.
     overtakings: Option<u32>,
 }
 
 impl Left {
-    /// Returns whether nothing more can be overtaken.
+    /// Returns whether no further step can be overtaken.
     pub(crate) fn is_used_up(self) -> bool {
         self.overtakings == Some(0)
     }
 }
 
-/// Something that will happen.
+/// A pending step.
 #[derive(Clone)]
 struct Pending<P: Protocol> {
     key: Key,
@@ -62,7 +62,7 @@ enum Body<P: Protocol> {
     Tell(ProcessId, Life, Arc<Membership>),
     /// The supervisor records that a process has started.
     Start(ProcessId, Life),
-    /// The supervisor learns that a storage holds everything again.
+    /// The supervisor learns that a storage is complete again.
     Refill(ProcessId, Life),
     /// The supervisor detects the end of a life.
     Detect(ProcessId, Life),
@@ -70,13 +70,13 @@ enum Body<P: Protocol> {
     Restart(ProcessId),
 }
 
-/// Things that happen in the order in which they were requested, and do not overtake each other.
+/// Steps in the same lane happen in the order in which they were requested.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lane {
     Channel(ProcessId, ProcessId),
     Storage(ProcessId),
     Membership(ProcessId),
-    /// May overtake any step.
+    /// May overtake any step, and be overtaken by any.
     Own,
 }
 
@@ -89,7 +89,7 @@ pub(crate) enum Choice {
     Overtaken(u8),
     /// A process fails.
     Crash { process: ProcessId, storage: StorageFate, output: Output },
-    /// The next deadline of a process comes.
+    /// The next deadline of a process expires.
     Ring(ProcessId),
 }
 
@@ -105,11 +105,11 @@ pub(crate) enum Output {
 /// The facts that processes state in a step, in order.
 pub(crate) trait Witnesses<P: Protocol> {
     fn states(&mut self, process: ProcessId, life: Life, facts: &[Fact]);
-    /// A step begins, in words.
+    /// Called at the beginning of a step, with its description.
     fn steps(&mut self, text: impl FnOnce() -> String);
 }
 
-/// Facts are discarded.
+/// Discards everything.
 impl<P: Protocol> Witnesses<P> for () {
     fn states(&mut self, _: ProcessId, _: Life, _: &[Fact]) {}
     fn steps(&mut self, _: impl FnOnce() -> String) {}
@@ -143,8 +143,8 @@ impl<P: Protocol> Pending<P> {
 }
 
 impl<P: Protocol> State<P> {
-    /// Creates the state after the start: every first life has begun, and everything has happened that follows, except for
-    /// what the application does.
+    /// Creates the state after the start: every first life has begun, and all resulting steps have happened,
+    /// except those of the application.
     pub(crate) fn begun(
         membership: Membership,
         bounds: &Bounds,
@@ -186,7 +186,8 @@ impl<P: Protocol> State<P> {
         state
     }
 
-    /// Returns what the state is. States with the same key have the same futures, and what was stated before is the same.
+    /// Returns the key of the state. States with the same key have the same possible futures, and the same
+    /// facts have been stated.
     pub(crate) fn key(&self) -> Key {
         let left = self.left;
         let overtakings = left.overtakings.map_or(u128::MAX, u128::from);
@@ -197,7 +198,7 @@ impl<P: Protocol> State<P> {
         overtaken.sort_unstable();
         let mut pending: Vec<Key> = self.pending.iter().map(|it| it.key).collect();
         if left.overtakings.is_none() {
-            // Every order is explored, so that the order of requests says nothing, except on ordered channels.
+            // If every order is explored, the order of requests is irrelevant, except on ordered channels.
             if self.is_fifo {
                 for place in 0..self.pending.len() {
                     let lane = self.pending[place].lane(self.is_fifo);
@@ -213,12 +214,12 @@ impl<P: Protocol> State<P> {
         key_of_all(budgets.into_iter().chain(counts).chain(locals).chain(pending).chain(overtaken))
     }
 
-    /// Returns what has been stated.
+    /// Returns the key of all facts stated so far.
     pub(crate) fn stated(&self) -> Key {
         key_of_all(self.locals.iter().map(|it| it.stated()).chain([self.stated, self.ended.is_some().into()]))
     }
 
-    /// Returns whether nothing can happen by itself.
+    /// Returns whether no step is pending.
     pub(crate) fn is_quiet(&self) -> bool {
         self.ended.is_some()
             || self.next().is_none() && !(0..self.overtaken.len()).any(|it| self.can_follow(it))
@@ -294,8 +295,8 @@ impl<P: Protocol> State<P> {
         state
     }
 
-    /// Brings a quiet state to the end of its run: deadlines come in order, and everything happens that follows, until every
-    /// rank has finished. Returns whether they do.
+    /// Completes the run from a quiet state: deadlines expire in order, and all resulting steps happen, until
+    /// every rank has finished. Returns whether they finish.
     pub(crate) fn complete(&mut self, effects: &mut Effects<P>, sink: &mut impl Witnesses<P>) -> bool {
         for _ in 0..MOST_ROUNDS {
             if self.ended.is_some() || self.has_finished() {
@@ -340,7 +341,8 @@ impl<P: Protocol> State<P> {
         self.can_arrive(&self.overtaken[place])
     }
 
-    /// Returns whether a packet can arrive. A packet from a life that its receiver does not know yet has to wait.
+    /// Returns whether a packet can arrive. A packet from a life that its receiver does not know yet must
+    /// wait.
     fn can_arrive(&self, pending: &Pending<P>) -> bool {
         match &*pending.body {
             Body::Packet { from, from_life, to, .. } => {
@@ -350,7 +352,7 @@ impl<P: Protocol> State<P> {
         }
     }
 
-    /// Removes what will never have an effect: what concerns a life that is over.
+    /// Removes steps of ended lives, which can have no effect.
     fn prune(&mut self) {
         let locals = &self.locals;
         let lives = |process: ProcessId, life: Life| {
@@ -399,7 +401,7 @@ impl<P: Protocol> State<P> {
                 self.announce(membership);
             }
             Body::Refill(process, _) => {
-                sink.steps(|| format!("the supervisor learns that {process} holds everything"));
+                sink.steps(|| format!("the supervisor learns that the storage of {process} is complete"));
                 self.event(*process, REFILLED, || ExploredEvent::Refilled, effects, sink);
             }
             Body::Detect(process, life) => {
@@ -448,7 +450,7 @@ impl<P: Protocol> State<P> {
         let life = self.locals[process.index()].life;
         sink.steps(|| {
             let storage = if storage == StorageFate::Lost { ", and loses its storage" } else { "" };
-            let output = if output == Output::Lost { "; what it had sent is lost" } else { "" };
+            let output = if output == Output::Lost { "; its messages in transit are lost" } else { "" };
             format!("{process} fails{storage}{output}")
         });
         self.supervisor(Fact::Failed { process, life, storage, by: EndedBy::Silence }, sink);
@@ -463,7 +465,7 @@ impl<P: Protocol> State<P> {
     }
 
     fn ring(&mut self, process: ProcessId, effects: &mut Effects<P>, sink: &mut impl Witnesses<P>) {
-        sink.steps(|| format!("a deadline of {process} comes"));
+        sink.steps(|| format!("a deadline of {process} expires"));
         self.event(process, RANG, || ExploredEvent::Ring, effects, sink);
     }
 
@@ -484,7 +486,7 @@ impl<P: Protocol> State<P> {
         sink.states(ProcessId::SUPERVISOR, Life(0), &[fact]);
     }
 
-    /// Performs an event of one process, and enters what it requests.
+    /// Performs an event of a process, and enqueues its requests.
     fn event(
         &mut self,
         process: ProcessId,
@@ -525,12 +527,12 @@ const STORED: Key = 1;
 const REFILLED: Key = 2;
 const RANG: Key = 3;
 
-/// Rounds of deadlines after which a quiet federation that has not finished never will.
+/// Rounds of deadlines after which a quiet federation counts as one that never finishes.
 const MOST_ROUNDS: usize = 12;
-/// Steps between two deadlines, at most.
+/// Largest number of steps between two deadlines.
 const MOST_STEPS: usize = 20_000;
 
-/// Returns the beginning of what a packet prints.
+/// Returns a short description of a packet.
 fn short<P: Protocol>(packet: &PacketOf<P>) -> String {
     const MOST: usize = 160;
     let text = match packet {

@@ -1,10 +1,11 @@
-//! Known defects: the exploration finds them, each as its shortest run.
+//! Tests that the exploration finds known defects, each with a shortest run.
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
 use faultline_explore::{Bounds, Counterexample, Ending, Exploration, Program, Storage, explore, federation};
 
-/// Returns the shortest run that violates something, with the first bounds on overtakings within which there is one.
+/// Returns the shortest run that violates a property, the smallest bound on overtakings within which it
+/// exists, and the number of states visited.
 fn shortest(defect: &str, nodes: u32, program: &str, bounds: Bounds) -> Option<(u32, u64, Counterexample)> {
     let defect: Defect = defect.parse().unwrap();
     let federation = federation(defect.protocol(), 2, nodes).unwrap();
@@ -24,20 +25,21 @@ fn shortest(defect: &str, nodes: u32, program: &str, bounds: Bounds) -> Option<(
     None
 }
 
-/// Messages that were acknowledged at the restored SN itself have to be sent again, which the paper's rule misses.
+/// Messages acknowledged at the restored SN itself must be re-sent, which the paper's rule omits.
 #[test]
-fn the_printed_rule_for_sending_again_has_a_shortest_run() {
+fn the_printed_rule_for_re_sending_has_a_shortest_run() {
     let bounds =
         Bounds { crashes: 1, timers: 1, overtakings: Some(1), storage: Storage::Kept, states: 300_000 };
-    let (overtakings, _, found) = shortest("resend-greater", 1, "0>1", bounds).expect("it is found");
+    let (overtakings, _, found) = shortest("resend-greater", 1, "0>1", bounds).expect("the defect is found");
     assert!(found.violated().contains(&Property::NoLoss), "{:?}", found.violations());
     println!("{overtakings} overtaken, {:#?}", found.steps);
     assert!(found.steps.len() <= 60, "{:#?}", found.steps);
     let (_, _, again) = shortest("resend-greater", 1, "0>1", bounds).unwrap();
-    assert_eq!((again.steps, again.trace), (found.steps, found.trace), "the same each time");
+    assert_eq!((again.steps, again.trace), (found.steps, found.trace), "the search is deterministic");
 }
 
-/// Prints for every defect of `SURVEY_PROTOCOL` (hc3i) whether it is found with `SURVEY_NODES` nodes per cluster.
+/// Prints, for every defect of `SURVEY_PROTOCOL` (default: hc3i), whether it is found with `SURVEY_NODES`
+/// nodes per cluster.
 #[test]
 #[ignore = "takes minutes"]
 fn survey() {

@@ -1,4 +1,4 @@
-//! Small spaces, explored to their end: no protocol violates anything in them.
+//! Tests that no protocol violates a property in small, completely explored state spaces.
 
 use faultline_explore::{Bounds, Ending, Exploration, Program, Storage, explore, federation, names};
 
@@ -26,7 +26,7 @@ fn failures_at_every_step_of_an_orderly_run_are_survived() {
     }
 }
 
-/// Where a rank has no messages, and clusters have several members.
+/// A rank has no messages, and clusters have several members.
 #[test]
 fn orderly_runs_of_clusters_of_two_are_survived() {
     let bounds = Bounds { crashes: 0, timers: 2, ..ORDERLY };
