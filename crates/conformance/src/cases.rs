@@ -1,7 +1,7 @@
 //! The rules of the contract, one function each. A function panics if the driver breaks its rule.
 //!
-//! Times are generous, so that a slow machine does not break a rule.
-#![expect(clippy::missing_panics_doc, reason = "the module says when its functions panic")]
+//! Time limits are generous, so that a slow machine does not break a rule.
+#![expect(clippy::missing_panics_doc, reason = "the module documents when its functions panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +59,7 @@ pub fn contents_survive_the_network(driver: &mut impl Driver) {
     scenario.at(P0, None, Span::from_millis(50), images.chain([Act::Send(P1, 100)]));
     let evidence = driver.run::<false>(&scenario);
     evidence.expect_complete();
-    assert_eq!(evidence.lives(P1), [FIRST], "a probe that finds a changed content ends its life");
+    assert_eq!(evidence.lives(P1), [FIRST], "a probe that receives changed content ends its life");
     let seen = evidence.seen(P1, FIRST);
     for number in 0..4 {
         let image = Observation::ReceivedImage { from: P0, by: FIRST, number };
@@ -86,15 +86,15 @@ pub fn lives_do_not_mix(driver: &mut impl Driver) {
     // The test is not vacuous: new lives communicate with old ones and with each other.
     let of_survivor = received(&evidence.seen(ProcessId(2), FIRST));
     for from in [0, 1, 3] {
-        assert!(of_survivor.contains_key(&(ProcessId(from), FIRST)), "p{from}, life 1, was heard");
-        assert!(of_survivor.contains_key(&(ProcessId(from), SECOND)), "p{from}, life 2, was heard");
+        assert!(of_survivor.contains_key(&(ProcessId(from), FIRST)), "messages from p{from}, life 1, arrived");
+        assert!(of_survivor.contains_key(&(ProcessId(from), SECOND)), "messages from p{from}, life 2, arrived");
     }
     assert!(received(&evidence.seen(P0, SECOND)).contains_key(&(P1, SECOND)));
 }
 
-/// The same if a process was paused while another failed and returned: messages that it answers and the announcement
-/// of the new life reach it together.
-pub fn lives_do_not_mix_where_a_process_stood(driver: &mut impl Driver) {
+/// Lives do not mix either if a process was paused while another failed and returned, so that messages and
+/// the announcement of the new life reach it together.
+pub fn lives_do_not_mix_after_a_pause(driver: &mut impl Driver) {
     const STANDS: ProcessId = ProcessId(2);
     let mut scenario = Scenario::new(&[3], Span::from_millis(1200));
     // Continue after the pause, so that the new life receives messages.
@@ -113,11 +113,11 @@ pub fn lives_do_not_mix_where_a_process_stood(driver: &mut impl Driver) {
     expect_lives_apart(&evidence, &scenario);
     for life in [FIRST, SECOND] {
         let heard = received(&evidence.seen(P0, life));
-        assert!(heard.contains_key(&(STANDS, FIRST)), "{life} of p0 was talked to");
+        assert!(heard.contains_key(&(STANDS, FIRST)), "{life} of p0 received messages from the paused process");
     }
 }
 
-/// Each life receives memberships with increasing versions, finally the newest, and is up in the first one.
+/// Each life receives memberships with increasing versions, the newest last, and is up in the first one.
 pub fn memberships_come_in_order_and_contain_their_receiver(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2, 2], Span::from_millis(800));
     for process in 0..3 {
@@ -137,7 +137,7 @@ pub fn memberships_come_in_order_and_contain_their_receiver(driver: &mut impl Dr
             assert!(told.into_iter().any(|it| *it == me), "{process}, {life}, is up in its first membership");
         }
     }
-    // In the end, the survivor knows each new life. Versions in between may have been skipped.
+    // In the end, the survivor knows each new life. Versions may have been skipped.
     let seen = evidence.seen(ProcessId(3), FIRST);
     for process in (0..3).map(ProcessId) {
         let last = seen
@@ -148,7 +148,7 @@ pub fn memberships_come_in_order_and_contain_their_receiver(driver: &mut impl Dr
     }
 }
 
-/// A listing contains what was written before it, and not what was removed before it.
+/// A listing contains the images written before it, except those removed before it.
 pub fn a_listing_sees_every_earlier_write(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(600));
     let acts = [
@@ -166,10 +166,10 @@ pub fn a_listing_sees_every_earlier_write(driver: &mut impl Driver) {
     let listings = listings(&evidence.seen(P0, FIRST));
     let expected = [vec![], vec![(FIRST, 1), (FIRST, 2)], vec![(FIRST, 2), (FIRST, 3)]];
     assert_eq!(listings, expected);
-    assert_eq!(evidence.seen(P1, FIRST).iter().filter(|it| stored(it)).count(), 0, "storages are apart");
+    assert_eq!(evidence.seen(P1, FIRST).iter().filter(|it| stored(it)).count(), 0, "each process has its own storage");
 }
 
-/// The storage answers requests in their order.
+/// The storage answers requests in order.
 pub fn storage_actions_complete_in_order(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[1], Span::from_millis(600));
     let acts = [
@@ -203,7 +203,7 @@ pub fn storage_actions_complete_in_order(driver: &mut impl Driver) {
 pub fn a_crash_keeps_what_was_durable_and_nothing_else(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(900));
     for number in 1..=200 {
-        // Each takes longer than the time until the next, so that the storage is always busy.
+        // Each write takes longer than the interval between writes, so that the storage is always busy.
         let mut acts = vec![Act::Persist(number, 600_000), Act::Record(number)];
         match number {
             1 => acts.push(Act::Settle),
@@ -230,7 +230,7 @@ pub fn a_crash_keeps_what_was_durable_and_nothing_else(driver: &mut impl Driver)
             _ => None,
         })
         .collect();
-    assert!((1..120).contains(&durable.len()), "the crash came while images were being written");
+    assert!((1..120).contains(&durable.len()), "the crash occurred while images were being written");
     assert_eq!(listings(&after), [durable]);
     let record = before.iter().rev().find_map(|it| match *it {
         Observation::Recorded { version } => Some(version),
@@ -241,13 +241,13 @@ pub fn a_crash_keeps_what_was_durable_and_nothing_else(driver: &mut impl Driver)
     assert!(answers.contains(&&Observation::Read { by: FIRST, number: 1, intact: true }));
     for answer in answers {
         if let Observation::Persisted { by, .. } = answer {
-            assert_eq!(*by, SECOND, "a completion belongs to the life that asked");
+            assert_eq!(*by, SECOND, "a completion belongs to the life that requested it");
         }
     }
 }
 
-/// A process halts at the fact that triggers a fault: earlier actions are complete, later ones have not begun. If the
-/// process is released, the rest is performed.
+/// A process halts at the fact that triggers a fault: earlier actions are complete, later ones have not
+/// begun. If the process is released, it performs the rest.
 pub fn a_process_halts_between_two_actions(driver: &mut impl Driver) {
     let acts = [
         Act::Mark,
@@ -275,12 +275,12 @@ pub fn a_process_halts_between_two_actions(driver: &mut impl Driver) {
     assert_eq!(
         stream.last().map(|(_, fact)| fact.kind()),
         Some(FactKind::Protected),
-        "nothing after the halt"
+        "no action after the halt is performed"
     );
     let from_first = received(&evidence.seen(P1, FIRST)).remove(&(P0, FIRST)).unwrap_or_default();
-    assert!(from_first.is_empty() || from_first == [0], "only what was sent before the halt: {from_first:?}");
+    assert!(from_first.is_empty() || from_first == [0], "only messages sent before the halt arrive: {from_first:?}");
     for images in listings(&evidence.seen(P0, SECOND)) {
-        assert!(images.is_empty() || images == [(FIRST, 1)], "only what was written before the halt");
+        assert!(images.is_empty() || images == [(FIRST, 1)], "only images written before the halt exist");
     }
 
     let mut scenario = Scenario::new(&[2], Span::from_millis(1200));
@@ -295,15 +295,15 @@ pub fn a_process_halts_between_two_actions(driver: &mut impl Driver) {
 }
 
 /// When a halted process is released, the fault that it triggered is in force everywhere.
-pub fn a_fault_is_in_force_before_its_trigger_goes_on(driver: &mut impl Driver) {
+pub fn a_fault_is_in_force_before_its_trigger_resumes(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(600));
     scenario.script.all_arrives = true;
     expect_full_when_told(driver, scenario, Span::from_millis(100));
 }
 
-/// The same if the fault must be in force at a paused process: it handles the trigger's next actions only under the
-/// fault.
-pub fn a_fault_is_in_force_also_where_a_process_stands(driver: &mut impl Driver) {
+/// A fault is also in force at a paused process, which handles messages of the released process only under
+/// the fault.
+pub fn a_fault_is_in_force_even_at_a_paused_process(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(600));
     scenario.script.all_arrives = true;
     let span = Span::from_millis(300);
@@ -311,7 +311,8 @@ pub fn a_fault_is_in_force_also_where_a_process_stands(driver: &mut impl Driver)
     expect_full_when_told(driver, scenario, Span::from_millis(200));
 }
 
-/// P0 triggers the fault that fills P1's storage at `after`, and then tells P1 to write.
+/// Asserts that a write fails if P0 triggers the fault that fills P1's storage at `after`, and then tells P1
+/// to write.
 fn expect_full_when_told(driver: &mut impl Driver, mut scenario: Scenario, after: Span) {
     scenario.at(P0, None, after, [Act::Mark, Act::Send(P1, 1)]);
     scenario.script.on_message.push((P1, vec![Act::Persist(1, 100)]));
@@ -322,8 +323,8 @@ fn expect_full_when_told(driver: &mut impl Driver, mut scenario: Scenario, after
     assert_eq!(answers, [Observation::PersistFailed { by: FIRST, number: 1 }]);
 }
 
-/// A life after a loss of storage is told about it and finds nothing. So do its successors, until one reports that
-/// its storage is complete.
+/// A life after a loss of storage learns of the loss, and finds an empty storage. Later lives also learn of
+/// it, until one reports that its storage is complete.
 pub fn lost_storage_is_empty_and_the_loss_is_remembered(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(500));
     let life = |number| Some(Life(number));
@@ -354,7 +355,7 @@ pub fn lost_storage_is_empty_and_the_loss_is_remembered(driver: &mut impl Driver
     }
 }
 
-/// A storage in memory is lost with its process.
+/// Storage in memory is lost with its process.
 pub fn volatile_storage_is_lost_with_its_process(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(500));
     scenario.supervisor.volatile_storage = true;
@@ -407,15 +408,15 @@ pub fn timeouts_are_never_missed(driver: &mut impl Driver) {
             }
         }
         let steps = &scenario.script.steps;
-        assert!(stepped.is_sorted_by_key(|&step| steps[step].after), "{process} steps in order");
+        assert!(stepped.is_sorted_by_key(|&step| steps[step].after), "{process} performs its steps in order");
         let own: BTreeSet<usize> = (0..steps.len()).filter(|&step| steps[step].process == process).collect();
-        assert_eq!(stepped.len(), own.len(), "{process} steps once");
+        assert_eq!(stepped.len(), own.len(), "{process} performs each step once");
         assert_eq!(stepped.into_iter().collect::<BTreeSet<_>>(), own, "{process}");
     }
 }
 
-/// A process that was paused for less than the time limit of failure detection resumes, and loses neither a message
-/// nor a deadline, even if nothing else wakes the process.
+/// A process that was paused for less than the detection time resumes, and loses neither a message nor a
+/// deadline, even if nothing else wakes the process.
 pub fn a_short_pause_loses_nothing(driver: &mut impl Driver) {
     const LONELY: ProcessId = ProcessId(3);
     let mut scenario = Scenario::new(&[2, 1, 1], Span::from_millis(1500));
@@ -450,7 +451,7 @@ pub fn a_short_pause_loses_nothing(driver: &mut impl Driver) {
     };
     assert_eq!(latenesses(LONELY).count(), 3);
     for process in [P1, LONELY] {
-        assert!(latenesses(process).any(|late| late > 50_000), "{process} stood");
+        assert!(latenesses(process).any(|late| late > 50_000), "{process} was paused");
     }
 }
 
@@ -463,14 +464,14 @@ pub fn a_long_pause_is_fenced(driver: &mut impl Driver) {
     evidence.expect_complete();
     assert_eq!(evidence.lives(P1), [FIRST, SECOND]);
     let own: Vec<&Fact> = evidence.supervisor().collect();
-    let place = |wanted: &Fact| own.iter().position(|fact| *fact == wanted).expect("it is stated");
+    let place = |wanted: &Fact| own.iter().position(|fact| *fact == wanted).expect("the fact is stated");
     let by = EndedBy::Fault(FaultNo(0));
     let failed = Fact::Failed { process: P1, life: FIRST, storage: StorageFate::Kept, by };
     let detected = Fact::Detected { process: P1, life: FIRST };
     let next = Fact::LifeStarted { process: P1, life: SECOND, boot: Boot::Restarted };
     assert!(place(&failed) < place(&detected) && place(&detected) < place(&next));
     let stepped = evidence.seen(P1, FIRST).into_iter().filter(|it| matches!(it, Observation::Stepped { .. }));
-    assert!(stepped.count() < TRAFFIC as usize, "it stood until it was killed");
+    assert!(stepped.count() < TRAFFIC as usize, "it was paused until it was killed");
     expect_lives_apart(&evidence, &scenario);
 }
 
@@ -502,7 +503,7 @@ pub fn a_partition_delays_and_loses_nothing(driver: &mut impl Driver) {
     assert_eq!(before_mark(P2), 0, "the cut link holds everything");
 }
 
-/// A full storage refuses writes only as long as it is full. A corrupt one counts as empty when read, only as long as
+/// Full storage refuses writes only while it is full. Images in corrupt storage count as missing only while
 /// it is corrupt.
 pub fn full_storage_refuses_and_corrupt_storage_forgets(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[1], Span::from_millis(2500));
@@ -533,7 +534,7 @@ pub fn full_storage_refuses_and_corrupt_storage_forgets(driver: &mut impl Driver
 }
 
 /// All processes of a cluster end before the end of any is detected, and all return.
-pub fn a_whole_cluster_is_lost_and_comes_back(driver: &mut impl Driver) {
+pub fn a_lost_cluster_returns(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[3, 1], Span::from_millis(900));
     steady_traffic(&mut scenario);
     for process in scenario.processes() {
@@ -553,27 +554,27 @@ pub fn a_whole_cluster_is_lost_and_comes_back(driver: &mut impl Driver) {
     let failed = |process| Fact::Failed { process, life: FIRST, storage: StorageFate::Lost, by };
     assert_eq!(ends.len(), 6);
     for (index, process) in (0..3).map(ProcessId).enumerate() {
-        assert_eq!(*ends[index], failed(process), "the whole cluster fails at once");
+        assert_eq!(*ends[index], failed(process), "the entire cluster fails at once");
         let seen = evidence.seen(process, SECOND);
         assert_eq!(seen[0], Observation::Started { boot: Boot::Replaced, record: 0 });
         assert_eq!(listings(&seen), [vec![]]);
     }
 }
 
-/// Number of messages that each process receives from each other one in [`steady_traffic`].
+/// Number of messages that each process receives from each other process in [`steady_traffic`].
 const TRAFFIC: u32 = 60;
 
-/// Returns an instant, in milliseconds after the application began.
+/// Returns a time in milliseconds after the application began.
 fn at(millis: u64) -> Time {
     Time::ZERO + Span::from_millis(millis)
 }
 
-/// Returns a trigger for the `occurrence`th time that `process` performs [`Act::Mark`].
+/// Returns a trigger for occurrence `occurrence` of [`Act::Mark`] at `process`.
 fn mark(process: ProcessId, occurrence: u32) -> Trigger {
     Trigger::When { fact: FactKind::Protected, cluster: None, process: Some(process), occurrence }
 }
 
-/// Every process sends 20 messages to every other process, three times.
+/// Makes every process send 20 messages to every other process, three times.
 fn bursts(scenario: &mut Scenario) {
     for from in scenario.processes() {
         let acts: Vec<Act> =
@@ -584,7 +585,8 @@ fn bursts(scenario: &mut Scenario) {
     }
 }
 
-/// Every process sends a message to every other process every 8 ms for half a second, in each of its lives.
+/// Makes every process send a message to every other process every 8 ms for half a second, in each of its
+/// lives.
 fn steady_traffic(scenario: &mut Scenario) {
     for from in scenario.processes() {
         let acts: Vec<Act> =
@@ -610,7 +612,7 @@ fn received(seen: &[Observation]) -> BTreeMap<(ProcessId, Life), Vec<u32>> {
 /// once.
 fn expect_all_received(evidence: &Evidence, scenario: &Scenario, sent: impl Fn(ProcessId, ProcessId) -> u32) {
     for to in scenario.processes() {
-        assert_eq!(evidence.lives(to), [FIRST], "{to} lives once");
+        assert_eq!(evidence.lives(to), [FIRST], "{to} has a single life");
         let mut received = received(&evidence.seen(to, FIRST));
         for from in scenario.processes().filter(|from| *from != to) {
             let mut numbers = received.remove(&(from, FIRST)).unwrap_or_default();

@@ -1,15 +1,15 @@
 //! The contract between a process and its driver, as tests that every driver runs.
 //!
 //! A [`Probe`] is a process that follows a [`Script`], and states every action of its driver as an
-//! [`Observation`]. A [`Scenario`] is a federation of probes with a plan of faults. A [`Driver`] runs a scenario and
-//! returns its facts; each function of [`cases`] runs scenarios and judges them. The tests of a driver are a single
-//! line:
+//! [`Observation`]. A [`Scenario`] is a federation of probes with a plan of faults. A [`Driver`] runs a
+//! scenario and returns its facts. Each function of [`cases`] runs scenarios and judges them. A driver's
+//! tests are a single line:
 //!
 //! ```ignore
 //! faultline_conformance::conformance_tests!(MyDriver::new());
 //! ```
 //!
-//! Nothing sleeps or reads a clock: results are derived from facts and their order alone.
+//! The tests neither sleep nor read a clock: results derive only from facts and their order.
 
 pub mod cases;
 mod observation;
@@ -29,14 +29,14 @@ macro_rules! conformance_tests {
             fifo_keeps_the_order_of_every_pair
             contents_survive_the_network
             lives_do_not_mix
-            lives_do_not_mix_where_a_process_stood
+            lives_do_not_mix_after_a_pause
             memberships_come_in_order_and_contain_their_receiver
             a_listing_sees_every_earlier_write
             storage_actions_complete_in_order
             a_crash_keeps_what_was_durable_and_nothing_else
             a_process_halts_between_two_actions
-            a_fault_is_in_force_before_its_trigger_goes_on
-            a_fault_is_in_force_also_where_a_process_stands
+            a_fault_is_in_force_before_its_trigger_resumes
+            a_fault_is_in_force_even_at_a_paused_process
             lost_storage_is_empty_and_the_loss_is_remembered
             volatile_storage_is_lost_with_its_process
             completions_belong_to_the_life_that_asked
@@ -45,7 +45,7 @@ macro_rules! conformance_tests {
             a_long_pause_is_fenced
             a_partition_delays_and_loses_nothing
             full_storage_refuses_and_corrupt_storage_forgets
-            a_whole_cluster_is_lost_and_comes_back
+            a_lost_cluster_returns
         }
     };
     (@each $driver:expr; $($case:ident)*) => {

@@ -6,11 +6,11 @@ use faultline_trace::Trace;
 /// An action of the driver on a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// A life began with the record of this version; 0 means none.
+    /// A life began.
     Started {
         /// How the life began.
         boot: Boot,
-        /// Version contained in the record.
+        /// Version in the record that the life received; 0 without a record.
         record: u32,
     },
     /// The probe received a membership.
@@ -18,7 +18,7 @@ pub enum Observation {
         /// Version of the membership.
         version: u32,
     },
-    /// The new membership differs from the previous one in this process.
+    /// The new membership differs from the previous one in the entry of this process.
     Peer {
         /// The process concerned.
         process: ProcessId,
@@ -70,7 +70,7 @@ pub enum Observation {
         /// Whether the image exists with its original content.
         intact: bool,
     },
-    /// A listing arrived. As many [`Observation::Found`] follow as it has images.
+    /// A listing arrived. One [`Observation::Found`] follows for each of its images.
     Listed {
         /// Number of images in the listing.
         images: u32,
@@ -94,7 +94,7 @@ pub enum Observation {
         /// Number of the job, according to the job itself.
         number: u32,
     },
-    /// A step of the script was due this many microseconds ago. Early timeouts are not observed.
+    /// A step of the script was performed. Early timeouts are not observed.
     Stepped {
         /// Index of the step in the script.
         step: u32,
@@ -117,7 +117,7 @@ impl Observation {
             Membership { version } => (1, version, 0, 0),
             Peer { process, life, up } => (2, process.0, life.0, u32::from(up)),
             Received { from, from_life, for_life, number } => {
-                assert!(from_life.0 < 1 << 16 && for_life.0 < 1 << 16, "lives of a test are few");
+                assert!(from_life.0 < 1 << 16 && for_life.0 < 1 << 16, "tests have few lives");
                 (3, from.0, from_life.0 << 16 | for_life.0, number)
             }
             ReceivedImage { from, by, number } => (4, from.0, by.0, number),

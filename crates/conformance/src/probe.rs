@@ -1,4 +1,4 @@
-//! A process that performs its script, and states what its driver does.
+//! A process that performs its script, and states the actions of its driver.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::observation::Observation;
 pub struct Script {
     /// Actions at given times. Steps of one process that are due at the same time are handled as one event.
     pub steps: Vec<Step>,
-    /// Actions on the arrival of a message, after it has been observed.
+    /// Actions of a process on the arrival of each message, after it has been observed.
     pub on_message: Vec<(ProcessId, Vec<Act>)>,
-    /// Whether the run ends only once every message has arrived. Not for runs in which a process fails.
+    /// Whether the run ends only once every message has arrived. Not usable if a process fails.
     pub all_arrives: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct Script {
 pub struct Step {
     /// The process that acts.
     pub process: ProcessId,
-    /// The life that acts; `None` means each.
+    /// The life that acts; `None` means every life.
     pub life: Option<Life>,
     /// Time since the start of that life.
     pub after: Span,
@@ -43,7 +43,7 @@ pub struct Step {
 pub enum Act {
     /// Sends this many messages to a process, alternating between protocol and application messages.
     Send(ProcessId, u32),
-    /// Sends a message to every other process of a cluster, with the number of the next message to its lowest
+    /// Sends a message to every other process of a cluster, numbered as the next message to its lowest
     /// process.
     Broadcast(ClusterId),
     /// Sends the image with this number and length to a process.
@@ -82,16 +82,16 @@ pub struct Probe<const FIFO: bool> {
     membership: Arc<Membership>,
     /// Indices of the remaining steps of this life in the script; the next one is last.
     to_come: Vec<usize>,
-    /// Next message number for each pair of lives.
+    /// Next message number for each receiving life.
     numbers: Vec<((ProcessId, Life), u32)>,
     /// Actions held back by an [`Act::Settle`].
     to_do: VecDeque<Act>,
-    /// Number of answers that are still expected.
+    /// Number of expected answers.
     asked: u32,
     /// Number of messages and images.
     sent: u64,
     received: u64,
-    /// The values of both when it last stated that it has finished.
+    /// The values of `sent` and `received` when it last stated that it has finished.
     finished_at: Option<(u64, u64)>,
     facts: u64,
     total: u64,
@@ -188,21 +188,21 @@ impl<const FIFO: bool> Process for Probe<FIFO> {
 
     fn handle(&mut self, event: In<Self>, now: Time, out: &mut Out<Self>) {
         if is_answer::<Self>(&event) {
-            self.asked = self.asked.checked_sub(1).expect("an answer to what this life has asked");
+            self.asked = self.asked.checked_sub(1).expect("the answer belongs to a request of this life");
         }
         match event {
             Event::Packet { from, packet: Packet::Control(Message { stamp, number, filler }) } => {
-                assert_eq!(filler, pattern(number, number % 50), "a message arrives as it was sent");
+                assert_eq!(filler, pattern(number, number % 50), "a message arrives unchanged");
                 self.receive(from, stamp, number, out);
             }
             Event::Packet { from, packet: Packet::Application { id, stamp, payload } } => {
                 let expected = Payload::from_slice(&pattern(id.number, id.number % 50));
-                assert_eq!(payload, expected, "a payload arrives as it was sent");
+                assert_eq!(payload, expected, "a payload arrives unchanged");
                 assert_eq!((id.from, id.to), (from, self.me));
                 self.receive(from, stamp, id.number, out);
             }
             Event::Packet { from, packet: Packet::Image(image) } => {
-                assert!(is_intact(&image) && image.name.owner == from, "an image arrives as it was sent");
+                assert!(is_intact(&image) && image.name.owner == from, "an image arrives unchanged");
                 let (by, number) = made(image.name);
                 self.received += 1;
                 self.observe(Observation::ReceivedImage { from, by, number }, out);
@@ -331,8 +331,8 @@ impl<const FIFO: bool> Probe<FIFO> {
                 let stamp = Stamp { from: self.life, to: self.membership.member(others[0]).life };
                 let number = self.next_number(others[0]);
                 for &other in &others[1..] {
-                    assert_eq!(self.next_number(other), number, "scripts broadcast in step");
-                    assert_eq!(self.membership.member(other).life, stamp.to, "and to equal lives");
+                    assert_eq!(self.next_number(other), number, "all receivers have received the same number of messages");
+                    assert_eq!(self.membership.member(other).life, stamp.to, "all receivers are in the same life");
                 }
                 let filler = pattern(number, number % 50);
                 let packet = Packet::Control(Message { stamp, number, filler });
@@ -368,7 +368,7 @@ impl<const FIFO: bool> Probe<FIFO> {
 
     fn finish(&mut self, out: &mut Out<Self>) {
         self.finished_at = Some((self.sent, self.received));
-        // The run is over once the sums of these agree.
+        // The run ends once these sums agree over all processes.
         let (sent, delivered) = if self.script.all_arrives { (self.sent, self.received) } else { (0, 0) };
         let witness = Witness { life: self.life, upto: FactNo(self.facts), sent, delivered };
         self.state(Fact::Finished(Box::new((witness, Digest([0; 16])))), out);
@@ -426,7 +426,7 @@ fn is_answer<P: Process>(event: &In<P>) -> bool {
     )
 }
 
-/// Returns bytes that show whether they have been changed.
+/// Returns bytes whose changes can be detected.
 fn pattern(number: u32, len: u32) -> Vec<u8> {
     (0..len).map(|index| (number.wrapping_mul(31).wrapping_add(index.wrapping_mul(7)) % 251) as u8).collect()
 }

@@ -143,7 +143,7 @@ impl Evidence {
         observations(&self.trace, process, life)
     }
 
-    /// Returns the lives of a process that started.
+    /// Returns the lives that a process started.
     pub(crate) fn lives(&self, process: ProcessId) -> Vec<Life> {
         self.trace.lives(process).map(|(life, _)| life).collect()
     }
