@@ -52,7 +52,7 @@ pub enum ReadError {
         /// The word found there.
         word: String,
     },
-    /// A METIS file begins with something other than a header.
+    /// A METIS file does not begin with a header.
     #[error(
         "line {line} is not the header of a METIS file; write `processes edges`, or `processes edges 001` with weights"
     )]
@@ -132,7 +132,7 @@ pub enum ReadError {
 ///
 /// # Errors
 ///
-/// Returns a [`ReadError`] that names the line and what is wrong with it.
+/// Returns a [`ReadError`] that names the line and the problem.
 pub fn read(text: &str, form: Form) -> Result<Graph, ReadError> {
     match form {
         Form::EdgeList => edge_list(text),

@@ -86,8 +86,14 @@ pub fn lives_do_not_mix(driver: &mut impl Driver) {
     // The test is not vacuous: new lives communicate with old ones and with each other.
     let of_survivor = received(&evidence.seen(ProcessId(2), FIRST));
     for from in [0, 1, 3] {
-        assert!(of_survivor.contains_key(&(ProcessId(from), FIRST)), "messages from p{from}, life 1, arrived");
-        assert!(of_survivor.contains_key(&(ProcessId(from), SECOND)), "messages from p{from}, life 2, arrived");
+        assert!(
+            of_survivor.contains_key(&(ProcessId(from), FIRST)),
+            "messages from p{from}, life 1, arrived"
+        );
+        assert!(
+            of_survivor.contains_key(&(ProcessId(from), SECOND)),
+            "messages from p{from}, life 2, arrived"
+        );
     }
     assert!(received(&evidence.seen(P0, SECOND)).contains_key(&(P1, SECOND)));
 }
@@ -113,7 +119,10 @@ pub fn lives_do_not_mix_after_a_pause(driver: &mut impl Driver) {
     expect_lives_apart(&evidence, &scenario);
     for life in [FIRST, SECOND] {
         let heard = received(&evidence.seen(P0, life));
-        assert!(heard.contains_key(&(STANDS, FIRST)), "{life} of p0 received messages from the paused process");
+        assert!(
+            heard.contains_key(&(STANDS, FIRST)),
+            "{life} of p0 received messages from the paused process"
+        );
     }
 }
 
@@ -166,7 +175,11 @@ pub fn a_listing_sees_every_earlier_write(driver: &mut impl Driver) {
     let listings = listings(&evidence.seen(P0, FIRST));
     let expected = [vec![], vec![(FIRST, 1), (FIRST, 2)], vec![(FIRST, 2), (FIRST, 3)]];
     assert_eq!(listings, expected);
-    assert_eq!(evidence.seen(P1, FIRST).iter().filter(|it| stored(it)).count(), 0, "each process has its own storage");
+    assert_eq!(
+        evidence.seen(P1, FIRST).iter().filter(|it| stored(it)).count(),
+        0,
+        "each process has its own storage"
+    );
 }
 
 /// The storage answers requests in order.
@@ -278,7 +291,10 @@ pub fn a_process_halts_between_two_actions(driver: &mut impl Driver) {
         "no action after the halt is performed"
     );
     let from_first = received(&evidence.seen(P1, FIRST)).remove(&(P0, FIRST)).unwrap_or_default();
-    assert!(from_first.is_empty() || from_first == [0], "only messages sent before the halt arrive: {from_first:?}");
+    assert!(
+        from_first.is_empty() || from_first == [0],
+        "only messages sent before the halt arrive: {from_first:?}"
+    );
     for images in listings(&evidence.seen(P0, SECOND)) {
         assert!(images.is_empty() || images == [(FIRST, 1)], "only images written before the halt exist");
     }

@@ -331,8 +331,16 @@ impl<const FIFO: bool> Probe<FIFO> {
                 let stamp = Stamp { from: self.life, to: self.membership.member(others[0]).life };
                 let number = self.next_number(others[0]);
                 for &other in &others[1..] {
-                    assert_eq!(self.next_number(other), number, "all receivers have received the same number of messages");
-                    assert_eq!(self.membership.member(other).life, stamp.to, "all receivers are in the same life");
+                    assert_eq!(
+                        self.next_number(other),
+                        number,
+                        "all receivers have received the same number of messages"
+                    );
+                    assert_eq!(
+                        self.membership.member(other).life,
+                        stamp.to,
+                        "all receivers are in the same life"
+                    );
                 }
                 let filler = pattern(number, number % 50);
                 let packet = Packet::Control(Message { stamp, number, filler });

@@ -16,7 +16,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The value of `--format`.
+    /// Returns the value of `--format`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Format::Text => "text",

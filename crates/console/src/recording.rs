@@ -23,7 +23,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Judges a run.
+    /// Judges a run that was read from `dir`.
     pub fn new(dir: &Path, run: Unjudged) -> Recording {
         Recording { dir: dir.display().to_string(), run: run.judge() }
     }

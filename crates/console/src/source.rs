@@ -77,8 +77,7 @@ impl Source {
             return Ok(self);
         };
         let file = path.parent().unwrap_or(Path::new("")).join(file);
-        let read =
-            read_with(&file, "name a file in QAPLIB format, relative to the federation file")?;
+        let read = read_with(&file, "name a file in QAPLIB format, relative to the federation file")?;
         federation.spec.application =
             with_file(&federation.spec.application, read.text()).map_err(|error| {
                 CommandError::input(miette!(help = error.remedy(), "{}: {error}", file.display()))

@@ -16,8 +16,8 @@ use crate::time::Span;
 pub trait Job: Clone + Debug + PartialEq + Send + 'static {
     /// The result of the computation, handed back to the application through [`Application::computed`].
     type Output: Clone + Debug + PartialEq + Send + 'static;
-    /// Returns how long the computation takes. The simulator charges exactly this; a real driver spends at least
-    /// this, by waiting for the remainder.
+    /// Returns the duration of the computation. The simulator charges exactly this time; a real driver takes
+    /// at least this time, by waiting for the remainder.
     fn cost(&self) -> Span;
     /// Computes the output. Must be pure: no clock, no I/O, no shared state.
     fn run(self) -> Self::Output;
@@ -53,8 +53,8 @@ pub struct Progress {
 pub struct Outbox {
     /// Messages in the order in which they were sent.
     pub sends: Vec<(ProcessId, Payload)>,
-    /// Messages consumed, in order: how many entries of `sends` precede the consumption, the sender, and the number
-    /// on the sender's channel.
+    /// Messages consumed, in order: the number of entries of `sends` that precede the consumption, the
+    /// sender, and the number on the sender's channel.
     pub consumed: Vec<(usize, ProcessId, u32)>,
 }
 

@@ -20,8 +20,8 @@ use crate::membership::Boot;
 use crate::message::MessageId;
 use crate::time::Span;
 
-/// Evidence of what a state contains: a cut in the process's stream of facts and two multiset hashes. The checker
-/// rebuilds both sets from the facts before the cut, and compares the hashes.
+/// Evidence of a state's content: a cut in the process's stream of facts, and two multiset hashes. The
+/// checker rebuilds both sets from the facts before the cut, and compares the hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Witness {
     /// The life to whose stream the cut belongs.
@@ -177,7 +177,8 @@ pub enum Claim {
         partition: ProcessId,
         /// The recovery.
         epoch: Incarnation,
-        /// The checkpoint from which the partition re-executes what others demand. SN 0 is the initial state.
+        /// The checkpoint from which the partition re-executes the tasks that others demand. SN 0 is the
+        /// initial state.
         slot: Position,
     },
     /// Everything that one partition had sent to another before it joined a recovery has either arrived or
@@ -355,7 +356,7 @@ pub enum Fact {
         /// The fault, with its target resolved.
         fault: Box<Fault>,
     },
-    /// Supervisor: fault `no` had no target left, or came too late to have an effect.
+    /// Supervisor: fault `no` had no target left, or was too late to have an effect.
     Ineffective {
         /// Number of the fault in the plan.
         no: FaultNo,

@@ -212,7 +212,7 @@ pub enum FaultState {
     Ineffective(Arc<str>),
 }
 
-/// One entry of the supervisor's account of the plan: a fault, and what became of it.
+/// One entry of the supervisor's account of the plan: a fault and its state.
 pub type FaultAccount = (FaultNo, FaultState);
 
 /// How a run ended, before it has been judged.

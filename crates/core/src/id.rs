@@ -85,7 +85,8 @@ number!(
 );
 
 impl Life {
-    /// The incarnation of a process that rolls back at the beginning of each new life, and at no other time.
+    /// Returns the incarnation of a process in this life, if the process rolls back at the beginning of each
+    /// new life, and at no other time.
     pub const fn incarnation(self) -> Incarnation {
         Incarnation(self.0.saturating_sub(1))
     }

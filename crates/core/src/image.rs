@@ -78,7 +78,7 @@ impl fmt::Debug for Chunk {
 /// The saved state of the application and of the composite around it. Opaque to the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Evidence of what the state contains.
+    /// Evidence of the state's content.
     pub witness: Witness,
     /// Next message number of each channel: one entry per receiver, ascending.
     pub channels: Arc<[(ProcessId, u32)]>,
@@ -113,7 +113,7 @@ pub struct Image<H, V> {
 }
 
 impl<H, V> Image<H, V> {
-    /// Adds an image to a footprint. `add` adds what its head and its saved state refer to.
+    /// Adds an image to a footprint. `add` adds the values to which its head and its saved state refer.
     pub fn add_to(self: &Arc<Self>, footprint: &mut Footprint, add: impl FnOnce(&H, &V, &mut Footprint)) {
         if !footprint.add_arc(self) {
             return;

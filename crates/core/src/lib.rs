@@ -8,14 +8,14 @@
 //! | --- | --- |
 //! | [`id`], [`time`] | newtypes for everything that is numbered |
 //! | [`membership`] | which process runs where, and in which life |
-//! | [`message`], [`image`] | what crosses the network, and what reaches stable storage |
+//! | [`message`], [`image`] | application messages, and checkpoints as they reach stable storage |
 //! | [`process`] | the one trait that a driver sees, its events and actions |
 //! | [`protocol`], [`application`] | the two state machines that make up a process |
-//! | [`promises`] | what a protocol promises beyond what every protocol owes |
+//! | [`promises`] | promises of a protocol beyond what every protocol owes |
 //! | [`node`] | the composition of a protocol and an application |
 //! | [`counters`] | one number per process, sparse or dense |
 //! | [`footprint`] | memory of values that share parts |
-//! | [`fact`] | what is observed about a run: the only observation channel |
+//! | [`fact`] | facts about a run: the only observation channel |
 //! | [`fault`] | faults, their triggers, and the outcome of a run |
 #![no_std]
 

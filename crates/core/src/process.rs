@@ -5,8 +5,8 @@
 //! * A process handles one event at a time. The actions of an event are performed in order; after that, network,
 //!   storage and computation proceed independently of each other.
 //! * Storage actions of one process complete in order, so that a listing reflects every earlier write.
-//! * A crash drops the value and keeps only what was reported durable, even if the operating system would have kept
-//!   more.
+//! * A crash drops the process's value, and keeps only data that was reported durable, even if the operating
+//!   system would have kept more.
 //! * The number of a life is durable outside the node before the life starts.
 //! * Between two lives, nothing is delivered twice, nothing is lost, and nothing from or to an older life is
 //!   delivered. A packet from a life that is newer than the known membership waits. Unless the process declares FIFO,
@@ -31,7 +31,7 @@ use crate::time::Time;
 /// A unit of traffic between two processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Packet<S, M, H, V> {
-    /// An application message, with what its protocol piggybacks on it.
+    /// An application message, with the data that its protocol piggybacks on it.
     Application {
         /// Identity of the message.
         id: MessageId,
@@ -42,7 +42,7 @@ pub enum Packet<S, M, H, V> {
     },
     /// A message of the protocol.
     Control(M),
-    /// A part of a checkpoint, on its way to a holder or back to its owner.
+    /// A part of a checkpoint, in transit to a holder or back to its owner.
     Image(Arc<Image<H, V>>),
 }
 
@@ -80,7 +80,7 @@ pub enum Event<S, M, H, V, O> {
     },
     /// An image is durable in this process's storage.
     Persisted(ImageName),
-    /// An image could not be written. The storage holds nothing of it.
+    /// An image could not be written. The storage contains no part of it.
     PersistFailed(ImageName),
     /// Answers [`Action::Read`].
     Read {

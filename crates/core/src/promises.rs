@@ -18,7 +18,7 @@ pub enum Promise {
     /// The checkpoints of a group are numbered consecutively. Without this promise, numbers only increase,
     /// and may have gaps, as in index-based protocols.
     DenseNumbering,
-    /// A rollback restores the newest checkpoint that contains nothing undone.
+    /// A rollback restores the newest checkpoint that contains no undone sends or deliveries.
     MaximalLine,
     /// A message that carries a newer position than the receiver's dependencies is delivered only after the
     /// checkpoint that it forces. The vectors of a checkpoint record its dependencies.
@@ -31,8 +31,8 @@ pub enum Promise {
     /// A process that rolled back delivers no message of a later phase until it has re-sent its orphan
     /// messages of earlier phases.
     OrphansFirst,
-    /// The phase that a process reports with an orphan message follows from what the sender had consumed before
-    /// sending it.
+    /// The phase that a process reports with an orphan message follows from the messages that the sender had
+    /// consumed before sending it.
     Phases,
     /// A process that rolled back delivers the same messages in the same order again, as far as other
     /// processes depend on that order.

@@ -178,7 +178,7 @@ pub trait Host<P: Protocol>: Machine<P> {
     fn transmit(&mut self, id: MessageId, stamp: P::Stamp, payload: Payload);
     /// States that a message is not handed to the network, because its receiver already has it.
     fn suppress(&mut self, id: MessageId);
-    /// Delivers a message to the application immediately. What the application sends in response arrives as
+    /// Delivers a message to the application immediately. The application's sends in response arrive as
     /// [`Input::Sent`] once the current input has been handled.
     ///
     /// # Panics

@@ -37,8 +37,8 @@ impl Driver for Remote {
             options.names.processes.len(),
         );
         let place_registry = agents.place_registry();
-        let outcome = remote::run(agents.options(), options, None, &place_registry, &mut ())
-            .expect("the run succeeds");
+        let outcome =
+            remote::run(agents.options(), options, None, &place_registry, &mut ()).expect("the run succeeds");
         assert_eq!(place_registry.state().requests, [], "every agent has answered");
         evidence(&bundle, outcome)
     }

@@ -207,7 +207,11 @@ fn an_unknown_caller_is_disconnected_and_changes_nothing() {
         if stream.read_exact(&mut [0; 48]).is_ok() {
             answered += 1;
             stream.write_all(&[9; 32]).unwrap();
-            assert_eq!(stream.read(&mut [0]).unwrap(), 0, "port {port} does not disconnect an unknown caller");
+            assert_eq!(
+                stream.read(&mut [0]).unwrap(),
+                0,
+                "port {port} does not disconnect an unknown caller"
+            );
         }
     }
     assert_eq!(answered, 2, "only the called process answers");

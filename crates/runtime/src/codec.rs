@@ -107,7 +107,7 @@ pub(crate) fn encode_image<H: Wire, V: Wire>(image: &Image<H, V>) -> Body {
         channels: &snapshot.channels,
         chunks: chunks.collect(),
     };
-    let mut first = postcard::to_extend(&meta, vec![0; 4]).expect("an image can be serialized");
+    let mut first = postcard::to_extend(&meta, vec![0; 4]).expect("an image can be encoded");
     let meta_len = u32::try_from(first.len() - 4).expect("protocol state of an image is below 4 GiB");
     first[..4].copy_from_slice(&meta_len.to_le_bytes());
     let pieces = snapshot.application.iter().filter_map(|chunk| match chunk {
@@ -155,7 +155,7 @@ fn encode_message<S: Wire>(id: MessageId, stamp: &S, payload: &Payload) -> Vec<u
         body.resize(HEADER, 0);
         body
     })
-    .expect("a stamp can be serialized");
+    .expect("a stamp can be encoded");
     let stamp_len = u16::try_from(body.len() - HEADER).expect("a stamp is below 64 KiB");
     let header = MessageHeader {
         from: U32::new(id.from.0),
@@ -193,7 +193,7 @@ fn decode_message<P: Process>(body: &Bytes) -> Result<PacketOf<P>, CodecError> {
 }
 
 fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
-    postcard::to_stdvec(value).expect("a value on the network can be serialized")
+    postcard::to_stdvec(value).expect("a value on the network can be encoded")
 }
 
 fn from_bytes<T: for<'de> Deserialize<'de>>(what: &'static str, bytes: &[u8]) -> Result<T, CodecError> {

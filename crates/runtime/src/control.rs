@@ -75,7 +75,7 @@ pub(crate) struct DirectoryEntry {
     pub(crate) address: SocketAddr,
 }
 
-/// A link to be measured.
+/// A link to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Measurement {
     /// The process at the other end.
@@ -161,8 +161,7 @@ pub(crate) async fn send<T: Serialize>(
     stream: &mut (impl AsyncWrite + Unpin),
     message: &T,
 ) -> io::Result<()> {
-    let mut bytes =
-        postcard::to_extend(message, vec![0; 4]).expect("a control message can be serialized");
+    let mut bytes = postcard::to_extend(message, vec![0; 4]).expect("a control message can be encoded");
     let length = u32::try_from(bytes.len() - 4).expect("a control message is below 4 GiB");
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     stream.write_all(&bytes).await
@@ -172,7 +171,10 @@ pub(crate) async fn send<T: Serialize>(
 pub(crate) async fn receive<T: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
     let length = stream.read_u32_le().await?;
     if length > LONGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message is too long: {length} bytes")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("a message is too long: {length} bytes"),
+        ));
     }
     let mut bytes = vec![0; length as usize];
     stream.read_exact(&mut bytes).await?;

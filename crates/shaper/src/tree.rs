@@ -86,7 +86,7 @@ pub enum Leaf {
 /// A class of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Class {
-    /// Number of the enclosing class; 0 is the whole interface.
+    /// Number of the enclosing class; 0 stands for the interface itself.
     pub parent: u16,
     /// Guaranteed bytes per second.
     pub rate: u64,

@@ -107,7 +107,8 @@ fn simulate(config: Config<Hc3i>, sink: &mut impl Sink) -> u64 {
     faultline_sim::run::<common::Process>(config, sink).stats.events
 }
 
-/// 2 x 100 nodes under HC3I with dense traffic, of which 5 % goes to the other cluster, in one direction.
+/// Returns 2 x 100 nodes under HC3I with dense traffic, 5 % of which goes to the other cluster, in one
+/// direction.
 fn burst() -> Config<Hc3i> {
     let application = synthetic::Config {
         traffic: Traffic::Burst {
@@ -129,7 +130,7 @@ fn burst() -> Config<Hc3i> {
     common::config(&CLUSTERS, protocol, Application::Synthetic(application), Vec::new(), 1)
 }
 
-/// The experiment of the HC3I paper: ten hours, with as many messages as in its table 1.
+/// Returns the experiment of the HC3I paper: ten hours, with the numbers of messages in its table 1.
 fn paper() -> Config<Hc3i> {
     let application = synthetic::Config {
         traffic: Traffic::Exact {
@@ -160,7 +161,7 @@ impl Sink for Checkpoints {
     }
 }
 
-/// The minimum of every discrete-event loop: keys in a heap, and packet-sized values in a slab.
+/// Runs the minimum of every discrete-event loop: keys in a heap, and packet-sized values in a slab.
 fn bare_loop(events: u64) -> u64 {
     let mut slab: Vec<Option<[u64; 12]>> = (0..UNDER_WAY).map(|it| Some([it; 12])).collect();
     let mut heap: BinaryHeap<_> = (0..UNDER_WAY).map(|it| Reverse((it, it, it as usize))).collect();

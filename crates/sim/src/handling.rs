@@ -66,7 +66,11 @@ mod tests {
         let mut processors = Processors::new(HANDLING, 2);
         assert_eq!(processors.handle(ProcessId(0), false, 2048, Time(0)), Time(18));
         assert_eq!(processors.handle(ProcessId(0), true, 2048, Time(5)), Time(118));
-        assert_eq!(processors.handle(ProcessId(1), false, 0, Time(5)), Time(15), "each process has its own core");
+        assert_eq!(
+            processors.handle(ProcessId(1), false, 0, Time(5)),
+            Time(15),
+            "each process has its own core"
+        );
         assert_eq!(processors.handle(ProcessId(0), false, 0, Time(200)), Time(210), "after an idle time");
         assert_eq!(
             (processors.free(ProcessId(0), Time(201)), processors.free(ProcessId(1), Time(201))),

@@ -1,7 +1,7 @@
 //! Runs many simulations on several cores. The results do not depend on the number of cores.
 //!
 //! Runs share nothing, so this is the only module of the simulator with threads. It is independent of the
-//! simulation: the caller defines what a run is.
+//! simulation: the caller defines the work.
 
 use std::collections::VecDeque;
 use std::num::NonZero;

@@ -185,7 +185,8 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
             InFlight::Sampled => match self.failure_random.below(3) {
                 0 => self.now,
                 1 => {
-                    // Uniform in the logarithm, from 2^10 ns to 2^30 ns, since links differ by orders of magnitude.
+                    // Uniform in the logarithm, from 2^10 ns to 2^30 ns, because links differ by orders of
+                    // magnitude.
                     let magnitude = 1 << (10 + self.failure_random.below(20));
                     self.now + Span(magnitude + self.failure_random.below(magnitude))
                 }

@@ -28,7 +28,8 @@ fn heat() -> heat::Config {
     }
 }
 
-/// A process fails. Later, while cluster 1 requests its third checkpoint, cluster 0 is lost.
+/// Returns two faults: a process fails, and later, while cluster 1 requests its third checkpoint, cluster 0
+/// is lost.
 fn faults() -> Vec<(Trigger, Fault)> {
     let requested = Trigger::When {
         fact: FactKind::CheckpointRequested,

@@ -9,7 +9,7 @@ use crate::interface::Order;
 use crate::supervisor::{LifeState, Supervisor};
 
 impl Supervisor {
-    /// Returns whether the application has begun and the whole federation is paused.
+    /// Returns whether the application has begun and the user has paused the federation.
     pub(crate) fn is_federation_paused(&self) -> bool {
         self.paused.is_some() && self.begun.is_some()
     }

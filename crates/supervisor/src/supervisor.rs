@@ -613,7 +613,7 @@ impl Supervisor {
         }
     }
 
-    /// Updates one process's entry in the membership to be announced next.
+    /// Updates a process's entry in the membership to announce next.
     pub(crate) fn announce_member(&mut self, process: ProcessId, up: bool) {
         let member = &mut Arc::make_mut(&mut self.membership.members)[process.index()];
         member.life = self.entries[process.index()].life;

@@ -22,7 +22,7 @@ const DEADLINE: Span = Span(100_000);
 /// Time at which the application begins in these tests.
 const BEGUN: Time = Time(1000);
 
-/// Cluster 0 with P0 and P1, cluster 1 with P2.
+/// Returns cluster 0 with P0 and P1, and cluster 1 with P2.
 fn membership() -> Membership {
     let member = |cluster, node| Member {
         cluster,
@@ -515,7 +515,11 @@ fn a_permanently_failed_process_is_announced_and_never_launched() {
     let mut driver = TestDriver::begun(vec![(at(10), fault), (at(500), crash(P1))]);
     driver.pass(BEGUN + Span(10));
     let kept = StorageFate::Kept;
-    assert_eq!(driver.take()[1..], [failed(P1, 1, kept), kill(&[(P1, 1)], kept)], "nothing is announced before its end");
+    assert_eq!(
+        driver.take()[1..],
+        [failed(P1, 1, kept), kill(&[(P1, 1)], kept)],
+        "nothing is announced before its end"
+    );
     driver.exited(P1, 1);
     let announced = driver.announced();
     assert!(announced.member(P1).gone && !announced.member(P1).up && !announced.member(P0).gone);
@@ -840,7 +844,11 @@ fn a_fault_at_the_last_fact_precedes_the_end() {
     let witness = Witness::default();
     driver.stated(P2, Fact::Finished(Box::new((witness, Digest([0; 16])))), true);
     let orders = driver.take();
-    assert_eq!(orders.last(), Some(&Order::Watch(Arc::new([]))), "the killed process prevents completion: {orders:?}");
+    assert_eq!(
+        orders.last(),
+        Some(&Order::Watch(Arc::new([]))),
+        "the killed process prevents completion: {orders:?}"
+    );
 }
 
 #[test]

@@ -61,7 +61,8 @@ impl Socket {
 
     /// Returns the interface with this name, which must exist.
     fn existing(&self, name: &str) -> io::Result<Link> {
-        self.link(name)?.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("interface {name} not found")))
+        self.link(name)?
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("interface {name} not found")))
     }
 
     /// Returns all interfaces with their names.

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_the_kernel_s_layout() {
+    fn a_request_has_the_layout_that_the_kernel_expects() {
         let request = Request::new(16, Mode::New, &[0; 16]).text(3, "data").nested(18, |it| it.number(1, 7));
         let bytes = request.finish(5, NLM_F_ACK);
         let mut expected = Vec::new();

@@ -36,7 +36,7 @@ pub enum Ability {
     U32,
     /// Delay, jitter and loss.
     Netem,
-    /// An interface through which packets are sent to be shaped.
+    /// Interfaces to which packets are redirected for shaping.
     Ifb,
     /// Redirecting arriving packets to another interface.
     Redirect,

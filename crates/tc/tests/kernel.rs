@@ -126,7 +126,9 @@ fn is_applied_changed_and_removed(kernel: Kernel, place: ShapingSide) {
 
 #[test]
 fn rates_are_applied_changed_and_removed() {
-    with(&HTB, || is_applied_changed_and_removed(Kernel { htb: true, ..Kernel::default() }, ShapingSide::Node));
+    with(&HTB, || {
+        is_applied_changed_and_removed(Kernel { htb: true, ..Kernel::default() }, ShapingSide::Node)
+    });
 }
 
 #[test]

@@ -29,7 +29,7 @@ use tracing::debug;
 const HANDSHAKE: u8 = 0x16;
 /// Time within which a caller must send its first byte and complete the handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Largest number of accepted connections that wait to be served.
+/// Largest number of accepted connections that wait for the server.
 const WAITING: usize = 64;
 
 /// A listener for TLS and plain connections on the same port. Handshakes take place in parallel, so that a

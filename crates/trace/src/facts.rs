@@ -227,12 +227,12 @@ fn split_record(bytes: &[u8]) -> Result<((Time, Fact), &[u8]), Cut> {
 ///
 /// # Panics
 ///
-/// Panics if the value cannot be serialized.
+/// Panics if the value cannot be encoded.
 pub fn append_record(buffer: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
     let start = buffer.len();
     buffer.extend([0; RECORD_HEADER_LEN]);
     *buffer = postcard::to_extend(value, std::mem::take(buffer))
-        .expect("a recorded value can be serialized, and memory accepts every write");
+        .expect("a recorded value can be encoded, and memory accepts every write");
     let (header, body) = buffer[start..].split_at_mut(RECORD_HEADER_LEN);
     if body.len() > LONGEST_BODY {
         let error = format!("a record of {} bytes exceeds the limit of {LONGEST_BODY} bytes", body.len());

@@ -160,7 +160,7 @@ impl RecordedAction {
 }
 
 fn checksum<T: Serialize>(value: &T) -> u32 {
-    let bytes = postcard::to_stdvec(value).expect("a value that leaves a process can be serialized");
+    let bytes = postcard::to_stdvec(value).expect("a value that leaves a process can be encoded");
     crc32c::crc32c(&bytes)
 }
 

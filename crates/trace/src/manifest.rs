@@ -383,7 +383,7 @@ pub struct Expected {
     pub digests: Vec<(ProcessId, Digest)>,
 }
 
-/// Serializes digests as hexadecimal text.
+/// Encodes digests as hexadecimal text.
 mod hexadecimal {
     use super::{Digest, ProcessId};
     use serde::de::Error;

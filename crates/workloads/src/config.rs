@@ -1,7 +1,7 @@
 //! Parameters of a workload, and their validation.
 //!
-//! All ranks of a federation have equal parameters. Whether they are valid depends on the shape of the federation, so
-//! they are checked against the sizes of the clusters. A workload built from invalid parameters panics.
+//! All ranks of a federation have the same parameters. Their validity depends on the shape of the federation,
+//! so they are checked against the sizes of the clusters. A workload with invalid parameters panics.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Returns the first parameter that is not valid.
+    /// Returns the first invalid parameter.
     pub fn validate(&self, clusters: &[usize]) -> Result<(), Invalid> {
         match self {
             Config::Heat(config) => config.validate(),
@@ -45,13 +45,13 @@ impl Config {
             Config::PingPong(config) => config.validate(clusters),
             Config::Farm(config) => config.validate(clusters),
             Config::Salted(config) => config.validate(),
-            // Its own crate checks it.
+            // The application's own crate checks its parameters.
             Config::Custom(_) => Ok(()),
         }
     }
 }
 
-/// Why parameters are not valid. Fields are named as in the configuration types.
+/// The reason why parameters are invalid. Fields have the names of the configuration types.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Invalid {
     /// A parameter is zero, which has no meaning.
@@ -60,7 +60,7 @@ pub enum Invalid {
         /// Name of the parameter.
         field: &'static str,
     },
-    /// A parameter exceeds the limit of this testbed.
+    /// A parameter exceeds its limit.
     #[error("{field} must be at most {limit} (found {value})")]
     TooLarge {
         /// Name of the parameter.
@@ -116,7 +116,7 @@ pub enum Invalid {
         /// Index of the cluster.
         cluster: usize,
     },
-    /// Messages between clusters of which one leaves before the other joins.
+    /// There are messages between two clusters, one of which leaves before the other joins.
     #[error("clusters {from} and {to} are never present at the same time")]
     NeverTogether {
         /// Index of the sending cluster.
@@ -127,7 +127,7 @@ pub enum Invalid {
     /// Clusters join or leave, but the program has no notion of time.
     #[error("clusters cannot join or leave under traffic as fast as possible")]
     Timeless,
-    /// Messages inside a cluster whose single rank has no peer.
+    /// There are messages inside a cluster whose single rank has no peer.
     #[error("cluster {cluster} has one node, which cannot send messages inside its cluster")]
     NobodyToSendTo {
         /// Index of the cluster.

@@ -1,7 +1,7 @@
-//! Applications of other crates, whose types are known only to the program that is built with them.
+//! Applications of other crates, whose types only the program built with them knows.
 //!
-//! One variant of [`Workload`](crate::Workload) holds any of them, behind a pointer: drivers and protocols are built
-//! once, and built-in applications are as fast as without it.
+//! One variant of [`Workload`](crate::Workload) contains any of them, behind a pointer. Drivers and protocols
+//! are therefore compiled only once, and built-in applications are as fast as without it.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -17,7 +17,7 @@ use faultline_core::{
 #[derive(Clone, Debug)]
 pub struct Custom(Arc<dyn Creates>);
 
-/// Equal parameters cannot be recognised without their type: only copies of one value are equal.
+/// Without their type, parameters cannot be compared: only copies of one value are equal.
 impl PartialEq for Custom {
     fn eq(&self, other: &Custom) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -113,7 +113,7 @@ where
     }
 
     fn computed(&mut self, CustomOutput(output): CustomOutput, out: &mut Outbox) {
-        let output = output.into_any().downcast().expect("it is the output of a job of this application");
+        let output = output.into_any().downcast().expect("the output belongs to a job of this application");
         Application::computed(self, *output, out);
     }
 

@@ -1,13 +1,15 @@
-//! Master and workers: the worker that answers first receives the next piece of work.
+//! Master and workers: the first worker to answer receives the next piece of work.
 //!
-//! The first rank is the master. It sends every worker two pieces at first, and another for each answer, until none
-//! are left. A worker computes its pieces in the order of their arrival, and answers each. The order in which answers
-//! arrive decides which worker receives which piece. A re-execution therefore sends the same messages only if
-//! deliveries are repeated in the same order: the program is not send-deterministic. The result of the master does
-//! not depend on this order: it is a sum over the answers, which changes if a piece is lost or computed twice.
+//! The first rank is the master. It first sends every worker two pieces, then one more for each answer, until
+//! none are left. A worker computes its pieces in the order of their arrival, and answers each. The order of
+//! the answers determines which worker receives which piece. A re-execution therefore sends the same messages
+//! only if deliveries are repeated in the same order: the program is not send-deterministic. The master's
+//! result is a sum over the answers, which does not depend on their order, but changes if a piece is lost or
+//! computed twice.
 //!
-//! A computing worker does not handle arriving messages, and the master computes only before the first piece.
-//! Deliveries are therefore the only nondeterministic events.
+//! The timing of computations affects no message: a worker only queues messages that arrive while it
+//! computes, and the master computes only before the first piece. Deliveries are therefore the only
+//! nondeterministic events.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -25,12 +27,12 @@ use crate::mix::{digest, mix};
 pub struct Config {
     /// Number of pieces of work.
     pub pieces: u32,
-    /// Modelled mean duration of a piece. Actual durations deviate by up to a half.
+    /// Modelled mean duration of a piece. Actual durations deviate by up to half of it.
     pub piece_cost: Span,
 }
 
 impl Default for Config {
-    /// Returns the defaults: a thousand pieces of 20 ms.
+    /// Returns the defaults: 1000 pieces of 20 ms.
     fn default() -> Self {
         Config { pieces: 1000, piece_cost: Span::from_millis(20) }
     }
@@ -60,7 +62,7 @@ pub(crate) struct Rank {
 struct State {
     /// Whether the initial computation, which takes no time, is over.
     has_begun: bool,
-    /// Master: number of pieces sent.
+    /// Master: number of assigned pieces.
     given: u32,
     /// Master: number of answers received.
     done: u32,
@@ -79,7 +81,7 @@ impl Rank {
         Rank { config: config.clone(), ranks, is_master, state }
     }
 
-    /// Sends the next piece to a worker if any is left.
+    /// Sends the next piece, if any is left, to a worker.
     fn give(&mut self, to: ProcessId, out: &mut Outbox) {
         if self.state.given < self.config.pieces {
             out.send(to, Payload::from_slice(&self.state.given.to_le_bytes()));
@@ -102,7 +104,7 @@ impl Rank {
         }
     }
 
-    /// Returns how long the next piece takes.
+    /// Returns the duration of the next piece.
     pub(crate) fn next_job(&self) -> Option<Span> {
         if !self.state.has_begun {
             return Some(Span::ZERO);
@@ -114,7 +116,7 @@ impl Rank {
 
     pub(crate) fn computed(&mut self, out: &mut Outbox) {
         if self.state.has_begun {
-            let piece = self.state.waiting.pop_front().expect("a worker computes a piece that it was given");
+            let piece = self.state.waiting.pop_front().expect("a worker computes a received piece");
             out.send(self.ranks[0], Payload::from_slice(&answer(piece).to_le_bytes()));
             return;
         }

@@ -1,7 +1,7 @@
 //! The programs that Faultline's protocols protect.
 //!
-//! [`Workload`] is one rank of one of seven applications, or of one of another crate ([`custom`]), selected by its
-//! [`Config`]. Users write their own programs with [`messaging`].
+//! [`Workload`] is a rank of one of seven applications, or of an application of another crate ([`custom`]),
+//! selected by its [`Config`]. Users write their own programs with [`messaging`].
 //!
 //! | module | models | result |
 //! | --- | --- | --- |
@@ -10,12 +10,13 @@
 //! | [`exchange`] | random message-passing programs that HydEE protects | equals a sequential [`reference()`] |
 //! | [`nas`] | the communication of six NAS kernels | equals a sequential [`reference()`] |
 //! | [`pingpong`] | latency and bandwidth over message lengths | equals a sequential [`reference()`] |
-//! | [`farm`] | master and workers, which receive pieces as they answer | a sum, independent of order and timing |
+//! | [`farm`] | master and workers, with a new piece of work for each answer | a sum, independent of order and timing |
 //! | [`salted`] | an application whose re-executions all differ | depends on everything; judged by properties |
 //!
-//! Applications are state machines: no clock, no I/O, no randomness except from their seed. They are independent of
-//! protocols, checkpoints and failures, except that they are asked for their state and given an older one. Everything
-//! is bit-identical on all machines: floating point is used only in `+ - * /` and in a software logarithm.
+//! Applications are state machines: no clock, no I/O, no randomness except from their seed. They are
+//! independent of protocols, checkpoints and failures, except that their state can be saved and replaced by
+//! an older one. Results are bit-identical on all machines: floating point is used only in `+ - * /` and in a
+//! software logarithm.
 #![no_std]
 
 extern crate alloc;

@@ -1,8 +1,8 @@
-//! Small hashes: 64 bits for state that must remember its history, 128 bits for results.
+//! Small hashes: 64 bits for state that depends on its entire history, 128 bits for results.
 
 use faultline_core::Digest;
 
-/// The finaliser of SplitMix64: a bijection in which every input bit reaches every output bit.
+/// The finaliser of SplitMix64: a bijection in which every input bit affects every output bit.
 pub(crate) const fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

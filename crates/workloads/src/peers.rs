@@ -8,9 +8,9 @@ use rand::{Rng, RngExt};
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     clusters: Arc<[Cluster]>,
-    /// The own cluster.
+    /// Cluster of this rank.
     cluster: ClusterId,
-    /// Position in its cluster.
+    /// Position of this rank in its cluster.
     place: u32,
 }
 
@@ -18,10 +18,8 @@ impl Peers {
     /// Creates the view of `me`, which must be in a cluster.
     pub(crate) fn new(me: ProcessId, membership: &Membership) -> Peers {
         let cluster = membership.cluster_of(me);
-        let place = membership
-            .processes_of(cluster)
-            .binary_search(&me)
-            .expect("a rank stands among the processes of its cluster");
+        let place =
+            membership.processes_of(cluster).binary_search(&me).expect("a cluster contains its ranks");
         Peers { clusters: membership.clusters.clone(), cluster, place: place as u32 }
     }
 
@@ -68,8 +66,8 @@ impl Peers {
         processes[place as usize]
     }
 
-    /// Returns a random rank among the `count` ranks of `cluster` that follow the own position, other than the own
-    /// one.
+    /// Returns a random rank, other than this one, among the `count` ranks of `cluster` that follow this
+    /// rank's position.
     ///
     /// # Panics
     ///

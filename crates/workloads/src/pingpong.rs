@@ -1,9 +1,9 @@
-//! Ping-pong, as in NetPIPE: the first rank sends a message to the last one, which returns one of the same length,
-//! several times for each length. The second rank does the same with the last but one, and so on in pairs. A rank
-//! without a partner in the middle finishes immediately.
+//! Ping-pong, as in NetPIPE: the first rank sends a message to the last one, which returns one of the same
+//! length, several times for each length. The second rank does the same with the last but one, and so on in
+//! pairs. A rank in the middle without a partner finishes immediately.
 //!
-//! The application has no clock. The duration of a round trip follows from the facts of the serving rank: it is the
-//! time from one send to the next.
+//! The application has no clock. The duration of a round trip follows from the facts of the rank that begins
+//! it: it is the time from one send to the next.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Returns the defaults: from 8 bytes to a mebibyte, a hundred round trips each.
+    /// Returns the defaults: lengths from 8 bytes to 1 MiB, with 100 round trips each.
     fn default() -> Self {
         Config { sizes: (3..=20).map(|it| 1 << it).collect(), rounds: 100 }
     }

@@ -12,9 +12,9 @@ use crate::{Config, Workload, exchange, farm, heat, nas, pingpong};
 ///
 /// Returns `None` for the salted application, whose result depends on timing.
 ///
-/// The heat application's results come from a sequential solver, which takes as long as all steps together. The
-/// synthetic application's results come from running its ranks one after the other, which is correct because they
-/// ignore the messages they receive.
+/// The heat application's results come from a sequential solver, which takes as long as all steps together.
+/// The synthetic application's results come from running its ranks one after the other, which is correct
+/// because received messages do not affect what they send.
 pub fn reference(
     config: &Arc<Config>,
     membership: &Membership,
@@ -54,7 +54,7 @@ fn run_one_by_one(ranks: &mut [(ProcessId, Workload)]) -> Vec<(ProcessId, Digest
     ranks.iter().map(|(id, rank)| (*id, result(rank))).collect()
 }
 
-/// Delivers what `from` has sent, and everything sent as a consequence.
+/// Delivers the messages that `from` has sent, and all messages sent in response.
 fn deliver_all(from: ProcessId, out: &mut Outbox, ranks: &mut [(ProcessId, Workload)]) {
     for (to, payload) in core::mem::take(&mut out.sends) {
         let place = ranks.binary_search_by_key(&to, |&(id, _)| id).expect("ranks send to ranks");

@@ -1,6 +1,6 @@
-//! All applications as a single type, so that drivers are built only once.
+//! All applications as a single type, so that drivers are compiled only once.
 //!
-//! A message-passing program is added by one line in [`Workload::new`].
+//! To add a message-passing program, add a line in [`Workload::new`].
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -28,14 +28,14 @@ enum Rank {
     Custom(Box<dyn CustomRank>),
 }
 
-/// A job of any of the applications.
+/// A job of any application.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Job {
     /// A time step.
     Heat(Box<heat::Step>),
-    /// Modelled time that passes.
+    /// A computation of which only the modelled time exists.
     Pass(Span),
-    /// A computation of an application of another crate.
+    /// A job of an application of another crate.
     Custom(CustomJob),
 }
 
@@ -46,7 +46,7 @@ pub enum Done {
     Heat(Box<heat::Stepped>),
     /// The modelled time has passed.
     Passed,
-    /// The output of a computation of an application of another crate.
+    /// The output of a job of an application of another crate.
     Custom(CustomOutput),
 }
 
@@ -110,7 +110,7 @@ impl Application for Workload {
             (Rank::Farm(rank), Done::Passed) => rank.computed(out),
             (Rank::Salted(rank), Done::Passed) => rank.computed(out),
             (Rank::Custom(rank), Done::Custom(output)) => rank.computed(output, out),
-            (_, done) => panic!("{done:?} is not a computation of this application"),
+            (_, done) => panic!("{done:?} is not the output of a job of this application"),
         }
     }
 
@@ -126,7 +126,8 @@ impl Application for Workload {
         }
     }
 
-    /// Returns `None` only for an application of another crate: otherwise, no job holds state that a snapshot needs.
+    /// Returns `None` only for an application of another crate. No job of a built-in application holds state
+    /// that a snapshot needs.
     fn snapshot(&self) -> Option<Arc<[Chunk]>> {
         Some(match &self.0 {
             Rank::Heat(rank) => rank.snapshot(),

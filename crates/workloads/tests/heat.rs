@@ -1,4 +1,5 @@
-//! The heat application: compared with its sequential reference, and exposed to the effects of defective protocols.
+//! Tests of the heat application: compared with its sequential reference, and exposed to the effects of
+//! defective protocols.
 
 mod network;
 
@@ -10,7 +11,7 @@ use faultline_workloads::{Config, Invalid, Workload, heat, reference};
 use network::{Defect, Network, membership, seed};
 use proptest::prelude::*;
 
-/// A small configuration with feedback and a block of several pieces.
+/// Returns a small configuration with feedback and a block of several pieces.
 fn small() -> heat::Config {
     heat::Config {
         rows: 2,
@@ -40,7 +41,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn any_schedule_computes_what_the_sequential_solver_computes(
+    fn results_equal_those_of_the_sequential_solver(
         rows in 1_u32..4,
         columns in 1_u32..5,
         steps in 1_u32..9,
@@ -53,12 +54,12 @@ proptest! {
         let config = heat::Config { rows, columns, steps, feedback_every, state_bytes, virtual_state, ..small() };
         let network = run(&config, &clusters, schedule, None);
         prop_assert_eq!(network.results(), Some(expected(&config, &clusters)));
-        // Every message is sent because it is needed, so each was consumed in the end.
+        // The application needs every message, so each was consumed in the end.
         prop_assert_eq!(&network.consumed, &network.sent);
     }
 
     #[test]
-    fn a_restored_rank_continues_as_if_nothing_had_happened(schedule: u64) {
+    fn a_restored_rank_continues_unchanged(schedule: u64) {
         let mut network = Network::new(&Config::Heat(small()), &CLUSTERS, schedule);
         network.restore_always = true;
         prop_assert_eq!(network.run(), Some(expected(&small(), &CLUSTERS)));
@@ -69,15 +70,15 @@ proptest! {
 fn every_message_matters() {
     let expected = Some(expected(&small(), &CLUSTERS));
     let messages = run(&small(), &CLUSTERS, 0, None).messages();
-    // Six exchanges on three inner borders, six couplings, two feedbacks.
+    // Six exchanges on each of three inner borders, six couplings, and two feedbacks.
     assert_eq!(messages.len(), 6 * 3 * 2 + 6 + 2);
     for message in messages {
         for schedule in 0..5 {
             let lost = run(&small(), &CLUSTERS, schedule, Some(Defect::Drop(message)));
-            assert_eq!(lost.results(), None, "{message:?} was lost, and still all ranks finished");
+            assert_eq!(lost.results(), None, "all ranks finished although {message:?} was lost");
             let twice = run(&small(), &CLUSTERS, schedule, Some(Defect::Duplicate(message)));
             let results = twice.results().expect("a duplicate stops no rank");
-            assert_ne!(Some(results), expected, "{message:?} came twice without an effect on the result");
+            assert_ne!(Some(results), expected, "a duplicate of {message:?} did not change the result");
         }
     }
 }
@@ -90,23 +91,23 @@ fn an_inconsistent_state_changes_the_result() {
         for step in 1..=small().steps.into() {
             for schedule in 0..5 {
                 let network = run(&small(), &CLUSTERS, schedule, Some(Defect::PutBack(rank, step)));
-                if network.entangled.expect("the rank was put back") {
+                if network.entangled.expect("the rank was rolled back") {
                     entangled += 1;
-                    assert_ne!(network.results(), expected, "{rank} was put back to before step {step}");
+                    assert_ne!(network.results(), expected, "{rank} was rolled back to before step {step}");
                 } else {
-                    // Undetectable: after the last step nothing is sent.
+                    // Undetectable, because nothing is sent after the last step.
                     assert_eq!(step, u64::from(small().steps));
                     assert_eq!(network.results(), expected);
                 }
             }
         }
     }
-    assert!(entangled >= 5 * 6 * 5, "every step but the last sends");
+    assert!(entangled >= 5 * 6 * 5, "every step except the last sends");
 }
 
 #[test]
-fn a_wrong_temperature_is_never_forgotten() {
-    // Diffusion alone smooths it out, see `memory.rs`.
+fn the_effect_of_a_wrong_temperature_never_disappears() {
+    // Diffusion alone would smooth it out, see `memory.rs`.
     let config = heat::Config { rows: 1, columns: 1, steps: 400, state_bytes: 0, ..small() };
     let last_rank = |first_boundary: f64| {
         let mut rank =
@@ -122,13 +123,13 @@ fn a_wrong_temperature_is_never_forgotten() {
     };
     let (right, wrong) = (last_rank(0.5), last_rank(0.7));
     let grid = |rank: &Workload| rank.snapshot().expect("always")[2].clone();
-    assert_eq!(grid(&right), grid(&wrong), "diffusion forgets");
+    assert_eq!(grid(&right), grid(&wrong), "diffusion removes the error");
     assert!(right.result().is_some());
     assert_ne!(right.result(), wrong.result());
 }
 
 #[test]
-fn a_snapshot_while_a_step_is_out_is_the_state_before_it() {
+fn a_snapshot_during_a_step_is_the_state_before_it() {
     let mut rank = rank(&small(), 0);
     let before = rank.snapshot();
     let job = rank.next_job().expect("the first step needs no message");
@@ -140,7 +141,7 @@ fn a_snapshot_while_a_step_is_out_is_the_state_before_it() {
 }
 
 #[test]
-fn restoring_nothing_restarts_the_rank() {
+fn restoring_without_a_snapshot_restarts_the_rank() {
     let mut rank = rank(&small(), 0);
     let (before, job) = (rank.snapshot(), rank.next_job());
     compute(&mut rank);
@@ -149,7 +150,7 @@ fn restoring_nothing_restarts_the_rank() {
 }
 
 #[test]
-fn a_snapshot_shares_what_did_not_change() {
+fn snapshots_share_unchanged_pieces() {
     let config = heat::Config { state_bytes: 1 << 20, ..small() };
     let mut rank = rank(&config, 0);
     let before = rank.snapshot().expect("always");
@@ -161,12 +162,16 @@ fn a_snapshot_shares_what_did_not_change() {
     });
     let shared: u64 = same.map(|(chunk, _)| chunk.len()).sum();
     let boundaries = 2 * (4 + 8 * u64::from(config.columns));
-    assert_eq!(shared, (1 << 20) - (16 << 10) + boundaries, "all but one piece of the block, and the grid");
+    assert_eq!(
+        shared,
+        (1 << 20) - (16 << 10) + boundaries,
+        "all but one piece of the block, and the boundaries"
+    );
 }
 
-/// With more pieces than steps, so that some keep their initial content.
+/// Uses more pieces than steps, so that some keep their initial content.
 #[test]
-fn virtual_state_is_as_long_and_leads_to_the_same_result() {
+fn virtual_state_has_the_same_length_and_result() {
     let real = heat::Config { state_bytes: 20 * (16 << 10) + 8, ..small() };
     let virtual_state = heat::Config { virtual_state: true, ..real.clone() };
     let after = |config: &heat::Config, restored: bool| {
@@ -194,7 +199,7 @@ fn virtual_state_is_as_long_and_leads_to_the_same_result() {
 }
 
 #[test]
-fn a_late_duplicate_leaves_nothing_behind_but_its_count() {
+fn a_late_duplicate_only_increases_the_count() {
     let mut rank = rank(&small(), 4);
     let row = |step: u32| Payload::from_slice(&[&step.to_le_bytes()[..], &[0; 24]].concat());
     let deliver = |rank: &mut Workload, step| {
@@ -214,12 +219,13 @@ fn the_default_state_is_a_megabyte_that_cannot_be_compressed() {
     let config = Arc::new(Config::Heat(heat::Config::default()));
     let mut rank = Workload::new(&config, ProcessId(0), &membership(&[1]), 0);
     assert_random_words(&rank);
-    // Still true once every piece has been rewritten.
+    // This still holds once every piece has been rewritten.
     (0..100).for_each(|_| compute(&mut rank));
     assert_random_words(&rank);
 }
 
-/// Compressible bytes repeat themselves; the 64-bit words of random bytes do not.
+/// Asserts that the state consists of distinct 64-bit words, as random bytes do; compressible bytes repeat
+/// themselves.
 fn assert_random_words(rank: &Workload) {
     const HEAD_BOUNDARIES_AND_GRID: usize = 4;
     let state = rank.snapshot().expect("always");
@@ -234,7 +240,7 @@ fn assert_random_words(rank: &Workload) {
 }
 
 #[test]
-fn invalid_messages_are_counted_but_do_no_harm() {
+fn invalid_messages_are_only_counted() {
     let mut network = Network::new(&Config::Heat(small()), &CLUSTERS, 0);
     let noise = |bytes: &[u8]| Payload::from_slice(bytes);
     for (from, payload) in [
@@ -245,14 +251,14 @@ fn invalid_messages_are_counted_but_do_no_harm() {
     ] {
         network.ranks[0].application.deliver(ProcessId(from), payload, &mut Outbox::default());
     }
-    let results = network.run().expect("noise stops no rank");
+    let results = network.run().expect("invalid messages stop no rank");
     let expected = expected(&small(), &CLUSTERS);
     assert_ne!(results[0], expected[0]);
     assert_eq!(results[1..], expected[1..]);
 }
 
 #[test]
-fn parameters_that_cannot_be_run_are_named() {
+fn invalid_parameters_are_named() {
     let validate = |config: heat::Config| Config::Heat(config).validate(&CLUSTERS);
     assert_eq!(validate(heat::Config::default()), Ok(()));
     assert_eq!(validate(heat::Config { columns: 0, ..small() }), Err(Invalid::Zero { field: "columns" }));
@@ -268,7 +274,7 @@ fn the_reference_names_the_ranks() {
     assert_eq!(results, (0..5).map(ProcessId).zip(digests).collect::<Vec<_>>());
 }
 
-/// Rank `me` of a federation of five.
+/// Returns rank `me` of a federation of five ranks.
 fn rank(config: &heat::Config, me: u32) -> Workload {
     Workload::new(&Arc::new(Config::Heat(config.clone())), ProcessId(me), &membership(&CLUSTERS), 0)
 }

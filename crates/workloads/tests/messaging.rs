@@ -1,5 +1,5 @@
-//! Message-passing programs: in any order of delivery they compute the results of their references, and every defect
-//! is detected.
+//! Tests of message-passing programs: in any order of delivery, they compute the results of their references,
+//! and every defect is detected.
 
 mod network;
 
@@ -49,7 +49,7 @@ fn ping_pong() -> Config {
     Config::PingPong(pingpong::Config { sizes: vec![1, 12, 40], rounds: 2 })
 }
 
-/// Every program with its clusters.
+/// Returns every program with its clusters.
 fn programs() -> Vec<(Config, Vec<usize>)> {
     let small = [(exchanges(), vec![2, 3]), (ping_pong(), vec![2, 1])];
     let patterns = PATTERNS.map(|it| (Config::Nas(nas(it)), SIXTEEN.to_vec()));
@@ -69,21 +69,17 @@ fn run(config: &Config, clusters: &[usize], schedule: u64, defect: Option<Defect
 }
 
 #[test]
-fn any_schedule_computes_what_the_reference_computes() {
+fn results_equal_the_reference_under_any_schedule() {
     for (config, clusters) in programs() {
         let expected = Some(expected(&config, &clusters));
         for schedule in 0..10 {
             let network = run(&config, &clusters, schedule, None);
             assert_eq!(network.results(), expected, "{config:?}, schedule {schedule}");
-            assert_eq!(network.consumed, network.sent, "what is sent is needed: {config:?}");
+            assert_eq!(network.consumed, network.sent, "every message is consumed: {config:?}");
         }
         let mut restored = Network::new(&config, &clusters, 1);
         restored.restore_always = true;
-        assert_eq!(
-            restored.run(),
-            expected,
-            "a restored rank continues as if nothing had happened: {config:?}"
-        );
+        assert_eq!(restored.run(), expected, "a restored rank continues unchanged: {config:?}");
     }
 }
 
@@ -96,17 +92,13 @@ fn every_message_matters() {
         let every = messages.len().div_ceil(40);
         for message in messages.into_iter().step_by(every) {
             let lost = run(&config, &clusters, 1, Some(Defect::Drop(message)));
-            assert_eq!(
-                lost.results(),
-                None,
-                "{message:?} was lost, and still all ranks finished: {config:?}"
-            );
+            assert_eq!(lost.results(), None, "all ranks finished although {message:?} was lost: {config:?}");
             let twice = run(&config, &clusters, 1, Some(Defect::Duplicate(message)));
             let results = twice.results().expect("a duplicate stops no rank");
             assert_ne!(
                 Some(results),
                 expected,
-                "{message:?} came twice without an effect on the result: {config:?}"
+                "a duplicate of {message:?} did not change the result: {config:?}"
             );
         }
     }
@@ -128,7 +120,7 @@ fn an_inconsistent_state_changes_the_result() {
                     Some(false) => {
                         assert_eq!(network.results(), expected, "the result is the same: {config:?}")
                     }
-                    // The rank computes less often.
+                    // The rank has fewer computations.
                     None => {}
                 }
             }
@@ -138,7 +130,7 @@ fn an_inconsistent_state_changes_the_result() {
 }
 
 #[test]
-fn parameters_that_cannot_be_run_are_named() {
+fn invalid_parameters_are_named() {
     let validate = |config: nas::Config, clusters: &[usize]| Config::Nas(config).validate(clusters);
     let cg = nas(nas::Pattern::Cg);
     assert_eq!(validate(cg.clone(), &SIXTEEN), Ok(()));
@@ -153,7 +145,7 @@ fn parameters_that_cannot_be_run_are_named() {
     assert_eq!(ping_pong().validate(&[1]), Err(Invalid::NobodyToSendTo { cluster: 0 }));
 }
 
-/// Every collective once, with every root.
+/// A program that performs every collective, with every root.
 #[derive(Clone, Debug)]
 struct Collectives(Place);
 
@@ -205,7 +197,7 @@ impl Program for Collectives {
     }
 }
 
-/// Returns what a rank must receive.
+/// Returns the messages that a rank must receive.
 fn must_hear(Place { me, ranks }: Place) -> Vec<(u32, u32, Vec<u8>)> {
     let mut words: Vec<_> = (0..ranks).map(|root| (root, root, vec![root as u8 + 10])).collect();
     let all = f64::from(ranks);
@@ -222,7 +214,7 @@ fn must_hear(Place { me, ranks }: Place) -> Vec<(u32, u32, Vec<u8>)> {
 }
 
 #[test]
-fn collectives_deliver_what_they_promise() {
+fn collectives_deliver_the_right_messages() {
     for ranks in 1..=9_u32 {
         let membership: Membership = membership(&[ranks as usize]);
         let results = sequential::<Collectives>(&Arc::new(()), &membership);
@@ -235,8 +227,8 @@ fn collectives_deliver_what_they_promise() {
 }
 
 #[test]
-#[should_panic = "a rank does not talk to itself"]
-fn a_program_that_waits_for_itself_is_ended() {
+#[should_panic = "a rank cannot send to itself or receive from itself"]
+fn a_program_that_waits_for_itself_panics() {
     #[derive(Clone, Debug)]
     struct Narcissus(Place);
 

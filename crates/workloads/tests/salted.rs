@@ -1,4 +1,5 @@
-//! The salted application: equal under equal salt, different under another, and it always terminates.
+//! Tests of the salted application: it behaves the same under the same salt, differently under another, and
+//! always terminates.
 
 mod network;
 
@@ -33,7 +34,7 @@ fn live(rank: &mut Workload, history: &[Happened]) -> (Vec<(ProcessId, Payload)>
         match happened {
             Happened::Delivered(from, payload) => rank.deliver(*from, payload.clone(), &mut out),
             Happened::Computed => {
-                let job = rank.next_job().expect("as many steps as before");
+                let job = rank.next_job().expect("the replay has as many steps");
                 rank.computed(job.run(), &mut out);
             }
         }
@@ -41,7 +42,7 @@ fn live(rank: &mut Workload, history: &[Happened]) -> (Vec<(ProcessId, Payload)>
     (out.sends, rank.result())
 }
 
-/// Returns what happened to each rank in one run.
+/// Returns the events of each rank in a run.
 fn histories(schedule: u64) -> Vec<Vec<Happened>> {
     let mut network = Network::new(&Config::Salted(small()), &CLUSTERS, schedule);
     network.run().expect("all ranks finish");
@@ -87,15 +88,15 @@ fn every_delivery_matters() {
             judged += 1;
             let mut lost = history.clone();
             lost.remove(place);
-            assert_ne!(live(&mut rank(me), &lost).1, right, "a loss went unseen");
+            assert_ne!(live(&mut rank(me), &lost).1, right, "a loss was not detected");
             let mut twice = history.clone();
             twice.insert(place, happened.clone());
-            assert_ne!(live(&mut rank(me), &twice).1, right, "a duplicate went unseen");
+            assert_ne!(live(&mut rank(me), &twice).1, right, "a duplicate was not detected");
             let mut ghost = history.clone();
             let mut bytes = payload.bytes().to_vec();
             bytes[0] ^= 1;
             ghost[place] = Happened::Delivered(*from, Payload::from_slice(&bytes));
-            assert_ne!(live(&mut rank(me), &ghost).1, right, "a ghost went unseen");
+            assert_ne!(live(&mut rank(me), &ghost).1, right, "a ghost was not detected");
         }
     }
     assert!(judged > 50, "{judged} deliveries");
@@ -107,14 +108,14 @@ fn an_inconsistent_state_changes_the_result() {
     for (at, history) in histories(2).iter().enumerate() {
         let me = ProcessId(at as u32);
         let right = live(&mut rank(me), history);
-        // Put back by one event, at any point.
+        // Roll back by one event, at any point.
         for place in 0..history.len() {
             let mut rank = rank(me);
             let (mut sends, _) = live(&mut rank, &history[..place]);
             let before = rank.snapshot();
             let (undone, _) = live(&mut rank, &history[place..=place]);
             if undone.is_empty() && matches!(history[place], Happened::Computed) {
-                // Neither sent nor received: undetectable, and nothing is wrong.
+                // The rank neither sent nor received: undetectable, and harmless.
                 continue;
             }
             judged += 1;
@@ -138,7 +139,7 @@ fn an_inconsistent_state_changes_the_result() {
 }
 
 #[test]
-fn a_reexecution_is_equal_under_the_same_salt_and_different_under_another() {
+fn a_re_execution_differs_under_another_salt_only() {
     for (at, history) in histories(3).iter().enumerate() {
         let me = ProcessId(at as u32);
         for cut in 0..history.len() {
@@ -154,7 +155,7 @@ fn a_reexecution_is_equal_under_the_same_salt_and_different_under_another() {
             assert_eq!(again(1), (sends.clone(), result));
             let (others, other) = again(2);
             if !sends.is_empty() || !others.is_empty() {
-                assert_ne!(others, sends, "{me} repeats itself from {cut}");
+                assert_ne!(others, sends, "{me} sends the same messages after event {cut}");
                 assert_ne!(other, result);
             }
         }
@@ -162,7 +163,7 @@ fn a_reexecution_is_equal_under_the_same_salt_and_different_under_another() {
 }
 
 #[test]
-fn restoring_nothing_without_a_salt_restarts_the_rank() {
+fn restoring_without_a_snapshot_or_a_salt_restarts_the_rank() {
     let history = &histories(4)[0];
     let me = ProcessId(0);
     let mut restored = rank(me);
@@ -172,13 +173,13 @@ fn restoring_nothing_without_a_salt_restarts_the_rank() {
 }
 
 #[test]
-fn a_finished_rank_listens_but_does_not_answer() {
+fn a_finished_rank_receives_but_does_not_answer() {
     let mut rank = rank(ProcessId(0));
     let mut out = Outbox::default();
     while let Some(job) = rank.next_job() {
         rank.computed(job.run(), &mut out);
     }
-    let (_, message) = out.sends.pop().expect("something was sent");
+    let (_, message) = out.sends.pop().expect("a message was sent");
     let before = rank.result();
     out.sends.clear();
     for _ in 0..20 {
@@ -196,7 +197,7 @@ fn a_chain_of_answers_ends() {
     let mut ranks = [new(ProcessId(0)), new(ProcessId(1))];
     let mut out = Outbox::default();
     while out.sends.is_empty() {
-        let job = ranks[0].next_job().expect("some step sends");
+        let job = ranks[0].next_job().expect("a step sends");
         ranks[0].computed(job.run(), &mut out);
     }
     let mut sent = 0;
@@ -210,7 +211,7 @@ fn a_chain_of_answers_ends() {
 }
 
 #[test]
-fn parameters_that_cannot_be_run_are_named() {
+fn invalid_parameters_are_named() {
     let validate = |config: salted::Config| Config::Salted(config).validate(&CLUSTERS);
     assert_eq!(validate(small()), Ok(()));
     assert_eq!(validate(salted::Config { steps: 0, ..small() }), Err(Invalid::Zero { field: "steps" }));

@@ -1,4 +1,4 @@
-//! The synthetic application: it produces the requested traffic, and every defect is detected.
+//! Tests of the synthetic application: it produces the requested traffic, and every defect is detected.
 
 mod network;
 
@@ -40,9 +40,9 @@ fn burst() -> Config {
     })
 }
 
-/// The same traffic, with the second cluster present only from 20 ms to 60 ms.
+/// Returns the same traffic with the second cluster present only from 20 ms to 60 ms.
 fn with_guest(config: Config) -> Config {
-    let Config::Synthetic(config) = config else { panic!("it is synthetic") };
+    let Config::Synthetic(config) = config else { panic!("not synthetic") };
     let guest = Term { joins: Span::from_millis(20), leaves: Some(Span::from_millis(60)) };
     let terms = vec![Term { joins: Span::ZERO, leaves: None }, guest];
     Config::Synthetic(Synthetic { terms, ..config })
@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn a_restored_rank_continues_as_if_nothing_had_happened(config in any_program(), schedule: u64) {
+    fn a_restored_rank_continues_unchanged(config in any_program(), schedule: u64) {
         let mut network = Network::new(&config, &CLUSTERS, schedule);
         network.restore_always = true;
         prop_assert_eq!(network.run(), Some(expected(&config)));
@@ -90,7 +90,7 @@ fn every_message_matters() {
         assert!(messages.len() > 20);
         for message in messages {
             for defect in [Defect::Drop(message), Defect::Duplicate(message)] {
-                assert_ne!(run(&config, 1, Some(defect)).results(), expected, "{defect:?} went unseen");
+                assert_ne!(run(&config, 1, Some(defect)).results(), expected, "{defect:?} was not detected");
             }
         }
     }
@@ -109,9 +109,9 @@ fn an_inconsistent_state_changes_the_result() {
                         entangled += 1;
                         assert_ne!(network.results(), expected, "{rank} before computation {computation}");
                     }
-                    // Neither sent nor received: undetectable, and nothing is wrong.
+                    // The rank neither sent nor received: undetectable, and harmless.
                     Some(false) => assert_eq!(network.results(), expected),
-                    // The rank had no computation of this number.
+                    // The rank had no computation with this number.
                     None => break,
                 }
             }
@@ -135,7 +135,7 @@ fn exact_counts_are_exact() {
 }
 
 #[test]
-fn the_papers_first_table_comes_out_of_its_counts() {
+fn the_counts_of_table_1_are_reproduced() {
     // HC3I table 1: two clusters of 100 nodes, ten hours.
     let counts = vec![vec![2920, 145], vec![11, 2497]];
     let total = Span::from_secs(36_000);
@@ -181,7 +181,7 @@ fn random_traffic_follows_the_probabilities() {
         assert_eq!(computing, total);
         out.sends.iter().filter(|(to, _)| cluster.contains(&to.0)).count()
     };
-    // 10^4 computations; five standard deviations of the product of a Poisson count and a coin.
+    // Within five standard deviations, for a Poisson-distributed count of sends in 10^4 computations.
     let near = |count: usize, mean: f64| (count as f64 - mean).abs() < 5.0 * mean.sqrt();
     assert!(near(sent(0, 0..2), 5000.0));
     assert!(near(sent(0, 2..5), 1000.0));
@@ -190,7 +190,7 @@ fn random_traffic_follows_the_probabilities() {
 }
 
 #[test]
-fn a_burst_goes_one_way() {
+fn a_burst_is_one_way() {
     let traffic =
         Traffic::Burst { messages: 10_000, batch: 7, cost: Span(1), between: 0.05, receivers: None };
     let config = Arc::new(config(traffic));
@@ -230,7 +230,7 @@ fn a_burst_may_have_few_receivers() {
 }
 
 #[test]
-fn restoring_nothing_restarts_the_rank() {
+fn restoring_without_a_snapshot_restarts_the_rank() {
     for config in [random(), exact(), burst()] {
         let mut rank = Workload::new(&Arc::new(config), ProcessId(1), &membership(&CLUSTERS), 3);
         let run = |rank: &mut Workload| {
@@ -247,7 +247,7 @@ fn restoring_nothing_restarts_the_rank() {
 }
 
 #[test]
-fn it_matters_who_sent_a_message() {
+fn the_sender_of_a_message_matters() {
     let results = [0, 2, 3].map(|from| {
         let mut rank = Workload::new(&Arc::new(random()), ProcessId(1), &membership(&CLUSTERS), 3);
         rank.deliver(ProcessId(from), Payload::Virtual(100), &mut Outbox::default());
@@ -260,14 +260,14 @@ fn it_matters_who_sent_a_message() {
 }
 
 #[test]
-fn a_state_is_as_long_as_asked_for() {
+fn a_state_has_the_requested_length() {
     let rank = Workload::new(&Arc::new(random()), ProcessId(0), &membership(&CLUSTERS), 3);
     let state = rank.snapshot().expect("always");
     assert!((5000..5100).contains(&stored(&state).iter().map(|chunk| chunk.len()).sum::<u64>()));
 }
 
 #[test]
-fn parameters_that_cannot_be_run_are_named() {
+fn invalid_parameters_are_named() {
     let exact = |messages| config(Traffic::Exact { total: Span(1), messages });
     assert_eq!(
         exact(vec![vec![1, 2]]).validate(&CLUSTERS),
@@ -306,7 +306,7 @@ fn a_rank_leaves_once_it_has_received_everything() {
             let results = network.results().expect("all ranks finish");
             assert_eq!(has_left(&network), [false, false, true, true, true]);
             let at_leaving: Vec<_> = at_leaving[2..].iter().map(|it| it.flatten().unwrap()).collect();
-            assert_eq!(at_leaving, results[2..], "nothing came afterwards");
+            assert_eq!(at_leaving, results[2..], "no message arrived afterwards");
         }
     }
 }
@@ -316,7 +316,7 @@ fn clusters_that_are_never_present_together_exchange_nothing() {
     let validate = |config: Config| config.validate(&CLUSTERS);
     assert_eq!(validate(with_guest(exact())), Ok(()));
     assert_eq!(validate(with_guest(burst())), Err(Invalid::Timeless));
-    let Config::Synthetic(mut apart) = with_guest(exact()) else { panic!("it is synthetic") };
+    let Config::Synthetic(mut apart) = with_guest(exact()) else { panic!("not synthetic") };
     apart.terms[0].leaves = Some(Span::from_millis(20));
     assert_eq!(validate(Config::Synthetic(apart.clone())), Err(Invalid::NeverTogether { from: 0, to: 1 }));
     apart.terms[0] = Term { joins: Span::from_millis(100), leaves: None };

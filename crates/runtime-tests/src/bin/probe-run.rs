@@ -19,7 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args_os().skip(1);
     let dir = PathBuf::from(args.next().ok_or("no directory")?);
     let probe_node = args.next().ok_or("no program for nodes")?;
-    let detect_after = args.next().and_then(|it| it.to_str()?.parse().ok()).ok_or("no number of milliseconds")?;
+    let detect_after =
+        args.next().and_then(|it| it.to_str()?.parse().ok()).ok_or("no number of milliseconds")?;
     let scenario = scenario(Span::from_millis(detect_after));
     let command = probe_command(&scenario, false, &dir, probe_node);
     let mut options = run_options(&scenario, &dir);

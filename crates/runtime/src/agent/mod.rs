@@ -3,7 +3,7 @@
 //! process.
 //!
 //! An agent makes no decisions. It hosts a single process at a time, forwards its facts as they are written,
-//! and knows about a run only what the supervisor tells it. Without a supervisor, it waits for one.
+//! and has no information about a run except from the supervisor. Without a supervisor, it waits for one.
 
 mod facts;
 mod lives;

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::page::{Page, Values};
 use crate::control::ToSupervisor;
 
-/// The metrics of a node, or of a whole run.
+/// The metrics of a node, or of an entire run.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition {
     page: Mutex<Page>,

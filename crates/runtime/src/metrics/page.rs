@@ -19,7 +19,7 @@ pub(crate) struct Page {
     pub(crate) requested: Vec<((ClusterId, ClusterId), LinkProperties)>,
     /// Observed delays of the links.
     pub(crate) delays: Delays,
-    /// Values of the whole run, on the supervisor's page.
+    /// Values of the entire run, on the supervisor's page.
     pub(crate) run: Option<RunValues>,
     /// Whether the run has ended. Properties of links are then omitted.
     pub(crate) over: bool,
@@ -49,7 +49,7 @@ pub(crate) struct RunValues {
     pub(crate) recoveries: Vec<Span>,
 }
 
-/// Number of a cluster's processes that are up, and how long they were up or down.
+/// Number of a cluster's processes that are up, and the times during which they were up or down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uptime {
     pub(crate) processes: u32,
@@ -177,7 +177,7 @@ impl Page {
         self.requested.sort_by_key(|&(pair, _)| pair);
     }
 
-    /// Changes the values of the whole run.
+    /// Returns the values of the entire run, to change them.
     pub(crate) fn run(&mut self) -> &mut RunValues {
         self.run.get_or_insert_default()
     }

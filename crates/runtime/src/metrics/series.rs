@@ -145,7 +145,8 @@ impl Series<'_, '_> {
         self.faults(run)?;
         let detection = "Time from a fault, or the last heartbeat, until the failure was announced";
         self.histogram("detection", detection, &RECOVERY_BUCKETS, run.detections.iter().copied())?;
-        let recovery = "Time from a fault, or the last heartbeat, until the failed process had restored its state";
+        let recovery =
+            "Time from a fault, or the last heartbeat, until the failed process had restored its state";
         self.histogram("recovery", recovery, &RECOVERY_BUCKETS, run.recoveries.iter().copied())
     }
 

@@ -154,7 +154,8 @@ fn peers(me: ProcessId, directory: &Directory) -> Vec<Peer> {
     let peer = |(index, entry): (usize, &Option<DirectoryEntry>)| {
         let entry = entry.as_ref()?;
         let IpAddr::V4(address) = entry.address.ip() else { return None };
-        let number = u16::try_from(index).expect("federations with traffic control have at most 65536 processes");
+        let number =
+            u16::try_from(index).expect("federations with traffic control have at most 65536 processes");
         Some(Peer { number, cluster: entry.cluster, prefix: Prefix { address, length: 32 } })
     };
     others.filter_map(peer).collect()
@@ -203,7 +204,11 @@ mod tests {
         assert!(!shaping.meet(&Directory { entries: entries.clone() }), "an equal directory changes nothing");
         let moved = Directory { entries: vec![None, entries[1], entry([10, 1, 0, 33], 1)] };
         assert!(shaping.meet(&moved));
-        assert_eq!(known(&shaping), [(2, 1, Ipv4Addr::new(10, 1, 0, 33))], "one peer has ended, one has moved");
+        assert_eq!(
+            known(&shaping),
+            [(2, 1, Ipv4Addr::new(10, 1, 0, 33))],
+            "one peer has ended, one has moved"
+        );
     }
 
     #[test]

@@ -27,8 +27,8 @@ use crate::supervise::{Journal, JournalContents, JournalEntry, PlaceContext, Run
 const ARMED_WITHIN: Duration = Duration::from_millis(800);
 /// Time within which a ready agent must perform an order.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bounds on how long in advance agents receive the time at which to end several lives. It is twice the time
-/// that the slowest agent took to prepare.
+/// Bounds on the notice that agents receive before the time at which they end several lives. The notice is
+/// twice the time that the slowest agent took to prepare.
 const LEAST_NOTICE: Span = Span::from_millis(2);
 const MOST_NOTICE: Span = Span::from_millis(250);
 

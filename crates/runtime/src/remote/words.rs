@@ -11,7 +11,7 @@ use crate::shaper::Abilities;
 /// Number of an order, which its answer repeats.
 pub(crate) type OrderNo = u64;
 
-/// The assignment of an agent to a process, and the run of the process.
+/// The assignment of an agent to a process of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Post {
     /// Identifier of the run. The agent drops everything that it hosted for another run.

@@ -159,7 +159,10 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let socket = dir.path().join("shaper");
             let shaper = Shaper::at(&socket);
-            assert!(matches!(shaper.passed(HERE).await, Err(ShaperError::Silent { .. })), "the request is not repeated");
+            assert!(
+                matches!(shaper.passed(HERE).await, Err(ShaperError::Silent { .. })),
+                "the request is not repeated"
+            );
             let waiting = tokio::task::spawn_local(async move { shaper.apply(HERE, Tree::default()).await });
             tokio::task::yield_now().await;
             let listener = listen(&socket).unwrap();
@@ -202,7 +205,9 @@ mod tests {
     fn a_restarted_shaper_continues_with_the_state_of_the_kernel() {
         let tested = isolated(|| {
             let (hub, listener) = Hub::new().unwrap();
-            let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("the address is IPv4") };
+            let SocketAddr::V4(address) = listener.local_addr().unwrap() else {
+                panic!("the address is IPv4")
+            };
             hub.within(|| {
                 let probe = Probe::run().unwrap();
                 let abilities = abilities(&probe);

@@ -203,6 +203,9 @@ fn links_delay_are_cut_and_heal() {
         let begin = clock.now();
         left.say(1, vec![4]);
         right.hear().await;
-        assert!(clock.now().since(begin) >= latency - HEAD_START, "the end of a change applies to later packets");
+        assert!(
+            clock.now().since(begin) >= latency - HEAD_START,
+            "the end of a change applies to later packets"
+        );
     });
 }

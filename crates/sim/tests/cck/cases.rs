@@ -25,7 +25,7 @@ const FATES: [(StorageFate, bool); 4] = [
     (StorageFate::Lost, false),
 ];
 
-/// Three clusters of two processes, each with two blocks.
+/// Returns three clusters of two processes, each with two blocks.
 fn federation(seed: u64) -> Federation {
     let program = Flow::Jacobi(Jacobi {
         rows: 3,
@@ -80,7 +80,8 @@ fn second_checkpoint(plain: &Federation, config: &cck::Config) -> (Span, Span) {
     let requested = requested.nth(1).expect("at least two checkpoints").at;
     let stored = facts.iter().filter(|it| it.fact.kind() == FactKind::Durable && it.at > requested);
     // A replica in another cluster, its acknowledgement, and those of the partitions.
-    let until = stored.take(3 * RANKS as usize).last().expect("all parts are stored").at + Span::from_millis(5);
+    let until =
+        stored.take(3 * RANKS as usize).last().expect("all parts are stored").at + Span::from_millis(5);
     (requested.since(begun(&facts)), until.since(begun(&facts)))
 }
 

@@ -98,9 +98,9 @@ fn share_of_schedules_that_each_defect_breaks() {
     }
 }
 
-/// Four blocks in a row, of which the last ones only rarely send to the first, so that it asks them and they
-/// never ask it. The coordinator is far from the first block, which therefore asks after the others have
-/// saved their states.
+/// Returns federations with four blocks in a row, of which the last ones only rarely send to the first, so
+/// that it asks them and they never ask it. The coordinator is far from the first block, which therefore asks
+/// after the others have saved their states.
 fn late_question() -> impl Iterator<Item = Federation> {
     (0..4).map(|seed| {
         let mut federation = row_of_four(seed);
@@ -128,8 +128,8 @@ fn a_partition_that_counts_questions_resumes_before_a_late_question() {
     assert_eq!(found, Some((0, Shows::Stall)));
 }
 
-/// A process fails, and its neighbour fails while the first process is being restored. Both lack what the
-/// first process lost.
+/// Returns federations in which a process fails, and its neighbour fails while the first process is being
+/// restored. Both lack the values that the first process lost.
 fn second_failure() -> impl Iterator<Item = Federation> {
     let moments = || (5..60).step_by(3).flat_map(|ran| (1..4).map(move |recovery| (ran, recovery)));
     moments().flat_map(|(ran, recovery)| (0..2).map(move |seed| (ran, recovery, seed))).map(

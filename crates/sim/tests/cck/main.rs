@@ -36,7 +36,7 @@ fn without_fault_tolerance_the_first_failure_ends_the_run() {
     assert!(matches!(ended.outcome, Outcome::Unrecoverable { .. }), "{:?}", ended.outcome);
 }
 
-/// CCK with two replicas of each checkpoint in other clusters.
+/// Returns CCK with two replicas of each checkpoint in other clusters.
 fn coordinated(coordination: Coordination) -> cck::Config {
     cck::Config {
         interval: Span::from_millis(60),
@@ -143,7 +143,7 @@ fn required(rerun: RerunOptions) -> Account {
     all
 }
 
-/// `FAULTLINE_SEEDS=FROM,COUNT` selects other seeds.
+/// Returns the first seed and the number of seeds. `FAULTLINE_SEEDS=FROM,COUNT` overrides them.
 fn seeds_or(from: u64, count: u64) -> (u64, u64) {
     let asked = std::env::var("FAULTLINE_SEEDS").ok();
     let numbers = asked.as_deref().and_then(|it| it.split_once(','));

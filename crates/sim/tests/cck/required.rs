@@ -94,7 +94,10 @@ impl Seen {
             assert!(again.is_subset(&required), "{what}, {epoch}: more tasks than required");
             if is_complete {
                 assert_eq!(again, required, "{what}, {epoch}");
-                assert!(parts.iter().all(|it| it.is_at_end), "{what}, {epoch}: a checkpoint was taken too early");
+                assert!(
+                    parts.iter().all(|it| it.is_at_end),
+                    "{what}, {epoch}: a checkpoint was taken too early"
+                );
             }
             account.recoveries += 1;
             account.tasks += again.len();

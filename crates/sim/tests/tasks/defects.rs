@@ -115,7 +115,8 @@ fn crash(process: u32, returns: bool) -> Fault {
     Fault::Crash { process: ProcessId(process), storage: StorageFate::Kept, returns }
 }
 
-/// A node's storage is full for a moment, so that it lacks a segment of the log. Its process fails later.
+/// Returns federations in which a node's storage is full for a moment, so that it lacks a segment of the log,
+/// and its process fails later.
 fn storage_full() -> impl Iterator<Item = Federation> {
     (10..120).step_by(3).flat_map(|saved| (1..12).map(move |shipped| (saved, shipped))).map(
         |(saved, shipped)| {
@@ -129,8 +130,9 @@ fn storage_full() -> impl Iterator<Item = Federation> {
     )
 }
 
-/// A process fails permanently right after it has stolen a task. Its successor fails after its own durable
-/// state includes the absorbed state, but before it has reported the fate of that task.
+/// Returns federations in which a process fails permanently right after it has stolen a task. Its successor
+/// fails after its own durable state includes the absorbed state, but before it has reported the fate of that
+/// task.
 fn successor_restarts() -> impl Iterator<Item = Federation> {
     let moments = || (1..8).flat_map(|taken| (1..80).map(move |durable| (taken, durable)));
     (0..6).flat_map(move |more| moments().map(move |(taken, durable)| (more, taken, durable))).map(
@@ -144,8 +146,8 @@ fn successor_restarts() -> impl Iterator<Item = Federation> {
     )
 }
 
-/// A process fails after it has run some tasks: other processes know what these tasks published, but their
-/// outcomes are not durable.
+/// Returns federations in which a process fails after it has run some tasks: other processes know the bounds
+/// that these tasks published, but the tasks' outcomes are not durable.
 fn leaf_lost() -> impl Iterator<Item = Federation> {
     (0..3).flat_map(|process| (4..40).map(move |ran| (process, ran))).map(|(process, ran)| {
         let faults = vec![
@@ -205,6 +207,9 @@ fn a_search_that_prunes_values_equal_to_the_bound_loses_the_optimum() {
             federation.run_program::<TaskRecovery, _>(program, config).is_right(expected)
         };
         assert!(random().take(100).chain(leaf_lost()).all(|it| is_right(&it, false)));
-        assert!(leaf_lost().any(|it| !is_right(&it, true)), "the bound of a lost leaf prunes its re-execution");
+        assert!(
+            leaf_lost().any(|it| !is_right(&it, true)),
+            "the bound of a lost leaf prunes its re-execution"
+        );
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn sent_too_early(facts: &[Record]) -> Vec<(ProcessId, Theft, TheftSt
 }
 
 /// Returns the tasks of which the final states contain more than one execution, which means that they had two
-/// owners. Returns `None` if all copies of a process's state were lost, since tasks may then correctly run
+/// owners. Returns `None` if all copies of a process's state were lost, because tasks may then correctly run
 /// again.
 pub(crate) fn owned_twice(facts: &[Record]) -> Option<Vec<(TaskId, Vec<ProcessId>)>> {
     let mut lives: BTreeMap<(ProcessId, Life), Stream> = BTreeMap::new();

@@ -316,7 +316,11 @@ mod tests {
         bundle.seal(SECOND.0, SECOND.1, true).unwrap();
         let read = bundle.read_trace().unwrap();
         assert_eq!(read.flaws, [Flaw { stream: Some(SECOND), kind: FlawKind::Incomplete(0) }]);
-        assert_eq!(read.streams[&FIRST], trace().streams[&FIRST], "the process's own seal has arrived as well");
+        assert_eq!(
+            read.streams[&FIRST],
+            trace().streams[&FIRST],
+            "the process's own seal has arrived as well"
+        );
     }
 
     #[test]

@@ -11,11 +11,11 @@ use crate::config::{Invalid, in_range};
 /// How the messages of an exchange are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Class {
-    /// By the name of their sender.
+    /// From a named sender.
     Named,
-    /// A fixed set, in any order.
+    /// From a fixed set of senders, in any order.
     Gathered,
-    /// Polled for, and awaited at a fence.
+    /// By polling, then waiting at a fence.
     Polled,
 }
 
@@ -24,16 +24,16 @@ pub enum Class {
 pub struct Config {
     /// Seed that determines the program.
     pub pattern: u64,
-    /// Number of exchanges in the whole federation.
+    /// Number of exchanges in the entire federation.
     pub exchanges: u32,
-    /// Modelled duration of the computation of a rank before an exchange that it begins.
+    /// Modelled duration of a rank's computation before an exchange of which it is the root.
     pub step_cost: Span,
     /// Classes from which the exchanges are drawn. A class may appear several times to increase its share.
     pub classes: Vec<Class>,
 }
 
 impl Default for Config {
-    /// Returns the defaults: three hundred exchanges of all classes.
+    /// Returns the defaults: 300 exchanges of all classes.
     fn default() -> Self {
         Config {
             pattern: 1,

@@ -1,7 +1,7 @@
-//! Random message-passing programs of the classes that a protocol can protect by relying on repetition.
+//! Random message-passing programs that a protocol which relies on repetition can protect.
 //!
-//! A program is a list of exchanges drawn from its seed. The list is equal for all ranks; each rank performs its own
-//! part of it, in order:
+//! A program is a list of exchanges drawn from its seed. The list is the same for all ranks, and each rank
+//! performs its own part of it, in order:
 //!
 //! ```text
 //!   named     a ──value──▶ b, which receives from a by name
@@ -9,8 +9,9 @@
 //!   polled    the same, but r polls for answers while it computes, and waits for the rest at a fence
 //! ```
 //!
-//! What a rank sends is a hash of everything that it has consumed before. A lost, duplicated or confused message
-//! therefore changes the results. The results depend only on the list, and [`reference`] computes them from it.
+//! A rank sends a hash of everything that it has consumed so far. A lost, duplicated or confused message
+//! therefore changes the results. The results depend only on the list, from which [`reference`] computes
+//! them.
 
 mod config;
 
@@ -28,7 +29,7 @@ use crate::messaging::{Message, Place, Program, Step, digest_of, pack};
 use crate::mix::mix;
 pub use config::{Class, Config};
 
-/// How often the root of a polled exchange polls before it waits.
+/// Number of times that the root of a polled exchange polls before it waits.
 const LOOKS: u32 = 2;
 
 /// A rank's part of the program: its actions, in order.
@@ -59,9 +60,9 @@ enum Instruction {
 /// One exchange between ranks.
 struct Exchange {
     class: Class,
-    /// The rank that sends, or that asks.
+    /// The rank that sends or asks.
     root: u32,
-    /// The ranks that receive, or that answer.
+    /// The ranks that receive or answer.
     others: Vec<u32>,
 }
 
@@ -105,7 +106,7 @@ impl Program for Part {
     }
 }
 
-/// Returns what a rank with this hash sends to `to`.
+/// Returns the value that a rank with this hash sends to `to`.
 fn said(hash: u64, to: u32) -> u64 {
     mix(hash ^ u64::from(to))
 }
@@ -152,7 +153,7 @@ fn draw(config: &Config, ranks: u32) -> Vec<Exchange> {
         .collect()
 }
 
-/// Returns what `me` does in an exchange.
+/// Returns the actions of `me` in an exchange.
 fn part_of(exchange: &Exchange, me: u32, cost: Span) -> Vec<Instruction> {
     let Exchange { class, root, others } = exchange;
     if *root == me {

@@ -19,7 +19,7 @@ impl Bytes {
     pub(super) fn from_chunk(chunk: &Chunk) -> Bytes {
         match chunk {
             Chunk::Bytes(bytes) => Bytes(bytes.clone()),
-            Chunk::Virtual(_) => panic!("a snapshot of real state has real bytes"),
+            Chunk::Virtual(_) => panic!("a snapshot of real state contains bytes"),
         }
     }
 
@@ -28,7 +28,7 @@ impl Bytes {
         Chunk::Bytes(self.0.clone())
     }
 
-    /// Returns the content of a message. A long content is shared.
+    /// Returns the content of a message. Long content is shared.
     pub(super) fn from_payload(payload: Payload) -> Bytes {
         match payload {
             Payload::Shared(bytes) => Bytes(bytes),
@@ -36,7 +36,7 @@ impl Bytes {
         }
     }
 
-    /// Returns a message with the bytes as its content. A long content is shared.
+    /// Returns a message with these bytes as its content. Long content is shared.
     pub(super) fn to_payload(&self) -> Payload {
         if self.len() > Short::MOST { Payload::Shared(self.0.clone()) } else { Payload::from_slice(self) }
     }

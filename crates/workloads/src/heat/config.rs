@@ -16,13 +16,13 @@ pub struct Config {
     pub steps: u32,
     /// Modelled duration of one step on one rank.
     pub step_cost: Span,
-    /// Number of steps between feedbacks: the first rank of a cluster then sends its first row back to the preceding
-    /// cluster. With 1, the coupling is equal in both directions; 0 disables feedback.
+    /// Number of steps between feedbacks: the first rank of a cluster then sends its first row back to the
+    /// preceding cluster. With 1, both directions are coupled equally; 0 disables feedback.
     pub feedback_every: u32,
     /// Size of a rank's incompressible state besides its grid, in bytes; rounded up to a multiple of 8.
     pub state_bytes: u64,
-    /// Whether the part of this state that has its initial content is only a length in snapshots, and not in memory.
-    /// For virtual time: the results are the same.
+    /// Whether the unmodified part of this state is kept out of memory, and represented in snapshots by its
+    /// length only. For virtual time: the results are the same.
     pub virtual_state: bool,
 }
 

@@ -6,19 +6,19 @@ use faultline_core::{Chunk, ProcessId};
 
 use super::row::Row;
 
-/// Number of steps between two rows that cross a side in one direction.
+/// Number of steps between two rows in one direction across a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Every(pub(super) u32);
 
 impl Every {
     pub(super) const STEP: Every = Every(1);
 
-    /// Returns whether a row is sent after `step`. Never after step 0, whose rows all ranks know.
+    /// Returns whether a row is sent after `step`; always `false` for step 0, whose rows all ranks know.
     pub(super) fn due(self, step: u32) -> bool {
         step > 0 && step.checked_rem(self.0) == Some(0)
     }
 
-    /// Returns how many rows were sent before the one after `step`.
+    /// Returns the number of rows sent before the one after `step`.
     fn number(self, step: u32) -> u32 {
         step / self.0 - 1
     }
@@ -40,8 +40,8 @@ pub(super) struct Edge {
     neighbour: Option<Neighbour>,
     /// The boundary of the last step.
     current: Row,
-    /// Rows for later steps, by the step after which they were sent. Channels need not be FIFO, and a neighbour may
-    /// be far ahead.
+    /// Rows for later steps, indexed by the step after which they were sent. Channels need not be FIFO, and a
+    /// neighbour may be far ahead.
     early: BTreeMap<u32, Row>,
 }
 
@@ -55,12 +55,12 @@ impl Edge {
         self.neighbour
     }
 
-    /// Returns the rank that is sent a row after `step`, if any.
+    /// Returns the rank to which a row is sent after `step`, if any.
     pub(super) fn outbound(&self, step: u32) -> Option<ProcessId> {
         self.neighbour.filter(|it| it.outbound.due(step)).map(|it| it.id)
     }
 
-    /// Keeps a row that a later step than `done` needs, unless it is already present.
+    /// Keeps a row that a step after `done` steps needs, unless it is already present.
     pub(super) fn accept(&mut self, row: Row, done: u32) {
         let step = row.step();
         if step >= done && self.inbound_due(step) {
@@ -73,13 +73,13 @@ impl Edge {
         if self.inbound_due(done) { self.early.get(&done) } else { Some(&self.current) }
     }
 
-    /// Records that the step after `done` steps has used the boundary. Returns sender and number of the message that
-    /// contained it.
+    /// Records that the step after `done` steps has used the boundary. Returns the sender and the number of
+    /// the message that contained it; `None` if no message was needed.
     pub(super) fn used(&mut self, done: u32) -> Option<(ProcessId, u32)> {
         if !self.inbound_due(done) {
             return None;
         }
-        self.current = self.early.remove(&done).expect("a step runs only when its rows have come");
+        self.current = self.early.remove(&done).expect("a step runs only once its rows have arrived");
         self.neighbour.map(|it| (it.id, it.inbound.number(done)))
     }
 

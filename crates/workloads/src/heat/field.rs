@@ -1,27 +1,29 @@
 //! The physics: initial temperatures, one explicit time step, and the representation of temperatures as bytes.
 //!
-//! The distributed application and the sequential reference share initial temperatures, walls and representation.
-//! They do not share the time step: each has its own implementation, with the same operations in the same order.
+//! The distributed application and the sequential reference share initial temperatures, walls and
+//! representation. Each has its own implementation of the time step, with the same operations in the same
+//! order.
 
 use alloc::vec::Vec;
 
 use crate::mix::mix;
 
-/// Time step times diffusivity over the square of the grid spacing. Stable below 1/4.
+/// The time step times the diffusivity, divided by the square of the grid spacing. Stable below 1/4.
 pub(super) const DIFFUSION: f64 = 0.2;
 /// Temperature above the first row of the federation.
 pub(super) const HOT_WALL: f64 = 1.0;
 /// Temperature below the last row of the federation.
 pub(super) const COLD_WALL: f64 = 0.0;
 
-/// Returns the initial temperature of a cell, in 0..1. Rows are counted over the whole federation.
+/// Returns the initial temperature of a cell, in 0..1. Rows are numbered across the entire federation.
 pub(super) fn initial(row: u64, column: u32) -> f64 {
     let bits = mix(mix(row) ^ u64::from(column));
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Performs one step: every cell moves towards its four neighbours; the left and right borders are insulated. `cells`
-/// contains the rank's rows between the row above and the row below; the result contains only the rank's rows.
+/// Performs one step: the temperature of every cell moves towards those of its four neighbours. The left and
+/// right borders are insulated. `cells` contains the rank's rows between the row above and the row below; the
+/// result contains only the rank's rows.
 pub(super) fn advance(cells: &[f64], columns: usize) -> Vec<f64> {
     let rows = cells.len() / columns - 2;
     let mut next = Vec::with_capacity(rows * columns);

@@ -1,9 +1,9 @@
-//! Makes the state large, and preserves the effect of every error.
+//! Additional state, which makes snapshots large and preserves the effect of every error.
 //!
-//! Heat conduction forgets: an incorrect old boundary value is smoothed until no bit of it remains. A rank therefore
-//! also keeps a 64-bit history that includes every grid, and a block of pseudo-random bytes, of which each step
-//! rewrites one piece from the history. The block cannot be compressed or reconstructed, and the effect of an error
-//! never disappears from it.
+//! Heat conduction smooths an incorrect boundary value until no bit of the error remains. A rank therefore
+//! also keeps a 64-bit hash of all previous grids (its history), and a block of pseudo-random bytes, of which
+//! each step rewrites one piece from the history. The block cannot be compressed or reconstructed, and the
+//! effect of an error never disappears from it.
 
 use alloc::vec::Vec;
 use faultline_core::{Chunk, Digest};
@@ -23,18 +23,19 @@ pub(super) struct Block {
     position: u64,
     /// Length in 64-bit words.
     words: u64,
-    /// Each piece; `None` for one that has its initial content, which is not in memory.
+    /// The pieces; `None` for a piece with its initial content, which is not in memory.
     pieces: Vec<Option<Bytes>>,
 }
 
 impl Block {
-    /// Returns the initial block of at least `bytes` bytes of the rank at `position`. None of it is in memory.
+    /// Returns the initial block, of at least `bytes` bytes, of the rank at `position`. None of it is in
+    /// memory.
     pub(super) fn initial(position: u64, bytes: u64) -> Block {
         let words = bytes.div_ceil(8);
         Block { position, words, pieces: alloc::vec![None; words.div_ceil(PIECE / 8) as usize] }
     }
 
-    /// Returns the same block with all of its content in memory.
+    /// Returns the block with all of its content in memory.
     pub(super) fn in_memory(mut self) -> Block {
         for at in 0..self.pieces.len() {
             self.pieces[at] = Some(self.piece(at));
@@ -42,7 +43,7 @@ impl Block {
         self
     }
 
-    /// Returns which piece step `step` rewrites, if there are any.
+    /// Returns the index of the piece that step `step` rewrites; `None` if the block is empty.
     pub(super) fn rewritten_by(&self, step: u32) -> Option<usize> {
         (step as usize).checked_rem(self.pieces.len())
     }
@@ -77,12 +78,14 @@ impl Block {
             }
             let mut rest = chunk.len();
             while rest > 0 {
-                rest = rest.checked_sub(self.length_of(at)).expect("a virtual chunk has whole pieces");
+                rest = rest
+                    .checked_sub(self.length_of(at))
+                    .expect("a virtual chunk consists of complete pieces");
                 self.pieces[at] = None;
                 at += 1;
             }
         }
-        assert_eq!(at, self.pieces.len(), "a snapshot holds the block");
+        assert_eq!(at, self.pieces.len(), "a snapshot contains the block");
     }
 
     fn length_of(&self, at: usize) -> u64 {
@@ -99,7 +102,7 @@ impl Block {
         Bytes::from(bytes)
     }
 
-    /// Returns the pieces that differ from the initial ones, with their index.
+    /// Returns the rewritten pieces that differ from the initial ones, with their indices.
     fn rewritten(&self) -> impl Iterator<Item = (usize, &Bytes)> {
         let indexed = self.pieces.iter().enumerate();
         let in_memory = indexed.filter_map(|(at, piece)| Some((at, piece.as_ref()?)));
@@ -117,7 +120,7 @@ pub(super) fn remember(history: u64, cells: &[f64]) -> u64 {
 /// Returns a rewritten piece.
 pub(super) fn rewrite(piece: &[u8], history: u64) -> Bytes {
     let (words, rest) = piece.as_chunks();
-    assert!(rest.is_empty(), "a piece has whole words");
+    assert!(rest.is_empty(), "a piece consists of complete words");
     let rewrite = |(index, &word): (usize, &[u8; 8])| {
         let key = history.wrapping_add(index as u64);
         mix(u64::from_le_bytes(word) ^ key).to_le_bytes()
@@ -125,9 +128,9 @@ pub(super) fn rewrite(piece: &[u8], history: u64) -> Bytes {
     Bytes::from(words.iter().enumerate().map(rewrite).collect::<Vec<_>>().into_flattened())
 }
 
-/// Returns the result of a rank. `received` counts every message that ever arrived, so that an additional one changes
-/// the result. The result includes each piece of the block that differs from the initial one, so that it does not
-/// depend on whether the others are in memory.
+/// Returns the result of a rank. `received` counts every message that arrived, so that an additional message
+/// changes the result. The result includes only pieces of the block that differ from the initial ones, so
+/// that it does not depend on whether the others are in memory.
 pub(super) fn result(received: u64, history: u64, grid: &[u8], block: &Block) -> Digest {
     let (received, history) = (received.to_le_bytes(), history.to_le_bytes());
     let rewritten: Vec<([u8; 8], &Bytes)> =

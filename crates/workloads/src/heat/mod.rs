@@ -1,4 +1,5 @@
-//! Coupled heat solvers: one explicit solver per cluster, each of which computes one slab of a federation-wide plate.
+//! Coupled heat solvers: one explicit solver per cluster, each of which computes a slab of a plate that spans
+//! the federation.
 //!
 //! The model is code coupling: each cluster runs its own parallel solver, which exchanges halos at every step over a
 //! fast network, and the solvers exchange boundary values over a slow one. Ranks are stacked in one column, and each
@@ -17,19 +18,18 @@
 //!        ── cold wall ──
 //! ```
 //!
-//! Every message contains one boundary row and the number of the step after which it was sent. A rank computes step
-//! *s* + 1 once both boundaries after step *s* have arrived; between feedbacks it continues with the last one. A
-//! cluster can therefore be at most `feedback_every` steps ahead of the next, and rows that arrive early wait in the
-//! state.
+//! Every message contains one boundary row and the number of the step after which it was sent. A rank
+//! computes step *s* + 1 once both boundaries after step *s* have arrived; between feedbacks, it uses the
+//! last one that arrived. A cluster can therefore be at most `feedback_every` steps ahead of the next, and
+//! rows that arrive early wait in the state.
 //!
-//! Every message that is sent is needed, arrivals are counted, and a history of all grids is part of the result (see
-//! `memory.rs`). A lost message stops the application; an additional message, or a state that does not fit, changes
-//! its digest. The result depends on nothing else: neither on the seed nor on timing. [`reference()`] computes it
-//! sequentially.
+//! The application needs every message, counts arrivals, and includes a history of all grids in the result
+//! (see `memory.rs`). A lost message stops it; an additional message or an inconsistent state changes its
+//! digest. The result depends neither on the seed nor on timing. [`reference()`] computes it sequentially.
 //!
-//! State consists of bytes behind `Arc`s. A snapshot therefore copies nothing, even during a step, and snapshots
-//! share the pieces that did not change. In virtual time, where nothing is written, a piece of the block exists only
-//! once a step has rewritten it ([`Config::virtual_state`]); the results are the same.
+//! State consists of bytes behind `Arc`s. A snapshot therefore copies nothing, even during a step, and
+//! snapshots share unchanged pieces. In virtual time, in which nothing is written, a piece of the block
+//! exists only once a step has rewritten it ([`Config::virtual_state`]); the results are the same.
 
 mod bytes;
 mod config;
@@ -62,7 +62,7 @@ pub(crate) struct Rank {
     position: u64,
     /// Number of steps done.
     done: u32,
-    /// Number of messages of any kind that have arrived.
+    /// Number of messages that have arrived, including invalid ones.
     received: u64,
     history: u64,
     above: Edge,
@@ -187,7 +187,7 @@ impl Rank {
         let head: Head =
             postcard::from_bytes(&Bytes::from_chunk(head)).expect("the head of a snapshot is five numbers");
         let (above, chunks) = chunks.split_at(head.rows_above as usize);
-        let (grid, chunks) = chunks.split_first().expect("a snapshot holds the grid");
+        let (grid, chunks) = chunks.split_first().expect("a snapshot contains the grid");
         let (below, block) = chunks.split_at(head.rows_below as usize);
         self.done = head.done;
         self.received = head.received;
@@ -216,7 +216,7 @@ fn neighbours(
 ) -> (u64, Option<Neighbour>, Option<Neighbour>) {
     let column: Vec<ProcessId> =
         membership.clusters.iter().flat_map(|cluster| cluster.processes.iter().copied()).collect();
-    let position = column.iter().position(|&it| it == me).expect("a rank stands in a cluster");
+    let position = column.iter().position(|&it| it == me).expect("a rank belongs to a cluster");
     let inside = |other| membership.cluster_of(other) == membership.cluster_of(me);
     let feedback = |other| if inside(other) { Every::STEP } else { Every(config.feedback_every) };
     let above = position.checked_sub(1).map(|at| Neighbour {

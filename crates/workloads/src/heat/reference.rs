@@ -1,4 +1,4 @@
-//! Computes the result sequentially: one loop over the grid of the whole federation.
+//! The sequential reference: one loop over the grid of the entire federation.
 //!
 //! Deliberately independent of the state machine: it contains slabs, but no ranks, edges or messages.
 
@@ -25,7 +25,7 @@ pub fn reference(config: &Config, clusters: &[usize]) -> Vec<Digest> {
             Some(*row)
         })
         .collect();
-    // The same row, as the cluster above knows it.
+    // The same rows, as last fed back to the cluster above.
     let mut fed_back: Vec<Vec<f64>> = seams.iter().map(|&row| grid[row].clone()).collect();
     let mut history = alloc::vec![0; ranks];
     let mut blocks: Vec<_> = (0..ranks).map(|rank| Block::initial(rank as u64, config.state_bytes)).collect();

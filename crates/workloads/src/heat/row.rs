@@ -21,7 +21,7 @@ impl Row {
         Row(bytes.into())
     }
 
-    /// Returns the row in a message if it has `columns` temperatures.
+    /// Returns the row in a message; `None` if it does not have `columns` temperatures.
     pub(super) fn from_payload(payload: Payload, columns: usize) -> Option<Row> {
         (payload.bytes().len() == HEADER + 8 * columns).then(|| Row(Bytes::from_payload(payload)))
     }

@@ -1,5 +1,5 @@
-//! Collectives as stages of sends and receives by named sources: a binomial tree for broadcasts and reductions,
-//! rounds of doubling distance for barriers.
+//! Collectives as stages of sends and of receives from named sources: a binomial tree for broadcasts and
+//! reductions, rounds of doubling distance for barriers.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Message, Place, pack};
 
-/// How the numbers of two ranks are combined.
+/// An operation that combines the numbers of two ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
     /// Their sum.
@@ -37,7 +37,7 @@ pub(super) struct Stage {
 
 /// Continuation after the sends of a stage.
 pub(super) enum Then {
-    /// Waits for the next message of each of these ranks.
+    /// Waits for the next message from each of these ranks.
     Await(Vec<u32>),
     /// The collective is complete, with this result.
     Over(Option<Vec<Message>>),
@@ -50,7 +50,7 @@ impl Stage {
 }
 
 impl Collective {
-    /// Returns the next stage, given the messages of the previous one.
+    /// Returns the next stage. `received` contains the messages of the previous stage.
     pub(super) fn stage(&mut self, place: Place, received: Vec<Message>) -> Stage {
         let Place { me, ranks } = place;
         match self {
@@ -69,7 +69,7 @@ impl Collective {
                 }
                 let content =
                     received.into_iter().next().map_or_else(|| take(content), |it| Some(it.bytes().into()));
-                let content = content.expect("the root has something to say, and others have received it");
+                let content = content.expect("the root has the content, and other ranks have received it");
                 let sends = tree.children.iter().map(|&child| (child, content.clone())).collect();
                 Stage { sends, then: Then::Over(Some(vec![Message::new(*root, content)])) }
             }
@@ -92,8 +92,12 @@ impl Collective {
             Collective::AllToAll { contents, has_begun } => {
                 if !*has_begun {
                     *has_begun = true;
-                    assert_eq!(contents.len(), ranks as usize, "an all-to-all says something to every rank");
-                    // Each rank starts with a different peer, so that no rank receives everything at once.
+                    assert_eq!(
+                        contents.len(),
+                        ranks as usize,
+                        "an all-to-all needs a content for every rank"
+                    );
+                    // Each rank starts with a different peer, so that no rank receives all messages at once.
                     let others = (1..ranks).map(|it| (me + it) % ranks);
                     let sends = others.map(|to| (to, take(&mut contents[to as usize]))).collect();
                     let from = (0..ranks).filter(|&it| it != me).collect();
@@ -110,7 +114,7 @@ impl Collective {
 impl Operation {
     /// Combines `other` with `part`, and stores the result in `part`.
     fn apply(self, part: &mut [f64], other: &[f64]) {
-        assert_eq!(part.len(), other.len(), "every rank has as many numbers in a reduction");
+        assert_eq!(part.len(), other.len(), "all ranks must contribute equally many numbers to a reduction");
         for (one, &other) in part.iter_mut().zip(other) {
             *one = match self {
                 Operation::Sum => *one + other,

@@ -1,4 +1,4 @@
-//! Messages that have arrived but have not been received by the program yet.
+//! Messages that have arrived, but that the program has not received yet.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,13 +10,13 @@ use super::{Message, number_of};
 
 /// The channels of one rank, in both directions.
 ///
-/// Senders number the messages of a channel, because some networks let them overtake each other.
+/// Senders number the messages of a channel, because messages may overtake each other.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Mailbox {
     channels: BTreeMap<u32, Channel>,
-    /// Number of messages of any kind that have arrived.
+    /// Number of messages that have arrived, including invalid and repeated ones.
     arrived: u64,
-    /// Number of awaited messages that have not arrived.
+    /// Number of awaited messages that have not arrived yet.
     missing: u32,
 }
 
@@ -28,7 +28,7 @@ struct Channel {
     received: u32,
     /// Whether the next message is awaited.
     awaited: bool,
-    /// Messages that have arrived since, by number.
+    /// Messages that have arrived but have not been received, by number.
     waiting: BTreeMap<u32, Payload>,
 }
 
@@ -50,13 +50,13 @@ impl Mailbox {
         }
     }
 
-    /// Awaits the next message of each of these ranks.
+    /// Awaits the next message from each of these ranks.
     ///
     /// # Panics
     ///
     /// Panics if a rank appears twice, or if messages are already awaited.
     pub(super) fn await_from(&mut self, from: &[u32]) {
-        assert_eq!(self.missing, 0, "one wait at a time");
+        assert_eq!(self.missing, 0, "a rank is already waiting");
         for it in from {
             let channel = self.channels.entry(*it).or_default();
             assert!(!channel.awaited, "rank {it} is named twice");
@@ -73,9 +73,9 @@ impl Mailbox {
     /// Removes and returns the awaited messages, each with its number.
     pub(super) fn take(&mut self, from: &[u32]) -> Vec<(u32, Message)> {
         let take = |&from: &u32| {
-            let channel = self.channels.get_mut(&from).expect("it was awaited");
+            let channel = self.channels.get_mut(&from).expect("the message was awaited");
             let number = channel.received;
-            let sealed = channel.waiting.remove(&number).expect("it has arrived");
+            let sealed = channel.waiting.remove(&number).expect("the message has arrived");
             channel.received += 1;
             channel.awaited = false;
             (number, Message { from, sealed })
@@ -83,7 +83,7 @@ impl Mailbox {
         from.iter().map(take).collect()
     }
 
-    /// Returns the number of messages of any kind that have arrived.
+    /// Returns the number of messages that have arrived, including invalid and repeated ones.
     pub(super) fn arrived(&self) -> u64 {
         self.arrived
     }

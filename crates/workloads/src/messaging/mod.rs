@@ -1,16 +1,17 @@
-//! Message-passing programs: sends, receives by named sources, gathers, polls with a fence, and collectives.
+//! Message-passing programs: sends, receives from named sources, gathers, polls with a fence, and
+//! collectives.
 //!
 //! A [`Program`] defines its next action, one [`Step`] at a time, and receives the outcome. [`Performer`] turns it
 //! into an application, which runs on every driver and under every protocol. `docs/applications.md` is the guide.
 //!
-//! The steps of a program are limited to what a protocol that relies on repetition can protect. Every receive names
-//! its sources, and messages of one source are received in the order in which they were sent. What a program
-//! receives, and what it had received before each send, therefore depends neither on the order of arrival nor on
-//! timing. "Any *k* of *n*, then send" cannot be expressed: a gather waits for *all* of its set, and a poll gives the
-//! program nothing except the messages, at its fence. The price is that a program cannot assign work to whichever
-//! rank is idle first.
+//! The steps of a program are limited to what a protocol that relies on repetition can protect. Every receive
+//! names its sources, and messages from one source are received in the order in which they were sent. The
+//! messages that a program receives, and those that it has received before each send, therefore depend
+//! neither on the order of arrival nor on timing. "Any *k* of *n*, then send" cannot be expressed: a gather
+//! waits for *all* of its sources, and a poll passes nothing but the messages to the program, at its fence.
+//! In return, a program cannot assign work to the first idle rank.
 //!
-//! | module | holds |
+//! | module | content |
 //! | --- | --- |
 //! | `collective` | barrier, broadcast, reduction and all-to-all, built from sends and receives |
 //! | `mailbox` | messages that have arrived but have not been received |
@@ -37,28 +38,29 @@ pub use sequential::sequential;
 
 /// One rank of a message-passing program: its behaviour, separate from its state.
 ///
-/// The value itself never changes. What changes is its [`State`](Program::State), of which a checkpoint contains a
-/// copy.
+/// The value itself never changes. Only its [`State`](Program::State) changes, and checkpoints contain a copy
+/// of it.
 pub trait Program: Clone + Debug + Send + Sync + 'static {
-    /// Parameters of the program, equal for all ranks.
+    /// Parameters of the program, the same for all ranks.
     type Config: Clone + Debug;
     /// State of the rank: everything that it knows, except its parameters.
     type State: Clone + Debug + Serialize + DeserializeOwned + Send + Sync;
 
     /// Creates the program of the rank at `place`.
     fn new(config: &Arc<Self::Config>, place: Place) -> Self;
-    /// Returns the state before the first step.
+    /// Returns the initial state.
     fn begin(&self) -> Self::State;
-    /// Returns the next step. Called again once that step is done. Computations happen inside this call:
-    /// [`Step::Compute`] is only the time that they take.
+    /// Returns the next step. Called again once that step is done. Computations are performed within this
+    /// call: [`Step::Compute`] only states the time that they take.
     fn next(&self, state: &mut Self::State) -> Step;
-    /// Handles the messages of the last step, in the order in which the step named their sources.
+    /// Handles the messages of the last step, which are in the order in which the step named their sources.
     fn received(&self, state: &mut Self::State, messages: Vec<Message>);
     /// Returns the result. Called once the rank has finished; see [`digest_of`].
     fn result(&self, state: &Self::State) -> Vec<u8>;
     /// Returns the rank's progress.
     fn progress(&self, state: &Self::State) -> Progress;
-    /// Returns the size of additional state in bytes, of which only the length matters for the cost of a checkpoint.
+    /// Returns the size of additional state, in bytes, which has no content but adds to the cost of a
+    /// checkpoint.
     fn bulk(&self) -> u64 {
         0
     }
@@ -95,22 +97,22 @@ pub enum Step {
         /// The sending ranks: all different, and other than this one.
         from: Vec<u32>,
     },
-    /// Same as [`Step::Gather`], but computes while it waits, piece by piece, and checks before each piece whether
-    /// all messages have arrived. The fence is at its end: earlier messages are handed over only then, and nothing
-    /// can be sent before.
+    /// Same as [`Step::Gather`], but computes in pieces while it waits, and checks before each piece whether
+    /// all messages have arrived. The end of the step is its fence: messages are handed over only then, and
+    /// the program cannot send before.
     Poll {
         /// The sending ranks: all different, and other than this one.
         from: Vec<u32>,
         /// Duration of one piece.
         piece: Span,
-        /// Largest number of pieces. After them, the rank waits.
+        /// Largest number of pieces, after which the rank only waits.
         pieces: u32,
     },
     /// Waits until every rank has reached its barrier. Returns no messages.
     Barrier,
     /// Sends the content of one rank to all ranks, including itself.
     Broadcast {
-        /// The rank that sends; equal for all ranks.
+        /// The rank that sends; the same for all ranks.
         root: u32,
         /// Content of the message; ignored for other ranks.
         content: Vec<u8>,
@@ -118,16 +120,16 @@ pub enum Step {
     /// Combines the numbers of all ranks, element by element, and sends the result to one rank; see
     /// [`Message::unpack`]. Other ranks receive nothing. The order of a sum depends only on the number of ranks.
     Reduce {
-        /// The rank that receives the result; equal for all ranks.
+        /// The rank that receives the result; the same for all ranks.
         root: u32,
-        /// Numbers of this rank; all ranks have the same count.
+        /// Numbers of this rank. All ranks have equally many.
         part: Vec<f64>,
-        /// How the numbers are combined; equal for all ranks.
+        /// The operation that combines the numbers; the same for all ranks.
         operation: Operation,
     },
     /// Sends one message from every rank to every rank, including itself. Received in the order of the ranks.
     AllToAll {
-        /// Contents for each rank, by rank.
+        /// One content per rank, indexed by rank.
         contents: Vec<Vec<u8>>,
     },
     /// Ends the rank's program.
@@ -154,7 +156,8 @@ pub struct Message {
 pub const NUMBER: usize = size_of::<u32>();
 
 impl Message {
-    /// Creates a message that was not sent: of a rank to itself, or in a test of a program.
+    /// Creates a message that was not sent over the network: from a rank to itself, or in a test of a
+    /// program.
     pub fn new(from: u32, content: Vec<u8>) -> Message {
         Message { from, sealed: seal(content, 0) }
     }
@@ -171,7 +174,7 @@ impl Message {
     ///
     /// Panics if the sender packed a value of another type.
     pub fn unpack<T: DeserializeOwned>(&self) -> T {
-        postcard::from_bytes(self.bytes()).expect("the sender packs what the receiver unpacks")
+        postcard::from_bytes(self.bytes()).expect("sender and receiver use the same type")
     }
 }
 
@@ -181,11 +184,11 @@ impl Message {
 ///
 /// Panics if the value cannot be encoded.
 pub fn pack(value: &impl Serialize) -> Vec<u8> {
-    postcard::to_allocvec(value).expect("what a program says can be encoded")
+    postcard::to_allocvec(value).expect("a program's values can be encoded")
 }
 
-/// Returns the digest of a rank's result. It includes the number of messages that arrived, so that an additional one
-/// changes the digest.
+/// Returns the digest of a rank's result. The digest includes the number of messages that arrived, so that an
+/// additional message changes it.
 pub fn digest_of(result: &[u8], arrived: u64) -> Digest {
     digest([result, &arrived.to_le_bytes()])
 }
@@ -196,7 +199,7 @@ fn seal(mut content: Vec<u8>, number: u32) -> Payload {
     Payload::from_slice(&content)
 }
 
-/// Returns the number of a message that was sent; `None` if no program sent it.
+/// Returns the number of a message; `None` if the message is invalid.
 fn number_of(sealed: &Payload) -> Option<u32> {
     sealed.bytes().last_chunk().map(|it| u32::from_le_bytes(*it))
 }

@@ -1,5 +1,5 @@
-//! Turns a program into an application: steps that need no other rank are done immediately, others once what they
-//! wait for is available.
+//! Turns a program into an application. Steps that need no other rank are done immediately; other steps are
+//! done once their messages have arrived.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -16,7 +16,7 @@ use super::collective::{Collective, Then};
 use super::mailbox::Mailbox;
 use super::{Message, Place, Program, Step, digest_of, seal};
 
-/// A program, turned into an application.
+/// A rank of a program, as an application.
 #[derive(Clone, Debug)]
 pub struct Performer<P: Program> {
     program: P,
@@ -37,17 +37,17 @@ struct State<S> {
 /// Current activity of a rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum At {
-    /// The rank has not done anything yet.
+    /// The rank has not begun.
     Start,
     Computing(Span),
-    /// The rank computes piece by piece until the messages have arrived. `left` pieces remain, including the current
-    /// one.
+    /// The rank computes in pieces until the messages have arrived. `left` pieces remain, including the
+    /// current one.
     Polling {
         from: Vec<u32>,
         piece: Span,
         left: u32,
     },
-    /// The rank waits for the next message of each of these, for itself or for a collective.
+    /// The rank waits for the next message from each of these ranks, for itself or for a collective.
     Waiting {
         from: Vec<u32>,
         collective: Option<Collective>,
@@ -57,7 +57,7 @@ enum At {
     Finished,
 }
 
-/// Modelled time of a computation.
+/// A computation, of which only the modelled time exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Computation(pub(crate) Span);
 
@@ -72,7 +72,7 @@ impl Job for Computation {
 }
 
 impl<P: Program> Performer<P> {
-    /// Performs steps as long as they need neither time nor other ranks.
+    /// Performs steps until one needs time or other ranks.
     fn proceed(&mut self, out: &mut Outbox) {
         loop {
             match &self.state.at {
@@ -95,17 +95,25 @@ impl<P: Program> Performer<P> {
                 self.wait(from, None);
                 self.poll(piece, pieces);
             }
-            Step::Barrier => self.carry_on(Collective::Barrier { distance: 1 }, Vec::new(), out),
+            Step::Barrier => self.continue_collective(Collective::Barrier { distance: 1 }, Vec::new(), out),
             Step::Broadcast { root, content } => {
                 let content = (root == self.place.me).then_some(content);
-                self.carry_on(Collective::Broadcast { root, content, has_begun: false }, Vec::new(), out);
+                self.continue_collective(
+                    Collective::Broadcast { root, content, has_begun: false },
+                    Vec::new(),
+                    out,
+                );
             }
             Step::Reduce { root, part, operation } => {
                 let collective = Collective::Reduce { root, part, operation, has_begun: false };
-                self.carry_on(collective, Vec::new(), out);
+                self.continue_collective(collective, Vec::new(), out);
             }
             Step::AllToAll { contents } => {
-                self.carry_on(Collective::AllToAll { contents, has_begun: false }, Vec::new(), out);
+                self.continue_collective(
+                    Collective::AllToAll { contents, has_begun: false },
+                    Vec::new(),
+                    out,
+                );
             }
             Step::Finish => self.state.at = At::Finished,
         }
@@ -133,7 +141,7 @@ impl<P: Program> Performer<P> {
     /// Receives the awaited messages.
     fn take(&mut self, out: &mut Outbox) {
         let at = replace(&mut self.state.at, At::Deciding);
-        let At::Waiting { from, collective } = at else { panic!("only who waits receives") };
+        let At::Waiting { from, collective } = at else { panic!("only a waiting rank receives") };
         let taken = self.state.mailbox.take(&from).into_iter();
         let received: Vec<Message> = taken
             .map(|(number, message)| {
@@ -143,12 +151,12 @@ impl<P: Program> Performer<P> {
             .collect();
         match collective {
             None => self.program.received(&mut self.state.program, received),
-            Some(collective) => self.carry_on(collective, received, out),
+            Some(collective) => self.continue_collective(collective, received, out),
         }
     }
 
-    /// Continues a collective with the messages that it waited for.
-    fn carry_on(&mut self, mut collective: Collective, received: Vec<Message>, out: &mut Outbox) {
+    /// Continues a collective with the messages for which it waited.
+    fn continue_collective(&mut self, mut collective: Collective, received: Vec<Message>, out: &mut Outbox) {
         let stage = collective.stage(self.place, received);
         for (to, content) in stage.sends {
             self.send(to, content, out);
@@ -166,8 +174,8 @@ impl<P: Program> Performer<P> {
 
     fn other(&self, rank: u32) -> ProcessId {
         let Place { me, ranks } = self.place;
-        assert!(rank < ranks, "there is no rank {rank}: there are {ranks}");
-        assert_ne!(rank, me, "a rank does not talk to itself");
+        assert!(rank < ranks, "rank {rank} does not exist: there are {ranks} ranks");
+        assert_ne!(rank, me, "a rank cannot send to itself or receive from itself");
         self.ranks[rank as usize]
     }
 
@@ -182,7 +190,7 @@ impl<P: Program> Application for Performer<P> {
 
     fn new(config: &Arc<P::Config>, me: ProcessId, membership: &Membership, _: u64) -> Performer<P> {
         let ranks: Arc<[ProcessId]> = membership.with_role(Role::RANK).collect();
-        let number = ranks.binary_search(&me).expect("it is a rank");
+        let number = ranks.binary_search(&me).expect("only ranks run a program");
         let place = Place { me: number as u32, ranks: ranks.len() as u32 };
         let program = P::new(config, place);
         Performer { state: Performer::initial(&program), program, place, ranks }
@@ -201,7 +209,7 @@ impl<P: Program> Application for Performer<P> {
                 self.state.at = At::Waiting { from, collective: None };
                 self.poll(piece, left - 1);
             }
-            other => panic!("a rank that is {other:?} computes nothing"),
+            other => panic!("a rank in state {other:?} computes nothing"),
         }
         self.proceed(out);
     }

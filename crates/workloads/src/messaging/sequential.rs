@@ -1,4 +1,4 @@
-//! The results of a program without failures: all ranks in one loop, with immediate delivery of every message.
+//! The results of a program without failures, from executing all ranks in one loop with immediate delivery.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -8,8 +8,8 @@ use faultline_core::{Application, Digest, Job, Membership, Outbox, Payload, Proc
 
 use super::{Performer, Program};
 
-/// Returns the results of all ranks. A program's result does not depend on the order of execution, so any order will
-/// do.
+/// Returns the results of all ranks. A program's result does not depend on the order of execution, so any
+/// order is correct.
 ///
 /// # Panics
 ///

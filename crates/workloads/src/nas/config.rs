@@ -14,11 +14,11 @@ pub enum Pattern {
     Bt,
     /// Conjugate gradient: exchanges within rows by powers of two, then one with the transposed position.
     Cg,
-    /// Fourier transform: all processes with each other.
+    /// Fourier transform: all processes exchange data with each other.
     Ft,
     /// Lower-upper solver: wavefronts over a mesh, forwards and backwards.
     Lu,
-    /// Multigrid: faces on a torus of three dimensions, on finer and coarser grids.
+    /// Multigrid: faces on a three-dimensional torus, on finer and coarser grids.
     Mg,
     /// Scalar pentadiagonal solver: same as BT, with shorter messages in the sweeps.
     Sp,
@@ -33,11 +33,13 @@ pub struct Config {
     pub iterations: u32,
     /// Modelled duration of the computation of one rank in one iteration, spread evenly over its rounds.
     pub iteration_cost: Span,
-    /// Length of the longest messages in bytes. Others are shorter by a factor that depends on the pattern.
+    /// Length of the longest messages in bytes. Other messages are shorter by factors that depend on the
+    /// pattern.
     pub message_bytes: u32,
-    /// Size of a rank's state in bytes; it has no content.
+    /// Size of a rank's state in bytes. The state has no content.
     pub state_bytes: u64,
-    /// Rank in the pattern of each process, in the order of the federation. If empty, both numbers are equal.
+    /// The rank of each process in the pattern, in the order of the federation. If empty, both numbers are
+    /// equal.
     pub order: Vec<u32>,
 }
 

@@ -1,20 +1,21 @@
 //! The communication of six kernels of the NAS parallel benchmarks (BT, CG, FT, LU, MG, SP), with real dependencies.
 //!
-//! The kernels determine which rank sends to which, in which order, and in which proportion: these are the
-//! decompositions of the benchmarks, as the HydEE paper clusters them (table I). An iteration consists of rounds. In
-//! each round a rank computes, then sends and receives what the kernel would:
+//! The kernels determine which rank sends to which, in which order, and in which proportion, according to the
+//! decompositions of the benchmarks that the HydEE paper clusters (table I). An iteration consists of rounds.
+//! In each round, a rank computes, then sends and receives as the kernel would:
 //!
 //! | pattern | rounds of an iteration |
 //! | --- | --- |
-//! | BT, SP | faces to six neighbours on a torus, then sweeps there and back along rows, columns and a diagonal |
+//! | BT, SP | faces to six neighbours on a torus, then sweeps back and forth along rows, columns and a diagonal |
 //! | CG | exchanges within rows by powers of two, then one with the transposed position |
-//! | FT | all ranks with each other |
-//! | LU | four fronts over a mesh from the first corner, then four back |
-//! | MG | faces on a torus of three dimensions, on three grids, down and up |
+//! | FT | exchanges between all ranks |
+//! | LU | four wavefronts over a mesh from the first corner, then four back |
+//! | MG | faces on a three-dimensional torus, on three grids, from fine to coarse and back |
 //!
-//! Numbers are not computed: a rank's value is a hash. Every message contains the hash at its send, padded to the
-//! requested length, and every receipt changes the hash. What a rank sends therefore depends on everything that led
-//! to it, and a lost, duplicated or confused message changes the result. Global sums of a few bytes are omitted.
+//! The kernels' numbers are not computed: a rank's value is a hash. Every message contains the sender's hash
+//! at that time, padded to the requested length, and every receipt changes the receiver's hash. Every message
+//! therefore depends on everything that led to it, and a lost, duplicated or confused message changes the
+//! result. Global sums of a few bytes are omitted.
 
 mod config;
 mod reference;
@@ -41,9 +42,9 @@ pub(crate) struct Kernel {
     /// Duration of the computation before each round.
     cost: Span,
     state_bytes: u64,
-    /// Rank in the pattern of each process.
+    /// The rank of each process in the pattern.
     rank_of: Arc<[u32]>,
-    /// Process of each rank in the pattern.
+    /// The process of each rank in the pattern.
     process_of: Arc<[u32]>,
     /// Rounds of every iteration.
     rounds: Arc<[Round]>,
@@ -61,11 +62,11 @@ pub(crate) struct State {
 /// Next action of a rank in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum At {
-    /// Waits for a front; without a front, computes.
+    /// Waits for a wavefront, or computes if there is none.
     Begin,
-    /// The front has arrived.
+    /// The wavefront has arrived; computes.
     Compute,
-    /// Number of sends of this round that are done.
+    /// Sends messages. Contains the number of sends already done in this round.
     Send(u32),
 }
 
@@ -163,7 +164,7 @@ impl Kernel {
     }
 }
 
-/// Returns the rank in the pattern of each process.
+/// Returns the rank of each process in the pattern.
 fn order(config: &Config, ranks: u32) -> Vec<u32> {
     if config.order.is_empty() { (0..ranks).collect() } else { config.order.clone() }
 }
@@ -173,7 +174,7 @@ fn initial(rank: u32) -> u64 {
     mix(rank.into())
 }
 
-/// Returns what a rank with this hash sends to `to`.
+/// Returns the value that a rank with this hash sends to `to`.
 fn said(hash: u64, to: u32) -> u64 {
     mix(hash ^ u64::from(to))
 }

@@ -1,4 +1,4 @@
-//! Computes the results sequentially: all ranks of a round, one after the other.
+//! The sequential reference: computes all ranks of a round, one after the other.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ pub fn reference(config: &Config, membership: &Membership) -> Vec<(ProcessId, Di
         for at in 0..whole.len() {
             let (rank, here) = &whole[if is_up { at } else { whole.len() - 1 - at }];
             for &source in &here.sources {
-                // A front carries what its ranks have learned in this same round.
+                // A wavefront carries values that its ranks have received in the same round.
                 let known = if here.order == Order::SendsFirst { &before } else { &hashes };
                 let value = said(known[source as usize], *rank);
                 hashes[*rank as usize] = learn(hashes[*rank as usize], source, value);

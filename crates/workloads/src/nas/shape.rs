@@ -1,4 +1,4 @@
-//! Shapes of the patterns: how much each rank sends to which rank, for each round of an iteration.
+//! Shapes of the patterns: receivers and lengths of each rank's messages in each round of an iteration.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use super::Pattern;
 pub(super) enum Order {
     /// Every rank sends, then receives.
     SendsFirst,
-    /// Every rank receives, then sends: a front passes over the ranks in ascending order.
+    /// Every rank receives, then sends: a wavefront passes over the ranks in ascending order.
     Up,
     /// Same as `Up`, in descending order.
     Down,
@@ -24,9 +24,10 @@ pub(super) struct Round {
     pub(super) sources: Vec<u32>,
 }
 
-/// Number of planes of LU's grid, which is the number of fronts in progress at the same time.
+/// Number of planes of LU's grid, which is the number of simultaneous wavefronts.
 const PLANES: u32 = 4;
-/// Grids of MG, each with a quarter of the finer grid's faces: down from the first to the last, and up again.
+/// Grids of MG in the order of an iteration. The faces of each grid are a quarter of the size of the next
+/// finer grid's.
 const GRIDS: [u32; 5] = [0, 1, 2, 1, 0];
 
 /// A pattern on `ranks` ranks, a square of a power of two, with messages of at most `bytes` bytes.
@@ -49,7 +50,7 @@ impl Shape {
         }
     }
 
-    /// Returns what `rank` does in a round.
+    /// Returns the actions of `rank` in a round.
     pub(super) fn round(self, rank: u32, round: u32) -> Round {
         let side = self.side();
         let (row, column) = (rank / side, rank % side);
@@ -80,7 +81,7 @@ impl Shape {
                 self.both_ways(&others, self.bytes)
             }
             Pattern::Ft => {
-                // Each rank starts with a different peer, so that no rank receives everything at once.
+                // Each rank starts with a different peer, so that no rank receives all messages at once.
                 let others: Vec<u32> = (1..self.ranks).map(|it| (rank + it) % self.ranks).collect();
                 self.both_ways(&others, self.bytes)
             }
@@ -108,14 +109,14 @@ impl Shape {
         }
     }
 
-    /// Returns a round in which the rank exchanges messages with each of these.
+    /// Returns a round in which the rank exchanges messages with each of `others`.
     fn both_ways(self, others: &[u32], bytes: u32) -> Round {
         let sends = others.iter().map(|&it| (it, bytes)).collect();
         Round { order: Order::SendsFirst, sends, sources: others.into() }
     }
 
-    /// Returns a round of MG. Its torus has two equal sides and a third that may be shorter; faces along the third
-    /// weigh half.
+    /// Returns a round of MG. Its torus has two equal sides and a third that may be shorter. Faces along the
+    /// third side have half the size.
     fn faces(self, rank: u32, grid: u32) -> Round {
         let long = 1 << self.ranks.trailing_zeros().div_ceil(3);
         let high = self.ranks / (long * long);
@@ -148,7 +149,7 @@ mod tests {
     const ALL: [Pattern; 6] = [Pattern::Bt, Pattern::Cg, Pattern::Ft, Pattern::Lu, Pattern::Mg, Pattern::Sp];
 
     #[test]
-    fn a_rank_that_waits_for_another_gets_its_message_in_the_same_round() {
+    fn every_awaited_message_is_sent_in_the_same_round() {
         for (pattern, ranks) in ALL.into_iter().flat_map(|it| [16, 64, 256].map(|ranks| (it, ranks))) {
             let shape = Shape { pattern, ranks, bytes: 512 };
             for round in 0..shape.rounds() {

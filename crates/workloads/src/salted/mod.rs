@@ -1,8 +1,8 @@
 //! Traffic that no re-execution repeats, for the fuzzer.
 //!
-//! A deterministic application hides the defects of a protocol: a rank that is rolled back sends the same messages
-//! again, so that a ghost is as good as the real message. In this application, every choice depends on the rank's
-//! seed, on the incarnation under which it runs, and on everything delivered before:
+//! A deterministic application hides the defects of a protocol: a rank that rolled back sends the same
+//! messages again, so a ghost equals the real message. In this application, every choice depends on the
+//! rank's seed, on the incarnation under which it runs, and on everything delivered before:
 //!
 //! ```text
 //!   step ──▶ 0..=fan_out messages, inside or between clusters ──▶ delivery ──▶ perhaps an answer ──▶ … at most
@@ -10,9 +10,9 @@
 //!    └── hash of the state (content of all sends and deliveries) ◀──┘
 //! ```
 //!
-//! A rank finishes after a fixed number of its own steps, so that no rank waits for messages that others may not
-//! send. Later deliveries change its digest but are not answered. There is no reference result: these runs are judged
-//! by properties only.
+//! A rank finishes after a fixed number of its own steps, so that no rank waits for messages that others may
+//! not send. Later deliveries change its digest but are not answered. There is no reference result: these
+//! runs are judged only by properties.
 
 mod config;
 
@@ -76,7 +76,7 @@ impl Rank {
         }
     }
 
-    /// Returns how long the next step takes.
+    /// Returns the duration of the next step.
     pub(crate) fn next_job(&self) -> Option<Span> {
         (self.state.done < self.config.steps).then_some(self.config.step_cost)
     }
@@ -126,7 +126,7 @@ impl Rank {
         Xoshiro256PlusPlus::seed_from_u64(self.state.hash ^ salted)
     }
 
-    /// Returns a random rank of this cluster or of another; `None` if there is no other rank.
+    /// Returns a random receiver in this cluster or in another; `None` if there is no other rank.
     fn receiver(&self, rng: &mut impl Rng) -> Option<ProcessId> {
         let own = self.peers.own();
         let company = self.peers.size(own) > 1;

@@ -9,26 +9,29 @@ use crate::config::{Invalid, in_range, is_probability};
 /// Parameters of the synthetic application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// When ranks send, and to which ranks.
+    /// The times and receivers of ranks' messages.
     pub traffic: Traffic,
     /// Length of every message in bytes; its content is virtual.
     pub message_bytes: u32,
     /// Size of every rank's virtual state in bytes, besides the few bytes of real state.
     pub state_bytes: u64,
-    /// When each cluster takes part in the program; empty if all take part from start to end.
+    /// The time during which each cluster takes part in the program; empty if all take part from start to
+    /// end.
     pub terms: Vec<Term>,
 }
 
-/// The time during which a cluster takes part, in computing time from the start of the program.
+/// The time during which a cluster takes part in the program, in computing time from the start of the
+/// program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {
-    /// When its ranks begin. No rank sends to the cluster before.
+    /// Time at which its ranks begin. No rank sends to the cluster before.
     pub joins: Span,
-    /// When its ranks stop computing. No rank sends to the cluster afterwards; `None` is the end of the program.
+    /// Time at which its ranks stop computing; `None` for the end of the program. No rank sends to the
+    /// cluster afterwards.
     pub leaves: Option<Span>,
 }
 
-/// When ranks send, and to which ranks.
+/// The times and receivers of ranks' messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Traffic {
     /// Ranks compute, choose at random whether to send, and compute again (HC3I, section 5.1).
@@ -46,8 +49,8 @@ pub enum Traffic {
         /// i.
         messages: Vec<Vec<u64>>,
     },
-    /// As many messages as the machine can carry, for benchmarks. They go to the sender's cluster or to the next one, so
-    /// that traffic between clusters is one-way. The last cluster sends only inside.
+    /// Messages as fast as possible, for benchmarks. They go to the sender's cluster or to the next one, so
+    /// that traffic between clusters is one-way. The last cluster sends only within itself.
     Burst {
         /// Number of messages sent by each rank.
         messages: u64,
@@ -57,8 +60,8 @@ pub enum Traffic {
         cost: Span,
         /// Probability that a message goes to the next cluster.
         between: f64,
-        /// Number of ranks of a cluster that each rank sends to: those that follow its own position; `None` means
-        /// all.
+        /// Number of ranks in a cluster to which each rank sends: those that follow its own position. `None`
+        /// means all.
         receivers: Option<u32>,
     },
 }
@@ -100,7 +103,7 @@ impl Config {
                     per_cluster("messages", row.len())?;
                     inside(cluster, clusters, row[cluster] > 0)?;
                     for &count in row {
-                        // Each rank keeps its instants in memory.
+                        // Each rank keeps the times of its sends in memory.
                         in_range("messages", count.max(1), MOST_EXACT * clusters[cluster] as u64)?;
                     }
                 }
@@ -145,7 +148,8 @@ impl Config {
         }
     }
 
-    /// Returns when `cluster` takes part in a program of this length: from and to.
+    /// Returns the beginning and the end of the time during which `cluster` takes part in a program of length
+    /// `total`.
     pub(super) fn term(&self, cluster: ClusterId, total: Span) -> (Span, Span) {
         let term = self.terms.get(cluster.index());
         term.map_or((Span::ZERO, total), |term| (term.joins, term.leaves.unwrap_or(total)))
@@ -155,7 +159,7 @@ impl Config {
     pub(super) fn together(&self, one: ClusterId, other: ClusterId, total: Span) -> Option<(Span, Span)> {
         let (mine, its) = (self.term(one, total), self.term(other, total));
         let common = (mine.0.max(its.0), mine.1.min(its.1));
-        // There is an instant in between.
+        // At least one instant must be in between.
         (common.0 + Span(1) < common.1).then_some(common)
     }
 
@@ -168,7 +172,7 @@ impl Config {
 /// Largest exact number of messages from one rank to one cluster.
 const MOST_EXACT: u64 = 1_000_000;
 
-/// Fails if a cluster with a single rank should send inside.
+/// Fails if a cluster with a single rank is to send messages within itself.
 fn inside(cluster: usize, clusters: &[usize], sends: bool) -> Result<(), Invalid> {
     if sends && clusters[cluster] < 2 { Err(Invalid::NobodyToSendTo { cluster }) } else { Ok(()) }
 }

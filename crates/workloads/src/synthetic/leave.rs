@@ -1,9 +1,10 @@
-//! How a cluster leaves: by an agreement of the program, like a disconnection in MPI.
+//! Leaving of clusters: an agreement between ranks, like a disconnection in MPI.
 //!
-//! At the time at which a cluster leaves, each rank that may have sent to it sends a farewell to the cluster's first
-//! rank, with the number of messages that it has sent to each of the cluster's ranks. The first rank adds up these
-//! numbers, and tells the others how many messages they will have received in all. A rank that has received that
-//! many, and has finished computing, has left. Messages may overtake each other.
+//! At the time at which a cluster leaves, each rank that may have sent to it sends a farewell to the
+//! cluster's first rank, with the number of messages that it has sent to each of the cluster's ranks. The
+//! first rank adds up these numbers, and tells the other ranks the total number of messages that they will
+//! receive. A rank has left once it has received all of them and has finished computing. Messages may
+//! overtake each other.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -14,10 +15,11 @@ use serde::{Deserialize, Serialize};
 use super::Config;
 use crate::peers::Peers;
 
-/// A rank's part in the leaving of clusters.
+/// The part of a rank that handles the leaving of clusters.
 #[derive(Clone, Debug)]
 pub(super) struct Leave {
-    /// Clusters to which the rank sends a farewell, and when, ascending. If its own cluster leaves, that is the last.
+    /// Clusters to which the rank sends a farewell, with the times, ascending. If its own cluster leaves,
+    /// that cluster is the last.
     farewells: Box<[(Span, ClusterId)]>,
     /// Ranks of clusters that leave, by cluster.
     ranks: BTreeMap<ClusterId, Box<[ProcessId]>>,
@@ -26,18 +28,18 @@ pub(super) struct Leave {
     state: State,
 }
 
-/// The state of the part, which changes.
+/// The part that changes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct State {
     /// Number of farewells sent.
     said: u32,
     /// Number of messages sent to each rank that leaves.
     sent: BTreeMap<ProcessId, u32>,
-    /// Number of messages received, without those of this module.
+    /// Number of messages received, excluding those of this module.
     received: u64,
-    /// Total number of messages to be received, once known.
+    /// Total number of messages that the rank will receive, once known.
     expected: Option<u64>,
-    /// First rank: number of messages that others have sent, by position of the receiver.
+    /// First rank: number of messages sent by other ranks, indexed by the position of the receiver.
     counted: Vec<u64>,
     /// First rank: number of farewells received.
     heard: u32,
@@ -88,7 +90,7 @@ impl Leave {
         self.own.is_some()
     }
 
-    /// Returns whether everything for this rank has arrived. Always `true` for a rank that stays.
+    /// Returns whether all messages to this rank have arrived; always `true` for a rank that stays.
     pub(super) fn is_over(&self) -> bool {
         self.own.is_none() || self.state.expected == Some(self.state.received)
     }
@@ -98,7 +100,7 @@ impl Leave {
         self.farewells.get(self.state.said as usize).map(|&(at, _)| at)
     }
 
-    /// Counts a message of the program to `to`.
+    /// Counts a program's message to `to`.
     pub(super) fn sent(&mut self, to: ProcessId) {
         if self.ranks.values().any(|ranks| ranks.binary_search(&to).is_ok()) {
             *self.state.sent.entry(to).or_default() += 1;
@@ -122,23 +124,25 @@ impl Leave {
         }
     }
 
-    /// Returns whether the message belongs to this module; otherwise counts it.
+    /// Handles a message of this module, or counts any other. Returns whether the message belongs to this
+    /// module.
     pub(super) fn deliver(&mut self, payload: &Payload, out: &mut Outbox) -> bool {
         if let Payload::Virtual(_) = payload {
             self.state.received += 1;
             return false;
         }
-        match postcard::from_bytes(payload.bytes()).expect("ranks that leave understand each other") {
+        match postcard::from_bytes(payload.bytes()).expect("a message of this module") {
             Word::Farewell(counts) => self.farewell(&counts, out),
             Word::Total(expected) => self.state.expected = Some(expected),
         }
         true
     }
 
-    /// First rank: adds the numbers of a farewell, and after the last farewell tells the other ranks their totals.
+    /// Handles a farewell at the first rank: adds its numbers, and after the last farewell sends the totals
+    /// to the other ranks.
     fn farewell(&mut self, counts: &Vec<(u32, u32)>, out: &mut Outbox) {
         let (_, all) = self.own.expect("farewells go to a cluster that leaves");
-        let own = self.farewells.last().expect("a rank takes leave of its own cluster").1;
+        let own = self.farewells.last().expect("a leaving rank sends a farewell to its own cluster").1;
         let ranks = &self.ranks[&own];
         self.state.counted.resize(ranks.len(), 0);
         for &(place, count) in counts {

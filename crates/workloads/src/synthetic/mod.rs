@@ -1,7 +1,7 @@
 //! Traffic without content: the application file of the HC3I paper's simulator (section 5.1), and a benchmark.
 //!
-//! Ranks compute and send, without regard to what they receive. The ranks of a cluster are therefore alike, and a
-//! rank that is rolled back sends the same messages again.
+//! Ranks compute and send, regardless of what they receive. All ranks of a cluster therefore behave alike,
+//! and a rank that rolled back sends the same messages again.
 //!
 //! ```text
 //!   rank of cluster 0    ──compute──●──compute────●●──compute──●──▶
@@ -12,17 +12,18 @@
 //!   some rank of cluster 1  ────────────compute──────●──compute────▶
 //! ```
 //!
-//! * [`Traffic::Random`]: after each computation, a message to each cluster with a given, independent probability.
+//! * [`Traffic::Random`]: after each computation, a message to each cluster, with given, independent
+//!   probabilities.
 //! * [`Traffic::Exact`]: a given number of messages for each ordered pair of clusters, at uniformly random instants.
-//! * [`Traffic::Burst`]: messages as fast as possible, inside the sender's cluster and, rarely, to the next.
+//! * [`Traffic::Burst`]: messages as fast as possible, within the sender's cluster and, rarely, to the next.
 //!
-//! A cluster may take part in only a section of the program ([`Term`]). A cluster that leaves sends farewells to all
-//! others (`leave`): its ranks finish once everything that was sent to them has arrived.
+//! A cluster may take part in only a section of the program ([`Term`]). When a cluster leaves, all ranks that
+//! may have sent to it send it a farewell (`leave`): its ranks finish once all messages to them have arrived.
 //!
-//! Any other rank finishes once it has computed and sent everything, not once it has received everything. Its digest
-//! consists of what it sent, in order, and of the multiset of senders from which it received; it is final once the
-//! network is empty. Messages and state are virtual, and the state machine is small, since it is used to measure the
-//! simulator.
+//! Any other rank finishes once it has computed and sent everything, whether or not it has received
+//! everything. Its digest covers its sends, in order, and the multiset of senders from which it received; it
+//! is final once the network is empty. Messages and state are virtual, and the state machine is small,
+//! because it is used to measure the simulator.
 
 mod config;
 mod leave;
@@ -51,13 +52,13 @@ pub(crate) struct Rank {
     state_bytes: u64,
     rng: ChaCha8Rng,
     state: State,
-    /// When the rank begins.
+    /// Time at which the rank begins.
     joins: Span,
-    /// Its part in the leaving of clusters; `None` if no cluster leaves.
+    /// Handles the leaving of clusters; `None` if no cluster leaves.
     leave: Option<Box<Leave>>,
 }
 
-/// The state of a rank, which changes, besides the position of the random numbers.
+/// The part of a rank that changes, besides the position in the stream of random numbers.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct State {
     /// Computing time so far.
@@ -89,8 +90,8 @@ impl Rank {
         rank
     }
 
-    /// Sets the state before the first computation. Everything that follows uses a separate stream of random numbers,
-    /// so that returning to this point does not require drawing the plan again.
+    /// Sets the state before the first computation. Everything afterwards uses a separate stream of random
+    /// numbers, so that a return to this state does not require drawing the plan again.
     fn begin(&mut self) {
         self.rng.set_stream(1);
         self.rng.set_word_pos(0);
@@ -101,7 +102,7 @@ impl Rank {
         self.plan_computation();
     }
 
-    /// Determines the duration of the next computation, which ends early if the rank has to send a farewell.
+    /// Determines the duration of the next computation, which ends early if a farewell is due.
     fn plan_computation(&mut self) {
         let Rank { plan, rng, state, leave, .. } = self;
         state.current = plan.computation(state, rng);
@@ -120,7 +121,7 @@ impl Rank {
         self.state.senders = self.state.senders.wrapping_add(mix(from.0.into()));
     }
 
-    /// Returns how long the next computation takes.
+    /// Returns the duration of the next computation.
     #[inline]
     pub(crate) fn next_job(&self) -> Option<Span> {
         (!self.plan.is_over(&self.state)).then_some(self.state.current)
@@ -146,7 +147,7 @@ impl Rank {
     }
 
     pub(crate) fn snapshot(&self) -> Arc<[Chunk]> {
-        // The position is counted in words of 32 bits. A run does not use 2^64 of them.
+        // The position is counted in 32-bit words, of which a run uses fewer than 2^64.
         let position = self.rng.get_word_pos() as u64;
         let mut state = postcard::to_allocvec(&(self.state, position)).expect("numbers can be encoded");
         if let Some(leave) = &self.leave {
@@ -185,7 +186,7 @@ impl Rank {
         self.plan.progress(&self.state)
     }
 
-    /// Returns whether the rank's cluster leaves, and the rank has nothing more to send or receive.
+    /// Returns whether the rank's cluster leaves, and the rank has nothing left to send or receive.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
         let leave = self.leave.as_ref().filter(|it| it.is_own());

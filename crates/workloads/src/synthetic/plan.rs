@@ -1,4 +1,4 @@
-//! When a rank sends, and to which ranks: the configuration in the form that a single rank needs.
+//! The times and receivers of a rank's messages: the configuration in the form that a single rank needs.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,12 +15,12 @@ pub(super) enum Plan {
     Random {
         total: Span,
         mean: Span,
-        /// Clusters to which any messages are sent.
+        /// Clusters to which the rank sends.
         send: Box<[Target]>,
     },
     Exact {
         total: Span,
-        /// Instants of computing time with their receivers, ascending.
+        /// Times of sends, in computing time, with their receivers, ascending.
         sends: Box<[(Span, ProcessId)]>,
     },
     Burst {
@@ -54,7 +54,7 @@ impl Plan {
                 let send = (0..peers.clusters()).map(ClusterId).zip(behaviour.send.iter().copied());
                 let send = send.filter(|&(_, p)| p > 0.0).map(|(to, p)| {
                     let (from, until) = config.term(to, *total);
-                    // A cluster that stays to the end receives messages until then.
+                    // A cluster that stays until the end receives messages until then.
                     let until = if config.leaves(to) { until } else { Span::MAX };
                     Target { cluster: to, probability: probability(p), from, until }
                 });
@@ -86,7 +86,7 @@ impl Plan {
         }
     }
 
-    /// Returns the duration of the computation that begins now.
+    /// Returns the duration of the next computation.
     pub(super) fn computation(&self, state: &State, rng: &mut impl Rng) -> Span {
         match self {
             Plan::Random { total, mean, .. } => exponential(*mean, rng).min(*total - state.elapsed),
@@ -98,7 +98,7 @@ impl Plan {
         }
     }
 
-    /// Sends what is due after a computation.
+    /// Sends the messages that are due after a computation.
     pub(super) fn sends(
         &self,
         state: &State,
@@ -153,8 +153,8 @@ impl Plan {
     }
 }
 
-/// Returns how many of `count` messages to cluster `to` this rank sends. All ranks send equally many; the remainder
-/// falls on different ranks for different `to`.
+/// Returns how many of `count` messages to cluster `to` this rank sends. All ranks send equally many, except
+/// for the remainder, which is assigned to different ranks for different values of `to`.
 fn share(count: u64, to: ClusterId, peers: &Peers) -> u64 {
     let ranks = peers.size(peers.own()) as u64;
     let first = u64::from(to.0) * 7 % ranks;
@@ -166,8 +166,8 @@ fn probability(p: f64) -> Bernoulli {
     Bernoulli::new(p).expect("validated probabilities lie between 0 and 1")
 }
 
-/// Returns an exponentially distributed span of at least a nanosecond. Uses a software logarithm, since that of the
-/// platform may round differently.
+/// Returns an exponentially distributed span of at least a nanosecond. Uses a software logarithm, because
+/// that of the platform may round differently.
 fn exponential(mean: Span, rng: &mut impl Rng) -> Span {
     let uniform: f64 = rng.random();
     Span((mean.0 as f64 * -libm::log(1.0 - uniform)) as u64).max(Span(1))

@@ -1,8 +1,9 @@
 //! A federation in memory: ranks, channels, and an adversary that chooses the next event.
 //!
-//! Messages inside a cluster keep their order on each channel; messages between clusters overtake each other.
+//! Messages within a cluster keep their order on each channel; messages between clusters may overtake each
+//! other.
 
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use faultline_workloads::{Config, Job, Workload};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Identity of a message: its channel and its number.
+/// Identity of a message: its sender, its receiver and its number.
 pub(crate) type Name = (ProcessId, ProcessId, u32);
 
-/// Something that happened to a rank.
+/// An event of a rank.
 #[derive(Clone, Debug)]
 pub(crate) enum Happened {
     Delivered(ProcessId, Payload),
@@ -30,16 +31,16 @@ pub(crate) enum Happened {
 pub(crate) enum Defect {
     Drop(Name),
     Duplicate(Name),
-    /// After its computation of this number, a rank is put back to the state before it, and no other rank is.
+    /// After its computation with this number, a rank alone is rolled back to the state before it.
     PutBack(ProcessId, u64),
 }
 
 pub(crate) struct Network {
     pub(crate) ranks: Vec<Rank>,
     pub(crate) defect: Option<Defect>,
-    /// Result of [`Defect::PutBack`]: whether the rank had sent or received anything since.
+    /// Result of [`Defect::PutBack`]: whether the rank had sent or received anything since that state.
     pub(crate) entangled: Option<bool>,
-    /// Whether every rank is replaced by one restored from its snapshot after each of its events.
+    /// Whether to replace a rank after each of its events by one restored from its snapshot.
     pub(crate) restore_always: bool,
     /// Number of messages sent on each channel.
     pub(crate) sent: BTreeMap<(ProcessId, ProcessId), u32>,
@@ -55,7 +56,7 @@ pub(crate) struct Rank {
     pub(crate) application: Workload,
     pub(crate) history: Vec<Happened>,
     job: Option<Job>,
-    /// State when the job was started.
+    /// State at the start of the job.
     before: Moment,
     computations: u64,
     sent: usize,
@@ -98,7 +99,7 @@ impl Network {
         }
     }
 
-    /// Runs until nothing more can happen. Returns the results of the ranks; `None` if some rank has not finished.
+    /// Runs until no event is possible. Returns the results of the ranks; `None` if a rank has not finished.
     pub(crate) fn run(&mut self) -> Option<Vec<Digest>> {
         while self.step() {}
         self.results()
@@ -184,12 +185,14 @@ impl Network {
         }
     }
 
-    /// Replaces a rank by a new one restored from its state, if the test requires it. A job in progress is void.
+    /// Replaces a rank by one restored from its snapshot, if the test requires it. A job in progress is
+    /// discarded.
     fn restore(&mut self, at: usize) {
         if self.restore_always {
             let me = ProcessId(at as u32);
             let rank = &mut self.ranks[at];
-            let state = rank.application.snapshot().expect("every application answers at once");
+            let state =
+                rank.application.snapshot().expect("every application provides a snapshot immediately");
             rank.application = Workload::new(&self.config, me, &self.membership, seed(me));
             rank.application.restore(Some(&stored(&state)), Incarnation(0));
             rank.job = None;
@@ -206,7 +209,8 @@ impl Rank {
         }
     }
 
-    /// Undoes everything since the last job was started. Returns whether that was more than a computation.
+    /// Undoes everything since the start of the last job. Returns whether the rank had sent or received
+    /// anything since.
     fn put_back(&mut self) -> bool {
         let before = self.before.clone();
         self.application.restore(before.state.as_deref(), Incarnation(0));
@@ -240,7 +244,7 @@ pub(crate) fn membership(clusters: &[usize]) -> Membership {
     Membership { version: MembershipVersion(1), members: members.into(), clusters }
 }
 
-/// Returns the chunks as a storage returns them: the same bytes at another address.
+/// Returns the chunks as storage would: the same bytes at another address.
 pub(crate) fn stored(chunks: &[Chunk]) -> Vec<Chunk> {
     let copy = |chunk: &Chunk| match chunk {
         Chunk::Virtual(len) => Chunk::Virtual(*len),
