@@ -318,9 +318,9 @@ pub enum Fact {
     CheckpointMessage {
         /// The checkpoint.
         position: Position,
-        /// The partition that sends it, or the process that runs none.
+        /// The sending partition, or the sending process if it runs no partition.
         from: ProcessId,
-        /// The partition that receives it, or the process that runs none.
+        /// The receiving partition, or the receiving process if it runs no partition.
         to: ProcessId,
     },
     /// One step of the theft of a task.
@@ -332,8 +332,8 @@ pub enum Fact {
         /// The step that happened.
         step: TheftStep,
     },
-    /// The state of a process that never returns became part of this process's state: the state of an image,
-    /// or without one, that process's initial state.
+    /// The state of a process that never returns became part of this process's state. It is that of an image,
+    /// or without one, the other process's initial state.
     Absorbed(Box<(ProcessId, Option<ImageName>, Witness)>),
     /// A claim of the protocol: self-reported.
     Claim(Box<Claim>),

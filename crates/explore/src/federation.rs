@@ -33,7 +33,7 @@ pub enum Unexplored {
     },
 }
 
-/// Iterates over the names of the protocols that can be explored: those that protect programs that exchange messages.
+/// Iterates over the names of the protocols that can be explored: those for programs that exchange messages.
 #[expect(clippy::missing_panics_doc, reason = "every name denotes a protocol")]
 pub fn names() -> impl Iterator<Item = &'static str> {
     Protocol::names().filter(|name| {

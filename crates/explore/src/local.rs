@@ -40,8 +40,9 @@ pub(crate) struct Local<P: Protocol> {
     record: Option<Arc<[u8]>>,
     /// Pending operations of the storage, in order.
     under_way: VecDeque<Operation<P>>,
-    /// Key of all facts that the process has stated. Two states count as the same only if all processes have stated the
-    /// same, so that a complete run is judged for all interleavings that lead to it.
+    /// Key of all facts that the process has stated. Two states count as the same only if all processes have
+    /// stated the same facts, so that one judgement of a complete run covers all interleavings that lead to
+    /// it.
     stated: Key,
     /// Whether the application has finished in this state.
     has_finished: bool,

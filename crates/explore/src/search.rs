@@ -14,13 +14,13 @@ use crate::state::{Choice, State};
 /// The progress of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Distinct states visited.
+    /// Number of distinct states visited.
     pub states: u64,
-    /// Steps performed.
+    /// Number of steps performed.
     pub steps: u64,
-    /// Steps of the longest run.
+    /// Number of steps of the longest run.
     pub depth: u32,
-    /// Distinct complete runs, each of which was judged.
+    /// Number of distinct complete runs, all of which were judged.
     pub runs: u64,
     /// Number of these runs that could not be judged completely, because all copies of a part were lost.
     pub unknown: u64,

@@ -390,7 +390,7 @@ impl Supervisor {
         self.announce(now, out);
     }
 
-    /// Starts the time limit for the start of the application at `now`.
+    /// Begins the time limit for the start of the application, at `now`.
     pub(crate) fn plan_start(&mut self, now: Time) {
         if let Some(limit) = self.config.start_within {
             self.plan_at(now + limit, Due::Deadline);

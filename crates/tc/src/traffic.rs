@@ -100,7 +100,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// A queueing discipline to be set.
+/// A queueing discipline, as a request sets it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Discipline {
     /// Classes with rates. Packets without a class pass unshaped.

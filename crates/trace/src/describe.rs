@@ -30,7 +30,7 @@ pub fn with_names(
         .collect()
 }
 
-/// Returns the message that a fact is about, if it is about one.
+/// Returns the message to which a fact refers, if any.
 pub fn message_of(fact: &Fact) -> Option<MessageId> {
     match fact {
         Fact::Sent { id, .. }

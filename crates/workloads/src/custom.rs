@@ -1,4 +1,4 @@
-//! Applications of other crates, whose types only the program built with them knows.
+//! Applications of other crates. Only the program that is built with them knows their types.
 //!
 //! One variant of [`Workload`](crate::Workload) contains any of them, behind a pointer. Drivers and protocols
 //! are therefore compiled only once, and built-in applications are as fast as without it.
@@ -46,7 +46,7 @@ impl Custom {
     }
 }
 
-/// Parameters whose application has been erased.
+/// Parameters of an application whose type has been erased.
 trait Creates: Debug + Send + Sync {
     fn rank(&self, me: ProcessId, membership: &Membership, seed: u64) -> Box<dyn CustomRank>;
     fn reference(

@@ -73,7 +73,7 @@ pub struct AgentOptions {
     pub shaper: Option<PathBuf>,
 }
 
-/// The reason why an agent ended by itself.
+/// The reason why an agent ended without a termination signal.
 #[derive(Debug, Error)]
 pub enum AgentError {
     /// The asynchronous runtime did not start.

@@ -70,7 +70,7 @@ pub enum NodeOptionsError {
     Value(&'static str),
 }
 
-/// The reason why a node ended by itself.
+/// The reason why a node ended without an order.
 #[derive(Debug, Error)]
 pub enum NodeError {
     /// The operating system refused to end the node together with its parent.

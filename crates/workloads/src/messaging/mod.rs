@@ -9,7 +9,7 @@
 //! messages that a program receives, and those that it has received before each send, therefore depend
 //! neither on the order of arrival nor on timing. "Any *k* of *n*, then send" cannot be expressed: a gather
 //! waits for *all* of its sources, and a poll passes nothing but the messages to the program, at its fence.
-//! In return, a program cannot assign work to the first idle rank.
+//! The drawback is that a program cannot assign work to the first idle rank.
 //!
 //! | module | content |
 //! | --- | --- |
