@@ -294,4 +294,9 @@ impl Judgement {
     pub fn violated(&self) -> impl Iterator<Item = Property> + '_ {
         self.findings.iter().filter(|it| it.violation_count() > 0).map(|it| it.property)
     }
+
+    /// Returns the properties that could not be judged, at least in part, although they should have been.
+    pub fn unjudged(&self) -> impl Iterator<Item = Property> + '_ {
+        self.findings.iter().filter(|it| it.unknown.is_some()).map(|it| it.property)
+    }
 }

@@ -50,6 +50,8 @@ pub struct Observed {
     pub verdict: Verdict,
     /// The violated properties.
     pub violated: Vec<Property>,
+    /// The properties that could not be judged although they should have been.
+    pub unjudged: Vec<Property>,
     /// Whether a second run was the same; `None` if there was none.
     pub repeats: Option<bool>,
     outcome: &'static str,
@@ -91,6 +93,7 @@ pub struct Coverage {
     cascading: u64,
     failed_in_recovery: u64,
     verdicts: BTreeMap<Verdict, BTreeMap<Word, u64>>,
+    unjudged: BTreeMap<Property, u64>,
     protocols: BTreeMap<Word, u64>,
     outcomes: BTreeMap<Word, BTreeMap<Word, u64>>,
     stated: BTreeMap<FactKind, (u64, u64)>,
@@ -115,6 +118,8 @@ pub struct Shares {
     pub failed_in_recovery: f64,
     /// Runs by verdict and by outcome.
     pub verdicts: BTreeMap<Verdict, BTreeMap<Word, u64>>,
+    /// Runs whose verdict is unknown, by the property that could not be judged. A run may count under several.
+    pub unjudged: BTreeMap<Property, u64>,
     /// Runs by protocol.
     pub protocols: BTreeMap<Word, u64>,
     /// Runs by protocol and by outcome.
@@ -143,6 +148,7 @@ impl Observed {
             seed: trial.scenario.seed,
             verdict: trial.judgement.verdict,
             violated: trial.violated().collect(),
+            unjudged: trial.judgement.unjudged().collect(),
             repeats,
             outcome: match trial.manifest.outcome {
                 Some(Outcome::Completed) => "completed",
@@ -179,6 +185,9 @@ impl Coverage {
         self.cascading += u64::from(trial.cascading);
         self.failed_in_recovery += u64::from(trial.failed_in_recovery);
         *self.verdicts.entry(trial.verdict).or_default().entry(trial.outcome.into()).or_default() += 1;
+        if trial.verdict == Verdict::Unknown {
+            trial.unjudged.iter().for_each(|it| *self.unjudged.entry(*it).or_default() += 1);
+        }
         *self.protocols.entry(trial.protocol.clone()).or_default() += 1;
         *self.outcomes.entry(trial.protocol.clone()).or_default().entry(trial.outcome.into()).or_default() +=
             1;
@@ -209,6 +218,7 @@ impl Coverage {
             cascading: percent(self.cascading),
             failed_in_recovery: percent(self.failed_in_recovery),
             verdicts: self.verdicts.clone(),
+            unjudged: self.unjudged.clone(),
             protocols: self.protocols.clone(),
             outcomes: self.outcomes.clone(),
             stated: self.stated.clone(),

@@ -84,11 +84,14 @@ fn coverage(shares: &Shares) -> String {
     };
     let verdicts = shares.verdicts.iter().map(|(verdict, by_outcome)| {
         let verdict = faultline_report::text::verdict(*verdict);
-        [
-            format!("verdict {verdict}"),
-            format!("{} ({})", by_outcome.values().sum::<u64>(), counts(by_outcome)),
-        ]
+        let runs: u64 = by_outcome.values().sum();
+        let share = percent(runs as f64 * 100.0 / shares.runs.max(1) as f64);
+        [format!("verdict {verdict}"), format!("{runs}, {share} ({})", counts(by_outcome))]
     });
+    let unjudged = shares
+        .unjudged
+        .iter()
+        .map(|(property, runs)| [format!("not judged in {runs}"), property.statement().to_owned()]);
     let shown = [
         ["events per run (median)".to_owned(), shares.median_events.to_string()],
         ["cascading rollbacks".to_owned(), percent(shares.cascading)],
@@ -96,7 +99,7 @@ fn coverage(shares: &Shares) -> String {
         ["salted application".to_owned(), percent(shares.salted)],
         ["protocols".to_owned(), counts(&shares.protocols)],
     ];
-    let mut text = table(shown.into_iter().chain(verdicts));
+    let mut text = table(shown.into_iter().chain(verdicts).chain(unjudged));
     let states = State::ALL.map(|it| match it {
         State::Starting => "starting",
         State::Working => "working",
