@@ -12,7 +12,7 @@
 //! | [`recovery`] | the interface between places and protocols |
 //! | [`plan`] | the tasks of each partition of an iterative program, and the values that partitions send |
 //! | [`partition`] | a process that runs partitions of a plan, and its interface to protocols |
-//! | [`reference`](mod@reference) | sequential execution, one task after another |
+//! | [`reference`](mod@reference) | sequential execution, one task after another: the result, and the size of a program |
 #![no_std]
 
 extern crate alloc;
@@ -32,4 +32,4 @@ pub use place::{Place, PlaceConfig, Stealing};
 pub use plan::Plan;
 pub use program::{Access, Call, Data, Frame, Mode, Op, Outcome, Program, Use};
 pub use recovery::{Recovery, successor};
-pub use reference::reference;
+pub use reference::{Extent, extent, reference};

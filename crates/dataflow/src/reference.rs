@@ -4,9 +4,21 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use faultline_core::{Chunk, Digest, Version};
+use faultline_core::{Chunk, Digest, Span, Version};
 
 use crate::program::{Access, Call, Frame, Mode, Outcome, Program};
+
+/// The size of a program, whatever runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The number of tasks besides the first.
+    pub tasks: u64,
+    /// The sum of the times that its tasks take at speed 100 %.
+    pub work: Span,
+    /// The longest time of tasks that must run one after another: each was spawned by the one before, or reads what it
+    /// wrote.
+    pub path: Span,
+}
 
 /// Runs `program` to its end. Returns the digest of its result, and the number of tasks besides the first.
 ///
@@ -14,34 +26,52 @@ use crate::program::{Access, Call, Frame, Mode, Outcome, Program};
 ///
 /// Panics if the program waits for a value that no task writes.
 pub fn reference<G: Program>(program: &G) -> (Digest, u64) {
+    let (digest, extent) = run(program);
+    (digest, extent.tasks)
+}
+
+/// Runs `program` to its end, and returns its size. The tasks of a program with hints depend on the schedule: this is the
+/// size of the sequential execution.
+///
+/// # Panics
+///
+/// Panics if the program waits for a value that no task writes.
+pub fn extent<G: Program>(program: &G) -> Extent {
+    run(program).1
+}
+
+fn run<G: Program>(program: &G) -> (Digest, Extent) {
     let mut frame = Frame::main();
     let result = program.main(&mut frame);
     let (outcome, result) = frame.finish_main(result);
     let mut run = Run { values: BTreeMap::new(), parked: BTreeMap::new(), open: Vec::new(), hint: u64::MAX };
-    run.apply(&[], outcome);
-    let mut tasks = 0;
-    while let Some(mut call) = run.open.pop() {
+    run.apply(&[], outcome, Span::ZERO);
+    let mut extent = Extent { tasks: 0, work: Span::ZERO, path: Span::ZERO };
+    while let Some((spawned, mut call)) = run.open.pop() {
         let missing = call.reads().find(|it| run.values[it].writers > 0);
         if let Some(missing) = missing {
-            run.parked.entry(missing).or_default().push(call);
+            run.parked.entry(missing).or_default().push((spawned, call));
             continue;
         }
+        let start = call.reads().map(|it| run.values[&it].at).fold(spawned, Span::max);
         call.inputs = call.reads().map(|it| run.values[&it].chunk.clone().unwrap_or_else(empty)).collect();
         let mut frame = Frame::of(&call, run.hint);
         program.run(&call, &mut frame);
-        run.apply(&call.accesses, frame.finish());
-        tasks += 1;
+        let cost = program.cost(&call);
+        let end = start + cost;
+        extent = Extent { tasks: extent.tasks + 1, work: extent.work + cost, path: extent.path.max(end) };
+        run.apply(&call.accesses, frame.finish(), end);
     }
     assert!(run.parked.is_empty(), "tasks wait for values that no task writes");
-    (program.digest(&run.values[&result].chunk.clone().unwrap_or_else(empty)), tasks)
+    (program.digest(&run.values[&result].chunk.clone().unwrap_or_else(empty)), extent)
 }
 
 struct Run {
     values: BTreeMap<Version, Value>,
-    /// Waiting tasks, by a value for which they wait.
-    parked: BTreeMap<Version, Vec<Call>>,
+    /// Waiting tasks, by a value for which they wait, each with the time at which it was spawned.
+    parked: BTreeMap<Version, Vec<(Span, Call)>>,
     /// Tasks that may or may not have to wait; the last one is next.
-    open: Vec<Call>,
+    open: Vec<(Span, Call)>,
     hint: u64,
 }
 
@@ -50,13 +80,16 @@ struct Value {
     chunk: Option<Chunk>,
     /// The number of tasks with a right to write the value.
     writers: u32,
+    /// The earliest time at which it exists, if no task ever waits for a processor.
+    at: Span,
 }
 
 impl Run {
-    fn apply(&mut self, accesses: &[Access], outcome: Outcome) {
+    /// Applies the outcome of a task with these accesses, which ended at `end`.
+    fn apply(&mut self, accesses: &[Access], outcome: Outcome, end: Span) {
         self.hint = self.hint.min(outcome.told.unwrap_or(u64::MAX));
         for (version, chunk) in outcome.created {
-            self.values.insert(version, Value { chunk: Some(chunk), writers: 0 });
+            self.values.insert(version, Value { chunk: Some(chunk), writers: 0, at: end });
         }
         for version in outcome.spawned.iter().flat_map(Call::writes) {
             self.values.entry(version).or_default().writers += 1;
@@ -69,10 +102,11 @@ impl Run {
                 _ => chunk,
             });
         }
-        self.open.extend(outcome.spawned.into_iter().rev());
+        self.open.extend(outcome.spawned.into_iter().rev().map(|it| (end, it)));
         for Access { version, .. } in accesses.iter().filter(|it| it.mode != Mode::Read) {
             let value = self.values.get_mut(version).expect("its writer was counted");
             value.writers -= 1;
+            value.at = value.at.max(end);
             if value.writers == 0 {
                 self.open.extend(self.parked.remove(version).into_iter().flatten());
             }
@@ -88,12 +122,11 @@ fn empty() -> Chunk {
 mod tests {
     use alloc::vec;
 
-    use faultline_core::Span;
-
     use super::*;
     use crate::program::{Data, Op, Use, chunk, digest, words};
 
-    /// A program that consists of `run`: its first task is of kind 0 and writes the result.
+    /// A program made of `run`: its first task is of kind 0 and writes the result. A task takes as many milliseconds as its
+    /// first argument says.
     #[derive(Clone, Debug)]
     struct Script(fn(&Call, &mut Frame));
 
@@ -108,8 +141,8 @@ mod tests {
             (self.0)(call, frame);
         }
 
-        fn cost(&self, _: &Call) -> Span {
-            Span::ZERO
+        fn cost(&self, call: &Call) -> Span {
+            Span::from_millis(call.args.first().copied().unwrap_or(0))
         }
     }
 
@@ -179,6 +212,25 @@ mod tests {
             open.extend(0..n);
         }
         assert_eq!(digest_found, digest(&chunk(&[count, sum])));
+    }
+
+    #[test]
+    fn the_longest_path_follows_spawns_and_values() {
+        let chain = |call: &Call, frame: &mut Frame| match call.kind {
+            0 => {
+                let (first, second, out) = (frame.data(), frame.data(), frame.own(0));
+                frame.spawn(1, &[5], &[Use::Write(first)]);
+                frame.spawn(1, &[30], &[Use::Write(second)]);
+                frame.spawn(2, &[2], &[Use::Read(first), Use::Write(out)]);
+                frame.spawn(2, &[1], &[Use::Read(second), Use::Write(first)]);
+            }
+            1 => frame.put(0, chunk(&[call.args[0]])),
+            _ => frame.put(1, call.inputs[0].clone()),
+        };
+        let millis = Span::from_millis;
+        // The first task takes 8 ms. Then 30 and 1; the result is there after 5 and 2.
+        let expected = Extent { tasks: 5, work: millis(8 + 5 + 30 + 2 + 1), path: millis(8 + 30 + 1) };
+        assert_eq!(extent(&Script(chain)), expected);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) struct Faults<'a> {
     outage: Span,
     kinds: Vec<Kind>,
     /// The facts for which faults may wait.
-    moments: &'static [FactKind],
+    moments: Vec<FactKind>,
     /// The share of crashed processes that never return, in percent. Nothing is drawn if it is 0.
     for_good: u64,
     storage_lost: bool,
@@ -88,6 +88,10 @@ const MOMENTS_OF_TASKS: &[FactKind] = &[
     FactKind::Finished,
 ];
 
+/// The moments of checkpoints, which not every protocol for programs of tasks takes.
+pub(super) const OF_CHECKPOINTS: &[FactKind] =
+    &[FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted];
+
 /// The same where tasks are assigned in advance: every step of a checkpoint, and of a recovery.
 const MOMENTS_OF_PLANS: &[FactKind] = &[
     FactKind::Ran,
@@ -116,7 +120,13 @@ const MOMENTS_OF_PLANS: &[FactKind] = &[
 impl<'a> Faults<'a> {
     /// The same where tasks are assigned in advance.
     pub(super) fn of_plans(self) -> Faults<'a> {
-        Faults { moments: MOMENTS_OF_PLANS, ..self }
+        Faults { moments: MOMENTS_OF_PLANS.to_vec(), ..self }
+    }
+
+    /// The same under a protocol that takes no checkpoints.
+    pub(super) fn without_checkpoints(mut self) -> Faults<'a> {
+        self.moments.retain(|it| !OF_CHECKPOINTS.contains(it));
+        self
     }
 
     /// Draws the faults of a program of tasks. This percentage of the killed processes never returns.
@@ -129,7 +139,7 @@ impl<'a> Faults<'a> {
         for_good: u64,
     ) -> Faults<'a> {
         let faults = Faults::new(chance, clusters, outside, length, outage);
-        Faults { moments: MOMENTS_OF_TASKS, for_good, ..faults }
+        Faults { moments: MOMENTS_OF_TASKS.to_vec(), for_good, ..faults }
     }
 
     pub(super) fn new(
@@ -169,7 +179,7 @@ impl<'a> Faults<'a> {
             length,
             outage,
             kinds,
-            moments: MOMENTS,
+            moments: MOMENTS.to_vec(),
             for_good: 0,
             storage_lost,
             by_fact,
@@ -200,9 +210,20 @@ impl<'a> Faults<'a> {
             .collect()
     }
 
+    /// Adds a crash at a time if all of these faults wait for facts, which may never be stated: a run in which no fault takes
+    /// effect shows nothing.
+    pub(super) fn with_one_at_a_time(&self, chance: &mut Chance, mut faults: Vec<Fault>) -> Vec<Fault> {
+        let starts_in_time = |it: &Fault| it.at.is_some_and(|it| it.0 <= self.length);
+        if !faults.is_empty() && !faults.iter().any(starts_in_time) {
+            let at = Some(Duration(short(Span(chance.between(self.length.0 / 20, self.length.0)))));
+            faults.push(Fault { at, ..self.fault(Kind::Crash, chance) });
+        }
+        faults
+    }
+
     fn moment(&self, chance: &mut Chance) -> When {
         let cluster = if chance.percent(50) { self.cluster(chance) } else { ANY.to_owned() };
-        let fact = chance.pick(self.moments);
+        let fact = chance.pick(&self.moments);
         let often = matches!(
             fact,
             FactKind::Delivered

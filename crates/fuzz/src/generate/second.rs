@@ -5,6 +5,7 @@ use faultline_api::resource::{ANY, Crash, Fate, Fault, Federation, LoseCluster, 
 use faultline_api::validate;
 use faultline_core::{FactKind, Span};
 
+use super::faults::OF_CHECKPOINTS;
 use crate::chance::{Chance, short};
 
 /// The moments of an absorption: the successor has the graph, writes it, and settles the thefts of its predecessor.
@@ -26,12 +27,18 @@ const OF_SERVERS: &[FactKind] =
 pub(super) fn add(chance: &mut Chance, federation: &mut Federation, outside: &[String], outage: Span) {
     let mut more = Vec::new();
     let spec = &federation.spec;
+    // Without checkpoints, no process ever states that it takes one.
+    let takes_checkpoints = spec.protocol.checkpointing().is_some();
+    let stated = |all: &[FactKind]| -> Vec<FactKind> {
+        let is_stated = |it: &FactKind| takes_checkpoints || !OF_CHECKPOINTS.contains(it);
+        all.iter().copied().filter(is_stated).collect()
+    };
     if let Some(lost) = spec.faults.iter().find(|it| it.is_for_good())
         && chance.percent(40)
     {
         let at = lost.at.filter(|_| chance.percent(50));
         let at = at.map(|it| Duration(short(it.0 + Span(chance.between(0, outage.0 * 3 / 2)))));
-        let when = at.is_none().then(|| moment(chance, OF_ABSORPTIONS, 3));
+        let when = at.is_none().then(|| moment(chance, &stated(OF_ABSORPTIONS), 3));
         more.push(Fault { at, when, ..strike(chance, federation) });
     }
     if !outside.is_empty() && chance.percent(20) {
@@ -70,5 +77,62 @@ fn strike(chance: &mut Chance, federation: &Federation) -> Fault {
         Fault { crash: Some(crash), ..Fault::default() }
     } else {
         Fault { lose_cluster: Some(LoseCluster { cluster, storage, returns }), ..Fault::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use faultline_api::Names;
+
+    use super::super::tasks;
+    use super::*;
+
+    /// Times are rounded to two digits.
+    const ROUNDING: Span = Span::from_millis(100);
+
+    /// Returns how many of these federations get more faults, by what the first additional fault meets, and the facts that
+    /// the additional faults wait for. Each of the federations has what such a fault could meet.
+    fn added(seeds: u64) -> ([u64; 4], BTreeSet<FactKind>) {
+        let outage = Span::from_millis(100);
+        let (mut counts, mut facts) = ([0; 4], BTreeSet::new());
+        for seed in 0..seeds {
+            let mut federation = tasks::federation(seed, "tic".parse().unwrap());
+            federation.spec.faults.retain(Fault::is_for_good);
+            federation.spec.faults.truncate(1);
+            let lost = federation.spec.faults.first().cloned();
+            let late = federation.spec.clusters.iter().find_map(|it| it.joins_after);
+            let outside = Names::extra_of(&federation.spec.protocol.extra_processes());
+            add(&mut Chance::new(seed), &mut federation, &outside, outage);
+            assert!(validate(&federation).is_empty(), "seed {seed}");
+            let new = &federation.spec.faults[usize::from(lost.is_some())..];
+            for fault in new {
+                let after = |from: Option<Duration>| {
+                    let from = from.map(|it| it.0)?;
+                    fault.at.map(|it| it.0 + ROUNDING >= from && it.0 <= from + outage * 2)
+                };
+                let waits_for =
+                    |all: &[FactKind]| fault.when.as_ref().is_some_and(|it| all.contains(&it.fact));
+                facts.extend(fault.when.as_ref().map(|it| it.fact));
+                let meets = match fault.process() {
+                    Some(_) if waits_for(OF_SERVERS) => 0,
+                    None if waits_for(OF_ABSORPTIONS) && lost.is_some() => 1,
+                    None if lost.as_ref().is_some_and(|it| after(it.at) == Some(true)) => 2,
+                    None if after(late) == Some(true) => 3,
+                    _ => panic!("seed {seed}: {fault:?} meets nothing"),
+                };
+                counts[meets] += 1;
+            }
+        }
+        (counts, facts)
+    }
+
+    #[test]
+    fn additional_faults_meet_absorptions_servers_and_joins() {
+        let (counts, facts) = added(1000);
+        println!("{counts:?} {facts:?}");
+        assert!(counts.iter().all(|it| *it > 10), "{counts:?}");
+        assert!(OF_ABSORPTIONS.iter().chain(OF_SERVERS).all(|it| facts.contains(it)), "{facts:?}");
     }
 }

@@ -71,3 +71,39 @@ pub(super) fn fail(
         *federation = failing;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tasks;
+    use super::*;
+
+    #[test]
+    fn a_thief_fails_for_good_with_a_task_and_its_successor_fails_later() {
+        let (detect, restart) = (Span::from_millis(50), Span::from_millis(20));
+        let mut replaced = 0;
+        for seed in 0..400 {
+            let drawn = tasks::federation(seed, "tic".parse().unwrap());
+            let mut federation = drawn.clone();
+            // Other draws than those of the federation.
+            fail(&mut Chance::new(1000 + seed), &mut federation, detect, restart);
+            if federation == drawn {
+                continue;
+            }
+            replaced += 1;
+            let [first, second] = &federation.spec.faults[..] else { panic!("seed {seed}: two faults") };
+            let (thief, successor) = (first.crash.as_ref().unwrap(), second.crash.as_ref().unwrap());
+            assert!(first.is_for_good() && !second.is_for_good(), "seed {seed}");
+            let when = first.when.as_ref().unwrap();
+            assert_eq!((when.fact, &when.cluster, when.node), (FactKind::Taken, &thief.cluster, thief.node));
+            assert_ne!((&thief.cluster, thief.node), (&successor.cluster, successor.node), "seed {seed}");
+            // Long enough that the successor can be told, absorb and save before it fails.
+            assert!(second.at.unwrap().0 >= detect, "seed {seed}");
+            let first_cluster = &federation.spec.clusters[0].name;
+            let links = &federation.spec.links.as_ref().unwrap().pairs;
+            let slow =
+                links.iter().find(|it| (&it.from, &it.to) == (first_cluster, &successor.cluster)).unwrap();
+            assert!(slow.latency.unwrap().0 >= Span::from_millis(190), "seed {seed}: {slow:?}");
+        }
+        assert!((10..100).contains(&replaced), "{replaced} of 400");
+    }
+}

@@ -2,6 +2,7 @@
 //! are unaffected.
 
 use faultline_api::Names;
+use faultline_api::flow::flow;
 use faultline_api::quantity::{Duration, Period};
 use faultline_api::resource::{
     Application, Cluster, Coordination, Cp0, Failures, Federation, FederationSpec, Fibonacci, Jacobi,
@@ -9,24 +10,27 @@ use faultline_api::resource::{
 };
 use faultline_api::validate;
 use faultline_core::Span;
+use faultline_dataflow::{Extent, extent};
 
 use super::faults::Faults;
 use super::{bandwidth, copies, links, second, simulator, successors};
-use crate::chance::Chance;
+use crate::chance::{Chance, short};
 use crate::scenario::Protocol;
+
+/// The computing time of a program is between these: it is of the order of a recovery.
+const SHORTEST: Span = Span::from_millis(100);
+const LONGEST: Span = Span::from_millis(600);
 
 /// Returns the random federation of a seed under a protocol for programs of tasks.
 pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     let chance = &mut Chance::new(seed);
     let clusters = clusters(chance);
-    let task_time = chance.span(Span::from_millis(1), Span::from_millis(20));
-    let ranks: u64 = clusters.iter().map(|it| u64::from(it.nodes)).sum();
+    let ranks: u32 = clusters.iter().map(|it| it.nodes).sum();
     let plans = protocol.with(Stated::default()).plans();
-    let application =
-        if plans { planned(chance, task_time, ranks as u32) } else { application(chance, task_time) };
+    let application = if plans { planned(chance, ranks) } else { application(chance) };
+    let length = chance.span(SHORTEST, LONGEST);
+    let application = lasting(application, length, &clusters);
     let links = links(chance, &clusters);
-    // A program has some hundred tasks that take time.
-    let length = Span(task_time.0 * 200 / ranks).max(Span::from_millis(300));
     let tau = chance.span(Span::from_millis(5), Span(length.0 / 2));
     let (replicas, replicate_to) = copies(chance, &clusters);
     let mut asked = protocol.with(Stated {
@@ -55,8 +59,13 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     let for_good = if chance.percent(60) { 50 } else { 0 };
     let outage = detect_after + restart_after;
     let faults = Faults::of_tasks(chance, &clusters, outside.clone(), length, outage, for_good);
-    let faults = if plans { faults.of_plans() } else { faults };
-    let faults = faults.list(chance);
+    let faults = match (plans, asked.checkpointing().is_some()) {
+        (true, _) => faults.of_plans(),
+        (false, true) => faults,
+        (false, false) => faults.without_checkpoints(),
+    };
+    let drawn = faults.list(chance);
+    let faults = faults.with_one_at_a_time(chance, drawn);
     let stealing = (!plans).then(|| Stealing {
         patience: Some(chance.duration(Span::from_micros(200), Span::from_millis(10))),
         cluster_first: Some(chance.pick(&[0.0, 0.5, 0.9])),
@@ -128,7 +137,7 @@ fn clusters(chance: &mut Chance) -> Vec<Cluster> {
 }
 
 /// A program whose tasks are known in advance, with a piece for every process.
-fn planned(chance: &mut Chance, task_time: Span, ranks: u32) -> Application {
+fn planned(chance: &mut Chance, ranks: u32) -> Application {
     let columns = chance.between(1, 3) as u32;
     Application::Jacobi(Jacobi {
         rows: Some(ranks.div_ceil(columns) + chance.between(0, 1) as u32),
@@ -137,26 +146,62 @@ fn planned(chance: &mut Chance, task_time: Span, ranks: u32) -> Application {
         iterations: Some(chance.between(5, 60) as u32),
         test_every: Some(chance.between(0, 4) as u32),
         tolerance: Some(0.1),
-        task_time: Some(Duration(task_time)),
+        task_time: None,
     })
 }
 
-fn application(chance: &mut Chance, task_time: Span) -> Application {
-    let task_time = Some(Duration(task_time));
+fn application(chance: &mut Chance) -> Application {
     match chance.between(0, 9) {
-        0 | 1 => Application::Fibonacci(Fibonacci { n: Some(14), threshold: Some(5), task_time }),
-        2 => Application::NQueens(NQueens { n: Some(6), depth: Some(3), task_time }),
+        0 | 1 => Application::Fibonacci(Fibonacci { n: Some(14), threshold: Some(5), task_time: None }),
+        2 => Application::NQueens(NQueens { n: Some(6), depth: Some(3), task_time: None }),
         _ => Application::TaskGraph(TaskGraph {
             pattern: Some(chance.between(0, 999_999) as u32),
             depth: Some(chance.between(3, 5) as u32),
             width: Some(chance.between(3, 5) as u32),
-            task_time,
+            task_time: None,
         }),
     }
 }
 
+/// Returns a program whose tasks take so long that these clusters cannot compute it in less than `length`. A fault before
+/// that time strikes a program that has not ended.
+fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Application {
+    /// Long enough to be divided by speeds.
+    const UNIT: Span = Span::from_secs(1);
+    let with = |time: Span| {
+        let task_time = Some(Duration(time));
+        match application.clone() {
+            Application::Fibonacci(it) => Application::Fibonacci(Fibonacci { task_time, ..it }),
+            Application::NQueens(it) => Application::NQueens(NQueens { task_time, ..it }),
+            Application::TaskGraph(it) => Application::TaskGraph(TaskGraph { task_time, ..it }),
+            Application::Jacobi(it) => Application::Jacobi(Jacobi { task_time, ..it }),
+            other => unreachable!("{} is not drawn", other.name()),
+        }
+    };
+    let unit = least_time(&with(UNIT), clusters);
+    // A program may consist of one task that takes no time.
+    let factor = (unit.as_secs_f64() / UNIT.as_secs_f64()).max(1e-3);
+    // Rounding takes less than a tenth away.
+    with(short(Span((length.0 as f64 / factor * 1.11) as u64)).max(Span::from_micros(1)))
+}
+
+/// Returns a lower bound of the time in which these clusters compute the program, if nothing fails and no process waits for
+/// work.
+fn least_time(application: &Application, clusters: &[Cluster]) -> Span {
+    let flow = flow(application).expect("it is a program of tasks").expect("its parameters are valid");
+    let Extent { work, path, .. } = extent(&flow);
+    let power = |it: &Cluster| u64::from(it.nodes * it.speed() * it.cores());
+    let power: u64 = clusters.iter().map(power).sum();
+    let fastest = clusters.iter().map(Cluster::speed).max().unwrap_or(100);
+    Span(work.0 * 100 / power).max(Span(path.0 * 100 / u64::from(fastest)))
+}
+
 #[cfg(test)]
 mod tests {
+    use faultline_api::resource::Fault;
+    use faultline_core::FactKind;
+
+    use super::super::faults::OF_CHECKPOINTS;
     use super::*;
 
     #[test]
@@ -169,6 +214,38 @@ mod tests {
         let for_good = |it: &FederationSpec| it.faults.iter().filter(|it| it.is_for_good()).count();
         let (once, more) = (count(&|it| for_good(it) > 0), count(&|it| for_good(it) > 1));
         println!("{late} {speeds} {servers} {once} {more}");
-        assert!(late > 30 && speeds > 100 && servers > 30 && once > 100 && more > 30);
+        assert!(late > 20 && speeds > 100 && servers > 30 && once > 100 && more > 30);
+    }
+
+    #[test]
+    fn a_program_lasts_until_the_time_of_its_faults() {
+        let mut judged = 0;
+        for protocol in ["tic", "cck", "satin"] {
+            for seed in 0..200 {
+                let spec = federation(seed, protocol.parse().unwrap()).spec;
+                let least = least_time(&spec.application, &spec.clusters);
+                assert!(least >= SHORTEST, "{protocol}, seed {seed}: {least:?}");
+                // A fault that follows a join or a theft may come later.
+                let follows_join = spec.clusters.iter().any(|it| it.joins_after.is_some());
+                let awaits_theft = |it: &Fault| it.when.as_ref().is_some_and(|it| it.fact == FactKind::Taken);
+                if follows_join || spec.faults.first().is_none_or(awaits_theft) {
+                    continue;
+                }
+                let first = spec.faults.iter().filter_map(|it| it.at).min();
+                let is_judged = first.is_some_and(|it| it.0 <= least);
+                assert!(is_judged, "{protocol}, seed {seed}: {first:?} of {least:?}");
+                judged += 1;
+            }
+        }
+        assert!(judged > 300, "{judged}");
+    }
+
+    #[test]
+    fn no_fault_waits_for_checkpoints_that_are_never_taken() {
+        for seed in 0..200 {
+            let spec = federation(seed, "satin".parse().unwrap()).spec;
+            let facts = spec.faults.iter().filter_map(|it| it.when.as_ref()).map(|it| it.fact);
+            assert!(!facts.into_iter().any(|it| OF_CHECKPOINTS.contains(&it)), "seed {seed}");
+        }
     }
 }
