@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use faultline_api::quantity::{Duration, Loss, Period};
 use faultline_api::resource::{
-    Application, Cloth, Count, Crash, ExactTraffic, Exchange, Farm, Fault, Federation, FederationSpec,
+    Application, Cck, Cloth, Count, Crash, ExactTraffic, Exchange, Farm, Fault, Federation, FederationSpec,
     Fibonacci, Heat, Jacobi, Link, Links, NQueens, Nas, Options, PingPong, Qap, Receive, ReplicateTo, Salted,
-    Simulator, Synthetic, TaskGraph, Traffic,
+    Sel, Simulator, Synthetic, TaskGraph, Tic, Traffic,
 };
 use faultline_core::Span;
 
@@ -357,33 +357,56 @@ fn protocol(spec: &FederationSpec) -> Smaller {
             smaller
         }
         Options::Tic(tic) => {
-            let mut plain = tic.clone();
-            plain.cp0 = None;
-            let mut smaller = vec![put(Options::Tic(plain))];
-            if tic.replicas != Some(1) || tic.replicate_to != Some(ReplicateTo::OtherCluster) {
-                let mut other = tic.clone();
-                (other.replicas, other.replicate_to) = (Some(1), Some(ReplicateTo::OtherCluster));
-                smaller.push(put(Options::Tic(other)));
+            let mut smaller = vec![put(Options::Tic(Tic { cp0: None, ..tic.clone() }))];
+            if let Some(tau) = rarer(tic.tau) {
+                smaller.push(put(Options::Tic(Tic { tau, ..tic.clone() })));
+            }
+            if let Some((replicas, replicate_to)) = plainer(tic.replicas, tic.replicate_to) {
+                smaller.push(put(Options::Tic(Tic { replicas, replicate_to, ..tic })));
+            }
+            smaller
+        }
+        Options::Sel(sel) => {
+            let mut smaller = Vec::new();
+            if let Some(tau) = rarer(sel.tau) {
+                smaller.push(put(Options::Sel(Sel { tau, ..sel.clone() })));
+            }
+            if let Some((replicas, replicate_to)) = plainer(sel.replicas, sel.replicate_to) {
+                smaller.push(put(Options::Sel(Sel { replicas, replicate_to, ..sel })));
             }
             smaller
         }
         Options::Cck(cck) => {
             let mut smaller = Vec::new();
-            if cck.replicas != Some(1) || cck.replicate_to != Some(ReplicateTo::OtherCluster) {
-                let mut other = cck.clone();
-                (other.replicas, other.replicate_to) = (Some(1), Some(ReplicateTo::OtherCluster));
-                smaller.push(put(Options::Cck(other)));
+            if let Some((replicas, replicate_to)) = plainer(cck.replicas, cck.replicate_to) {
+                smaller.push(put(Options::Cck(Cck { replicas, replicate_to, ..cck.clone() })));
+            }
+            if let Some(tau) = rarer(cck.tau) {
+                smaller.push(put(Options::Cck(Cck { tau, ..cck.clone() })));
             }
             if cck.coordination.is_some() {
-                smaller.push(put(Options::Cck(faultline_api::resource::Cck {
-                    coordination: None,
-                    ..cck.clone()
-                })));
+                smaller.push(put(Options::Cck(Cck { coordination: None, ..cck.clone() })));
             }
             smaller
         }
-        Options::Sel(_) | Options::Satin(_) | Options::Unprotected(_) | Options::Custom(_) => Vec::new(),
+        Options::Satin(_) | Options::Unprotected(_) | Options::Custom(_) => Vec::new(),
     }
+}
+
+/// Returns a longer time between checkpoints. A process that has stalled continues to take them until the deadline.
+fn rarer(tau: Option<Duration>) -> Option<Option<Duration>> {
+    const LONG: Span = Span::from_secs(10);
+    let tau = tau.filter(|it| it.0 < LONG)?;
+    Some(Some(Duration(short((tau.0 * 4).min(LONG)))))
+}
+
+/// Returns the fewest replicas, and a place for them that needs no storage server, unless they are so already.
+fn plainer(
+    replicas: Option<u32>,
+    replicate_to: Option<ReplicateTo>,
+) -> Option<(Option<u32>, Option<ReplicateTo>)> {
+    let plain = (Some(1), Some(ReplicateTo::OtherCluster));
+    ((replicas, replicate_to) != plain).then_some(plain)
 }
 
 fn never_period() -> Period {
