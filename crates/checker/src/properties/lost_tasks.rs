@@ -69,10 +69,6 @@ fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: S
     let mut since = stream.first().map(|(at, _)| *at);
     let mut is_writing = false;
     for (number, (at, fact)) in (0..).zip(stream) {
-        // A process that is halted so that a fault can be injected takes no checkpoint.
-        if history.context.halting.contains(&fact.kind()) {
-            since = None;
-        }
         match fact {
             Fact::Saved(saved) if saved.0.owner == process => (since, is_writing) = (Some(*at), true),
             // Before this fact, the process has nothing to save.
@@ -93,13 +89,18 @@ fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: S
             }
             _ => {}
         }
+        // A process that is halted for a fault to be injected takes no checkpoint, not even if this fact begins the time
+        // to the next one.
+        if history.context.halting.contains(&fact.kind()) {
+            since = None;
+        }
     }
     None
 }
 
 #[cfg(test)]
 mod tests {
-    use faultline_core::{Span, TaskId};
+    use faultline_core::{FactKind, Span, TaskId};
 
     use super::*;
     use crate::testing::check_alone;
@@ -127,6 +128,29 @@ mod tests {
         assert_eq!(found(Span::from_millis(90), 1), []);
         let wrong = found(Span::from_millis(110), 1);
         assert!(matches!(wrong[0], Wrong::ProcessCheckpointOverdue { .. }), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_process_that_is_halted_as_it_restores_takes_no_checkpoint() {
+        let violations = |halting: &[FactKind]| {
+            let mut run = TaskRun::new(1);
+            run.0.context.common_clock = true;
+            run.0.context.halting = halting.iter().copied().collect();
+            let every = Some(Span::from_millis(100));
+            run.0.context.bounds = Some(Bounds { checkpoint_every: vec![every], detect_after: Span::ZERO });
+            run.begin(0, 1);
+            let saved = run.commit(0, 1, false);
+            run.0.kill(0, false);
+            run.restore(0, Some(saved));
+            run.0.wait(Span::from_millis(110));
+            run.ran(0, TaskId::MAIN.child(0), 0);
+            run.0.kill(0, false);
+            run.restore(0, Some(saved));
+            check_alone(super::super::bounded_loss::check, &run.0).wrong()
+        };
+        let wrong = violations(&[]);
+        assert!(matches!(wrong[..], [Wrong::ProcessCheckpointOverdue { .. }]), "{wrong:?}");
+        assert_eq!(violations(&[FactKind::Restored]), []);
     }
 
     #[test]
