@@ -24,6 +24,21 @@ pub(super) fn is_checkpoint(name: ImageName) -> bool {
     name.attempt == CHECKPOINT
 }
 
+/// Returns the newest checkpoint among images of one owner. A log may have many segments after it, which are not looked at
+/// one by one.
+fn newest_checkpoint(names: &BTreeSet<ImageName>) -> Option<ImageName> {
+    let mut last = names.last().copied();
+    while let Some(name) = last {
+        let checkpoint = ImageName { attempt: CHECKPOINT, ..name };
+        if names.contains(&checkpoint) {
+            return Some(checkpoint);
+        }
+        // Segments without their checkpoint.
+        last = names.range(..checkpoint).next_back().copied();
+    }
+    None
+}
+
 /// The contents of this process's storage, including its own images.
 #[derive(Clone, Debug)]
 pub(super) struct Copies {
@@ -83,14 +98,17 @@ impl Copies {
 
     /// Returns the newest checkpoint of an owner that is durable in this storage.
     fn checkpoint(&self, owner: ProcessId) -> Option<ImageName> {
-        self.names.get(&owner)?.iter().copied().rfind(|it| is_checkpoint(*it))
+        newest_checkpoint(self.names.get(&owner)?)
     }
 
     /// Handles a durable image: removes its owner's images before the newest checkpoint.
     pub(super) fn settle(&mut self, name: ImageName, host: &mut dyn Machine<TaskRecovery>) {
         let all = self.names.entry(name.owner).or_default();
         all.insert(name);
-        let Some(checkpoint) = all.iter().copied().rfind(|it| is_checkpoint(*it)) else { return };
+        let Some(checkpoint) = newest_checkpoint(all) else { return };
+        if all.first() == Some(&checkpoint) {
+            return;
+        }
         let kept = all.split_off(&checkpoint);
         for old in core::mem::replace(all, kept) {
             host.delete(old);
