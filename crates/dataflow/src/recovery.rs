@@ -53,8 +53,8 @@ pub trait Recovery: Speaks {
     fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>);
-    /// Returns the theft under which this process or another one has a finished result of `task`. The place calls this
-    /// before it starts a task. Such a task is not run but lent under that theft, which [`Input::Due`] announces for
+    /// Returns the theft under which this process or another one has the result of `task`, or works on it. The place calls
+    /// this before it starts a task. Such a task is not run but lent under that theft, which [`Input::Due`] announces for
     /// [`Leg::Task`].
     fn orphan(&self, _task: TaskId) -> Option<Theft> {
         None
@@ -130,6 +130,9 @@ pub trait Host<P: Recovery>: Machine<P> {
     fn is_lent(&self, theft: Theft) -> bool;
     /// Returns whether this place works for the theft, and if so, whether its result is complete.
     fn debt(&self, theft: Theft) -> Option<bool>;
+    /// Returns whether this place has run the stolen task itself, or is running it. Otherwise the task waits, or was lent in
+    /// turn.
+    fn has_begun(&self, theft: Theft) -> bool;
     /// Returns the stolen task, if this place works for the theft.
     fn owed(&self, theft: Theft) -> Option<TaskId>;
     /// Returns the theft that this place has requested.

@@ -5,12 +5,13 @@
 //! Figure 13).
 //!
 //! A process that fails loses its graph. Its victims re-execute the tasks that it had stolen. Tasks that
-//! others had stolen from it are orphaned: their thieves finish them, announce the results, and keep them.
-//! Each process keeps a table of these announcements, and looks up every task before it starts it; if a
-//! result exists, the process fetches it. If the process that runs the program's first task fails, the
-//! program restarts, at that process or, if it failed permanently, at the next one. The lost work therefore
-//! grows with the work done by the failed process. Without failures, nothing is written, and no message
-//! waits.
+//! others had stolen from it are orphaned: their thieves announce that they work on them, finish them, and
+//! keep the results. Each process keeps a table of these announcements, and looks up every task before it
+//! starts it; if another process has the task, it waits for the result. (This is Satin's variant without
+//! aborts. In the other one, unfinished orphans are dropped, except for the tasks in them that have ended.)
+//! If the process that runs the program's first task fails, the program restarts, at that process or, if it
+//! failed permanently, at the next one. The lost work therefore grows with the work done by the failed
+//! process. Without failures, nothing is written, and no message waits.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -49,10 +50,10 @@ defects! {
 /// A message of the protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// The sender has the results of these tasks. Each is named by the theft for which the sender, its thief,
-    /// computed it.
+    /// The sender has the results of these tasks, or works on them. Each is named by the theft for which the sender, its
+    /// thief, computes it.
     Orphans(Arc<[(TaskId, Theft)]>),
-    /// The sender has the task of this orphan, and requests the orphan's result.
+    /// The sender has the task of this orphan, and requests its result as soon as it exists.
     Fetch(Theft),
     /// The sender no longer has the result of this orphan.
     Missing(Theft),
@@ -68,9 +69,11 @@ pub struct Satin {
     /// Thefts for which this process works although their victims have failed.
     orphaned: BTreeSet<Theft>,
     table: Table,
+    /// Processes that wait for the results of orphans on which this one still works.
+    waiting: BTreeMap<Theft, BTreeSet<ProcessId>>,
 }
 
-/// Results of orphans that exist, on this process and on others.
+/// The orphans that processes have, here and elsewhere.
 #[derive(Clone, Debug, Default)]
 struct Table {
     by_task: BTreeMap<TaskId, Theft>,
@@ -113,8 +116,8 @@ impl Recovery for Satin {
     fn start(birth: Birth<Config>, _: Time, host: &mut dyn Host<Self>) -> Self {
         let Birth { me, life, boot, membership, config, .. } = birth;
         let is_rank = membership.member(me).role == Role::RANK;
-        let (orphaned, table) = (BTreeSet::new(), Table::default());
-        let this = Satin { me, is_rank, config: *config, membership, orphaned, table };
+        let (orphaned, table, waiting) = (BTreeSet::new(), Table::default(), BTreeMap::new());
+        let this = Satin { me, is_rank, config: *config, membership, orphaned, table, waiting };
         if boot != Boot::Fresh {
             host.restore(None);
             host.claim(Claim::RolledBack {
@@ -136,8 +139,8 @@ impl Recovery for Satin {
     fn handle(&mut self, input: Input<Self>, _: Time, host: &mut dyn Host<Self>) {
         match input {
             Input::Due(theft, Leg::Task) => self.lent(theft, host),
-            Input::Due(theft, Leg::Result) if self.orphaned.contains(&theft) => self.announce(&[theft], host),
-            // The result of an orphan stays on its thief, because another process may need it.
+            Input::Due(theft, Leg::Result) if self.orphaned.contains(&theft) => self.ended(theft, host),
+            // The result of an orphan stays where it is: another process may need it.
             Input::Due(theft, Leg::Receipt) if self.table.by_theft.contains_key(&theft) => {}
             Input::Due(theft, leg) => host.pass(theft, leg),
             Input::Control { from, message } => self.told(from, message, host),
@@ -183,21 +186,50 @@ impl Satin {
         thief.up && thief.life == theft.life
     }
 
-    /// Handles a task that was lent to the thief that requested it, or to the holder of its result.
+    /// Handles a task that was lent, to a thief that asked or to the holder of the orphan.
     fn lent(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
-        let is_here = theft.thief == self.me && host.debt(theft) == Some(true);
-        let is_lost = !self.lives(theft) || theft.thief == self.me && !is_here;
+        let is_own = theft.thief == self.me;
+        let debt = host.debt(theft).filter(|_| is_own);
+        let is_lost = !self.lives(theft) || is_own && debt.is_none();
         if is_lost && !self.config.defects.has(Defect::StaleTable) {
             self.table.remove(theft);
             host.void(theft);
         } else if !self.table.by_theft.contains_key(&theft) {
             host.pass(theft, Leg::Task);
-        } else if is_here {
-            self.table.remove(theft);
-            host.pass_orphan(theft, self.me);
+        } else if debt.is_some() {
+            self.fetched(self.me, theft, host);
         } else {
             host.control(To::One(theft.thief), Message::Fetch(theft));
         }
+    }
+
+    /// Handles a process that requests the result of an orphan.
+    fn fetched(&mut self, by: ProcessId, theft: Theft, host: &mut dyn Host<Self>) {
+        match host.debt(theft) {
+            Some(true) => self.give(by, theft, host),
+            Some(false) => drop(self.waiting.entry(theft).or_default().insert(by)),
+            None => host.control(To::One(by), Message::Missing(theft)),
+        }
+    }
+
+    /// Handles an orphan whose result is complete.
+    fn ended(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
+        if !self.table.by_theft.contains_key(&theft) {
+            self.announce(&[theft], host);
+        }
+        let mut waiting = self.waiting.remove(&theft).unwrap_or_default();
+        let is_wanted_here = waiting.remove(&self.me);
+        // Last, because the result does not stay once it is merged here.
+        for by in waiting.into_iter().chain(is_wanted_here.then_some(self.me)) {
+            self.give(by, theft, host);
+        }
+    }
+
+    fn give(&mut self, to: ProcessId, theft: Theft, host: &mut dyn Host<Self>) {
+        if to == self.me {
+            self.table.remove(theft);
+        }
+        host.pass_orphan(theft, to);
     }
 
     fn told(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<Self>) {
@@ -209,8 +241,7 @@ impl Satin {
                     }
                 }
             }
-            Message::Fetch(theft) if host.debt(theft) == Some(true) => host.pass_orphan(theft, from),
-            Message::Fetch(theft) => host.control(To::One(from), Message::Missing(theft)),
+            Message::Fetch(theft) => self.fetched(from, theft, host),
             Message::Missing(theft) => {
                 self.table.remove(theft);
                 host.void(theft);
@@ -239,10 +270,10 @@ impl Satin {
                 host.void(theft);
             }
         }
-        // Tasks stolen from the failed processes are orphaned.
-        let debts = host.debts().into_iter().filter(|(it, _)| failed.contains(&it.victim));
-        let orphaned: Vec<(Theft, bool)> = debts.collect();
-        self.orphaned.extend(orphaned.iter().map(|(theft, _)| *theft));
+        // Tasks that were stolen from them are orphaned.
+        let debts = host.debts().into_iter().map(|it| it.0);
+        let orphaned: Vec<Theft> = debts.filter(|it| failed.contains(&it.victim)).collect();
+        self.orphaned.extend(&orphaned);
         let lost = self.table.by_theft.keys().copied().filter(|it| !self.lives(*it));
         for theft in lost.collect::<Vec<_>>() {
             if !self.config.defects.has(Defect::StaleTable) {
@@ -254,12 +285,14 @@ impl Satin {
         for it in new.into_iter().filter(|_| !own.is_empty()) {
             host.control(To::One(it), Message::Orphans(own.clone()));
         }
-        let done: Vec<Theft> = orphaned.into_iter().filter(|it| it.1).map(|it| it.0).collect();
-        self.announce(&done, host);
+        // Not those that only wait here, or that were lent in turn: the process that has such a task might find it in the
+        // table, and wait for this one, which waits for it.
+        let begun: Vec<Theft> = orphaned.into_iter().filter(|it| host.has_begun(*it)).collect();
+        self.announce(&begun, host);
         self.begin_again(host);
     }
 
-    /// Announces to all processes that this process has these results of orphans.
+    /// Announces to all processes that these orphans are here.
     fn announce(&mut self, thefts: &[Theft], host: &mut dyn Host<Self>) {
         let named = thefts.iter().filter_map(|it| Some((host.owed(*it)?, *it)));
         let orphans: Arc<[(TaskId, Theft)]> = named.collect();

@@ -175,6 +175,13 @@ impl Graph {
         self.parts.get(&theft).map(|part| part.root)
     }
 
+    /// Returns whether the stolen task has been run here, or is being run. Otherwise it waits, or was lent in turn.
+    pub fn has_begun(&self, theft: Theft) -> bool {
+        let Some(part) = self.parts.get(&theft) else { return false };
+        let waits = part.tasks.get(&part.root).is_some_and(|it| !it.is_executing);
+        !waits && !self.loans.values().any(|(of, vertex)| *of == theft && vertex.task() == part.root)
+    }
+
     /// Returns all thefts under which tasks are lent.
     pub fn loans(&self) -> impl Iterator<Item = Theft> + '_ {
         self.loans.keys().copied()

@@ -34,6 +34,10 @@ impl<P: Recovery, G: Program> Host<P> for ProtocolHost<'_, P, G> {
         self.inner.graph.owed(theft).map(|_| self.inner.graph.is_done(theft))
     }
 
+    fn has_begun(&self, theft: Theft) -> bool {
+        self.inner.graph.has_begun(theft)
+    }
+
     fn owed(&self, theft: Theft) -> Option<TaskId> {
         self.inner.graph.owed(theft)
     }
