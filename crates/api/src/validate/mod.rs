@@ -222,12 +222,12 @@ impl<'a> Check<'a> {
         let Some(checkpointing) = self.spec.protocol.checkpointing() else { return };
         let has_tau = matches!(self.spec.protocol, Protocol::Tic(_) | Protocol::Sel(_) | Protocol::Cck(_));
         let every = if has_tau { "tau" } else { "checkpointEvery" };
-        self.period(&format!("{path}.{every}"), checkpointing.every);
-        self.period(&format!("{path}.collectEvery"), checkpointing.collect_every);
+        self.period(&format!("{path}.{every}"), checkpointing.every, !has_tau);
+        self.period(&format!("{path}.collectEvery"), checkpointing.collect_every, true);
         for (cluster, period) in &self.spec.protocol.stated().checkpoint_every_in {
             let path = format!("{path}.checkpointEveryIn.{cluster}");
             self.cluster(&path, cluster);
-            self.period(&path, period.0);
+            self.period(&path, period.0, true);
         }
         let (protocol, application) = (&self.spec.protocol, &self.spec.application);
         match application {
@@ -265,13 +265,14 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn period(&mut self, path: &str, period: Option<Span>) {
+    /// Checks the period of a timer, which some options permit to be disabled.
+    fn period(&mut self, path: &str, period: Option<Span>, can_be_disabled: bool) {
         if period.is_some_and(|it| it < Span::from_millis(1)) {
-            self.problem(
-                path,
-                "a timer must have at least 1ms",
-                "write a longer time, or `never` to disable the timer",
-            );
+            let help = match can_be_disabled {
+                true => "write a longer time, or `never` to disable the timer",
+                false => "write a longer time",
+            };
+            self.problem(path, "a timer must have at least 1ms", help);
         }
     }
 
