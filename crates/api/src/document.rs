@@ -32,7 +32,7 @@ pub fn definition() -> CustomResourceDefinition {
 /// Panics if the federation contains a value that YAML cannot represent. A federation that was read from a file never
 /// does.
 pub fn to_yaml(federation: &Federation) -> String {
-    serde_saphyr::to_string(federation).expect("a federation has a form in YAML")
+    serde_saphyr::to_string(federation).expect("a federation can be written as YAML")
 }
 
 /// An experiment: clusters, links, a rollback-recovery protocol, an application, faults and a seed.

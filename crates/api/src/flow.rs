@@ -80,7 +80,7 @@ pub fn with_file(application: &Application, text: String) -> Result<Application,
 ///
 /// # Errors
 ///
-/// Names the first line that is not a number.
+/// Fails at the first line that is not a number, and names it.
 pub fn pieces(text: &str) -> Result<Vec<u32>, String> {
     let lines = text.lines().map(str::trim).enumerate().filter(|(_, line)| !line.is_empty());
     lines
@@ -90,15 +90,16 @@ pub fn pieces(text: &str) -> Result<Vec<u32>, String> {
         .collect()
 }
 
-/// Returns why the file that a schedule names cannot be used; `None` if it names none.
+/// Returns the problem with a schedule that names a file, which only the command `faultline` reads; `None` if it
+/// names none.
 pub fn unread(schedule: &resource::Schedule) -> Option<Problem> {
     let file = schedule.file.as_ref()?;
     Some(Problem {
         path: "spec.schedule.file".into(),
         message: format!(
-            "`{file}` cannot be read here: files are read where `faultline` reads the federation"
+            "`{file}` cannot be read here: only the command `faultline` reads files that a federation names"
         ),
-        help: "put the numbers of the file into `pieces`".into(),
+        help: "copy the numbers of the file to `pieces`".into(),
     })
 }
 
@@ -111,13 +112,15 @@ fn instance(qap: &resource::Qap) -> Result<Instance, Problem> {
     if let Some(file) = &qap.file {
         return Err(problem(
             "file",
-            format!("`{file}` cannot be read here: files are read where `faultline` reads the federation"),
-            "put the text of the file into `data`".into(),
+            format!(
+                "`{file}` cannot be read here: only the command `faultline` reads files that a federation names"
+            ),
+            "copy the text of the file to `data`".into(),
         ));
     }
     if let Some(text) = &qap.data {
         return Instance::parse(text).map_err(|it| problem("data", it.to_string(), it.remedy()));
     }
-    let text = Qap::shipped(qap.instance.unwrap_or_default().name()).expect("it is shipped");
-    Ok(Instance::parse(text).expect("what is shipped can be read"))
+    let text = Qap::shipped(qap.instance.unwrap_or_default().name()).expect("every instance is built in");
+    Ok(Instance::parse(text).expect("built-in instances are valid"))
 }

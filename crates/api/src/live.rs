@@ -1,6 +1,7 @@
-//! Changes of a running federation: links, faults added at the end of the list, and pauses. The rules of the custom
-//! resource definition enforce the same, and API servers check them first. Only a shortened list of faults is judged
-//! here alone, against the faults that the run has accepted.
+//! Changes of a running federation: links, faults added at the end of the list, and pauses.
+//!
+//! API servers enforce most of these rules through the custom resource definition. They cannot reject a shortened
+//! list of faults, because only the supervisor knows which faults the run has accepted.
 
 use faultline_core::ClusterId;
 use faultline_core::fault::Change;
@@ -150,7 +151,7 @@ mod tests {
         use serde_json::json;
         assert_eq!(after(json!({ "seed": 99 })), Err(vec!["spec.seed".into()]));
         assert_eq!(after(json!({ "deadline": "99s" })), Err(vec!["spec.deadline".into()]));
-        assert_eq!(after(json!({ "deadline": "1m" })), Ok(vec![]), "it is 60s");
+        assert_eq!(after(json!({ "deadline": "1m" })), Ok(vec![]), "both mean 60s");
         assert_eq!(
             after(json!({ "kubernetes": { "placement": "spread" } })),
             Err(vec!["spec.kubernetes".into()])

@@ -70,7 +70,7 @@ impl Locations {
         self.parents.get(&at).map(|path| self.find(path))
     }
 
-    /// The place of the plain value that ends last before byte `at`.
+    /// Returns the location of the last scalar that ends at or before byte `at`; `None` if there is none.
     pub(crate) fn before(&self, at: usize) -> Option<Range<usize>> {
         self.places.values().filter(|it| it.end <= at).max_by_key(|it| it.end).cloned()
     }
@@ -157,7 +157,7 @@ spec:
     }
 
     #[test]
-    fn what_is_absent_is_where_it_would_be() {
+    fn absent_values_are_located_at_their_parent() {
         assert_eq!(at("spec.faults[0].crash.storage"), "crash");
         assert_eq!(at("spec.faults[1].copy.a"), "*base");
         assert_eq!(at("spec.deadline"), "spec");

@@ -29,7 +29,7 @@ pub struct Rejected {
 /// One error in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
     /// Suggested fix.
     pub help: String,
@@ -92,7 +92,7 @@ pub fn read<T: DeserializeOwned>(
     let text = match std::str::from_utf8(bytes) {
         Ok(utf8) => text(utf8.into()),
         Err(error) => {
-            // The text that is shown has one replacement character for the invalid bytes.
+            // The displayed text has one replacement character for the invalid bytes.
             let at = error.valid_up_to();
             let help = "check that this is the right file, and save it as UTF-8";
             let shown = text(String::from_utf8_lossy(bytes).into_owned());
@@ -295,7 +295,7 @@ fn explain(text: &str, error: &Error) -> Fault {
         | Error::ExpectedStringKeyForExternallyTaggedEnum { .. }
         | Error::ExpectedMappingEndAfterEnumVariantValue { .. } => (
             "expected exactly one kind with its options".into(),
-            "write one, like `{ hc3i: { checkpointEvery: 2s } }` for a protocol or `{ heat: { steps: 500 } }` for an application".into(),
+            "write one, such as `{ hc3i: { checkpointEvery: 2s } }` for a protocol or `{ heat: { steps: 500 } }` for an application".into(),
         ),
         // A quantity's error: what is wrong, then what to write.
         Error::Message { msg, .. } => match msg.split_once(": ") {
@@ -333,7 +333,7 @@ fn instead(word: &str, expected: &[&'static str]) -> String {
     }
 }
 
-/// Returns the protocols that have this option, if any has.
+/// Returns the protocols that have this option; `None` if none has.
 fn option_elsewhere(word: &str) -> Option<&'static str> {
     match word {
         "checkpointEvery" | "checkpointEveryIn" | "collectEvery" | "replicas" | "replicateTo" => {

@@ -1,6 +1,6 @@
 //! Expansion of a federation's faults from a seed: a pure function that every backend uses.
 //!
-//! Faults are numbered in the order of the list. Faults drawn by an `mtbf` entry are numbered by time, in the place of
+//! Faults are numbered in the order of the list. Faults drawn by an `mtbf` entry are numbered by time, in place of
 //! the entry. Each entry has its own random stream, so that changing one entry does not shift the draws of another.
 //!
 //! Random choices:
@@ -35,8 +35,8 @@ pub fn plan(federation: &Federation, seed: u64) -> Vec<PlannedFault> {
     plan_among(federation, &Names::of(&federation.spec), seed)
 }
 
-/// Like [`plan`], for processes with these names: a protocol may need other processes in addition to the ranks than the
-/// resource's.
+/// Like [`plan`], for the processes in `names`, which may include other processes outside the clusters than the
+/// resource requires.
 pub fn plan_among(federation: &Federation, names: &Names, seed: u64) -> Vec<PlannedFault> {
     plan_by_entry(&federation.spec, names, seed).into_iter().map(|(_, planned)| planned).collect()
 }

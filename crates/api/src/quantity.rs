@@ -171,7 +171,7 @@ const LOSS: Kind =
     Kind { what: "a loss", example: "`0.1%`", units: &[("%", 10_000)], limit: (500_000, "50%") };
 
 impl Kind {
-    /// Splits `text` into the number and the unit, which only a zero may lack.
+    /// Splits `text` into the number and the unit. Only zero may lack a unit.
     fn split<'a>(&self, text: &'a str) -> Result<(f64, &'a str), QuantityError> {
         let (number, unit) = self.number(text)?;
         if unit.is_empty() && text != "0" {
@@ -283,7 +283,7 @@ impl FromStr for Bandwidth {
 impl FromStr for Size {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        // As Kubernetes writes it.
+        // Kubernetes writes `Ki`, `Mi` and `Gi`.
         let binary = ["Ki", "Mi", "Gi"].iter().any(|unit| text.ends_with(unit));
         match binary {
             true => SIZE.parse(&format!("{text}B")),
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn bandwidths_know_bits_from_bytes() {
+    fn bandwidths_distinguish_bits_and_bytes() {
         for (text, bytes) in [
             ("100Mbit", 12_500_000),
             ("100Mbit/s", 12_500_000),
@@ -500,18 +500,18 @@ mod tests {
 
     /// API servers check only the pattern.
     #[test]
-    fn patterns_accept_what_is_accepted() {
+    fn patterns_match_the_texts_that_parse() {
         fn agree<T: FromStr<Err = QuantityError> + JsonSchema>(text: &str) {
             let schema = T::json_schema(&mut SchemaGenerator::default());
             let pattern = schema.get("pattern").and_then(|it| it.as_str()).expect("a quantity has a pattern");
-            let admitted = regex::Regex::new(pattern).expect("the pattern is one").is_match(text)
+            let admitted = regex::Regex::new(pattern).expect("the pattern is valid").is_match(text)
                 && text.len() <= MAX_LENGTH;
-            let told_by_more_than_form =
+            let exceeds_a_limit =
                 |error| matches!(error, QuantityError::TooMuch { .. } | QuantityError::ZeroBandwidth(_));
             match text.parse::<T>() {
                 Ok(_) => assert!(admitted, "the pattern {pattern} refuses `{text}`"),
                 Err(error) => {
-                    assert!(!admitted || told_by_more_than_form(error), "{pattern} admits `{text}`")
+                    assert!(!admitted || exceeds_a_limit(error), "{pattern} admits `{text}`")
                 }
             }
         }

@@ -11,9 +11,9 @@
 //! | `GET /metrics`, `GET /healthz` | | no authorization needed |
 //!
 //! All paths below `/v1` require `Authorization: Bearer` with the [`token`] of the federation's key, and answer 401
-//! without it. A connection from another machine must be encrypted with TLS 1.3, in which the supervisor proves that it has
-//! the [`tls_key`]; otherwise the answer is 426 whatever the token. Only the supervisor and its client have that key; each process has a [`process_key`], which gives no
-//! access here.
+//! without it. A connection from another machine must be encrypted with TLS 1.3, in which the supervisor proves that
+//! it has the [`tls_key`]; otherwise, the answer is 426, whatever the token. Only the supervisor and its client have
+//! that key. Each process has a [`process_key`], which gives no access here.
 
 use std::net::IpAddr;
 
@@ -39,7 +39,7 @@ pub fn done(request: u64) -> String {
     format!("/v1/requests/{request}/done")
 }
 
-/// The text is not a key.
+/// Error for a text that is not the key of a federation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a key must have exactly {KEY_DIGITS} hexadecimal digits")]
 pub struct KeyError;
@@ -64,8 +64,8 @@ pub fn process_key(key: &str, process: &str) -> Result<String, KeyError> {
     derive("faultline 2026 key of a process", process.as_bytes(), key)
 }
 
-/// Derives the private key with which the supervisor proves who it is when a caller encrypts the connection to its API.
-/// It reveals neither the federation's key nor the [`token`].
+/// Derives the private key that authenticates the supervisor on encrypted connections to its API. It reveals neither
+/// the federation's key nor the [`token`].
 ///
 /// # Errors
 ///
@@ -89,8 +89,8 @@ fn digest(purpose: &str, of: &[u8], key: &str) -> Result<blake3::Hash, KeyError>
     Ok(hasher.finalize())
 }
 
-/// Returns whether a connection of the API to or from this address must be encrypted: unless it stays on the machine.
-/// Forwarded ports of a pod arrive from the pod itself.
+/// Returns whether an API connection to or from this address must be encrypted. Only connections within the machine
+/// need no encryption. Forwarded ports of a pod are such connections: they arrive from the pod itself.
 pub fn needs_encryption(address: IpAddr) -> bool {
     !address.to_canonical().is_loopback()
 }
@@ -316,7 +316,7 @@ pub struct Event {
     /// Seconds since the application started; absent before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_seconds: Option<f64>,
-    /// Kind of the event, in one word: `Begun`, `FaultInjected`, `RolledBack`.
+    /// Kind of the event, in one word: `Started`, `FaultInjected`, `RolledBack`.
     pub reason: String,
     /// Whether the event is a warning.
     pub warning: bool,
@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_tells_keys_apart_and_does_not_hold_them() {
+    fn a_token_depends_on_the_key_and_does_not_reveal_it() {
         let key = "0123456789abcdef".repeat(4);
         let of_key = token(&key).unwrap();
         assert_eq!(of_key.len(), 64);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_machine_is_encrypted() {
+    fn connections_that_leave_the_machine_are_encrypted() {
         for (address, needs) in [
             ("127.0.0.1", false),
             ("127.8.7.6", false),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_read_as_it_was_written_and_may_lack_what_is_not_known() {
+    fn a_status_survives_serialisation_and_omits_unknown_values() {
         let status = Status {
             phase: Phase::Running,
             verdict: Some(Verdict::Pass),

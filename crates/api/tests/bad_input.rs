@@ -1,4 +1,5 @@
-//! Bad input gets the file, the line, a caret and a remedy. The snapshot is what a user reads; review it as such.
+//! Errors for bad input name the file and the line, point at the position, and suggest a fix. The snapshot shows what
+//! users read.
 
 use faultline_api::{Rejected, parse};
 use miette::{GraphicalReportHandler, GraphicalTheme};
@@ -41,15 +42,15 @@ fn render(rejected: &Rejected) -> String {
     text
 }
 
-/// The good federation with a part replaced.
+/// Returns the good federation with a part replaced.
 fn with(from: &str, to: &str) -> String {
-    assert_eq!(GOOD.matches(from).count(), 1, "`{from}` stands once in the example");
+    assert_eq!(GOOD.matches(from).count(), 1, "`{from}` occurs once in the example");
     GOOD.replacen(from, to, 1)
 }
 
-/// The good federation with wishes for its pods.
-fn pods(wish: &str) -> String {
-    format!("{GOOD}  kubernetes: {{ {wish} }}\n")
+/// Returns the good federation with settings for its pods.
+fn pods(settings: &str) -> String {
+    format!("{GOOD}  kubernetes: {{ {settings} }}\n")
 }
 
 #[test]
@@ -58,14 +59,15 @@ fn the_example_is_good() {
     assert_eq!(federation.spec.faults.len(), 3);
 }
 
-/// The good federation with a program that knows when clusters join and leave, and another second cluster.
-fn guest(wish: &str) -> String {
+/// Returns the good federation with a program that supports clusters that join and leave, and with settings for the
+/// second cluster.
+fn guest(settings: &str) -> String {
     let program = "synthetic: { traffic: { random: { duration: 30s, clusters: [] } } }";
     let program = with("heat: { steps: 100 }", program).replace("otherCluster", "sharedStorage");
-    program.replace("name: rennes, nodes: 2", &format!("name: rennes, nodes: 2, {wish}"))
+    program.replace("name: rennes, nodes: 2", &format!("name: rennes, nodes: 2, {settings}"))
 }
 
-/// Each is one mistake, or a few that must be reported together.
+/// Each case contains one mistake, or a few that must be reported together.
 #[test]
 fn every_mistake_is_explained() {
     let cases: &[(&str, String)] = &[
@@ -213,7 +215,7 @@ fn bytes_that_are_not_text_are_pointed_at() {
     insta::assert_snapshot!(render(&rejected(&bytes)));
 }
 
-/// Nine levels of nine: a naive reader would unfold it into 387 million values.
+/// Nine levels of nine aliases, which a naive parser would expand to 387 million values.
 #[test]
 fn a_billion_laughs_are_cut_short() {
     let mut levels = String::from("    - &a0 { ha: ha }\n");
@@ -226,7 +228,7 @@ fn a_billion_laughs_are_cut_short() {
 }
 
 #[test]
-fn aliases_and_json_are_welcome() {
+fn aliases_and_json_are_accepted() {
     let aliased = with("within: { preset: san }", "within: &link { preset: san }")
         .replace("between: { latency: 5ms, jitter: 200us, bandwidth: 100Mbit }", "between: *link");
     assert!(parse("aliased.yaml", aliased.as_bytes()).is_ok());
@@ -236,13 +238,13 @@ fn aliases_and_json_are_welcome() {
 }
 
 #[test]
-fn what_is_too_large_is_not_read() {
+fn files_that_are_too_large_are_rejected() {
     let text = format!("{GOOD}# {}\n", "x".repeat(1 << 20));
     assert!(rejected(text.as_bytes()).complaints()[0].message.starts_with("the file is too large (1049"));
 }
 
 #[test]
-fn lines_and_columns_are_given_as_numbers_too() {
+fn complaints_contain_lines_and_columns() {
     let rejected = rejected(with("at: 4s", "at: 70s").as_bytes());
     let complaint = &rejected.complaints()[0];
     assert_eq!((rejected.file(), complaint.line, complaint.column), ("federation.yaml", 18, 13));

@@ -1,5 +1,5 @@
-//! The custom resource definition: its shape is reviewed as a snapshot, an API server's demands on it are checked, and
-//! its rules refuse what the validation refuses.
+//! The custom resource definition: a snapshot for review, the requirements of API servers, and rules that reject what
+//! the validation rejects.
 
 use faultline_api::resource::*;
 use faultline_api::samples::SAMPLES;
@@ -64,7 +64,7 @@ fn good() -> Federation {
     parse("quickstart", SAMPLES[0].text.as_bytes()).expect("the quick start is valid")
 }
 
-/// The rules alone, as an API server evaluates them.
+/// Applies the rules alone, as an API server does.
 fn refused(change: impl FnOnce(&mut FederationSpec)) -> String {
     let mut federation = good();
     change(&mut federation.spec);
@@ -198,7 +198,7 @@ fn the_rules_refuse_names_that_are_not_names() {
 }
 
 #[test]
-fn quantities_that_mean_the_same_are_no_change() {
+fn equal_quantities_are_no_change() {
     let old = r#"
         {"deadline": "60s", "failures": {"detectAfter": "1s"}, "storage": {"latency": "1ms"},
          "protocol": {"hc3i": {"checkpointEvery": "2000ms", "collectEvery": "never"}},

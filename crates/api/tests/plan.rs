@@ -1,4 +1,4 @@
-//! The expansion of faults: what is drawn, that it is drawn alike everywhere, and that entries do not disturb each other.
+//! The expansion of faults: random choices are the same on every machine, and entries are independent of each other.
 
 use std::hash::Hasher;
 
@@ -34,7 +34,7 @@ fn times(plan: &[PlannedFault]) -> Vec<u64> {
     plan.iter()
         .map(|it| match it.trigger {
             Trigger::At(at) => at.0,
-            ref other => panic!("{other:?} is no time"),
+            ref other => panic!("{other:?} is not a time"),
         })
         .collect()
 }
@@ -58,7 +58,7 @@ fn hash(numbers: impl IntoIterator<Item = u64>) -> u64 {
 }
 
 #[test]
-fn a_process_is_meant_by_its_name_inside_and_outside_the_clusters() {
+fn faults_name_processes_inside_and_outside_the_clusters() {
     let mut federation = federation("    - { at: 1s, crash: { process: b-1 } }");
     let mut on_server = federation.spec.faults[0].clone();
     on_server.crash.as_mut().unwrap().process = Some("storage-server".into());
@@ -72,7 +72,7 @@ fn a_process_is_meant_by_its_name_inside_and_outside_the_clusters() {
 }
 
 #[test]
-fn what_is_stated_is_taken_as_stated() {
+fn explicit_faults_are_planned_as_written() {
     let plan = plan_of(
         "
     - { at: 4s, crash: { cluster: b, node: 1 } }
@@ -171,7 +171,7 @@ fn targets_are_the_same_everywhere_and_evenly_drawn() {
 }
 
 #[test]
-fn any_stands_for_clusters_that_make_sense() {
+fn any_draws_only_possible_targets() {
     let plan = plan_of(
         "
     - { mtbf: { exponential: 1s }, partition: { for: 1ms } }
@@ -200,15 +200,15 @@ fn any_stands_for_clusters_that_make_sense() {
                 assert!(possible.contains(&process.0), "{process}");
                 seen.insert((entry, process.0 as u16, 0));
             }
-            ref other => panic!("{other:?} was not asked for"),
+            ref other => panic!("{other:?} is unexpected"),
         }
     }
-    // 6 ordered pairs, 2 pairs that end in b, 3 clusters, 3 nodes 1, 5 nodes of c: all are met.
+    // 6 ordered pairs, 2 pairs that end in b, 3 clusters, 3 nodes 1, 5 nodes of c: all of them were drawn.
     assert_eq!(seen.len(), 6 + 2 + 3 + 3 + 5);
 }
 
 #[test]
-fn seeds_differ_and_entries_do_not_disturb_each_other() {
+fn seeds_differ_and_entries_are_independent() {
     let one = "    - { mtbf: { exponential: 10s }, crash: {} }\n";
     let two = "    - { mtbf: { exponential: 7s }, pause: { for: 1ms } }\n";
     let alone = plan_of(one);

@@ -1,4 +1,4 @@
-//! Every sample is valid, says what it is, and is in the binary.
+//! Every sample is valid, has a description, and is part of the binary.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn every_sample_is_valid_and_described() {
             "the file and the federation agree"
         );
         assert!(sample.description().ends_with('.') && sample.description().len() > 20, "{}", sample.name);
-        // Expanding is total on what is valid.
+        // Expanding the faults of a valid federation never fails.
         plan(&federation, federation.spec.seed());
     }
 }

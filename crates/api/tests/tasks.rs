@@ -19,7 +19,7 @@ spec:
 /// Returns the valid federation with parts replaced.
 fn with<const N: usize>(parts: [(&str, &str); N]) -> String {
     parts.into_iter().fold(GOOD.to_owned(), |text, (from, to)| {
-        assert_eq!(text.matches(from).count(), 1, "`{from}` stands once in the example");
+        assert_eq!(text.matches(from).count(), 1, "`{from}` occurs once in the example");
         text.replacen(from, to, 1)
     })
 }
@@ -55,7 +55,7 @@ fn the_file_determines_the_program() {
 }
 
 #[test]
-fn every_program_can_be_asked_for() {
+fn every_program_is_accepted() {
     for application in [
         "fibonacci: {}",
         "nQueens: {}",
@@ -71,7 +71,7 @@ fn every_program_can_be_asked_for() {
 }
 
 #[test]
-fn what_is_for_tasks_goes_with_tasks() {
+fn settings_for_tasks_need_tasks() {
     rejects(
         [(TIC, "hc3i: {}")],
         6,
@@ -94,21 +94,21 @@ fn what_is_for_tasks_goes_with_tasks() {
 }
 
 #[test]
-fn clusters_have_a_speed_and_processes_some_patience() {
+fn values_out_of_range_are_rejected() {
     rejects([("speed: 50", "speed: 0")], 5, "0 is out of range", "write a number from 1 to 10000");
     rejects([("cores: 4", "cores: 257")], 5, "257 is out of range", "write a number from 1 to 256");
     rejects(
         [("patience: 2ms", "patience: 0ms")],
         8,
-        "idle processes would ask without a pause",
+        "idle processes would ask for tasks without waiting",
         "write a duration of at least 1us",
     );
     rejects([("0.5", "1.5")], 8, "1.5 is not a probability", "write a number between 0 and 1");
-    rejects([("tau: 2s", "tau: 1us")], 6, "a timer must have at least 1ms", "write a longer time");
+    rejects([("tau: 2s", "tau: 1us")], 6, "the interval of a timer must be at least 1ms", "write a longer time");
 }
 
 #[test]
-fn a_program_that_does_not_fit_in_memory_is_refused() {
+fn programs_that_do_not_fit_in_memory_are_rejected() {
     rejects(
         [("n: 20", "n: 60")],
         7,
@@ -125,7 +125,7 @@ fn a_program_that_does_not_fit_in_memory_is_refused() {
 }
 
 #[test]
-fn a_text_that_is_no_instance_is_named_with_its_line() {
+fn malformed_instances_are_reported_with_their_line() {
     let data = |text: &str| format!("qap: {{ data: \"{text}\" }}");
     rejects(
         [(FIBONACCI, &data("2\\n0 1\\nx 0\\n0 3\\n3 0"))],
@@ -150,11 +150,11 @@ fn a_text_that_is_no_instance_is_named_with_its_line() {
 #[test]
 fn the_file_of_an_instance_is_read_by_the_caller() {
     let text = with([(FIBONACCI, "qap: { file: tiny.dat, depth: 1 }")]);
-    let mut federation = parse("federation.yaml", text.as_bytes()).expect("the file is not looked for");
+    let mut federation = parse("federation.yaml", text.as_bytes()).expect("the file is not read");
     let application = &mut federation.spec.application;
     let problem = flow(application).unwrap().unwrap_err();
     assert_eq!(problem.path, "spec.application.qap.file");
-    assert_eq!(problem.help, "put the text of the file into `data`");
+    assert_eq!(problem.help, "copy the text of the file to `data`");
     assert!(with_file(application, "2 0 1 1 0 0 3 3".into()).is_err());
     *application = with_file(application, "2 0 1 1 0 0 3 3 0".into()).unwrap();
     assert!(flow(application).unwrap().is_ok());
@@ -200,7 +200,7 @@ fn clusters_join_a_program_of_tasks_and_do_not_leave() {
         [late, ("nodes: 3", "nodes: 3, joinsAfter: 1s")],
         5,
         "no cluster stays from start to end",
-        "remove `joinsAfter` and `leavesAfter` from one cluster: it directs garbage collection",
+        "remove `joinsAfter` and `leavesAfter` from one cluster: a cluster that always takes part must direct garbage collection",
     );
     rejects(
         [("nodes: 2, speed: 50", "nodes: 2, leavesAfter: 2s, speed: 50")],
@@ -214,7 +214,7 @@ fn clusters_join_a_program_of_tasks_and_do_not_leave() {
         "cluster `rennes` would join at the start",
         "omit `joinsAfter`: a cluster takes part from the start by default",
     );
-    // Replicas are kept where processes are from the start.
+    // Replicas are kept only on clusters that take part from the start.
     rejects(
         [late, ("tau: 2s", "tau: 2s, replicateTo: otherCluster")],
         6,
@@ -241,7 +241,7 @@ fn messages_need_every_process_to_the_end() {
 }
 
 #[test]
-fn faults_wait_for_what_is_stated() {
+fn faults_wait_only_for_facts_that_can_occur() {
     let waits = |fact: &str| faulty(&format!("{{ when: {{ fact: {fact} }}, crash: {{ cluster: paris }} }}"));
     for fact in ["lent", "receipted", "absorbed", "saved", "finished"] {
         assert!(parse("federation.yaml", waits(fact).as_bytes()).is_ok(), "{fact}");
@@ -358,10 +358,7 @@ fn faults_wait_for_what_is_stated_about_partitions() {
     for fact in ["ran", "rerun", "delivered", "checkpointMessage", "recoveryJoined", "drained"] {
         assert!(parse("federation.yaml", waits(fact).as_bytes()).is_ok(), "{fact}");
     }
-    assert_eq!(
-        complaint(&waits("lent")).1,
-        "this fact is never reported where tasks are assigned in advance"
-    );
+    assert_eq!(complaint(&waits("lent")).1, "this fact is never reported if tasks are assigned in advance");
     let stolen = GOOD.to_owned() + "  faults: [{ when: { fact: rerun }, crash: { cluster: paris } }]\n";
     assert_eq!(
         complaint(&stolen).1,

@@ -1,5 +1,4 @@
-//! Tests the three files: the samples describe the paper's federation, and problems are shown in their
-//! context.
+//! Tests that the sample files describe the paper's federation, and that problems are shown in their context.
 
 use faultline_api::Federation;
 use faultline_api::resource::{Application, Protocol, Traffic};
@@ -38,7 +37,7 @@ fn read(topology: &str, application: &str, timers: &str) -> Result<Federation, S
     })
 }
 
-/// Returns the complaints about `text` in place of the file of the same kind.
+/// Reads the files, one of which is invalid, and returns the complaints.
 fn wrong(topology: &str, application: &str, timers: &str) -> String {
     read(topology, application, timers).expect_err("something is wrong")
 }
@@ -156,7 +155,7 @@ fn wrong_words_and_shapes_are_reported_in_their_context() {
         m.yaml:1:1 the delay between checkpoints of cluster `c` is missing (add `c: 30m`, or `c: never` for no checkpoints)
         m.yaml:1:43 there is no cluster `d` (the clusters are: a, b, c)
         m.yaml:1:26 `inf` is not a duration (write a value such as `5ms`, `1.5s` or `2m`)
-        m.yaml:1:18 a timer must have at least 1ms (write a longer time, or `never` to disable the timer)
+        m.yaml:1:18 the interval of a timer must be at least 1ms (write a longer time, or `never` to disable the timer)
         "
     );
 }

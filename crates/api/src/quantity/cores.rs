@@ -1,4 +1,4 @@
-//! CPU cores as Kubernetes writes them: `100m`, `0.5` as text, or a whole number.
+//! CPU cores in the notation of Kubernetes: `100m`, `"0.5"`, or a whole number.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -50,7 +50,7 @@ impl Serialize for Cores {
     }
 }
 
-/// Accepts what an API server accepts for a quantity of a custom resource: a whole number or a text.
+/// Accepts what an API server accepts as a quantity in a custom resource: a whole number or a string.
 impl<'de> Deserialize<'de> for Cores {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
@@ -74,11 +74,11 @@ impl<'de> Deserialize<'de> for Cores {
                 number.to_string().parse().map_err(E::custom)
             }
 
-            /// API servers refuse such a number.
+            /// API servers reject fractional numbers, but accept them as strings.
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<Cores, E> {
                 match format!("{number}").parse::<Cores>() {
                     Ok(cores) => Err(E::custom(format_args!(
-                        "a part of a core must be a text (found {number}): write `{cores}`"
+                        "a fraction of a core must be a string (found {number}): write `{cores}`"
                     ))),
                     Err(_) => Err(E::invalid_value(Unexpected::Float(number), &self)),
                 }
@@ -101,7 +101,7 @@ impl JsonSchema for Cores {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "x-kubernetes-int-or-string": true,
-            "description": "A number of CPU cores: a whole number, or a text such as `100m` or `\"0.5\"`.",
+            "description": "A number of CPU cores: a whole number, or a string such as `100m` or `\"0.5\"`.",
             "pattern": r"^[0-9]+(\.[0-9]+)?m?$",
             "maxLength": MAX_LENGTH
         })
@@ -136,16 +136,16 @@ mod tests {
         assert_eq!(error("1025"), "`1025` is too large for a number of cores: write at most 1024");
         assert_eq!(
             from_value::<Cores>(json!(0.1)).unwrap_err().to_string(),
-            "a part of a core must be a text (found 0.1): write `100m`"
+            "a fraction of a core must be a string (found 0.1): write `100m`"
         );
         assert!(from_value::<Cores>(json!(-1)).is_err() && from_value::<Cores>(json!([1])).is_err());
     }
 
     #[test]
-    fn the_pattern_accepts_what_is_accepted() {
+    fn the_pattern_matches_the_texts_that_parse() {
         let schema = Cores::json_schema(&mut SchemaGenerator::default());
         let pattern = schema.get("pattern").and_then(|it| it.as_str()).expect("it has a pattern");
-        let pattern = regex::Regex::new(pattern).expect("the pattern is one");
+        let pattern = regex::Regex::new(pattern).expect("the pattern is valid");
         for text in ["0", "1", "1.5", "1.", ".5", "100m", "1.5m", "1k", "-1", "", "m", "1e3", "1 m"] {
             assert_eq!(text.parse::<Cores>().is_ok(), pattern.is_match(text), "{text}");
         }

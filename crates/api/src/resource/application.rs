@@ -23,12 +23,13 @@ pub enum Application {
     Exchange(Exchange),
     /// The communication pattern of a NAS parallel benchmark, on 16, 64, 256, 1024 or 4096 processes.
     Nas(Nas),
-    /// Ping-pong between pairs of processes, over a list of message lengths. The first process plays with the last, the
-    /// second with the second to last, and so on.
+    /// Ping-pong between pairs of processes, over a list of message lengths. The first process is paired with the
+    /// last, the second with the second to last, and so on.
     PingPong(PingPong),
     /// A master and its workers: the worker that answers first gets the next piece of work. Not send-deterministic.
     Farm(Farm),
-    /// Sends different messages in every re-execution, so that determinism cannot hide a defect. Judged by properties only.
+    /// Sends different messages in every re-execution, so that determinism cannot hide a defect. Judged only by
+    /// properties.
     Salted(Salted),
     /// Program of tasks: computes a Fibonacci number by two calls and a sum.
     Fibonacci(Fibonacci),
@@ -42,7 +43,7 @@ pub enum Application {
     Jacobi(Jacobi),
     /// Program of tasks, planned in advance: cloth made of particles held together by springs, cut into blocks.
     Cloth(Cloth),
-    /// An application of another crate, which must be part of the program that runs the federation.
+    /// An application from another crate. The program that runs the federation must contain it.
     Custom(Custom),
 }
 
@@ -121,7 +122,7 @@ pub struct RandomTraffic {
     pub clusters: Vec<Behaviour>,
 }
 
-/// What the processes of one cluster do.
+/// The behaviour of the processes of one cluster.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Behaviour {
@@ -282,8 +283,7 @@ pub enum NasPattern {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PingPong {
-    /// Message lengths, in the order of play. Each message has at least 5 bytes. Default: powers of two from 8B to
-    /// 1MiB.
+    /// Message lengths, in order. Each message has at least 5 bytes. Default: powers of two from 8B to 1MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub sizes: Option<Vec<Size>>,
@@ -301,7 +301,7 @@ pub struct Farm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_777_216))]
     pub pieces: Option<u32>,
-    /// Mean computing time of a piece. Each takes up to half as long more or less. Default 20ms.
+    /// Mean computing time of a piece. Pieces take between half and one and a half times as long. Default 20ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
 }

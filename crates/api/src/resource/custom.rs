@@ -1,8 +1,8 @@
-//! Protocols and applications of other crates: what a file says about them, and what this program knows about them.
+//! Protocols and applications from other crates: how files name them, and what this program knows about them.
 //!
-//! A program is built with a fixed set of them. It registers their names and the shapes of their parameters here once,
-//! before it reads a file. A program that hosts no processes, such as the operator, [accepts](accept_unknown) names that
-//! it does not know.
+//! Each program contains a fixed set of them, and registers their names and the schemas of their parameters here
+//! before it reads a file. A program that hosts no processes, such as the operator, [accepts](accept_unknown) names
+//! that are not registered.
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,20 +16,20 @@ use super::known::{Demand, Logs, Stated};
 use super::protocol::{Checkpointing, Protocol};
 use crate::validate::similar;
 
-/// A protocol or an application of another crate: its name, beside its parameters.
+/// A protocol or an application from another crate: its name and its parameters.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[schemars(transform = keep_parameters)]
 pub struct Custom {
-    /// Name under which the program knows it.
+    /// Name under which the program has registered it.
     #[schemars(length(min = 1, max = 40))]
     pub name: String,
-    /// All other fields: the parameters. `schema` of the program that contains it describes them.
+    /// All other fields: the parameters. The subcommand `schema` of the program that contains it describes them.
     #[serde(flatten)]
     #[schemars(skip)]
     pub parameters: Parameters,
 }
 
-/// API servers keep fields that the definition does not describe only if it says so.
+/// API servers remove fields that the definition does not describe, unless it says otherwise.
 fn keep_parameters(schema: &mut Schema) {
     schema.remove("additionalProperties");
     schema.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
@@ -38,45 +38,45 @@ fn keep_parameters(schema: &mut Schema) {
 /// Why parameters were rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidParameter {
-    /// The parameter; `None` if it is missing or not known.
+    /// The parameter; `None` if it is missing or unknown.
     pub parameter: Option<String>,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
 }
 
-/// Everything that this program knows about a protocol of another crate, besides its code.
+/// Properties of a registered protocol from another crate.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownProtocol {
     /// Name in files.
     pub name: &'static str,
-    /// What it requires of a program.
+    /// What it requires of an application.
     pub demand: Demand,
     /// Which messages it logs.
     pub logs: Logs,
-    /// What its parameters look like.
+    /// Its parameters.
     pub parameters: KnownParameters,
 }
 
-/// Everything that this program knows about an application of another crate, besides its code.
+/// Properties of a registered application from another crate.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownApplication {
     /// Name in files.
     pub name: &'static str,
-    /// What its parameters look like.
+    /// Its parameters.
     pub parameters: KnownParameters,
 }
 
 /// Parameters, by name.
 pub type Parameters = Map<String, Value>;
 
-/// The shape of parameters.
+/// Schema, defaults and checks of the parameters of a protocol or an application.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownParameters {
-    /// Returns their schema, an object.
+    /// Returns the schema of the parameters, which describes an object.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
-    /// Returns the given parameters with defaults filled in.
+    /// Returns the given parameters with defaults filled in. Fails if a parameter is invalid or unknown.
     pub complete: fn(&Parameters) -> Result<Parameters, InvalidParameter>,
-    /// Checks whether the parameters suit a federation.
+    /// Fails if the parameters do not suit the federation.
     pub check: fn(&Parameters, &FederationSpec) -> Result<(), InvalidParameter>,
 }
 
@@ -92,42 +92,43 @@ static PROTOCOLS: RwLock<Vec<KnownProtocol>> = RwLock::new(Vec::new());
 static APPLICATIONS: RwLock<Vec<KnownApplication>> = RwLock::new(Vec::new());
 static ACCEPTS_UNKNOWN: AtomicBool = AtomicBool::new(false);
 
-/// Makes a protocol known to this program.
+/// Registers a protocol with this program.
 ///
 /// # Panics
 ///
-/// Panics if a protocol of this name is known.
+/// Panics if a protocol with this name exists.
 pub fn register_protocol(known: KnownProtocol) {
-    assert!(Protocol::names().all(|it| it != known.name), "there is a protocol `{}` already", known.name);
+    assert!(Protocol::names().all(|it| it != known.name), "the protocol `{}` already exists", known.name);
     PROTOCOLS.write().expect("nothing panics while it is locked").push(known);
 }
 
-/// Makes an application known to this program.
+/// Registers an application with this program.
 ///
 /// # Panics
 ///
-/// Panics if an application of this name is known.
+/// Panics if an application with this name is registered.
 pub fn register_application(known: KnownApplication) {
-    assert!(application(known.name).is_none(), "there is an application `{}` already", known.name);
+    assert!(application(known.name).is_none(), "the application `{}` is already registered", known.name);
     APPLICATIONS.write().expect("nothing panics while it is locked").push(known);
 }
 
-/// Accepts names that this program does not know: it hosts no processes, and another program runs the federation.
+/// Accepts names that are not registered. For programs that host no processes, because another program runs the
+/// federation.
 pub fn accept_unknown() {
     ACCEPTS_UNKNOWN.store(true, Ordering::Relaxed);
 }
 
-/// Returns all protocols of other crates, in the order in which they were registered.
+/// Returns all registered protocols, in the order of registration.
 pub(crate) fn protocols() -> Vec<KnownProtocol> {
     PROTOCOLS.read().expect("nothing panics while it is locked").clone()
 }
 
-/// Returns all applications of other crates, in the order in which they were registered.
+/// Returns all registered applications, in the order of registration.
 pub(crate) fn applications() -> Vec<KnownApplication> {
     APPLICATIONS.read().expect("nothing panics while it is locked").clone()
 }
 
-/// Returns the protocol of this name.
+/// Returns the registered protocol with this name.
 pub(super) fn protocol(name: &str) -> Option<KnownProtocol> {
     protocols().into_iter().find(|it| it.name == name)
 }
@@ -136,7 +137,7 @@ fn application(name: &str) -> Option<KnownApplication> {
     applications().into_iter().find(|it| it.name == name)
 }
 
-/// The parameters that built-in protocols share, and that a protocol of another crate may share with them.
+/// The parameters that built-in protocols share. A protocol from another crate may also have them.
 const SHARED: [&str; 6] =
     ["checkpointEvery", "checkpointEveryIn", "collectEvery", "replicas", "replicateTo", "logMemory"];
 
@@ -164,8 +165,8 @@ impl Custom {
         }
     }
 
-    /// Returns the shared options with the protocol's own defaults; `None` if the protocol has no `checkpointEvery`, or
-    /// is not known.
+    /// Returns the shared options with the protocol's own defaults; `None` if the protocol has no `checkpointEvery`,
+    /// or is not registered.
     pub(super) fn checkpointing(&self) -> Option<Checkpointing> {
         let known = protocol(&self.name)?;
         let all = (known.parameters.complete)(&self.parameters).ok()?;
@@ -178,13 +179,13 @@ impl Custom {
         })
     }
 
-    /// Returns what is wrong with a protocol of another crate: the parameter, the message, and the suggested fix.
+    /// Returns what is wrong with a protocol from another crate: the parameter, the message, and the suggested fix.
     pub(crate) fn problem_of_protocol(&self, spec: &FederationSpec) -> Option<(String, String, String)> {
         let names = protocols().into_iter().map(|it| it.name).collect();
         self.problem("protocol", names, protocol(&self.name).map(|it| it.parameters), spec)
     }
 
-    /// Returns the same for an application.
+    /// Returns what is wrong with an application from another crate, in the same form.
     pub(crate) fn problem_of_application(&self, spec: &FederationSpec) -> Option<(String, String, String)> {
         let names = applications().into_iter().map(|it| it.name).collect();
         self.problem("application", names, application(&self.name).map(|it| it.parameters), spec)
@@ -227,7 +228,7 @@ fn stated(parameters: &Parameters) -> Stated {
     serde_json::from_value(Value::Object(parameters.clone())).unwrap_or_default()
 }
 
-/// Replaces the shapes of protocols and applications of other crates, in the schema of a file.
+/// Adds the parameters of registered protocols and applications to the schema of a file.
 pub(crate) fn describe(schema: &mut Value, generator: &mut SchemaGenerator) {
     let protocols = protocols().into_iter().map(|it| (it.name, it.parameters)).collect();
     let applications = applications().into_iter().map(|it| (it.name, it.parameters)).collect();

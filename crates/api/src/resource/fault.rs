@@ -33,7 +33,7 @@ pub struct Fault {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtbf: Option<Mtbf>,
 
-    /// Action: kill a process. Its next life follows.
+    /// Action: kill a process. The supervisor then starts its next life.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<Crash>,
     /// Action: stop a process for a while. It resumes unless it has been declared failed in the meantime.
@@ -122,7 +122,7 @@ pub struct Crash {
     /// Whether its storage survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
-    /// Whether a next life follows. Default true. With `false`, the process never returns. Requires a program of tasks,
+    /// Whether the process is restarted. Default true. With `false`, it never returns. Requires a program of tasks,
     /// whose other processes take over its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<bool>,
@@ -161,8 +161,8 @@ pub struct LoseCluster {
     /// Whether the storage of its nodes survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
-    /// Whether next lives follow. Default true. With `false`, the processes never return. Requires a program of tasks,
-    /// whose other processes take over their work.
+    /// Whether the processes are restarted. Default true. With `false`, they never return. Requires a program of
+    /// tasks, whose other processes take over their work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<bool>,
 }
@@ -188,7 +188,7 @@ pub struct LinkChange {
     /// Half-width of the uniform distribution of the delay. At most the latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Duration>,
-    /// Bandwidth per second.
+    /// Bandwidth, as an amount of data per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
     /// Share of packets lost. The transport retransmits them, so that losses appear as delays.
@@ -348,7 +348,7 @@ impl Fault {
 }
 
 impl Fault {
-    /// Returns whether the killed processes never return.
+    /// Returns whether the processes that this fault kills never return.
     pub fn is_for_good(&self) -> bool {
         let crash = self.crash.as_ref().and_then(|it| it.returns);
         let cluster = self.lose_cluster.as_ref().and_then(|it| it.returns);

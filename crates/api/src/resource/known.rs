@@ -1,5 +1,5 @@
-//! Properties of each protocol beyond its options, in one table. Promises are declared by the protocols themselves; no
-//! driver and no checker reads this table.
+//! Properties of each protocol beyond its options, in one table. Drivers and checkers do not read it: protocols
+//! declare their promises themselves.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ use super::protocol::{
 };
 use crate::quantity::{Duration, Period, Size};
 
-/// What a program's re-execution must repeat for a protocol to protect it.
+/// What a re-execution of the program must repeat, so that a protocol can protect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// Nothing.
+    /// No repetition is required.
     Nothing,
-    /// The program acts identically after the same messages in the same order (piecewise determinism).
+    /// The program acts identically after receiving the same messages in the same order (piecewise determinism).
     SameOrder,
-    /// The program sends the same messages, whatever the order of arrival (send or channel determinism).
+    /// The program sends the same messages, whatever their order of arrival (send or channel determinism).
     AnyOrder,
 }
 
 /// Which messages a protocol logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logs {
-    /// Nothing.
+    /// No messages.
     Nothing,
     /// Messages from one cluster to another.
     BetweenClusters,
@@ -77,13 +77,13 @@ pub struct Stated {
     pub log_memory: Option<Size>,
 }
 
-/// One line of the table.
+/// A row of the table.
 struct Known {
     name: &'static str,
     with_defaults: fn() -> Protocol,
     demand: Demand,
     logs: Logs,
-    /// The process that the protocol needs in addition to the ranks, whatever its options are.
+    /// The process that the protocol needs in addition to the ranks, whatever its options.
     helper: Option<Role>,
 }
 
@@ -157,8 +157,7 @@ const EVERY_MESSAGE: &str = "every-message";
 const CCK_GLOBAL: &str = "cck-global";
 
 impl Protocol {
-    /// Returns the family of applications that the protocol protects; `None` for the protocol that protects nothing,
-    /// and therefore runs any application.
+    /// Returns the family of applications that the protocol protects; `None` for `none`, which runs any application.
     pub fn family(&self) -> Option<Family> {
         match self.options() {
             Options::Unprotected(_) => None,
@@ -178,7 +177,7 @@ impl Protocol {
             && (!self.plans() || application.is_planned())
     }
 
-    /// Returns the names of all protocols: in the order of the table, then those of other crates.
+    /// Returns the names of all protocols: those of the table in its order, then those from other crates.
     pub fn names() -> impl Iterator<Item = &'static str> {
         KNOWN.iter().map(|it| it.name).chain(custom::protocols().into_iter().map(|it| it.name))
     }
@@ -216,8 +215,8 @@ impl Protocol {
         names
     }
 
-    /// Returns the protocol of this name with those of the given options that it has; `None` if there is no such
-    /// protocol.
+    /// Returns the protocol with this name and these shared options. Options that the protocol does not have are
+    /// ignored. Returns `None` if there is no such protocol.
     pub fn named(name: &str, stated: Stated) -> Option<Protocol> {
         let known = || Some((KNOWN.iter().find(|it| it.name == name)?.with_defaults)());
         let of_other_crate = || {
@@ -256,7 +255,7 @@ impl Protocol {
         KNOWN.iter().find(|it| it.name == self.field())
     }
 
-    /// Returns what this program knows about a protocol of another crate.
+    /// Returns the registered properties of a protocol from another crate.
     fn known_custom(&self) -> Option<custom::KnownProtocol> {
         let Protocol::Custom(it) = self else { return None };
         custom::protocol(&it.name)
@@ -267,12 +266,13 @@ impl Protocol {
         self.options().stated()
     }
 
-    /// Returns whether the protocol requires a re-execution to send the same messages, whatever the order of arrival.
+    /// Returns whether the protocol requires that a re-execution sends the same messages, whatever their order of
+    /// arrival.
     pub fn relies_on_repetition(&self) -> bool {
         self.demand() == Demand::AnyOrder
     }
 
-    /// Returns what the protocol requires of a program.
+    /// Returns what the protocol requires of an application.
     pub fn demand(&self) -> Demand {
         let custom = || self.known_custom().map(|it| it.demand);
         self.known().map(|it| it.demand).or_else(custom).unwrap_or(Demand::Nothing)
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_makes_the_protocol_of_that_name_as_files_have_it() {
+    fn every_name_gives_the_protocol_with_that_name() {
         for name in Protocol::names() {
             let protocol = Protocol::named(name, Stated::default()).unwrap();
             let written = serde_json::to_value(&protocol).unwrap();
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_a_protocol_does_not_have_stay_unsaid() {
+    fn options_that_a_protocol_does_not_have_are_ignored() {
         for name in Protocol::names() {
             let protocol = Protocol::named(name, everything()).unwrap();
             let kept = protocol.stated();
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_keeps_what_a_protocol_alone_has() {
+    fn a_comparison_keeps_options_that_only_one_protocol_has() {
         let own = Hc3i { piggyback: Some(super::super::Piggyback::Ddv), ..Hc3i::default() };
         let protocol = Protocol::Hc3i(own.clone());
         assert_eq!(protocol.or_instead("hc3i"), Some(protocol.clone()));

@@ -62,7 +62,7 @@ pub struct Site {
     pub tolerations: Vec<Toleration>,
 }
 
-/// A taint that pods tolerate, as Kubernetes describes it.
+/// A taint that pods tolerate, in the form that Kubernetes uses.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Toleration {

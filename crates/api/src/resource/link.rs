@@ -40,7 +40,7 @@ pub struct Link {
     /// Half-width of the uniform distribution of the delay. At most the latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Duration>,
-    /// Bandwidth per second.
+    /// Bandwidth, as an amount of data per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
     /// Share of packets lost. The transport retransmits them, so that losses appear as delays.
@@ -67,7 +67,7 @@ pub struct Pair {
     /// Half-width of the uniform distribution of the delay. At most the latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Duration>,
-    /// Bandwidth per second.
+    /// Bandwidth, as an amount of data per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
     /// Share of packets lost. The transport retransmits them, so that losses appear as delays.

@@ -276,7 +276,7 @@ pub struct Failures {
     /// data stored in it is lost. A pod that answers in time is kept. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace_after: Option<Duration>,
-    /// Maximum time within which a cluster loss must end all processes. If it takes longer, the verdict is `unknown`.
+    /// Maximum time that a cluster loss may take to end all processes. If it takes longer, the verdict is `unknown`.
     /// Default 50ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_once_within: Option<Duration>,
@@ -308,8 +308,8 @@ impl FederationSpec {
         self.schedule.clone().unwrap_or_default()
     }
 
-    /// Returns whether tasks are assigned to processes in advance, instead of being stolen. Without a protocol, a program
-    /// that can be planned is, unless settings for stealing are given.
+    /// Returns whether tasks are assigned to processes in advance, instead of being stolen. Under `none`, that is the
+    /// case if the program can be planned and the federation has no settings for stealing.
     pub fn is_planned(&self) -> bool {
         self.application.is_planned()
             && (self.protocol.plans() || self.protocol.family().is_none() && self.stealing.is_none())

@@ -53,7 +53,7 @@ pub enum Protocol {
     Cck(Cck),
     /// No checkpoints. The first failure ends the run. The baseline for overhead.
     None(Unprotected),
-    /// A protocol of another crate, which must be part of the program that runs the federation.
+    /// A protocol from another crate. The program that runs the federation must contain it.
     Custom(Custom),
 }
 
@@ -159,7 +159,7 @@ pub struct Coordinated {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Tic {
-    /// Longest time between two checkpoints of a process. A forced checkpoint restarts it. Default 10s.
+    /// Maximum time between two checkpoints of a process. A forced checkpoint restarts the timer. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau: Option<Duration>,
     /// When a process takes a checkpoint before it asks another process for a task. Default `none`: recovery does not
@@ -170,8 +170,8 @@ pub struct Tic {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
-    /// Where replicas are stored. Default `sameCluster`. The loss of a whole cluster with its storage is survived only
-    /// with replicas in other places.
+    /// Where replicas are stored. Default `sameCluster`. Only replicas outside the cluster survive the loss of a
+    /// whole cluster with its storage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
 }
@@ -187,8 +187,8 @@ pub struct Sel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
-    /// Where replicas are stored. Default `sameCluster`. The loss of a whole cluster with its storage is survived only
-    /// with replicas in other places.
+    /// Where replicas are stored. Default `sameCluster`. Only replicas outside the cluster survive the loss of a
+    /// whole cluster with its storage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
 }
@@ -208,8 +208,8 @@ pub struct Cck {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: Option<u32>,
-    /// Where replicas are stored. Default `sameCluster`. The loss of a whole cluster with its storage is survived only
-    /// with replicas in other places.
+    /// Where replicas are stored. Default `sameCluster`. Only replicas outside the cluster survive the loss of a
+    /// whole cluster with its storage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicate_to: Option<ReplicateTo>,
     /// Number of storage servers, with `replicateTo: sharedStorage`. Each server stores the parts of several processes.
@@ -217,7 +217,8 @@ pub struct Cck {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub servers: Option<u32>,
-    /// Whether a re-execution starts at values that are still in memory, in addition to the checkpoint. Default false.
+    /// Whether a re-execution also starts from values that are still in memory, in addition to the checkpoint.
+    /// Default false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_memory: Option<bool>,
     /// Whether a process may hand tasks of its re-execution to other processes. Default false.
@@ -229,14 +230,14 @@ pub struct Cck {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Coordination {
-    /// With those that ever send to it, or that it ever sends to, as in the long paper.
+    /// The processes that it exchanges messages with, as in the long paper.
     #[default]
     Neighbours,
-    /// With all processes, as in the short paper. A baseline that sends far more messages.
+    /// All processes, as in the short paper. A baseline that sends far more messages.
     Global,
 }
 
-/// Options of Satin, of which there are none.
+/// Options of Satin. There are none.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = without_additional_properties)]
@@ -253,7 +254,7 @@ pub enum Cp0 {
     Each,
 }
 
-/// Options of `none`, of which there are none.
+/// Options of `none`. There are none.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = without_additional_properties)]

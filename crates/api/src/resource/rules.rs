@@ -1,8 +1,8 @@
 //! The CEL rules of the custom resource definition, which API servers evaluate.
 //!
-//! Each rule says what [`crate::validate`] says, as far as CEL can: messages name the value, but not the entry of a list,
-//! because API servers limit what a rule may cost, and count a text of unknown length as a very long one. For the same
-//! reason, a message is put together within the loop that finds the value.
+//! Each rule repeats a check of [`crate::validate`], as far as CEL allows. API servers limit the cost of a rule, and
+//! assume that a string of unknown length is very long. Messages therefore name the value but not the entry of a
+//! list, and are built in the loop that finds the value.
 
 use kube::core::{Message, Rule};
 use schemars::JsonSchema;
@@ -26,7 +26,7 @@ pub(super) fn short_names() -> Rule {
         .message("the names of the federation and of each cluster must have at most 51 characters together")
 }
 
-/// Rule for a cluster: its name has no other meaning.
+/// Rule for a cluster: its name is not reserved.
 pub(super) fn is_not_reserved() -> Rule {
     let reserved: Vec<String> = RESERVED.iter().map(|it| format!("'{it}'")).collect();
     let message =
@@ -90,7 +90,7 @@ fn of_faults(wrong: &str, text: &str) -> Rule {
         .field_path(".faults")
 }
 
-/// Rule: this map of `kubernetes` is about clusters that exist.
+/// Rule: the keys of this map in `kubernetes` are clusters that exist.
 pub(super) fn places_clusters(field: &str) -> Rule {
     let map = format!("self.kubernetes.{field}");
     let wrong = "!self.clusters.exists(c, c.name == k)";
@@ -121,10 +121,12 @@ fn unless_same(field: &str, is_same: &str) -> Rule {
 }
 
 /// Rule: faults are only added or removed at the end of the list, and added faults have no `mtbf`, because its times
-/// count from the start of the application. Faults that the run refused can be removed. This rule cannot tell whether
-/// the run has accepted a fault, because the stored spec contains both; the run itself checks that. CEL has no ranges,
-/// so that an index is written as a sum of a multiple of 16 and the rest. Existing faults must be written as before:
-/// comparing what their quantities mean would make the longest rule by far.
+/// count from the start of the application. Faults that the run refused can be removed.
+///
+/// This rule cannot tell whether the run has accepted a fault, because the stored spec contains both kinds. The run
+/// itself checks that. CEL has no ranges, so an index is written as the sum of a multiple of 16 and a remainder.
+/// Existing faults must be written exactly as before: comparing the meaning of their quantities would make this by
+/// far the longest rule.
 pub(super) fn faults_are_added() -> Rule {
     const { assert!(MAX_FAULTS == 16 * 16) };
     let numbers = |step: usize| (0..16).map(|it| (it * step).to_string()).collect::<Vec<_>>().join(", ");
@@ -140,14 +142,14 @@ pub(super) fn faults_are_added() -> Rule {
     Rule::new(rule).message(Message::Message(message.to_owned())).field_path(".faults")
 }
 
-/// Returns the schema of a type, with everything in its place.
+/// Returns the schema of a type, with all subschemas inlined.
 fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::openapi3().with(|it| it.inline_subschemas = true);
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
-/// Returns the expression that is true if two values of this schema are equal. Quantities are equal if they mean the
-/// same: `1m` and `60s`, `64KiB` and `64Ki`. In lists and maps, they must be written alike.
+/// Returns the expression that is true if two values of this schema are equal. Quantities are equal if they have the
+/// same value: `1m` and `60s`, `64KiB` and `64Ki`. In lists and maps, they must have the same text.
 fn same(schema: &Value, new: &str, old: &str) -> String {
     let is = |quantity: Value| schema["pattern"].is_string() && schema["pattern"] == quantity["pattern"];
     if is(self::schema::<Duration>()) || is(self::schema::<Period>()) {

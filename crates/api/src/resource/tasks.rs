@@ -130,8 +130,8 @@ pub struct Jacobi {
     /// of all blocks. Default 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_every: Option<u32>,
-    /// The computation counts as converged when no cell changes by more than this. The result states when that was.
-    /// Default 0.001.
+    /// The computation counts as converged in the first test in which no cell changed by more than this. The result
+    /// contains that iteration. Default 0.001.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub tolerance: Option<f64>,
@@ -178,8 +178,9 @@ pub struct Schedule {
     /// Which of its executable tasks a process executes first. Default `oldestFirst`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
-    /// The process of each piece of the data, by numbers from 0 in the order of the clusters. Blocks of `jacobi` are
-    /// numbered row by row. Default: each process gets an equal share of neighbouring pieces.
+    /// For each piece of the data, the number of the process that it is assigned to. Processes are numbered from 0 in
+    /// the order of the clusters, blocks of `jacobi` row by row. Default: each process gets an equal share of
+    /// neighbouring pieces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1_048_576), extend("items" = {
         "description": "Number of a process.", "type": "integer", "format": "uint32", "minimum": 0
@@ -240,7 +241,7 @@ impl NQueens {
         self.n.unwrap_or(10)
     }
 
-    /// See [`NQueens::depth`]; no more rows than there are.
+    /// See [`NQueens::depth`]. The default is at most the number of rows.
     pub fn depth(&self) -> u32 {
         self.depth.unwrap_or(3.min(self.n()))
     }

@@ -269,19 +269,25 @@ impl Check<'_> {
         self.problem(path, format!("there are two entries for {what}"), "keep one of the two entries");
     }
 
-    /// Checks that there is more than one process to exchange messages.
+    /// Checks that the federation has more than one process.
     fn company_at_all(&mut self, path: &str) {
         if self.sized && self.nodes.values().sum::<u32>() == 1 {
-            self.problem(path, "the only process has no other to exchange messages with", "add nodes");
+            self.problem(
+                path,
+                "the application exchanges messages, but the federation has only one process",
+                "add nodes",
+            );
         }
     }
 
-    /// Checks that the cluster has more than one node to exchange messages.
+    /// Checks that the cluster has more than one node.
     fn company(&mut self, path: &str, cluster: &str) {
         if self.nodes.get(cluster) == Some(&1) {
             self.problem(
                 path,
-                format!("the only node of cluster `{cluster}` has no other node in its cluster to send to"),
+                format!(
+                    "cluster `{cluster}` has only one node, which cannot send messages within its cluster"
+                ),
                 "add a node to the cluster, or let it send only to other clusters",
             );
         }

@@ -1,4 +1,4 @@
-//! Checks that faults can happen: that triggers can occur, and that targets exist.
+//! Checks that the triggers of faults can occur and that their targets exist.
 
 use faultline_core::{FactKind, Span};
 
@@ -41,7 +41,7 @@ const PROTECTED_FACTS_OF_TASKS: [FactKind; 9] = [
     FactKind::Unrecoverable,
 ];
 
-/// Facts that processes report only where tasks are assigned in advance.
+/// Facts that processes report only if tasks are assigned in advance.
 const ONLY_OF_PLANS: [FactKind; 5] = [
     FactKind::Planned,
     FactKind::Rerun,
@@ -50,7 +50,7 @@ const ONLY_OF_PLANS: [FactKind; 5] = [
     FactKind::Drained,
 ];
 
-/// Facts that processes report without a protocol where tasks are assigned in advance.
+/// Facts that processes report without a protocol if tasks are assigned in advance.
 const UNPROTECTED_FACTS_OF_PLANS: [FactKind; 6] = [
     FactKind::Sent,
     FactKind::Transmitted,
@@ -60,7 +60,7 @@ const UNPROTECTED_FACTS_OF_PLANS: [FactKind; 6] = [
     FactKind::Finished,
 ];
 
-/// Further facts that processes report under a protocol where tasks are assigned in advance.
+/// Further facts that processes report under a protocol if tasks are assigned in advance.
 const PROTECTED_FACTS_OF_PLANS: [FactKind; 15] = [
     FactKind::Rerun,
     FactKind::CheckpointMessage,
@@ -122,7 +122,7 @@ impl Check<'_> {
             TriggerRef::At(at) if at.0 >= self.spec.deadline() => self.problem(
                 path,
                 format!(
-                    "the fault would come after the deadline of the run ({})",
+                    "the fault would occur after the deadline of the run ({})",
                     Duration(self.spec.deadline())
                 ),
                 "choose an earlier time, or extend `deadline`",
@@ -137,7 +137,7 @@ impl Check<'_> {
         if !FactKind::OF_PROCESSES.contains(&when.fact) {
             self.problem(
                 format!("{path}.fact"),
-                "this fact is reported by the supervisor, so that no process can be halted at it",
+                "the supervisor reports this fact, so no process can be halted at it",
                 "use a fact that a process reports, such as `checkpointRequested` or `delivered`",
             );
         } else {
@@ -187,7 +187,7 @@ impl Check<'_> {
         self.problem(format!("{path}.fact"), message, help);
     }
 
-    /// Checks that some process can report this fact, where tasks are assigned in advance.
+    /// Checks that some process can report this fact if tasks are assigned in advance.
     fn stated_by_plans(&mut self, path: &str, fact: FactKind) {
         let is_protected = !matches!(self.spec.protocol, Protocol::None(_));
         if UNPROTECTED_FACTS_OF_PLANS.contains(&fact) {
@@ -200,7 +200,7 @@ impl Check<'_> {
                 "use `ran`, `sent`, `transmitted`, `delivered` or `finished`",
             ),
             false => (
-                "this fact is never reported where tasks are assigned in advance",
+                "this fact is never reported if tasks are assigned in advance",
                 "use a fact about values, such as `delivered`, or `ran`, `saved` or `restored`",
             ),
         };
@@ -289,7 +289,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks the target of a fault: a process by its name, or by cluster and node.
+    /// Checks the target of a fault: a process by name, or by cluster and node.
     fn process(&mut self, path: &str, name: &Option<String>, cluster: &str, node: Option<u32>) {
         let Some(name) = name else { return self.target(path, "cluster", cluster, node) };
         if cluster != ANY || node.is_some() {
@@ -312,7 +312,8 @@ impl Check<'_> {
         }
     }
 
-    /// Checks the target of a fault: a cluster or `any`, and a node that exists in every cluster that may be meant.
+    /// Checks the target of a fault: a cluster or `any`, and a node that exists in every cluster that `any` can stand
+    /// for.
     fn target(&mut self, path: &str, field: &str, cluster: &str, node: Option<u32>) {
         let nodes = if cluster == ANY {
             self.nodes.values().min().copied().unwrap_or(0)

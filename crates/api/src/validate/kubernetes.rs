@@ -1,4 +1,4 @@
-//! Checks of what an API server would reject in the objects of a federation.
+//! Checks for values that an API server would reject in the objects of a federation.
 
 use super::Check;
 use crate::quantity::Size;
@@ -10,7 +10,7 @@ const MAX_STATEFUL_SET: usize = 52;
 const SMALLEST_VOLUME: u64 = 1 << 20;
 /// Maximum length of a label's value.
 const MAX_LABEL: usize = 63;
-/// The label of Kubernetes nodes by which `pools` chooses.
+/// Label by which `pools` selects Kubernetes nodes.
 const POOL: &str = "faultline.dev/pool";
 
 impl Check<'_> {
@@ -65,7 +65,7 @@ impl Check<'_> {
                 self.problem(
                     format!("{path}.tolerations"),
                     format!(
-                        "`operator: Exists` does not take a value (found `{}`)",
+                        "`operator: Exists` does not allow a value (found `{}`)",
                         it.value.as_deref().unwrap_or("")
                     ),
                     "remove `value`, or write `operator: Equal`",

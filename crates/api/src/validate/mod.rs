@@ -25,7 +25,7 @@ use crate::resource::{
 pub struct Problem {
     /// Path of the value, such as `spec.faults[2].at`.
     pub path: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
     /// Suggested fix.
     pub help: String,
@@ -33,7 +33,7 @@ pub struct Problem {
 
 /// Returns all problems of `federation`, in the order of the resource. If there are none, the federation can be run.
 ///
-/// Includes everything that the CEL rules of the custom resource definition refuse, so that API servers admit whatever
+/// Rejects everything that the CEL rules of the custom resource definition reject, so that API servers admit whatever
 /// passes here.
 pub fn validate(federation: &Federation) -> Vec<Problem> {
     let mut check = Check::new(&federation.spec);
@@ -41,7 +41,7 @@ pub fn validate(federation: &Federation) -> Vec<Problem> {
     check.problems
 }
 
-/// Returns the word in `known` that was probably meant by `word`.
+/// Returns the word in `known` that is most similar to `word`; `None` if none is similar.
 pub fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let scored =
         known.into_iter().map(|it| (strsim::jaro_winkler(&word.to_lowercase(), &it.to_lowercase()), it));
@@ -183,7 +183,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Delays must not be negative.
+    /// Checks that delays cannot be negative.
     fn jitter(&mut self, path: &str, stated: &Link, properties: LinkProperties) {
         let LinkProperties { latency, jitter, .. } = properties;
         if jitter > latency {
@@ -257,7 +257,7 @@ impl<'a> Check<'a> {
         self.replicas(&path, checkpointing.replicas, checkpointing.replicate_to);
     }
 
-    /// Reports what is wrong with a protocol or an application of another crate.
+    /// Reports what is wrong with a protocol or an application from another crate.
     fn custom(&mut self, path: &str, problem: Option<(String, String, String)>) {
         if let Some((parameter, message, help)) = problem {
             let path = if parameter.is_empty() { path.to_owned() } else { format!("{path}.{parameter}") };
@@ -272,7 +272,7 @@ impl<'a> Check<'a> {
                 true => "write a longer time, or `never` to disable the timer",
                 false => "write a longer time",
             };
-            self.problem(path, "a timer must have at least 1ms", help);
+            self.problem(path, "the interval of a timer must be at least 1ms", help);
         }
     }
 
@@ -316,7 +316,7 @@ impl<'a> Check<'a> {
             ReplicateTo::OtherCluster => self.copies_stay(path, replicas),
             ReplicateTo::SharedStorage if replicas > 1 => self.problem(
                 path,
-                format!("`replicas: {replicas}` on one storage server protects no better than one replica"),
+                format!("one storage server cannot protect checkpoints better with more replicas (found {replicas})"),
                 "write `replicas: 1`",
             ),
             ReplicateTo::SharedStorage => {}
@@ -338,7 +338,7 @@ impl<'a> Check<'a> {
         if self.spec.failures().at_once_within() == Span::ZERO {
             self.problem(
                 "spec.failures.atOnceWithin",
-                "no two processes of a real run end at the very same instant (found 0s)",
+                "`atOnceWithin` must not be 0s: real processes never end at exactly the same time",
                 "write a duration above zero, such as `50ms`",
             );
         }
@@ -358,7 +358,7 @@ impl<'a> Check<'a> {
     fn deadline(&mut self) {
         let deadline = self.spec.deadline();
         if deadline == Span::ZERO {
-            self.problem("spec.deadline", "the deadline is zero", "write a duration above zero");
+            self.problem("spec.deadline", "the deadline must not be 0", "write a duration above zero");
             return;
         }
         if let Some(computing) = self.spec.application.computing_time().filter(|it| *it >= deadline) {
@@ -395,7 +395,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Names that no cluster may have, because they have another meaning, or because other pods have them.
+/// Names that no cluster may have: they are keywords, or names of other pods.
 pub(crate) const RESERVED: &[&str] =
     &[ANY, "outside", "supervisor", "storage-server", "recovery-process", "event-logger"];
 

@@ -19,7 +19,7 @@ impl Check<'_> {
             self.problem(
                 field(first),
                 "no cluster stays from start to end",
-                "remove `joinsAfter` and `leavesAfter` from one cluster: it directs garbage collection",
+                "remove `joinsAfter` and `leavesAfter` from one cluster: a cluster that always takes part must direct garbage collection",
             );
         }
         if spec.application.family() == Family::Tasks {
@@ -46,7 +46,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that clusters join a program of tasks late, under a protocol that lends them tasks, and do not leave.
+    /// Checks a program of tasks. Clusters may join late under a protocol that can send them tasks, but cannot leave.
     fn presence_at_tasks(&mut self) {
         let spec = self.spec;
         let lends = matches!(

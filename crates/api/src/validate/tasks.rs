@@ -178,14 +178,14 @@ impl Check<'_> {
         if stealing.patience() < Span::from_micros(1) {
             self.problem(
                 "spec.stealing.patience",
-                "idle processes would ask without a pause",
+                "idle processes would ask for tasks without waiting",
                 "write a duration of at least 1us",
             );
         }
         self.probability("spec.stealing.clusterFirst", stealing.cluster_first());
     }
 
-    /// Checks that processes are permitted never to return, and that some processes remain.
+    /// Checks that the application supports processes that never return, and that some processes remain.
     pub(super) fn processes_that_never_return(&mut self) {
         let spec = self.spec;
         let Some(first) = spec.faults.iter().position(Fault::is_for_good) else { return };
@@ -205,7 +205,7 @@ impl Check<'_> {
             return;
         }
         let names = Names::of(spec);
-        // A process that joins late may not be there yet when work has to be taken over.
+        // A process that joins late may not have joined yet when work has to be taken over.
         let permanent = (0u16..).zip(&spec.clusters).filter(|(_, it)| it.is_permanent());
         let mut stay: BTreeSet<u32> =
             permanent.flat_map(|(id, _)| names.processes_of(faultline_core::ClusterId(id))).collect();
