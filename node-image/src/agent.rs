@@ -25,17 +25,17 @@ pub(crate) struct AgentArguments {
     /// Read the process's key from FILE (64 hexadecimal digits), derived from the federation's key
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
-    /// Keep the storage and the facts of the process in DIR. Removes what other runs have left there
+    /// Keep the storage and the facts of the process in DIR. Removes the files of other runs
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Identify this place by UID, the pod's UID. Rejects a supervisor that looks for another place
+    /// Identify this place by UID, the UID of the pod. Rejects supervisors that expect another place
     #[arg(long, value_name = "UID")]
     uid: Option<String>,
     /// Listen for other processes and serve metrics on this port; 0 means any port
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     node_port: u16,
-    /// Use the shaper (`faultline-node shape`) at this socket, in the same network namespace, to emulate
-    /// links by traffic control. Accepts supervisors once the shaper answers
+    /// Emulate links by traffic control, through the shaper (`faultline-node shape`) that listens at this socket in
+    /// the same network namespace. Accepts supervisors once the shaper answers
     #[arg(long, value_name = "FILE")]
     shaper: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Changes that a user makes to a running federation: found by comparing specs, and passed to the run.
+//! Changes that users make to a running federation: determined by comparing specs, and passed to the run.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,21 +7,21 @@ use faultline_api::supervision::{Amended, Amendment};
 use faultline_api::{Federation, Problem};
 use faultline_runtime::supervise::ChangeQueue;
 
-/// Compares each spec with the previous one, and requests the difference from the run.
+/// Compares each spec with the previous one, and requests the differences from the run.
 pub(crate) struct Amender {
     change_queue: ChangeQueue,
     state: Mutex<AmendState>,
 }
 
 struct AmendState {
-    /// The federation as the run is now, or is about to be.
+    /// The federation as the run accepted it, though changes may not be in effect yet.
     federation: Federation,
     newest: Amendment,
 }
 
 impl Amender {
-    /// Creates an amender for a run that started with this file, and that reads from `change_queue`. If `note` is set, it
-    /// contains the last accepted spec.
+    /// Creates an amender for a run that started with this file and reads from `change_queue`. `note` is the last
+    /// accepted spec as recorded in the journal, if any.
     pub(crate) fn new(federation: &Federation, note: Option<&str>, change_queue: ChangeQueue) -> Amender {
         let mut state = AmendState { federation: federation.clone(), newest: Amendment::default() };
         if let Some(taken) = note.and_then(|it| serde_json::from_str::<Amended>(it).ok()) {
@@ -31,7 +31,7 @@ impl Amender {
         Amender { change_queue, state: Mutex::new(state) }
     }
 
-    /// Returns the outcome of the last accepted spec, if any besides that of the file.
+    /// Returns the outcome of the last accepted spec; `None` if only the spec of the file has been accepted.
     pub(crate) fn newest(&self) -> Option<Amendment> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Some(state.newest.clone()).filter(|it| it.generation > 0)
@@ -43,7 +43,7 @@ impl Amender {
         if said.generation <= state.newest.generation {
             return state.newest.clone();
         }
-        let note = serde_json::to_string(&said).expect("a spec has a JSON form");
+        let note = serde_json::to_string(&said).expect("a spec can be written as JSON");
         let federation = Federation { spec: said.spec, ..state.federation.clone() };
         let refused = match changes(&state.federation, &federation) {
             Ok(changes) => {
@@ -51,14 +51,14 @@ impl Amender {
                 state.federation = federation;
                 None
             }
-            Err(problems) => Some(problems.iter().map(told).collect::<Vec<_>>().join("; ")),
+            Err(problems) => Some(problems.iter().map(problem_text).collect::<Vec<_>>().join("; ")),
         };
         state.newest = Amendment { generation: said.generation, refused };
         state.newest.clone()
     }
 }
 
-fn told(problem: &Problem) -> String {
+fn problem_text(problem: &Problem) -> String {
     format!("{}: {} ({})", problem.path, problem.message, problem.help)
 }
 
@@ -79,8 +79,8 @@ mod tests {
         assert_eq!(say(1, |_| {}), Amendment { generation: 1, refused: None });
         let refused = say(2, |spec| spec.faults.clear());
         assert!(refused.refused.as_ref().is_some_and(|it| it.contains("spec.faults")), "{refused:?}");
-        assert_eq!(say(2, |_| {}), refused, "said twice, it is answered alike");
-        assert_eq!(say(1, |_| {}), refused, "an older one is not taken");
+        assert_eq!(say(2, |_| {}), refused, "a repeated request gets the same answer");
+        assert_eq!(say(1, |_| {}), refused, "an older spec is ignored");
         assert_eq!(say(3, |spec| spec.pause = true), Amendment { generation: 3, refused: None });
         let no_such_node = |spec: &mut faultline_api::FederationSpec| {
             let mut fault = spec.faults[0].clone();
@@ -88,7 +88,7 @@ mod tests {
             spec.faults.push(fault);
         };
         assert!(say(4, no_such_node).refused.is_some(), "there is no such node");
-        assert_eq!(say(5, |_| {}), Amendment { generation: 5, refused: None }, "it is taken back");
+        assert_eq!(say(5, |_| {}), Amendment { generation: 5, refused: None }, "the change was withdrawn");
         assert_eq!(amender.state.lock().unwrap().federation.spec.faults, file.spec.faults);
     }
 }

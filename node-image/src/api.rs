@@ -1,4 +1,4 @@
-//! The supervisor's HTTP API, on a thread of its own. `faultline_api::supervision` defines the messages.
+//! The supervisor's HTTP API, on its own thread. `faultline_api::supervision` defines the messages.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,12 +35,12 @@ use crate::run_state::RunState;
 
 /// The parts of a record.
 const RECORD: [&str; 3] = ["manifest.json", "federation.yaml", "facts"];
-/// Number of bytes of a record that are in transit at once.
+/// Size in bytes of the buffer between packing and sending a record.
 const PIPE: usize = 256 << 10;
 
-/// State to which the API gives access.
+/// State that the API exposes.
 pub(crate) struct ApiState {
-    /// The federation's key, from which both ends derive how they encrypt connections.
+    /// The federation's key, from which both ends derive the keys for encrypted connections.
     pub(crate) key: String,
     /// Token that grants access.
     pub(crate) token: String,
@@ -53,7 +53,7 @@ pub(crate) struct ApiState {
     pub(crate) dir: PathBuf,
 }
 
-/// Serves at `address` until the program ends. Returns the actual address.
+/// Serves at `address` until the program exits. Returns the actual address.
 pub(crate) fn serve(address: SocketAddr, api: ApiState) -> io::Result<SocketAddr> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind(address))?;
@@ -65,7 +65,7 @@ pub(crate) fn serve(address: SocketAddr, api: ApiState) -> io::Result<SocketAddr
     let app = router(Arc::new(api)).into_make_service_with_connect_info::<Peer>();
     thread::Builder::new().name("api".into()).spawn(move || {
         if let Err(error) = runtime.block_on(async { axum::serve(listener, app).await }) {
-            warn!(%error, "the API is no longer served");
+            warn!(%error, "serving the API has failed");
         }
     })?;
     Ok(address)
@@ -84,15 +84,15 @@ fn router(api: Arc<ApiState>) -> Router {
         .with_state(api)
 }
 
-/// Passes requests that contain the token. A request that arrives from another machine must be encrypted: a token that
-/// was readable on the way is not accepted, so that a caller does not send it that way again.
+/// Passes on requests that contain the token. A request from another machine must be encrypted. A token that was sent
+/// in plain text is rejected even if it is correct, so that the caller does not send it that way again.
 async fn guard(
     State(api): State<Arc<ApiState>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
     next: Next,
 ) -> Response {
-    if is_readable_on_the_way(peer) {
+    if is_exposed(peer) {
         let why = "the API accepts only encrypted connections (TLS) from other machines; metrics need none";
         return refuse(StatusCode::UPGRADE_REQUIRED, why.to_owned());
     }
@@ -108,7 +108,7 @@ async fn guard(
     }
 }
 
-fn is_readable_on_the_way(peer: Peer) -> bool {
+fn is_exposed(peer: Peer) -> bool {
     !peer.is_encrypted && supervision::needs_encryption(peer.address.ip())
 }
 
@@ -182,7 +182,7 @@ async fn bundle(State(api): State<Arc<ApiState>>) -> Response {
     let (near, far) = tokio::io::duplex(PIPE);
     let dir = api.dir.clone();
     let packed = tokio::task::spawn_blocking(move || pack(&dir, SyncIoBridge::new(near)));
-    // A record that was not packed completely aborts the answer, since it could end where a complete one might.
+    // If packing the record fails, the answer is aborted: a truncated archive could look complete.
     let failure = stream::once(async {
         match packed.await.map_err(io::Error::other).flatten() {
             Ok(()) => None,
@@ -223,7 +223,7 @@ fn refusal(why: &str) -> Response {
 }
 
 fn json(value: &impl Serialize) -> Response {
-    let text = serde_json::to_vec(value).expect("what is said over HTTP has a JSON form");
+    let text = serde_json::to_vec(value).expect("every answer can be written as JSON");
     ([(CONTENT_TYPE, "application/json")], text).into_response()
 }
 
@@ -232,9 +232,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_connections_from_other_machines_can_be_read() {
+    fn only_plain_connections_from_other_machines_are_exposed() {
         let readable = |address: &str, is_encrypted| {
-            is_readable_on_the_way(Peer { address: address.parse().expect("an address"), is_encrypted })
+            is_exposed(Peer { address: address.parse().expect("an address"), is_encrypted })
         };
         assert!(readable("10.244.1.7:4711", false));
         assert!(!readable("10.244.1.7:4711", true));

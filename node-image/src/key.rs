@@ -1,5 +1,5 @@
-//! The federation's key, read from its file, and the keys derived from it. The key is never shown; the token is shown
-//! on request.
+//! The federation's key, read from its file, and the keys derived from it. The federation's key is never printed; the
+//! derived keys are printed on request.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(crate) struct KeyArguments {
     /// Read the federation's key from FILE (64 hexadecimal digits)
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
-    /// Name of the process, `CLUSTER-N`
+    /// Name of the process: `CLUSTER-N`, or that of a process outside the clusters
     process: String,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn token(file: &Path) -> Result<String, CommandError> {
     supervision::token(&read(file)?).map_err(|error| unusable(file, error))
 }
 
-/// Reads the federation's key.
+/// Reads the federation's key from its file.
 pub(crate) fn read(file: &Path) -> Result<String, CommandError> {
     fs::read_to_string(file).map_err(|error| unusable(file, error))
 }

@@ -1,7 +1,7 @@
 //! The node image as a library: the programs in the pods of a federation.
 //!
-//! A federation in pods under a protocol of another crate needs an image with a program that contains it. It is the same
-//! builder as that of the command-line program:
+//! To run a federation in pods under a protocol from another crate, build an image with a program that contains the
+//! protocol. The builder is the same as for the command-line program:
 //!
 //! ```no_run
 //! # use faultline_catalog::CustomProtocol;
@@ -38,7 +38,7 @@ use command_error::CommandError;
 /// Log level unless FAULTLINE_LOG is set.
 const LOGGED: LevelFilter = LevelFilter::WARN;
 
-/// The programs in the pods of a federation.
+/// Run the programs in the pods of a federation.
 #[derive(Debug, Parser)]
 #[command(name = "faultline-node", version, disable_help_subcommand = true, arg_required_else_help = true)]
 struct Arguments {
@@ -63,12 +63,12 @@ enum Command {
     },
 }
 
-/// Returns the programs, with built-in protocols and applications only.
+/// Returns the programs, with only the built-in protocols and applications.
 pub fn node() -> Node {
     Node(())
 }
 
-/// The programs, before one of them runs.
+/// Builder of the programs, to which protocols and applications can be added.
 #[derive(Debug)]
 pub struct Node(());
 
@@ -77,7 +77,7 @@ impl Node {
     ///
     /// # Panics
     ///
-    /// Panics if its name is not valid, or is that of another protocol.
+    /// Panics if its name is not valid, or is the name of another protocol.
     #[must_use]
     pub fn protocol<P: CustomProtocol>(self) -> Node {
         add_protocol::<P>();
@@ -88,14 +88,14 @@ impl Node {
     ///
     /// # Panics
     ///
-    /// Panics if its name is not valid, or is that of another application.
+    /// Panics if its name is not valid, or is the name of another application.
     #[must_use]
     pub fn application<A: CustomApplication>(self) -> Node {
         add_application::<A>();
         self
     }
 
-    /// Performs the command on the command line, and returns the exit status of the program.
+    /// Executes the command on the command line, and returns the exit status of the program.
     pub fn main(self) -> ExitCode {
         let arguments = Arguments::parse();
         let colours = std::io::stderr().is_terminal();

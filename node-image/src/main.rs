@@ -1,4 +1,4 @@
-//! The `faultline-node` binary: the [programs](faultline_node::node) with nothing added to them.
+//! The `faultline-node` binary: the [programs](faultline_node::node) without any additions.
 
 use std::process::ExitCode;
 

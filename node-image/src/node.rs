@@ -1,5 +1,5 @@
-//! `faultline-node node`: one process of a run, which is described in the run's directory. The same as `faultline
-//! node`, without the rest of that program.
+//! `faultline-node node`: one process of a run, which is described in the run's directory. Works like `faultline
+//! node`.
 
 use std::ffi::OsString;
 

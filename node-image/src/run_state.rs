@@ -9,9 +9,9 @@ use faultline_api::supervision::{
 };
 use faultline_core::fault::{Change, FaultAccount, FaultState};
 use faultline_core::{ClusterId, Fact, Life, ProcessId, Span, Time};
-use faultline_report::Cast;
+use faultline_report::DisplayNames;
+use faultline_report::events::{self, EventReporter};
 use faultline_report::explain::never_due;
-use faultline_report::narrate::{self, Narrator};
 use faultline_runtime::Observer;
 use faultline_runtime::remote::{PlaceRegistry, Wanted};
 use faultline_runtime::shaper::Abilities;
@@ -20,7 +20,7 @@ use faultline_supervisor as supervisor;
 use faultline_trace::Manifest;
 use faultline_trace::manifest::{ClusterEntry, EffectEntry, LinkEntry};
 
-/// The state of a run, for any thread.
+/// The state of a run, shared between threads.
 #[derive(Clone)]
 pub(crate) struct RunState {
     names: Names,
@@ -29,7 +29,7 @@ pub(crate) struct RunState {
     data: Arc<Mutex<RunData>>,
 }
 
-/// Keeps events separate from the rest, since they may be many and should not be copied unnecessarily.
+/// Keeps events apart from the rest of the status, so that they are not copied unnecessarily.
 #[derive(Default)]
 struct RunData {
     status: Status,
@@ -37,7 +37,7 @@ struct RunData {
 }
 
 impl RunState {
-    /// Creates the state of a run that has not begun, under the supervisor of this name.
+    /// Creates the state of a run that has not started, under the supervisor with this name.
     pub(crate) fn new(supervisor: String, names: Names, place_registry: PlaceRegistry) -> RunState {
         let processes = names.processes().len() as u32;
         let run_state = RunState { names, processes, place_registry, data: Arc::default() };
@@ -71,11 +71,11 @@ impl RunState {
     }
 
     /// Records an event.
-    pub(crate) fn note(&self, at: Option<f64>, event: narrate::Event) {
+    pub(crate) fn note(&self, at: Option<f64>, event: events::Event) {
         self.lock().note(at, event);
     }
 
-    /// Records that the run resumes, which a predecessor of this program had begun.
+    /// Records that the run resumes, after an earlier supervisor had started it.
     pub(crate) fn resumed(&self) {
         self.lock().status.phase = Phase::Running;
     }
@@ -89,7 +89,7 @@ impl RunState {
     pub(crate) fn judged(&self, verdict: Verdict, reasons: Vec<String>, manifest: &Manifest) {
         let data = &mut *self.lock();
         if let Some(text) = never_due(manifest) {
-            data.note(None, narrate::Event { reason: "FaultsNeverDue", warning: true, text });
+            data.note(None, events::Event { reason: "FaultsNeverDue", warning: true, text });
         }
         let status = &mut data.status;
         status.phase = Phase::Completed;
@@ -102,14 +102,14 @@ impl RunState {
         };
         status.reasons = reasons;
         let warning = verdict != Verdict::Pass;
-        data.note(None, narrate::Event { reason: "Judged", warning, text });
+        data.note(None, events::Event { reason: "Judged", warning, text });
     }
 
-    /// Records that there will be no verdict.
+    /// Records that the run could not be carried out, and has no verdict.
     pub(crate) fn failed(&self, reason: String) {
         let data = &mut *self.lock();
         data.status.phase = Phase::Failed;
-        data.note(None, narrate::Event { reason: "Failed", warning: true, text: reason.clone() });
+        data.note(None, events::Event { reason: "Failed", warning: true, text: reason.clone() });
         data.status.reasons = vec![reason];
     }
 
@@ -118,7 +118,7 @@ impl RunState {
         matches!(self.lock().status.phase, Phase::Completed | Phase::Failed)
     }
 
-    /// Creates an observer that keeps the state up to date during the run.
+    /// Creates an observer that updates the state during the run.
     pub(crate) fn keep(&self, manifest: &Manifest) -> RunRecorder {
         let cluster =
             |it: &ClusterEntry| Cluster { name: it.name.clone(), processes: it.nodes, ..Cluster::default() };
@@ -126,8 +126,8 @@ impl RunState {
         status.clusters = manifest.clusters.iter().map(cluster).collect();
         status.links = manifest.links.iter().map(|link| self.link(link)).collect();
         status.faults.planned = manifest.plan.len() as u32;
-        let narrator = Narrator::new(Cast::new(manifest));
-        RunRecorder { run_state: self.clone(), narrator, begun: None, finished: BTreeSet::new() }
+        let reporter = EventReporter::new(DisplayNames::new(manifest));
+        RunRecorder { run_state: self.clone(), reporter, begun: None, finished: BTreeSet::new() }
     }
 
     fn link(&self, link: &LinkEntry) -> Link {
@@ -159,17 +159,17 @@ impl RunState {
 }
 
 impl RunData {
-    fn note(&mut self, at_seconds: Option<f64>, event: narrate::Event) {
-        let narrate::Event { reason, warning, text } = event;
+    fn note(&mut self, at_seconds: Option<f64>, event: events::Event) {
+        let events::Event { reason, warning, text } = event;
         let number = self.events.len() as u64 + 1;
         self.events.push(Event { number, at_seconds, reason: reason.to_owned(), warning, text });
     }
 }
 
-/// Records what a run reports.
+/// Updates the state of a run with what the run reports.
 pub(crate) struct RunRecorder {
     run_state: RunState,
-    narrator: Narrator,
+    reporter: EventReporter,
     begun: Option<Time>,
     /// Ranks that have finished and have not rolled back since.
     finished: BTreeSet<ProcessId>,
@@ -210,7 +210,7 @@ impl Observer for RunRecorder {
             Fact::Changed(change) => self.changed(change),
             _ => {}
         }
-        if let Some(event) = self.narrator.stated(process, fact) {
+        if let Some(event) = self.reporter.stated(process, fact) {
             self.run_state.note(self.seconds(at), event);
         }
     }
@@ -225,11 +225,11 @@ impl Observer for RunRecorder {
         status.rollbacks = 0;
         for (index, (cluster, seen)) in status.clusters.iter_mut().zip(&seen.clusters).enumerate() {
             let id = ClusterId(index as u16);
-            let (checkpoints, forced) = self.narrator.checkpoints(id);
-            let ranks = self.narrator.cast().processes(id);
-            cluster.state = if self.narrator.is_given_up(id) {
+            let (checkpoints, forced) = self.reporter.checkpoints(id);
+            let ranks = self.reporter.names().processes(id);
+            cluster.state = if self.reporter.is_unrecoverable(id) {
                 ClusterState::Unrecoverable
-            } else if self.narrator.is_failing(id) {
+            } else if self.reporter.is_failing(id) {
                 ClusterState::Failed
             } else if elapsed.is_none() {
                 ClusterState::Starting
@@ -240,9 +240,9 @@ impl Observer for RunRecorder {
             };
             (cluster.processes, cluster.up) = (seen.processes, seen.up);
             (cluster.checkpoints, cluster.forced) = (checkpoints as u32, forced as u32);
-            cluster.rollbacks = self.narrator.rollbacks(id) as u32;
+            cluster.rollbacks = self.reporter.rollbacks(id) as u32;
             let total = seen.progress.total;
-            // The last values received may be older than the end.
+            // The last progress that was received may be older than the end.
             let is_finished = cluster.state == ClusterState::Finished;
             (cluster.steps_done, cluster.steps) =
                 (if is_finished { total } else { seen.progress.done }, total);
@@ -253,16 +253,16 @@ impl Observer for RunRecorder {
     }
 
     fn measured(&mut self, links: &[LinkEntry]) {
-        let event = self.narrator.measured(links);
+        let event = self.reporter.measured(links);
         let data = &mut *self.run_state.lock();
         data.status.links = links.iter().map(|link| self.run_state.link(link)).collect();
         data.note(None, event);
     }
 
     fn resumed(&mut self, at: Time) {
-        let text = "the supervisor was restarted: all processes roll back to what they have saved, and the run \
+        let text = "the supervisor was restarted: all processes roll back to their last durable state, and the run \
             resumes";
-        let event = narrate::Event { reason: "SupervisorRestarted", warning: true, text: text.to_owned() };
+        let event = events::Event { reason: "SupervisorRestarted", warning: true, text: text.to_owned() };
         self.run_state.note(self.seconds(at), event);
     }
 
@@ -282,7 +282,7 @@ impl Observer for RunRecorder {
             }
             None => format!("fault {fault} took effect{latency}"),
         };
-        data.note(at, narrate::Event { reason: "FaultTookEffect", warning: false, text });
+        data.note(at, events::Event { reason: "FaultTookEffect", warning: false, text });
     }
 }
 

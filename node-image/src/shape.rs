@@ -1,5 +1,5 @@
-//! `faultline-node shape`: the only process at a place that configures the kernel's traffic control. Runs in
-//! the second container of a pod whose links are emulated by traffic control.
+//! `faultline-node shape`: the only program at a place that configures the kernel's traffic control. Runs in the
+//! second container of a pod whose links are emulated by traffic control.
 
 use std::path::PathBuf;
 
@@ -10,9 +10,8 @@ use crate::command_error::CommandError;
 
 /// Configure traffic control of this network namespace, as its node requests.
 ///
-/// Requires only the capability NET_ADMIN. Listens at a socket in a directory that it shares only with the
-/// agent and the agent's process. Keeps no state: the configuration is in the kernel, and remains there after
-/// this program ends.
+/// Requires only the capability NET_ADMIN. Listens at a socket in a directory that it shares only with the agent and
+/// the agent's process. Keeps no state: the configuration is in the kernel, and stays there after this program exits.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

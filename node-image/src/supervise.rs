@@ -1,5 +1,5 @@
-//! `faultline-node supervise`: carries out a run at the places that are announced to it, judges it, stores
-//! the record, and continues to serve it.
+//! `faultline-node supervise`: carries out a run at the places that it is given, judges the run, stores the record,
+//! and continues to serve it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use faultline_checker::Verdict;
 use faultline_core::fault::Change;
 use faultline_core::{Fact, Life, ProcessId};
 use faultline_launch::{ended, run_options};
-use faultline_report::narrate::Event;
+use faultline_report::events::Event;
 use faultline_report::{Recorded, Summary};
 use faultline_runtime::metrics::{RunInfo, RunVerdict, Sum};
 use faultline_runtime::remote::{self, PlaceRegistry, RemoteOptions};
@@ -32,13 +32,14 @@ use crate::key;
 use crate::run_state::{RunRecorder, RunState};
 
 /// Interval between two checks for a termination signal.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const SIGNAL_CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// Supervise the run of a federation whose processes are at places with agents.
 ///
-/// The HTTP API accepts the places, and reports everything about the run. The run starts once every process has a
-/// place. At its end, the program judges the record, and serves it until SIGTERM. If restarted with an existing record,
-/// it resumes the run with new lives of all processes, because processes end with their supervisor.
+/// The HTTP API accepts the places of the processes, and reports everything about the run. The run starts once every
+/// process has a place. After the run, the program judges the record and serves it until SIGTERM. If it is restarted
+/// with the record of an unfinished run, it resumes the run with new lives of all processes, because processes end
+/// with their supervisor.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -54,8 +55,8 @@ pub(crate) struct SuperviseArguments {
     /// Store the record in DIR
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Listen for processes at this address. With 0.0.0.0, processes use the address from which their agent
-    /// is reached
+    /// Listen for processes at this address. With 0.0.0.0, processes use the address from which the supervisor
+    /// reaches their agents
     #[arg(long, value_name = "ADDR")]
     listen: SocketAddr,
     /// Serve the HTTP API at this address; prints the port on standard output
@@ -104,7 +105,7 @@ impl Visitor for Run<'_> {
         let is_over = has_begun && bundle.read_manifest().map_err(CommandError::machine)?.outcome.is_some();
         let (past, lost) = match has_begun && !is_over {
             false => (None, None),
-            true => recall(out).map_or_else(|why| (None, Some(why)), |past| (Some(past), None)),
+            true => read_journal(out).map_or_else(|why| (None, Some(why)), |past| (Some(past), None)),
         };
         if past.is_none() && federation.spec.pause {
             change_queue.ask([Change::Pause(true)], None);
@@ -130,7 +131,7 @@ impl Visitor for Run<'_> {
         let draft = session.draft(Kind::Kubernetes).map_err(CommandError::input)?;
         sum.describe(RunInfo::of(&draft));
         let run_recorder = run_state.keep(&draft);
-        // A resumed run must never appear as one that has not begun.
+        // A resumed run must never be reported as not started.
         match has_begun {
             true if is_over => run_state.judging(),
             true => run_state.resumed(),
@@ -184,7 +185,7 @@ impl Visitor for Run<'_> {
     }
 }
 
-/// Runs a federation at the places that are announced in its registry.
+/// Runs a federation at the places in its registry.
 struct Pods {
     /// Identifier of the run.
     run: String,
@@ -192,7 +193,7 @@ struct Pods {
     replace_after: Duration,
     listen: SocketAddr,
     sum: Sum,
-    /// Input of a predecessor of this program for the same run.
+    /// Journal of an earlier supervisor of the same run.
     past: Option<JournalContents>,
     change_queue: ChangeQueue,
     place_registry: PlaceRegistry,
@@ -219,7 +220,7 @@ impl Backend for Pods {
         };
         let (interrupted, change_queue) = (self.ended.clone(), self.change_queue.clone());
         let mut options = RunOptions { interrupted, change_queue, ..run_options(setup, bundle.dir()) };
-        // The provider of the places reports what prevents the start, and a user may solve it.
+        // The client that provides the places reports what prevents the start, and a user may solve it.
         options.supervisor.start_within = None;
         let run =
             remote::run(remote, options, self.past.take(), &self.place_registry, &mut self.run_recorder)?;
@@ -230,7 +231,7 @@ impl Backend for Pods {
         for it in collapsed {
             let name = setup.names.process(it.process);
             let text = format!("{name}, {}, ended unexpectedly: {}; {}", it.life, it.status, it.last_words);
-            run_state.note(None, warning("Collapsed", text));
+            run_state.note(None, warning("EndedUnexpectedly", text));
         }
         Ok((ended, None))
     }
@@ -244,13 +245,13 @@ fn identity() -> Result<String, CommandError> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Reads the input of the supervisor of a run that had begun.
-fn recall(out: &Path) -> Result<JournalContents, String> {
+/// Reads the journal of the supervisor of a run that had started.
+fn read_journal(out: &Path) -> Result<JournalContents, String> {
     let past = JournalContents::of(out).map_err(|error| format!("cannot resume the run: {error}"))?;
     past.ok_or_else(|| "cannot resume the run: it has no journal".to_owned())
 }
 
-/// Returns whether there is the record of a run whose application had begun.
+/// Returns whether the directory contains the record of a run whose application had started.
 fn begun(bundle: &Bundle) -> Result<bool, CommandError> {
     if !bundle.facts_path(ProcessId::SUPERVISOR, Life(0)).exists() {
         return Ok(false);
@@ -286,14 +287,14 @@ fn conclude(
             run_state.judged(verdict, summary.reasons, &manifest);
         }
     }
-    stay(ended);
+    wait_for_signal(ended);
     Ok(())
 }
 
 /// Waits for a termination signal.
-fn stay(ended: &AtomicBool) {
+fn wait_for_signal(ended: &AtomicBool) {
     while !ended.load(Ordering::Relaxed) {
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(SIGNAL_CHECK_EVERY);
     }
 }
 

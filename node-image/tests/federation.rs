@@ -73,7 +73,7 @@ fn a_federation_at_places_survives_a_crash_and_a_lost_cluster_with_the_result_of
     );
     assert!(status.clusters.iter().all(|it| it.state == ClusterState::Finished), "{:?}", status.clusters);
     let reasons: Vec<&str> = status.events.iter().map(|it| it.reason.as_str()).collect();
-    for reason in ["LinksMeasured", "Begun", "FaultInjected", "FailureDetected", "RolledBack", "Judged"] {
+    for reason in ["LinksMeasured", "Started", "FaultInjected", "FailureDetected", "RolledBack", "Judged"] {
         assert!(reasons.contains(&reason), "{reason} in {reasons:?}");
     }
     assert!(status.events.iter().map(|it| it.number).eq(1..=reasons.len() as u64));
@@ -109,7 +109,7 @@ async fn encrypted(address: SocketAddr, key: &str, token: &str) -> Result<Status
 }
 
 #[test]
-fn a_caller_from_another_machine_is_heard_if_it_encrypts_and_meets_only_its_own_supervisor() {
+fn a_caller_from_another_machine_must_encrypt_and_authenticates_its_supervisor() {
     let setting = Setting::start(&federation(""), &[]);
     let address = setting.supervisor.address;
     let drawn = faultline_api::supervision::token(KEY).unwrap();
@@ -119,7 +119,7 @@ fn a_caller_from_another_machine_is_heard_if_it_encrypts_and_meets_only_its_own_
         assert_eq!(status.phase, Phase::Gathering);
         let refused = encrypted(address, KEY, "0123").await.unwrap_err();
         assert!(matches!(refused, SupervisorError::Refused(http::StatusCode::UNAUTHORIZED, _)), "{refused}");
-        // The caller takes this supervisor for an impostor, and does not send its token.
+        // The caller does not trust this supervisor, and does not send its token.
         let other = encrypted(address, &KEY.replace('0', "f"), &drawn).await.unwrap_err();
         assert!(matches!(other, SupervisorError::Tls(_)), "{other}");
     });
@@ -142,8 +142,8 @@ fn a_client_without_the_key_can_neither_read_nor_change_anything() {
     }
     assert_eq!(ask(address, "GET", "/healthz", None, &[]).0, 200);
     assert_eq!(setting.put(&setting.places(1)), 200);
-    let status = setting.wait("three agents are there", |it| it.missing.len() == 1);
-    assert_eq!(status.missing, ["rennes-1"], "an agent with another key is none");
+    let status = setting.wait("three agents have registered", |it| it.missing.len() == 1);
+    assert_eq!(status.missing, ["rennes-1"], "an agent with another key is rejected");
     assert_eq!(setting.ask("POST", "/v1/requests/7/done", &[]).0, 404);
     let mut wrong = setting.places(2);
     wrong.places[0].process = "paris-7".to_owned();
@@ -167,8 +167,8 @@ fn a_process_can_neither_impersonate_another_nor_control_the_run() {
     let pretender = Program::agent(&setting.dir.path().join("pretender"), &setting.key_of("paris-0"));
     setting.agents.push((PROCESSES[3].to_owned(), pretender));
     assert_eq!(setting.put(&setting.places(1)), 200);
-    let status = setting.wait("three agents are there", |it| it.missing.len() == 1);
-    assert_eq!(status.missing, ["rennes-1"], "an agent with the key of paris-0 is not that of rennes-1");
+    let status = setting.wait("three agents have registered", |it| it.missing.len() == 1);
+    assert_eq!(status.missing, ["rennes-1"], "an agent with the key of paris-0 is rejected as rennes-1");
 }
 
 #[test]
@@ -193,11 +193,11 @@ fn an_old_life_that_runs_beside_its_replacement_is_not_accepted() {
     let status = setting.judged();
     assert_eq!(status.clusters[0].state, ClusterState::Finished);
     assert_ne!(status.verdict, Some(Verdict::Fail), "{status:#?}");
-    // The storage was lost with the old place: the first life at the new one ends before it begins.
+    // The storage was lost with the old place: the first life at the new place ends before it starts.
     let trace = Bundle::open(setting.dir.path().join("out")).read_trace().unwrap();
     let lives: Vec<_> = trace.streams.keys().filter(|it| it.0 == ProcessId(1)).map(|it| it.1).collect();
     assert_eq!(lives, [Life(1), Life(2), Life(3)]);
-    assert!(trace.streams[&(ProcessId(1), Life(2))].is_empty(), "its stream is sealed, and holds nothing");
+    assert!(trace.streams[&(ProcessId(1), Life(2))].is_empty(), "its stream is sealed and empty");
     assert!(child_of(agent.as_raw()).is_none(), "the old process has ended");
 }
 
@@ -234,14 +234,14 @@ fn links_faults_and_a_pause_change_while_it_runs() {
     // meantime.
     spec.pause = true;
     assert_eq!(setting.amend(2, &spec).0, 200);
-    let paused = setting.wait("it is paused", |it| it.phase == Phase::Paused);
+    let paused = setting.wait("the run is paused", |it| it.phase == Phase::Paused);
     let slower =
         r#"{ "within": { "preset": "san" }, "between": { "latency": "20ms", "bandwidth": "100Mbit" } }"#;
     spec.links = Some(serde_json::from_str(slower).unwrap());
     assert_eq!(setting.amend(3, &spec).0, 200);
     let stood =
         setting.wait("time passes", |it| it.elapsed_seconds > paused.elapsed_seconds.map(|it| it + 3.0));
-    assert!(steps(&stood) <= steps(&paused) + 4, "a step may have been on its way: {paused:#?} {stood:#?}");
+    assert!(steps(&stood) <= steps(&paused) + 4, "a step may have been in progress: {paused:#?} {stood:#?}");
     let between = |status: &Status| {
         let link = status.links.iter().find(|it| (it.from.as_str(), it.to.as_str()) == ("paris", "rennes"));
         link.map(|it| (it.requested_micros, it.measured_micros)).unwrap()
@@ -249,9 +249,9 @@ fn links_faults_and_a_pause_change_while_it_runs() {
     assert_eq!(between(&stood), (20_000, None), "a paused federation cannot measure it");
     spec.pause = false;
     assert_eq!(setting.amend(4, &spec).0, 200);
-    let measured = setting.wait("it is measured", |it| between(it).1.is_some());
+    let measured = setting.wait("the link is measured", |it| between(it).1.is_some());
     assert!(between(&measured).1.is_some_and(|it| it >= 19_000), "{measured:#?}");
-    assert!(steps(&setting.wait("it resumes", |it| it.phase == Phase::Running)) >= steps(&stood));
+    assert!(steps(&setting.wait("the run resumes", |it| it.phase == Phase::Running)) >= steps(&stood));
 
     let crash = r#"{ "at": "1ms", "crash": { "cluster": "rennes", "node": 1 } }"#;
     spec.faults.push(serde_json::from_str(crash).unwrap());
@@ -262,7 +262,7 @@ fn links_faults_and_a_pause_change_while_it_runs() {
     let dropped = faultline_api::FederationSpec { faults: vec![], ..spec.clone() };
     let (code, why) = setting.amend(6, &dropped);
     assert!(code == 422 && why.contains("spec.faults"), "{code}: {why}");
-    assert_eq!(setting.amend(6, &spec).0, 422, "what was refused stays refused");
+    assert_eq!(setting.amend(6, &spec).0, 422, "a refused spec stays refused");
 
     let status = setting.judged();
     passes(&status);
@@ -305,8 +305,9 @@ fn a_run_continues_when_its_supervisor_is_killed_or_told_to_end() {
 ";
     let text = federation(faults);
     let mut setting = Setting::start(&text, &PROCESSES);
-    setting.wait("it waits", |it| it.phase == Phase::Gathering && it.clusters.len() == 2);
-    // Nothing has begun, so the next supervisor starts from the beginning.
+    setting
+        .wait("the run waits for its processes", |it| it.phase == Phase::Gathering && it.clusters.len() == 2);
+    // The application has not started, so the next supervisor starts from the beginning.
     setting.supervisor.kill();
     setting.supervisor = Program::supervisor(setting.dir.path());
     setting.put(&setting.places(1));
@@ -320,7 +321,7 @@ fn a_run_continues_when_its_supervisor_is_killed_or_told_to_end() {
             assert!(agent.child.try_wait().unwrap().is_none(), "the agent of {name} continues");
             let begin = std::time::Instant::now();
             while child_of(pid).is_some() {
-                assert!(begin.elapsed().as_secs() < 20, "{name} continues without its supervisor");
+                assert!(begin.elapsed().as_secs() < 20, "{name} still runs without its supervisor");
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
         }
@@ -328,10 +329,14 @@ fn a_run_continues_when_its_supervisor_is_killed_or_told_to_end() {
         let status = setting.status();
         assert_eq!(status.phase, Phase::Running, "immediately, and as the same run: {status:#?}");
         setting.put(&setting.places(1));
-        let goes_on = |it: &Status| it.clusters.iter().all(|it| it.up == 2 && it.rollbacks > 0);
-        let status = setting.wait("all clusters have rolled back", goes_on);
+        let has_continued = |it: &Status| it.clusters.iter().all(|it| it.up == 2 && it.rollbacks > 0);
+        let status = setting.wait("all clusters have rolled back", has_continued);
         assert_eq!(status.supervisor, before.supervisor);
-        assert_eq!(status.events[..before.events.len()], before.events, "what was told is told alike");
+        assert_eq!(
+            status.events[..before.events.len()],
+            before.events,
+            "earlier events are reported unchanged"
+        );
     }
     let status = setting.judged();
     passes(&status);
@@ -366,11 +371,11 @@ fn changes_during_a_run_survive_a_killed_supervisor() {
         r#"{ "when": { "fact": "checkpointCommitted" }, "crash": { "cluster": "paris", "node": 1 } }"#;
     spec.faults.push(serde_json::from_str(crash).unwrap());
     assert_eq!(setting.amend(2, &spec).0, 200);
-    setting.wait("it is paused", |it| it.phase == Phase::Paused);
+    setting.wait("the run is paused", |it| it.phase == Phase::Paused);
     setting.supervisor.kill();
     setting.supervisor = Program::supervisor(setting.dir.path());
     setting.put(&setting.places(1));
-    let status = setting.wait("it is paused again", |it| it.phase == Phase::Paused);
+    let status = setting.wait("the run is paused again", |it| it.phase == Phase::Paused);
     assert_eq!(status.amendment.as_ref().map(|it| it.generation), Some(2), "no request has to be repeated");
     assert_eq!(status.faults.planned, 1);
     spec.pause = false;
@@ -380,7 +385,8 @@ fn changes_during_a_run_survive_a_killed_supervisor() {
     assert_eq!((status.faults.planned, status.faults.done), (1, 1));
 }
 
-/// The run passes. On a busy machine, links may differ from the request, which alone makes the verdict unknown.
+/// Checks that the run passes. On a busy machine, links may differ from the request, which alone makes the verdict
+/// unknown.
 fn passes(status: &Status) {
     let is_link = |reason: &String| reason.contains("link");
     let busy = status.verdict == Some(Verdict::Unknown) && status.reasons.iter().all(is_link);
@@ -393,7 +399,7 @@ fn child_of(pid: i32) -> Option<i32> {
     children.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns what each rank computed last.
+/// Returns the last result of each rank.
 fn results(trace: &Trace) -> BTreeMap<ProcessId, Digest> {
     let mut results = BTreeMap::new();
     for ((process, _), stream) in &trace.streams {

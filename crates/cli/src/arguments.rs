@@ -19,8 +19,8 @@ use serde_json::Value;
 
 /// Test rollback-recovery protocols on federations of clusters.
 ///
-/// A file describes a federation: clusters, links, a protocol, an application, faults and a seed. Faultline runs it, on
-/// real processes or in virtual time, judges what happened, and explains it.
+/// A file describes a federation: clusters, links, a protocol, an application, faults and a seed. Faultline runs it
+/// on real processes or in virtual time, judges the run, and explains what happened.
 #[derive(Debug, Parser)]
 #[command(name = "faultline", version, propagate_version = true, after_long_help = FIRST_STEPS)]
 #[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
@@ -162,11 +162,11 @@ pub(crate) struct FilesArguments {
     pub(crate) timers: PathBuf,
 }
 
-/// Run three input files of the HC3I paper's simulator, and print statistics.
+/// Simulate three input files of the HC3I paper's simulator, and print statistics.
 ///
-/// The files are topology, application and timers (HC3I, section 5.1). They are turned into one federation under HC3I,
-/// with checkpoints in the memory of their owner and of one neighbour. It runs in virtual time, bit-identical per seed,
-/// and is judged. With several seeds, prints the mean and range of each number.
+/// The files are topology, application and timers (HC3I, section 5.1). They are converted into one federation under
+/// HC3I, with checkpoints in the memory of their owner and of one neighbour. It runs in virtual time, bit-identical per
+/// seed, and is judged. With several seeds, prints the mean and range of each number.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -195,7 +195,7 @@ pub(crate) struct SimulateArguments {
     /// Choose the format of the statistics
     #[arg(long, value_enum, default_value_t = StatisticsFormat::Text)]
     pub(crate) format: StatisticsFormat,
-    /// Also print what happens, as it happens: to standard output, or to standard error with `--format json` and `csv`
+    /// Also print events as they occur: to standard output, or to standard error with `--format json` and `csv`
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = TraceLevel::Statistics)]
     pub(crate) trace: TraceLevel,
 }
@@ -476,7 +476,7 @@ pub(crate) enum SweepFormat {
     Csv,
 }
 
-/// The protocols that can be compared, whatever the application.
+/// Returns the names of the protocols that can be compared, for any application.
 fn compared() -> Vec<&'static str> {
     let mut all = Compared::compared(Family::Messages);
     let tasks = Compared::compared(Family::Tasks);
@@ -674,13 +674,13 @@ pub(crate) enum ExportFormat {
 /// Search random federations with random faults for schedules that break recovery.
 ///
 /// Each seed determines a federation: clusters, links, storage, protocol parameters, an application, and faults at any
-/// time, at events of the protocol, several at once, and during recovery. Some kinds of faults are left out at random.
-/// At the end, all faults are healed, and the federation must recover and finish. Each schedule runs in virtual time,
-/// is judged, and runs a second time to confirm that it is deterministic. The search ends at the first violation. It
-/// shrinks the federation as long as the same property is violated, records and draws the run, and writes it as a file
-/// for `faultline run`.
+/// time, at events of the protocol, several at once, and during recovery. Each schedule omits some kinds of faults,
+/// chosen at random. At the end, all faults are healed, and the federation must recover and finish. Each schedule runs
+/// in virtual time, is judged, and runs a second time to confirm that it is deterministic. The search ends at the first
+/// violation. It shrinks the federation as long as the same property is violated, records and draws the run, and writes
+/// it as a file for `faultline run`.
 ///
-/// If interrupted, shows what was covered, and keeps it; the same command with `--resume` continues.
+/// If interrupted, shows and saves the coverage; the same command with `--resume` continues.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -715,7 +715,7 @@ pub(crate) struct FuzzArguments {
     /// Run this share of the schedules twice, in percent, to confirm that they are deterministic
     #[arg(long, value_name = "PERCENT", default_value_t = 100, allow_negative_numbers = true, value_parser = number::<u8>(0..=100))]
     pub(crate) twice: u8,
-    /// Set a parameter of a protocol of another crate, such as a switch that omits one of its rules
+    /// Set a parameter of a protocol from another crate, such as a switch that omits one of its rules
     #[arg(long, value_name = "NAME=VALUE", requires = "protocol", value_parser = parameter)]
     pub(crate) set: Vec<(String, Value)>,
     /// Enable a known defect of the protocol (requires a build with the feature `defects`)
@@ -728,7 +728,7 @@ pub(crate) struct FuzzArguments {
     /// Instead of searching, run the federation in FILE (`-` for the standard input) and print the run line by line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["span", "protocol"])]
     pub(crate) file: Option<PathBuf>,
-    /// Do not shrink the federation that is found
+    /// Do not shrink the federation of a violation
     #[arg(long)]
     pub(crate) no_shrink: bool,
     /// Continue an interrupted search: the one with the same first seed, protocol and defect in this directory
@@ -778,9 +778,9 @@ fn parameter(text: &str) -> Result<(String, Value), String> {
 ///
 /// A run is a sequence of choices: which packet arrives, which write completes, which computation ends, which process
 /// fails next. The search is breadth first over distinct states, and every complete run is judged. It first visits the
-/// runs in which nothing overtakes anything, then those in which one packet, write or computation is overtaken, then two,
-/// and so on, until it has visited the given number of states. It ends at the first violation: no run with the same number
-/// of overtakings is shorter. PASS means that every run within the bounds was visited.
+/// runs without overtakings, then those in which one packet, write or computation is overtaken, then two, and so on,
+/// until it has visited the given number of states. It ends at the first violation: no run with the same number of
+/// overtakings violates a property in fewer steps. PASS means that every run within the bounds was visited.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -818,7 +818,7 @@ pub(crate) struct ExploreArguments {
     /// Choose what a failure does to the storage of its process
     #[arg(long, value_enum, default_value_t = StorageName::Any)]
     pub(crate) storage: StorageName,
-    /// Let up to N timers expire before everything else has happened, such as those for unforced checkpoints
+    /// Let up to N timers, such as those for unforced checkpoints, expire while other steps are pending
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(0..=20))]
     pub(crate) timers: u32,
     /// Let up to N packets, writes and computations be overtaken in a run, or `all`. Default: 0, 1, 2 and so on
@@ -844,11 +844,11 @@ pub(crate) struct ExploreArguments {
 /// What a failure does to storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StorageName {
-    /// The next life finds it unchanged
+    /// The process finds its storage unchanged when it restarts
     Kept,
-    /// It is lost
+    /// The storage is lost
     Lost,
-    /// Both are explored
+    /// Explore both
     Any,
 }
 
@@ -899,7 +899,7 @@ pub(crate) struct ErrataArguments {
     /// Run J schedules in parallel. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// Continue an interrupted page in the same directory
+    /// Continue an interrupted run of this command in the same directory
     #[arg(long)]
     pub(crate) resume: bool,
     /// Print no progress
@@ -976,7 +976,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_fits_and_no_example_is_broken_over_lines() {
+    fn help_fits_and_examples_are_not_wrapped() {
         let all = Arguments::command();
         let commands = all.get_subcommands().cloned().chain([all.clone()]);
         for (command, width) in commands.flat_map(|it| [(it.clone(), 80), (it, 120)]) {
@@ -991,7 +991,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_out_of_range_is_refused() {
+    fn a_number_out_of_range_is_rejected() {
         assert!(percent("0").is_err() && percent("NaN").is_err() && percent("12.5%") == Ok(12.5));
         assert!(["0.5", "NaN", "inf", "-2", "x", ""].iter().all(|it| balance(it).is_err()));
         assert_eq!((balance("1"), balance("1.25")), (Ok(1.0), Ok(1.25)));

@@ -15,10 +15,10 @@ use crate::{files, output, recording};
 
 mod recluster;
 
-/// The number of divisions of the front that are printed; the chosen one is always among them.
+/// Maximum number of divisions of the front that are printed. The chosen division is always printed.
 const ROWS: usize = 16;
 
-/// The object of `--format json`.
+/// The output of `--format json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Object<'a> {
@@ -135,8 +135,9 @@ fn text(graph: &Graph, found: &Found, fragment: &str) -> String {
         shown.push(found.chosen);
     }
     shown.sort_unstable();
-    let mut line =
-        |arguments: std::fmt::Arguments<'_>| text.write_fmt(arguments).expect("a string takes everything");
+    let mut line = |arguments: std::fmt::Arguments<'_>| {
+        text.write_fmt(arguments).expect("writing to a string never fails")
+    };
     for index in shown {
         let it = &found.front[index];
         let mark = if index == found.chosen { "->" } else { "  " };
@@ -167,7 +168,7 @@ fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
     for (number, members) in clusters.iter().enumerate() {
         let name = format!("cluster-{number}");
         writeln!(text, "    - {{ name: {name}, nodes: {} }} # {}", members.len(), members.join(" "))
-            .expect("a string takes everything");
+            .expect("writing to a string never fails");
     }
     let mut order: Vec<usize> = (0..division.cluster_of.len()).collect();
     order.sort_by_key(|it| division.cluster_of[*it]);
@@ -179,7 +180,7 @@ fn fragment(clusters: &[Vec<&str>], division: &Division) -> String {
             "  # processes of the graph in the order of these clusters (for the option `order` of `nas`): [{}]",
             order.join(", ")
         )
-        .expect("a string takes everything");
+        .expect("writing to a string never fails");
     }
     text
 }

@@ -10,13 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{CompareArguments, ComparedOn, Format};
 use crate::command_error::{CommandError, Exit};
-use crate::journal::{Head, Journal, RUNS, say_missing};
+use crate::journal::{Head, Journal, RUNS, print_missing};
 use crate::paper::jobs;
 use crate::processes::{self, Evaluation};
 use crate::progress::Progress;
 use crate::{files, interrupt, output};
 
-/// What is compared, with any protocols and seeds.
+/// Identifies a comparison in its journal. Protocols and seeds are not part of it: they may differ when it is
+/// resumed.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Compared {
     federation: Federation,
@@ -47,7 +48,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     };
     let interrupted = interrupt::flag();
     let head = Head::of(Compared { federation: federation.clone() });
-    // Real runs have records of their own.
+    // Runs on real processes have records of their own instead of a journal.
     let journal = (*backend == ComparedOn::Simulate)
         .then(|| Journal::open(&out.join(RUNS), "comparison", &head, *resume))
         .transpose()?;
@@ -82,7 +83,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
         Format::Json => json,
         Format::Text => format!("{}\n{}\n", tell::text(&done), out.join("index.html").display()),
     })?;
-    say_missing(done.missing);
+    print_missing(done.missing);
     Ok(match (done.has_failed(), done.missing) {
         (true, _) => Exit::Fail,
         (false, 0) => Exit::Pass,

@@ -13,7 +13,7 @@ use faultline_explore::{
 };
 use faultline_report::explain::count;
 use faultline_report::transcript::{text, transcript};
-use faultline_report::{Cast, Timeline};
+use faultline_report::{DisplayNames, Timeline};
 use faultline_session::Unjudged;
 use faultline_trace::{Bundle, BundleError};
 use miette::miette;
@@ -91,7 +91,7 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
     let verdict = report.conclude();
     output::print(&match arguments.format {
         Format::Json => output::json(&report),
-        Format::Text => said(&report, arguments),
+        Format::Text => conclusion(&report, arguments),
     })?;
     Ok(verdict.into())
 }
@@ -138,7 +138,7 @@ fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec
     }
 }
 
-/// Says how far the search is.
+/// Prints the progress of the search.
 struct Ticker<'a> {
     progress: Option<Progress>,
     overtakings: Overtakings,
@@ -170,7 +170,7 @@ impl<'a> Ticker<'a> {
     }
 }
 
-/// The object of `--format json`.
+/// The output of `--format json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
@@ -187,7 +187,7 @@ struct Report {
     is_deepening: bool,
 }
 
-/// What was visited with one bound on overtakings.
+/// What the search covered with one limit on overtakings.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Level {
@@ -195,7 +195,7 @@ struct Level {
     overtakings: Option<u32>,
     /// Whether every run was visited.
     is_complete: bool,
-    /// Whether more overtakings would lead further.
+    /// Whether a higher limit on overtakings would permit more runs.
     is_bounded: bool,
     states: u64,
     steps: u64,
@@ -203,7 +203,7 @@ struct Level {
     runs: u64,
     /// Runs that could not be judged completely.
     unknown: u64,
-    /// Since the command began.
+    /// Time since the command started.
     seconds: f64,
 }
 
@@ -242,7 +242,7 @@ struct Finding {
     properties: Vec<Property>,
     texts: Vec<String>,
     program: String,
-    /// Steps until the federation is quiet.
+    /// Number of steps until the federation is quiescent.
     steps: usize,
     transcript: String,
     bundle: PathBuf,
@@ -255,9 +255,9 @@ impl Finding {
         program: &Program,
         arguments: &ExploreArguments,
     ) -> Result<Finding, CommandError> {
-        let cast = Cast::new(&found.manifest);
+        let names = DisplayNames::new(&found.manifest);
         let history = Timeline::new(&found.trace, &found.manifest);
-        let transcript = text(&transcript(&found.trace, &history, &cast));
+        let transcript = text(&transcript(&found.trace, &history, &names));
         let dir = place(arguments, &found.manifest.name);
         let unwritable = |error: BundleError| {
             CommandError::path("record in", &dir, error, "name a writable directory with `--out`")
@@ -316,8 +316,9 @@ impl Report {
         self.levels.iter().map(|it| it.states).sum()
     }
 
-    /// Decides the verdict. A search that goes as deep as its bound on states permits passes if it has visited the runs
-    /// without overtakings; one with a given bound passes only if it has visited all.
+    /// Decides the verdict. A search that raises the number of overtakings until it reaches the limit on states
+    /// passes if it has visited all runs without overtakings. A search with a given number of overtakings passes only
+    /// if it has visited all runs.
     fn conclude(&mut self) -> Verdict {
         let is_any_complete = self.levels.iter().any(|it| it.is_complete);
         let is_last_complete = self.levels.last().is_some_and(|it| it.is_complete);
@@ -363,11 +364,11 @@ fn line(level: &Level) -> String {
     )
 }
 
-fn said(report: &Report, arguments: &ExploreArguments) -> String {
-    let mut said = String::new();
+fn conclusion(report: &Report, arguments: &ExploreArguments) -> String {
+    let mut text = String::new();
     let stopped = report.levels.last().filter(|it| !it.is_complete);
     if let Some(level) = stopped.filter(|_| !arguments.quiet) {
-        said.push_str(&line(level));
+        text.push_str(&line(level));
     }
     let verdict = faultline_report::text::verdict(report.verdict).to_uppercase();
     let complete = report.levels.iter().rfind(|it| it.is_complete);
@@ -379,22 +380,22 @@ fn said(report: &Report, arguments: &ExploreArguments) -> String {
         }
         (None, _) => "not every run was visited".to_owned(),
     };
-    let _ = writeln!(said, " {verdict}  {} states; {reached}", report.states());
+    let _ = writeln!(text, " {verdict}  {} states; {reached}", report.states());
     if report.interrupted {
-        said.push_str("          the search was interrupted\n");
+        text.push_str("          the search was interrupted\n");
     } else if stopped.is_some() && report.finding.is_none() {
         let _ = writeln!(
-            said,
+            text,
             "          the search stopped at {} states; `--states` sets the limit",
             report.states()
         );
     }
     if let Some(finding) = &report.finding {
-        for text in &finding.texts {
-            let _ = writeln!(said, "  {text}");
+        for violation in &finding.texts {
+            let _ = writeln!(text, "  {violation}");
         }
         let _ = write!(
-            said,
+            text,
             "\nShortest run, {} steps, messages {}:\n{}\nRecord: {} (steps.txt has every step)\n",
             finding.steps,
             finding.program,
@@ -402,5 +403,5 @@ fn said(report: &Report, arguments: &ExploreArguments) -> String {
             finding.bundle.display()
         );
     }
-    said
+    text
 }

@@ -9,7 +9,7 @@ use faultline_catalog::{MessagesSetup, MessagesVisitor, with_messages};
 pub(crate) use faultline_console::source::{Source, read, read_with, unfit};
 use faultline_core::{Fault, Protocol, Trigger};
 use faultline_fuzz::{Difference, Differs, difference};
-use faultline_report::Cast;
+use faultline_report::DisplayNames;
 use faultline_report::explain::count;
 use faultline_report::fault::{describe_change, describe_fault, describe_trigger};
 use faultline_session::Session;
@@ -40,7 +40,7 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, CommandErr
     let source = read(&arguments.file)?;
     let federation = source.parse()?;
     if let Some(running) = &arguments.running {
-        return amends(&read(running)?.parse()?, &federation, &source);
+        return print_changes(&read(running)?.parse()?, &federation, &source);
     }
     let manifest = expand(&federation, "", None)?;
     let nodes = manifest.processes.len() as u64;
@@ -53,13 +53,13 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, CommandErr
         count(manifest.plan.len() as u64, "fault"),
     ))?;
     match arguments.orders {
-        Some(orders) => repeats(&federation, &manifest, orders),
+        Some(orders) => check_orders(&federation, &manifest, orders),
         None => Ok(Exit::Pass),
     }
 }
 
 /// Prints what would change if a running federation were changed to `new`.
-fn amends(running: &Federation, new: &Federation, source: &Source) -> Result<Exit, CommandError> {
+fn print_changes(running: &Federation, new: &Federation, source: &Source) -> Result<Exit, CommandError> {
     let changes = faultline_api::live::changes(running, new).map_err(|problems| {
         let text = faultline_api::parse::Text::new(&source.label, source.text());
         CommandError::input(*text.reject(problems))
@@ -67,23 +67,23 @@ fn amends(running: &Federation, new: &Federation, source: &Source) -> Result<Exi
     if changes.is_empty() {
         output::print("nothing would change\n")?;
     }
-    let cast = Cast::new(&expand(new, "", None)?);
+    let names = DisplayNames::new(&expand(new, "", None)?);
     for change in changes {
-        output::print(&format!("{}\n", describe_change(&change, &cast)))?;
+        output::print(&format!("{}\n", describe_change(&change, &names)))?;
     }
     Ok(Exit::Pass)
 }
 
-/// Prints whether the application sends the same in every order of delivery. Fails with bad input if its
-/// protocol relies on that.
-fn repeats(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<Exit, CommandError> {
+/// Prints whether the application sends the same messages in every order of delivery. Returns a bad-input error if
+/// its protocol relies on this.
+fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<Exit, CommandError> {
     let found = with_messages(federation, None, Orders(orders)).map_err(unfit)?;
-    let said = format!("in {}", count(u64::from(orders) + 1, "order"));
+    let in_orders = format!("in {}", count(u64::from(orders) + 1, "order"));
     let Some(Difference { process, send, what, .. }) = found else {
-        output::print(&format!("every process sends the same messages {said} of delivery\n"))?;
+        output::print(&format!("every process sends the same messages {in_orders} of delivery\n"))?;
         return Ok(Exit::Pass);
     };
-    let process = Cast::new(manifest).process(process);
+    let process = DisplayNames::new(manifest).process(process);
     let differs = match what {
         Differs::Message => "has a different content",
         Differs::Consumed => "depends on different messages",
@@ -121,14 +121,14 @@ impl MessagesVisitor for Orders {
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, CommandError> {
     let federation = read(&arguments.file)?.parse()?;
     let manifest = expand(&federation, "", arguments.seed)?;
-    let cast = Cast::new(&manifest);
+    let names = DisplayNames::new(&manifest);
     let entries: Vec<Planned<'_>> = manifest
         .plan
         .iter()
         .map(|it| Planned {
             no: it.no.0,
-            when: describe_trigger(&it.trigger, &cast),
-            what: describe_fault(&it.fault, &cast),
+            when: describe_trigger(&it.trigger, &names),
+            what: describe_fault(&it.fault, &names),
             trigger: &it.trigger,
             fault: &it.fault,
         })
@@ -178,7 +178,7 @@ pub(crate) fn samples(arguments: &SamplesArguments) -> Result<Exit, CommandError
     Ok(Exit::Pass)
 }
 
-/// Returns federations, then the files of the HC3I paper's experiments.
+/// Returns the sample federations, followed by the input files of the HC3I paper's experiments.
 fn all_samples() -> impl Iterator<Item = &'static Sample> {
     SAMPLES.iter().chain(faultline_experiments::samples::SAMPLES)
 }

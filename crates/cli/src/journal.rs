@@ -1,5 +1,5 @@
-//! A file of results that grows during long work, so that the work can be interrupted and resumed: one JSON object a line,
-//! behind a line that says what the results are of.
+//! A journal: a file of results that grows during long work, so that the work can be interrupted and resumed. The
+//! first line identifies the work; each further line is one result. All lines are JSON objects.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
@@ -12,21 +12,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::command_error::CommandError;
 
-/// The name of a journal in the directory of `--out`.
+/// The name of the journal in the directory of `--out`.
 pub(crate) const RUNS: &str = "runs.jsonl";
 
-/// The first line of a journal. Results of anything else cannot be added.
+/// The first line of a journal, which identifies the work. Results of other work cannot be added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Head<T> {
-    /// The program's version: another one may compute something else.
+    /// The version of the program. Another version may compute different results.
     version: String,
-    /// What the results are of.
+    /// The work that produced the results.
     of: T,
 }
 
 impl<T> Head<T> {
-    /// Of this version.
+    /// Creates the first line, with the version of this program.
     pub(crate) fn of(of: T) -> Head<T> {
         Head { version: env!("CARGO_PKG_VERSION").to_owned(), of }
     }
@@ -37,17 +37,17 @@ impl<T> Head<T> {
 pub(crate) struct Journal {
     path: PathBuf,
     file: File,
-    /// Why the last results were not written.
+    /// The first error while writing results.
     broken: Option<io::Error>,
 }
 
 impl Journal {
-    /// Begins a journal, or continues it with `resume`, together with the results in it. What the user calls the work, such
-    /// as `sweep`, is for errors.
+    /// Creates a journal or, with `resume`, opens an existing one and returns its results. `work` names the work in
+    /// errors, such as `sweep`.
     ///
     /// # Errors
     ///
-    /// Fails if there are results and the user does not want to resume, if they are results of something else, and if the
+    /// Returns an error if the journal has results and `resume` is false, if the results are of other work, or if the
     /// file cannot be read or written.
     pub(crate) fn open<T, E>(
         path: &Path,
@@ -64,17 +64,17 @@ impl Journal {
 
     /// Adds a result.
     pub(crate) fn add(&mut self, result: &impl Serialize) {
-        let line = serde_json::to_string(result).expect("a result has a JSON form") + "\n";
+        let line = serde_json::to_string(result).expect("a result can be written as JSON") + "\n";
         if let Err(error) = self.file.write_all(line.as_bytes()) {
             self.broken.get_or_insert(error);
         }
     }
 
-    /// Ends the journal. One of work that `is_complete` is removed, so that the work can be done again.
+    /// Ends the journal. If the work `is_complete`, removes the file, so that the work can be repeated.
     ///
     /// # Errors
     ///
-    /// Fails if a result could not be written, or the file not be removed.
+    /// Returns an error if a result could not be written, or if the file cannot be removed.
     pub(crate) fn finish(self, is_complete: bool) -> Result<(), CommandError> {
         let Journal { path, broken, .. } = self;
         if let Some(error) = broken {
@@ -89,8 +89,8 @@ impl Journal {
     }
 }
 
-/// Says how work that was interrupted continues.
-pub(crate) fn say_missing(runs: u64) {
+/// Prints how many runs of interrupted work are missing, and how to continue it.
+pub(crate) fn print_missing(runs: u64) {
     if runs > 0 {
         anstream::eprintln!(
             "interrupted: {} missing; the same command with `--resume` continues",
@@ -99,7 +99,7 @@ pub(crate) fn say_missing(runs: u64) {
     }
 }
 
-/// Begins a journal. One with results is not overwritten.
+/// Creates a journal. Does not overwrite one that has results.
 fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<Journal, CommandError> {
     if let Ok(mut lines) = lines_of(path)
         && lines.nth(1).is_some()
@@ -112,14 +112,14 @@ fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<Journa
             path.display()
         )));
     }
-    let head = serde_json::to_string(head).expect("what is run has a JSON form") + "\n";
+    let head = serde_json::to_string(head).expect("the first line can be written as JSON") + "\n";
     let refused = |error| CommandError::path("write", path, error, "name a writable directory with `--out`");
     let mut file = File::create(path).map_err(refused)?;
     file.write_all(head.as_bytes()).map_err(refused)?;
     Ok(Journal { path: path.to_owned(), file, broken: None })
 }
 
-/// Continues a journal. A line that was cut off, by the end of the program, is removed.
+/// Opens an existing journal. Removes an incomplete last line, which the end of the program can leave.
 fn resumed<T, E>(path: &Path, work: &str, head: &Head<T>) -> Result<(Journal, Vec<E>), CommandError>
 where
     T: Serialize + DeserializeOwned + PartialEq,

@@ -1,6 +1,6 @@
-//! The `faultline` program as a library: runs federations, judges them, and prints what happened.
+//! The `faultline` program as a library: runs federations, judges the runs, and explains them.
 //!
-//! A crate of your own builds the same program with protocols and applications of its own:
+//! Your own crate can build the same program with additional protocols and applications:
 //!
 //! ```no_run
 //! # use faultline::{CustomApplication, CustomProtocol};
@@ -9,7 +9,7 @@
 //! # }
 //! ```
 //!
-//! Federation files then name them, and every command works with them as with those that are built in:
+//! Federation files can then name them, and every command treats them like the built-in ones:
 //!
 //! ```yaml
 //! protocol: { custom: { name: bcs, checkpointEvery: 2s } }
@@ -65,13 +65,13 @@ pub use faultline_workloads::messaging;
 use arguments::{Arguments, Command};
 use command_error::{CommandError, Exit};
 
-/// Runs a protocol that needs no name in files under random federations and faults.
+/// Tests a protocol under random federations and faults. The protocol does not have to be part of the program.
 pub mod kit {
     pub use faultline_checker::Property;
     pub use faultline_fuzz::{Candidate, Tried};
 }
 
-/// Returns the program, with built-in protocols and applications only.
+/// Returns the program with only the built-in protocols and applications.
 pub fn cli() -> Cli {
     Cli(())
 }
@@ -81,35 +81,35 @@ pub fn cli() -> Cli {
 pub struct Cli(());
 
 impl Cli {
-    /// Adds a protocol.
+    /// Adds a protocol, under the name by which federation files select it.
     ///
     /// # Panics
     ///
-    /// Panics if its name is not valid, or is that of another protocol.
+    /// Panics if its name is invalid, or is already the name of another protocol.
     #[must_use]
     pub fn protocol<P: CustomProtocol>(self) -> Cli {
         faultline_catalog::custom::add_protocol::<P>();
         self
     }
 
-    /// Adds an application.
+    /// Adds an application, under the name by which federation files select it.
     ///
     /// # Panics
     ///
-    /// Panics if its name is not valid, or is that of another application.
+    /// Panics if its name is invalid, or is already the name of another application.
     #[must_use]
     pub fn application<A: CustomApplication>(self) -> Cli {
         faultline_catalog::custom::add_application::<A>();
         self
     }
 
-    /// Performs the command on the command line, and returns the exit status of the program. With `run`, starts this
-    /// executable again for every process of the federation.
+    /// Executes the command line, and returns the exit status of the program. With `run`, starts this executable
+    /// again for every process of the federation.
     pub fn main(self) -> ExitCode {
         command_error::explain();
         let arguments = Arguments::parse();
         log::begin(&arguments.command);
-        match memory::bound(arguments.memory).and_then(|()| perform(arguments.command)) {
+        match memory::set_limit(arguments.memory).and_then(|()| perform(arguments.command)) {
             Ok(exit) => exit.into(),
             Err(CommandError { exit, report }) => {
                 anstream::eprintln!("{report:?}");
@@ -130,7 +130,7 @@ fn perform(command: Command) -> Result<Exit, CommandError> {
         Command::Sweep(arguments) => sweep::sweep(&arguments),
         Command::Cluster(arguments) => cluster::cluster(&arguments),
         Command::Check(arguments) => recording::check(&arguments),
-        Command::Explain(arguments) => recording::tell(&arguments),
+        Command::Explain(arguments) => recording::explain_run(&arguments),
         Command::Report(arguments) => recording::report(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Export(arguments) => recording::export(&arguments),

@@ -1,9 +1,9 @@
-//! The live view of a run whose facts are available. Shows what the supervisor sees, without judging it.
+//! The live view of a run. Shows what the supervisor sees, without judging it.
 
 use faultline_api::Federation;
 use faultline_core::{ClusterId, Fact, ProcessId, Time};
-use faultline_report::Cast;
-use faultline_report::narrate::Narrator;
+use faultline_report::DisplayNames;
+use faultline_report::events::EventReporter;
 use faultline_supervisor::{ClusterStatus, Status};
 use faultline_trace::Manifest;
 use faultline_trace::manifest::{Backend, LinkEntry};
@@ -11,20 +11,20 @@ use faultline_trace::manifest::{Backend, LinkEntry};
 use crate::arguments::OutputArguments;
 use crate::screen::{Row, Screen};
 
-/// How the runs of a federation are shown while they last.
+/// How the progress of runs is shown.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) federation: &'a Federation,
     pub(crate) output: OutputArguments,
-    /// Whether the run is one of many, which is shown only on a terminal.
+    /// Whether the run is one of many. Such a run is shown only on a terminal.
     pub(crate) of_many: bool,
 }
 
 impl View<'_> {
     /// Creates the live view of a run.
     pub(crate) fn live(self, manifest: &Manifest) -> Live {
-        let narrator = Narrator::new(Cast::new(manifest));
-        Live { screen: self.screen(manifest), narrator, origin: None }
+        let reporter = EventReporter::new(DisplayNames::new(manifest));
+        Live { screen: self.screen(manifest), reporter, origin: None }
     }
 
     /// Creates the screen of a run.
@@ -43,7 +43,7 @@ impl View<'_> {
 /// The live view of a run.
 pub(crate) struct Live {
     screen: Screen,
-    narrator: Narrator,
+    reporter: EventReporter,
     origin: Option<Time>,
 }
 
@@ -53,7 +53,7 @@ impl Live {
         if *fact == Fact::Begun {
             self.origin = Some(at);
         }
-        if let Some(event) = self.narrator.stated(process, fact) {
+        if let Some(event) = self.reporter.stated(process, fact) {
             self.screen.tell(self.seconds(at), &event.text);
         }
     }
@@ -65,22 +65,22 @@ impl Live {
 
     /// Shows the measurements of links.
     pub(crate) fn measured(&mut self, links: &[LinkEntry]) {
-        let event = self.narrator.measured(links);
+        let event = self.reporter.measured(links);
         self.screen.tell(None, &event.text);
     }
 
-    /// Shows the current status. May be called more often than it is shown.
+    /// Shows the current status. Ignores calls that follow the last update too soon.
     pub(crate) fn status(&mut self, now: Time, status: &Status) {
         if !self.screen.is_due() {
             return;
         }
         let state = if status.begun.is_none() { "starting" } else { "running" };
-        let clusters = status.clusters.iter().zip(self.narrator.cast().clusters());
+        let clusters = status.clusters.iter().zip(self.reporter.names().clusters());
         let rows: Vec<Row> = clusters.map(|(it, cluster)| self.row(it, cluster)).collect();
         self.screen.show(self.seconds(now), state, &rows);
     }
 
-    /// Ends the view, and leaves the screen to later output.
+    /// Ends the view, so that other output can follow.
     pub(crate) fn finish(self) {
         self.screen.finish();
     }
@@ -91,9 +91,9 @@ impl Live {
     }
 
     fn row(&self, status: &ClusterStatus, cluster: ClusterId) -> Row {
-        let (checkpoints, forced) = self.narrator.checkpoints(cluster);
+        let (checkpoints, forced) = self.reporter.checkpoints(cluster);
         Row {
-            name: self.narrator.cast().cluster(cluster),
+            name: self.reporter.names().cluster(cluster),
             processes: status.processes,
             up: status.up,
             checkpoints: checkpoints as u32,

@@ -26,7 +26,7 @@ use crate::live::{Live, View};
 use crate::log;
 use crate::machine::{self, CheckState, Finding};
 
-/// The largest number of unexpectedly ended nodes that are reported individually.
+/// The maximum number of unexpectedly ended nodes that are reported individually.
 const MAX_REPORTED: usize = 3;
 
 /// Runs federations on real processes. With a kernel, the processes are in network namespaces, where the

@@ -1,5 +1,5 @@
-//! The program's log about its own work: written to the record of a run on real processes, and to standard
-//! error on request.
+//! The program's own diagnostic log: written to the record of a run on real processes, and to standard error on
+//! request.
 //!
 //! `FAULTLINE_LOG` sets the level, in the syntax of `tracing_subscriber::filter::Targets`: `info`, or
 //! `warn,faultline_runtime=debug`.
@@ -17,7 +17,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::arguments::{BackendName, CheckArguments, Command, RunArguments};
 
-/// The file in the record of a run.
+/// The name of the log file in the record of a run.
 pub(crate) const FILE: &str = "run.log";
 
 /// The log file of the current run.
@@ -51,7 +51,7 @@ pub(crate) fn begin(command: &Command) {
         .with_filter(filter(level));
     let recorded = tracing_subscriber::fmt::layer()
         .with_ansi(false)
-        // A record that cannot be written is reported by the writer of its facts.
+        // The writer of the facts reports a record that cannot be written.
         .log_internal_errors(false)
         .with_writer(Record)
         .with_filter(filter(WARNINGS));
@@ -60,7 +60,7 @@ pub(crate) fn begin(command: &Command) {
 
 const WARNINGS: &str = "warn";
 
-/// Writes the log to the record of a run as well, from now on.
+/// From now on, also writes the log to the record of a run.
 pub(crate) fn record_in(dir: &Path) -> io::Result<()> {
     let file = File::create(dir.join(FILE))?;
     *RECORD.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);

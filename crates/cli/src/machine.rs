@@ -1,5 +1,5 @@
-//! Compares what a run on real processes requires with what this machine has. `faultline doctor` prints all
-//! of it, `faultline run` rejects what does not fit. Reads limits; changes nothing.
+//! Compares what a run on real processes requires with what this machine has, for `faultline doctor` and `faultline
+//! run`. Changes nothing on the machine.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ use nix::sys::resource::{Resource, getrlimit};
 
 use crate::command_error::CommandError;
 
-/// File descriptors of a process of the run, beside those for connections: files, timers, sockets.
+/// File descriptors of a process of the run, in addition to those for connections: files, timers, sockets.
 const DESCRIPTORS: u64 = 32;
 /// Memory in bytes of a node without its application's state, with a margin: nodes of a run of 60 used 9.3 MB
 /// with 1 MiB of state.
@@ -159,7 +159,7 @@ pub(crate) fn findings(Size { nodes, state }: Size) -> Vec<Finding> {
             "add memory, or reduce `state` of the application".to_owned(),
         ),
     ];
-    // Most machines have no such limits, and then there is nothing to report.
+    // Most machines have no such limits.
     if group_threads.is_some() {
         let remedy = "raise `pids.max` of the control group (in a container: its limit on processes)";
         findings.push(enough("group's threads", group_threads, THREADS * nodes, plain, remedy.to_owned()));
@@ -240,8 +240,8 @@ fn enough(
     }
 }
 
-/// Returns the number of ports in the range of `ip_local_port_range`. A node listens at one; the ends of
-/// connections share theirs, because those go to different nodes.
+/// Returns the number of ports in the range of `ip_local_port_range`. A node listens on one port. Its outgoing
+/// connections can share a port, because they go to different nodes.
 fn ports(range: &str) -> Option<u64> {
     let mut ends = range.split_whitespace().map(str::parse::<u64>);
     let (first, last) = (ends.next()?.ok()?, ends.next()?.ok()?);
@@ -255,7 +255,7 @@ fn available_memory(meminfo: &str) -> Option<u64> {
     Some(kibibytes << 10)
 }
 
-/// Returns the number of processes that want to run or write, averaged over the last minute, from
+/// Returns the number of processes that run, or wait for a core or the disk, averaged over the last minute, from
 /// `/proc/loadavg`.
 fn load_average(loadavg: &str) -> Option<f64> {
     loadavg.split_whitespace().next()?.parse().ok()
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_the_kernel_are_parsed() {
+    fn kernel_statistics_are_parsed() {
         assert_eq!(ports("32768\t60999\n"), Some(28_232));
         assert_eq!(ports("here"), None);
         assert_eq!(available_memory("MemTotal: 9 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_cannot_fit_is_refused_with_figures_and_remedies() {
+    fn a_run_that_cannot_fit_is_rejected_with_numbers_and_remedies() {
         require(Size::of_nodes(1)).unwrap();
         let refused = require(Size::of_nodes(100_000_000)).unwrap_err();
         // Without the line breaks of the terminal.

@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-/// A simulation makes many small allocations, and the memory of its processes becomes scattered: with the
-/// system's allocator, large federations take a fifth longer.
+/// Simulations make many small allocations. With the system's allocator, large federations take a fifth longer.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! `--memory`: the bound on the memory of this program.
+//! `--memory`: the memory limit of this program.
 
 use faultline_api::quantity::Size;
 use faultline_runtime::memory;
@@ -7,14 +7,14 @@ use miette::miette;
 
 use crate::command_error::CommandError;
 
-/// Bounds the memory of every run of this program: by what was requested, or by half of what the machine has.
-pub(crate) fn bound(requested: Option<Size>) -> Result<(), CommandError> {
+/// Sets the memory limit of every run of this program: the requested limit, or half of the machine's memory.
+pub(crate) fn set_limit(requested: Option<Size>) -> Result<(), CommandError> {
     let checked = |requested| checked(requested, memory::available(), memory::used());
     bound_memory(faultline_launch::bound(requested.map(checked).transpose()?));
     Ok(())
 }
 
-/// Returns the requested bound in bytes, if a run can keep it.
+/// Returns the requested limit in bytes, if a run can respect it.
 fn checked(requested: Size, available: Option<u64>, used: Option<u64>) -> Result<u64, CommandError> {
     let (Some(available), Some(used)) = (available, used) else {
         const HELP: &str = "omit `--memory`, or use a system with /proc";
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_that_no_run_can_keep_is_refused_with_a_remedy() {
+    fn a_limit_that_no_run_can_respect_is_rejected_with_a_remedy() {
         let checked = |bytes| checked(Size(bytes), Some(1 << 30), Some(4 << 20));
         assert_eq!(checked(64 << 20).unwrap(), 64 << 20);
         for (bytes, help) in

@@ -23,7 +23,7 @@ use crate::{files, interrupt, output};
 /// `faultline import`
 pub(crate) fn import(arguments: &ImportArguments) -> Result<Exit, CommandError> {
     let federation = federation(&read(&arguments.files)?, &arguments.name)?;
-    let text = serde_saphyr::to_string(&federation).expect("a federation has a YAML form");
+    let text = serde_saphyr::to_string(&federation).expect("a federation can be written as YAML");
     output::print(&text)?;
     Ok(Exit::Pass)
 }
@@ -132,7 +132,7 @@ struct Watcher {
 
 impl Watcher {
     /// Returns whether a fact is shown at this level.
-    fn tells(&self, process: ProcessId, fact: &Fact) -> bool {
+    fn shows(&self, process: ProcessId, fact: &Fact) -> bool {
         let cluster = |process: ProcessId| self.cluster_of.get(process.index());
         let between =
             faultline_trace::describe::message_of(fact).is_some_and(|id| cluster(id.from) != cluster(id.to));
@@ -140,7 +140,7 @@ impl Watcher {
             process.index() == 0 || cluster(process) != cluster(ProcessId(process.0.wrapping_sub(1)));
         let is_event = match fact {
             Fact::Claim(claim) => !matches!(**claim, Claim::Resent { .. } | Claim::Forcing { .. }) && speaks,
-            // The first lives of all processes are no news.
+            // Every process starts once; only restarts are shown.
             Fact::LifeStarted { life, .. } => *life > Life(1),
             _ => process == ProcessId::SUPERVISOR,
         };
@@ -174,11 +174,11 @@ impl Observer for Watcher {
             return;
         }
         let Record { process, at, fact, .. } = record;
-        if self.tells(*process, fact) {
+        if self.shows(*process, fact) {
             let names = &self.names;
             let name = names.process(*process);
-            let (seconds, told) = (at.since(Time::ZERO).as_secs_f64(), describe(fact).to_string());
-            let line = format!("{seconds:>16.9} s  {name:<14} {}\n", with_names(&told, names));
+            let (seconds, sentence) = (at.since(Time::ZERO).as_secs_f64(), describe(fact).to_string());
+            let line = format!("{seconds:>16.9} s  {name:<14} {}\n", with_names(&sentence, names));
             // Stops writing when the reader has closed its end.
             if self.out.write_all(line.as_bytes()).is_err() {
                 self.level = TraceLevel::Statistics;
@@ -210,7 +210,10 @@ spec:
 ";
         let federation = faultline_api::parse("test.yaml", text.as_bytes()).unwrap();
         let names = Names::of(&federation.spec);
-        let told = with_names("sent p0->p2 #2, p9 and part p1's, because c1 rolled back to 1.3", &names);
-        assert_eq!(told, "sent lyon-0->nancy-0 #2, p9 and part lyon-1's, because nancy rolled back to 1.3");
+        let sentence = with_names("sent p0->p2 #2, p9 and part p1's, because c1 rolled back to 1.3", &names);
+        assert_eq!(
+            sentence,
+            "sent lyon-0->nancy-0 #2, p9 and part lyon-1's, because nancy rolled back to 1.3"
+        );
     }
 }

@@ -73,7 +73,7 @@ impl PluginCommand {
         PluginCommand(vec![command.into()])
     }
 
-    /// Adds an option with its value in one argument, so that no value can be taken for an option.
+    /// Adds an option with its value in one argument, so that no value can be mistaken for an option.
     fn option(&mut self, name: &str, value: Option<impl AsRef<OsStr>>) {
         if let Some(value) = value {
             let mut word = OsString::from(format!("{name}="));
@@ -99,8 +99,8 @@ impl PluginCommand {
 
     /// Replaces this process by the other program: the one next to this one, or the first on the PATH.
     fn call(self) -> Result<Exit, CommandError> {
-        let beside = std::env::current_exe().ok().map(|it| it.with_file_name(PROGRAM));
-        let program = beside.filter(|it| it.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));
+        let adjacent = std::env::current_exe().ok().map(|it| it.with_file_name(PROGRAM));
+        let program = adjacent.filter(|it| it.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));
         let error = Command::new(&program).args(self.0).exec();
         Err(if error.kind() == ErrorKind::NotFound {
             CommandError::input(miette!(

@@ -27,41 +27,41 @@ use crate::runner::{LocalBackend, Runner};
 /// Real processes with links emulated in the nodes, and without metrics.
 const PROCESSES: LocalBackend = LocalBackend::Processes { kernel: None, metrics: None };
 
-/// Where an evaluation makes its runs and keeps their records.
+/// Where an evaluation keeps the records of its runs, and how it continues.
 #[derive(Clone, Copy)]
 pub(crate) struct Evaluation<'a> {
     /// The directory of `--out`.
     pub(crate) out: &'a Path,
     pub(crate) interrupted: &'a Arc<AtomicBool>,
-    /// Whether runs that were recorded before are not made again.
+    /// Whether to reuse runs that were recorded earlier.
     pub(crate) resume: bool,
 }
 
 /// A run with its record.
-struct Kept {
+struct RecordedRun {
     recording: Recording,
     dir: PathBuf,
-    /// Its record was there already.
+    /// Whether the run was recorded earlier.
     is_known: bool,
 }
 
 impl Evaluation<'_> {
-    /// Runs a small federation with the first `seeds` seeds on both backends.
-    pub(crate) fn beside_the_simulator(self, seeds: u64) -> Result<Vec<Pair>, CommandError> {
+    /// Runs a small federation with the first `seeds` seeds, on real processes and on the simulator.
+    pub(crate) fn with_simulator(self, seeds: u64) -> Result<Vec<Pair>, CommandError> {
         let mut progress = Progress::counting(0, seeds);
         let mut pairs = Vec::new();
         for seed in 1..=seeds {
             let run = |here, on| self.run(here, on, FEDERATION, seed);
-            let Kept { recording, is_known, .. } = run(&PROCESSES, "real")?;
-            let simulated = told(&run(&LocalBackend::Simulator, "simulated")?.recording);
-            pairs.push(Pair { seed, real: told(&recording), simulated });
-            progress.step("real processes beside the simulator", (seed, seeds), is_known);
+            let RecordedRun { recording, is_known, .. } = run(&PROCESSES, "real")?;
+            let simulated = counts(&run(&LocalBackend::Simulator, "simulated")?.recording);
+            pairs.push(Pair { seed, real: counts(&recording), simulated });
+            progress.step("real processes and simulator", (seed, seeds), is_known);
         }
         Ok(pairs)
     }
 
-    /// Runs ping-pong among this many processes in each setting, for this many turns and round trips. The
-    /// settings take turns, so that a temporary disturbance of the machine affects all of them alike.
+    /// Runs ping-pong among this many processes in each setting, for this many turns and round trips. The settings
+    /// alternate, so that a temporary disturbance of the machine affects all of them equally.
     pub(crate) fn ping_pong(
         self,
         processes: usize,
@@ -83,8 +83,8 @@ impl Evaluation<'_> {
         Ok(all)
     }
 
-    /// Makes the runs that the evaluation of HydEE requests, in this many turns.
-    pub(crate) fn wanted(self, turns: u32) -> Result<Real, CommandError> {
+    /// Performs the runs that the evaluation of HydEE needs, this many times each.
+    pub(crate) fn hydee_runs(self, turns: u32) -> Result<Real, CommandError> {
         let mut shown = Progress::new();
         let runs = real::runs();
         let (mut done, total) = (0, u64::from(turns) * runs.len() as u64);
@@ -106,7 +106,13 @@ impl Evaluation<'_> {
         Ok(real)
     }
 
-    fn run(self, here: &LocalBackend, name: &str, text: &str, seed: u64) -> Result<Kept, CommandError> {
+    fn run(
+        self,
+        here: &LocalBackend,
+        name: &str,
+        text: &str,
+        seed: u64,
+    ) -> Result<RecordedRun, CommandError> {
         let federation =
             faultline_api::parse(name, text.as_bytes()).map_err(|it| CommandError::input(*it))?;
         let view = View { federation: &federation, output: OutputArguments::SILENT, of_many: true };
@@ -114,20 +120,20 @@ impl Evaluation<'_> {
         let runner = Runner { federation: &federation, text, here, records_inputs, view, interrupted };
         let dir = self.out.join("processes").join(format!("{name}-{seed}"));
         if let Some(recording) = self.resume.then(|| known(&dir, text, seed)).flatten() {
-            return Ok(Kept { recording, dir, is_known: true });
+            return Ok(RecordedRun { recording, dir, is_known: true });
         }
-        vacate(&dir)?;
+        remove_record(&dir)?;
         let recording = runner.once(seed, &dir)?;
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(CommandError::machine(
-                "interrupted while runs on real processes were made; the same command with `--resume` continues",
+                "interrupted during the runs on real processes; the same command with `--resume` continues",
             ));
         }
-        Ok(Kept { recording, dir, is_known: false })
+        Ok(RecordedRun { recording, dir, is_known: false })
     }
 }
 
-/// The record of this very run, if it was made before and came to an end of its own.
+/// Returns the record of this run, if one exists that was not interrupted.
 fn known(dir: &Path, text: &str, seed: u64) -> Option<Recording> {
     let manifest = Bundle::open(dir).read_manifest().ok()?;
     let is_over = !matches!(manifest.outcome, None | Some(Outcome::Interrupted));
@@ -137,7 +143,7 @@ fn known(dir: &Path, text: &str, seed: u64) -> Option<Recording> {
 }
 
 /// Removes the record of an earlier evaluation.
-fn vacate(dir: &Path) -> Result<(), CommandError> {
+fn remove_record(dir: &Path) -> Result<(), CommandError> {
     if !dir.join("manifest.json").exists() {
         return Ok(());
     }
@@ -145,10 +151,10 @@ fn vacate(dir: &Path) -> Result<(), CommandError> {
         .map_err(|error| CommandError::path("replace", dir, error, "name another directory with `--out`"))
 }
 
-/// Makes the runs of a comparison on real processes.
+/// Performs the runs of a comparison on real processes.
 pub(crate) struct Compared<'a> {
     evaluation: Evaluation<'a>,
-    /// Why there are no further runs.
+    /// The error that ended the runs, if any.
     pub(crate) command_error: Option<CommandError>,
 }
 
@@ -157,16 +163,16 @@ impl<'a> Compared<'a> {
         Compared { evaluation, command_error: None }
     }
 
-    /// One run, judged like any other.
+    /// Performs and judges one run.
     pub(crate) fn run(&mut self, federation: &Federation, seed: u64) -> Result<(Made, bool), Interrupted> {
-        let faults = if federation.spec.faults.is_empty() { "calm" } else { "faults" };
+        let faults = if federation.spec.faults.is_empty() { "without-faults" } else { "with-faults" };
         // A comparison can contain one protocol twice, with different options.
         let forces_always = matches!(&federation.spec.protocol, Protocol::Hc3i(it) if it.forcing == Some(Forcing::EveryMessage));
         let every = if forces_always { "-every-message" } else { "" };
         let name = format!("{}{every}-{faults}", federation.spec.protocol.name());
         let kept = self.evaluation.run(&PROCESSES, &name, &faultline_api::to_yaml(federation), seed);
         kept.map(|it| (Made::of(&it.recording.run), it.is_known)).map_err(|command_error| {
-            // After an interruption, the comparison shows the runs that were made.
+            // After an interruption, the comparison shows the completed runs.
             if !self.evaluation.interrupted.load(Ordering::Relaxed) {
                 self.command_error = Some(command_error);
             }
@@ -175,7 +181,7 @@ impl<'a> Compared<'a> {
     }
 }
 
-fn told(recording: &Recording) -> RunCounts {
+fn counts(recording: &Recording) -> RunCounts {
     let run = &recording.run;
     let begun = run.trace.begun().map_or(0.0, Time::as_secs_f64);
     RunCounts::of(&run.account(), run.manifest.duration.as_secs_f64() - begun)

@@ -11,7 +11,7 @@ use faultline_core::fault::Outcome;
 use faultline_core::{Life, ProcessId};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::explain;
-use faultline_report::{Cast, Timeline, page, text};
+use faultline_report::{DisplayNames, Timeline, page, text};
 use faultline_session::Unjudged;
 use faultline_trace::{Manifest, Trace, export};
 
@@ -27,13 +27,13 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
 }
 
 /// `faultline explain`
-pub(crate) fn tell(arguments: &ExplainArguments) -> Result<Exit, CommandError> {
+pub(crate) fn explain_run(arguments: &ExplainArguments) -> Result<Exit, CommandError> {
     let recording = Recording::read(&arguments.dir)?;
     recording.warn();
-    let cast = Cast::new(&recording.run.manifest);
+    let names = DisplayNames::new(&recording.run.manifest);
     let history = Timeline::new(&recording.run.trace, &recording.run.manifest);
-    let chapters = explain(&history, &recording.run.manifest, &cast);
-    let text: String = chapters.iter().map(|it| format!("{}\n", it.text)).collect();
+    let events = explain(&history, &recording.run.manifest, &names);
+    let text: String = events.iter().map(|it| format!("{}\n", it.text)).collect();
     output::print(&output::filled(&text))?;
     Ok(Exit::Pass)
 }
@@ -44,9 +44,9 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> 
     recording.warn();
     let to = arguments.to.clone().unwrap_or_else(|| arguments.dir.join("report.html"));
     let picture = to.with_file_name("diagram.svg");
-    let cast = Cast::new(&recording.run.manifest);
+    let names = DisplayNames::new(&recording.run.manifest);
     let history = Timeline::new(&recording.run.trace, &recording.run.manifest);
-    let diagram = Diagram::new(&history, &cast, Limits::default());
+    let diagram = Diagram::new(&history, &names, Limits::default());
     write(&to, &page::render(recording.recorded()))?;
     write(&picture, &svg::render(&diagram, svg::Options::default()))?;
     output::print(&format!("{}\n{}\n", to.display(), picture.display()))?;
@@ -63,13 +63,13 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> 
         let flaw = flaw.describe(|process| named(process).unwrap_or_else(|| process.to_string()));
         anstream::eprintln!("the record is incomplete: {flaw}");
     }
-    say_if_early(&manifest);
+    warn_if_incomplete(&manifest);
     let out = io::BufWriter::new(io::stdout().lock());
     let printed = match arguments.format {
         ExportFormat::Jsonl => export::json_lines(&trace, &manifest, out),
         ExportFormat::Csv => export::csv(&trace, &manifest, out),
         ExportFormat::Graph => {
-            say_if_some_failed(&trace);
+            warn_about_resent(&trace);
             export::graph(&trace, &application(&manifest), out)
         }
     };
@@ -84,8 +84,8 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> 
 /// Returns the communication graphs of the run recorded in `dir`, in this many intervals of equal length.
 pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, CommandError> {
     let Unjudged { manifest, trace, .. } = open(dir)?;
-    say_if_early(&manifest);
-    say_if_some_failed(&trace);
+    warn_if_incomplete(&manifest);
+    warn_about_resent(&trace);
     let (processes, names): (Vec<_>, Vec<_>) = application(&manifest).into_iter().unzip();
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     if names.is_empty() {
@@ -104,8 +104,8 @@ pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, Command
     Ok(export::channels(&trace, intervals).into_iter().map(graph).collect())
 }
 
-/// Warns about a run that did not come to its end.
-fn say_if_early(manifest: &Manifest) {
+/// Warns if the run did not complete.
+fn warn_if_incomplete(manifest: &Manifest) {
     let how = match &manifest.outcome {
         Some(Outcome::Completed) => return,
         Some(Outcome::Interrupted) => "was interrupted",
@@ -114,13 +114,13 @@ fn say_if_early(manifest: &Manifest) {
         None => "was cut short",
     };
     anstream::eprintln!(
-        "this run {how}, after {}: facts and messages of the rest are missing",
+        "this run {how} after {}: later facts and messages are missing",
         text::span(manifest.duration.as_secs_f64())
     );
 }
 
-/// That a graph counts more than the application has to say.
-fn say_if_some_failed(trace: &Trace) {
+/// Warns if the graph also counts messages that were sent again after a failure.
+fn warn_about_resent(trace: &Trace) {
     if trace.streams.keys().any(|(_, life)| *life > Life(1)) {
         anstream::eprintln!(
             "processes failed in this run, so re-sent messages count twice in the graph; record a run without faults"

@@ -1,7 +1,7 @@
 //! `faultline replay`: feeds the recorded inputs to the processes of a run again, and compares what they do.
 //!
-//! There is no network, storage or clock here: a process sees only its inputs, so that equal facts and
-//! actions show that it is the recorded protocol code, whichever driver hosted it.
+//! A replayed process has no network, storage or clock. It sees only its inputs, so that equal facts and actions show
+//! that the same protocol code was recorded, whichever driver hosted it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
 use faultline_core::process::{ActionOf, In};
 use faultline_core::{Action, Birth, Event, Fact, FactKinds, Job, JobNo, Life, Process, ProcessId, Time};
-use faultline_report::Cast;
+use faultline_report::DisplayNames;
 use faultline_report::explain::count;
 use faultline_trace::describe::describe;
 use faultline_trace::inputs::{InputEntry, InputEntryOf, InputsFile, RecordedAction};
@@ -77,7 +77,7 @@ struct ReplayedLife {
     facts: usize,
     /// The first difference.
     difference: Option<String>,
-    /// Why some of it could not be compared.
+    /// Why a part of this life could not be compared.
     remark: Option<String>,
 }
 
@@ -98,7 +98,7 @@ impl ReplayedLife {
     }
 }
 
-/// A visitor that replays.
+/// Replays the processes of a protocol.
 struct ReplayVisitor<'a> {
     bundle: &'a Bundle,
     trace: &'a Trace,
@@ -110,7 +110,7 @@ impl Visitor for ReplayVisitor<'_> {
     type Output = Result<Vec<ReplayedLife>, BundleError>;
 
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
-        let cast = Cast::new(self.manifest);
+        let names = DisplayNames::new(self.manifest);
         // A life that was killed may have received an input that had no recorded effect.
         let ends = self.trace.supervisor().iter().filter_map(|(_, fact)| match fact {
             Fact::Failed { process, life, .. } | Fact::Detected { process, life } => Some((*process, *life)),
@@ -127,10 +127,10 @@ impl Visitor for ReplayVisitor<'_> {
                 let replayed = match self.bundle.read_inputs::<N>(process, life)? {
                     Some(file) => {
                         let was_killed = killed.contains(&(process, life));
-                        replay_life(file, process_config.clone(), facts, was_killed, &cast)
+                        replay_life(file, process_config.clone(), facts, was_killed, &names)
                     }
                     None => ReplayedLife {
-                        node: cast.process(process),
+                        node: names.process(process),
                         life: life.0,
                         inputs: 0,
                         actions: 0,
@@ -152,11 +152,11 @@ fn replay_life<P: Process>(
     config: Arc<P::Config>,
     recorded: &[(Time, Fact)],
     was_killed: bool,
-    cast: &Cast,
+    names: &DisplayNames,
 ) -> ReplayedLife {
     let InputsFile { process: me, life, entries, cut } = file;
     let mut replayed = ReplayedLife {
-        node: cast.process(me),
+        node: names.process(me),
         life: life.0,
         inputs: 0,
         actions: 0,

@@ -15,39 +15,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{Paper, ReproduceArguments};
 use crate::command_error::{CommandError, Exit};
-use crate::journal::{Head, Journal, RUNS, say_missing};
+use crate::journal::{Head, Journal, RUNS, print_missing};
 use crate::paper::jobs;
 use crate::processes::Evaluation;
 use crate::progress::Progress;
 use crate::{interrupt, output};
 
-/// Runs of each setting.
+/// Seeds for each setting.
 const SEEDS: u32 = 30;
-/// Runs of each setting with `--quick`.
+/// Seeds for each setting, with `--quick`.
 const QUICK_SEEDS: u32 = 5;
-/// Runs on real processes, and as many in virtual time.
+/// Runs on real processes. The simulator performs the same number.
 const PAIRS: u64 = 10;
-/// The same with `--quick`.
+/// Runs on real processes, with `--quick`.
 const QUICK_PAIRS: u64 = 3;
 
-/// Runs of each of HydEE's settings.
+/// Seeds for each of HydEE's settings.
 const HYDEE_SEEDS: u32 = 3;
-/// The same with `--quick`.
+/// Seeds for each of HydEE's settings, with `--quick`.
 const HYDEE_QUICK_SEEDS: u32 = 1;
-/// Runs of ping-pong in each setting, and round trips with each length.
+/// Runs of ping-pong in each setting, and round trips with each message length.
 const PING_PONG: (u32, u32) = (10, 200);
-/// The same for many processes.
+/// The same numbers with many processes.
 const CROWDED_PING_PONG: (u32, u32) = (5, 200);
-/// Both with `--quick`.
+/// The same numbers with `--quick`, for any number of processes.
 const QUICK_PING_PONG: (u32, u32) = (2, 50);
 /// Runs of each other federation on real processes.
 const TURNS: u32 = 5;
-/// The same with `--quick`.
+/// Runs of each other federation on real processes, with `--quick`.
 const QUICK_TURNS: u32 = 1;
 
-/// Runs of each of CCK's settings.
+/// Seeds for each of CCK's settings.
 const CCK_SEEDS: u32 = 3;
-/// The same when only the shape is wanted.
+/// Seeds for each of CCK's settings, with `--quick`.
 const CCK_QUICK_SEEDS: u32 = 1;
 
 /// `faultline reproduce`
@@ -61,7 +61,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, CommandE
     }
 }
 
-/// Returns the directory for the results, and creates it.
+/// Creates the directory for the results, and returns its path.
 fn place(arguments: &ReproduceArguments, default: &str) -> Result<PathBuf, CommandError> {
     let out = arguments.out.clone().unwrap_or_else(|| default.into());
     output::directory(&out)?;
@@ -94,10 +94,10 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let interrupted = interrupt::flag();
     let work = Work { out: &out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
-    // First, while nothing else of this program keeps the machine busy.
+    // The runs on real processes come first, while this program does not load the machine otherwise.
     let evaluation = Evaluation { out: &out, interrupted: &interrupted, resume: *resume };
     let pairs = match arguments.with_processes {
-        true => evaluation.beside_the_simulator(if *quick { QUICK_PAIRS } else { PAIRS })?,
+        true => evaluation.with_simulator(if *quick { QUICK_PAIRS } else { PAIRS })?,
         false => Vec::new(),
     };
     let mut done = work.repeat(opened, |store| repeat(settings, store))?;
@@ -108,7 +108,7 @@ fn hc3i(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
             .wrong
             .extend(differ.map(|it| format!("real processes differ from the simulator, seed {}", it.seed)));
     }
-    leave(&done, &out)
+    write_results(&done, &out)
 }
 
 fn hydee(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
@@ -119,14 +119,14 @@ fn hydee(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     let interrupted = interrupt::flag();
     let work = Work { out: &out, arguments, interrupted: &interrupted };
     let opened = work.open()?;
-    // First, while nothing else of this program keeps the machine busy.
+    // The runs on real processes come first, while this program does not load the machine otherwise.
     let evaluation = Evaluation { out: &out, interrupted: &interrupted, resume: *resume };
     let played = evaluation.ping_pong(PAIR, if *quick { QUICK_PING_PONG } else { PING_PONG })?;
     let crowded = evaluation.ping_pong(CROWD, if *quick { QUICK_PING_PONG } else { CROWDED_PING_PONG })?;
-    let real = evaluation.wanted(if *quick { QUICK_TURNS } else { TURNS })?;
+    let real = evaluation.hydee_runs(if *quick { QUICK_TURNS } else { TURNS })?;
     let measured = hydee::Measured { played, crowded, real };
     let done = work.repeat(opened, |store| hydee::reproduce(settings, &measured, store))?;
-    leave(&done, &out)
+    write_results(&done, &out)
 }
 
 fn cck(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
@@ -141,7 +141,7 @@ fn tic(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     simulated(arguments, &out, seeds, tic::reproduce)
 }
 
-/// Repeats an evaluation that needs no real processes.
+/// Reproduces an evaluation that needs no real processes.
 fn simulated(
     arguments: &ReproduceArguments,
     out: &Path,
@@ -152,10 +152,10 @@ fn simulated(
     let interrupted = interrupt::flag();
     let work = Work { out, arguments, interrupted: &interrupted };
     let done = work.repeat(work.open()?, |store| reproduce(settings, store))?;
-    leave(&done, out)
+    write_results(&done, out)
 }
 
-/// What is reproduced, with any number of seeds.
+/// Identifies a reproduction in its journal. The number of seeds is not part of it.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Reproduced {
     paper: String,
@@ -170,7 +170,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The journal, and what is in it.
+    /// Opens the journal, and returns the results in it.
     fn open(&self) -> Result<(Journal, Vec<Kept>), CommandError> {
         let ReproduceArguments { paper, quick, resume, .. } = self.arguments;
         let paper = paper.to_possible_value().expect("no evaluation is hidden").get_name().to_owned();
@@ -178,7 +178,7 @@ impl Work<'_> {
         Journal::open(&self.out.join(RUNS), "reproduction", &head, *resume)
     }
 
-    /// Simulates what is not known.
+    /// Simulates the runs that are not in the journal.
     fn repeat(
         &self,
         (mut journal, known): (Journal, Vec<Kept>),
@@ -195,7 +195,7 @@ impl Work<'_> {
 }
 
 /// Writes and prints the results.
-fn leave(done: &Reproduction, out: &Path) -> Result<Exit, CommandError> {
+fn write_results(done: &Reproduction, out: &Path) -> Result<Exit, CommandError> {
     let write = |name: &str, content: &str| output::write(out, name, content);
     for section in &done.sections {
         for table in &section.tables {
@@ -208,7 +208,7 @@ fn leave(done: &Reproduction, out: &Path) -> Result<Exit, CommandError> {
     write("index.html", &page::render(done))?;
     output::print(&page::text(done))?;
     output::print(&format!("{}\n", out.join("index.html").display()))?;
-    say_missing(done.missing);
+    print_missing(done.missing);
     Ok(match (done.judged.wrong.is_empty(), done.missing) {
         (false, _) => Exit::Fail,
         (true, 0) => Exit::Pass,

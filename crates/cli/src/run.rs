@@ -1,5 +1,4 @@
-//! `faultline run`: expands the plan, runs, records, judges and prints. One run, or several with consecutive
-//! seeds.
+//! `faultline run`: runs a federation once, or several times with consecutive seeds.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -62,7 +61,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
 fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
     let RunArguments { backend, links, metrics, timeout, cluster, record, .. } = arguments;
     let (local, pods) = (*backend == BackendName::Local, *backend == BackendName::Kubernetes);
-    let heedless = [
+    let ignored = [
         ("--metrics", metrics.is_some() && !local, "local"),
         ("--timeout", timeout.is_some() && !pods, "kubernetes"),
         ("--namespace", cluster.namespace.is_some() && !pods, "kubernetes"),
@@ -80,7 +79,7 @@ fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
             "`--record` is not supported on Kubernetes"
         )));
     }
-    match heedless.into_iter().find(|&(_, is_heedless, _)| is_heedless) {
+    match ignored.into_iter().find(|&(_, is_given, _)| is_given) {
         None => Ok(()),
         Some((option, _, backend)) => Err(CommandError::input(miette!(
             help = format!("omit `{option}`, or add `--backend {backend}`"),
@@ -89,7 +88,7 @@ fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
     }
 }
 
-/// Returns what traffic control should do for links, if requested.
+/// Returns the traffic control that is used for links, if requested.
 fn links(arguments: &RunArguments) -> Result<Option<Kernel>, CommandError> {
     if arguments.links == LinksName::InNode {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! One judged and recorded run on this machine, shared by `run`, evaluations and comparisons.
+//! One recorded and judged run on this machine. Used by `run`, evaluations and comparisons.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) struct Runner<'a> {
     /// The text of the federation's file.
     pub(crate) text: &'a str,
     pub(crate) here: &'a LocalBackend,
-    /// Whether the inputs of processes are recorded, too.
+    /// Whether the inputs of processes are recorded too.
     pub(crate) records_inputs: bool,
     pub(crate) view: View<'a>,
     pub(crate) interrupted: &'a Arc<AtomicBool>,
@@ -45,7 +45,7 @@ pub(crate) enum LocalBackend {
 }
 
 impl Runner<'_> {
-    /// Runs and judges once; the record is in `dir`.
+    /// Runs and judges the federation once, and writes the record to `dir`.
     pub(crate) fn once(&self, seed: u64, dir: &Path) -> Result<Recording, CommandError> {
         let Runner { federation, text, here, records_inputs, view, interrupted } = self;
         if let LocalBackend::Processes { .. } = here {
@@ -81,7 +81,7 @@ fn command_error<E>(error: RunError<E>, of_backend: impl FnOnce(E) -> CommandErr
     }
 }
 
-/// Creates the bundle of a run in a directory that need not exist, and that must be empty.
+/// Creates the bundle of a run in a directory, which must be empty if it exists.
 fn create(dir: &Path) -> Result<Bundle, CommandError> {
     if dir.exists() && !dir.is_dir() {
         const HELP: &str = "name a new or empty directory with `--out`";

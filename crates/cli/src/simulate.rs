@@ -9,20 +9,20 @@ use faultline_trace::{Manifest, Record};
 
 use crate::live::{Live, View};
 
-/// The real time between two updates.
-const LOOK: Duration = Duration::from_millis(100);
+/// The minimum real time between two updates.
+const UPDATE_EVERY: Duration = Duration::from_millis(100);
 
-/// Shows a simulation while it runs, or until its user interrupts it.
+/// Shows a simulation while it runs, and ends it if the user interrupts it.
 pub(crate) struct Watched<'a> {
     view: View<'a>,
     live: Option<Live>,
     interrupted: &'a AtomicBool,
-    looked: Instant,
+    updated: Instant,
 }
 
 impl<'a> Watched<'a> {
     pub(crate) fn new(view: View<'a>, interrupted: &'a AtomicBool) -> Watched<'a> {
-        Watched { view, live: None, interrupted, looked: Instant::now() }
+        Watched { view, live: None, interrupted, updated: Instant::now() }
     }
 
     /// Ends the view.
@@ -46,8 +46,8 @@ impl Observer for Watched<'_> {
     }
 
     fn continues(&mut self, mut moment: Moment<'_>) -> bool {
-        if self.looked.elapsed() >= LOOK {
-            self.looked = Instant::now();
+        if self.updated.elapsed() >= UPDATE_EVERY {
+            self.updated = Instant::now();
             let live = self.live.as_mut().expect("the run has begun");
             live.status(moment.now, &moment.status());
         }

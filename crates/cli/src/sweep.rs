@@ -1,4 +1,4 @@
-//! `faultline sweep`: runs one federation at many settings of its parameters.
+//! `faultline sweep`: runs one federation with many settings of its parameters.
 
 use faultline_api::Federation;
 use faultline_experiments::sweep::{Measured, Parameter, Plan, Sweep, page, quantities, tell};
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{SweepArguments, SweepFormat};
 use crate::command_error::{CommandError, Exit};
-use crate::journal::{Head, Journal, RUNS, say_missing};
+use crate::journal::{Head, Journal, RUNS, print_missing};
 use crate::paper::jobs;
 use crate::progress::Progress;
 use crate::{files, interrupt, output};
 
-/// The federation file of each setting.
+/// The directory of the federation files of the settings.
 const SETTINGS: &str = "settings";
 
-/// What is swept.
+/// Identifies a sweep in its journal.
 #[derive(PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Swept {
     federation: Federation,
-    /// By path, the values as they were written.
+    /// The values of each parameter as they were written, by path.
     parameters: Vec<(String, Vec<String>)>,
     sample: Option<(usize, u64)>,
 }
@@ -58,7 +58,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     });
     drop(progress);
     let swept = swept.map_err(files::unfit)?;
-    // It can be continued with more seeds.
+    // The sweep can be continued with more seeds.
     journal.finish(false)?;
     let quantity = quantities().find(|it| it.name == arguments.best).expect("clap allows no other");
     let (json, csv) = (tell::json(&swept, quantity), tell::csv(&swept));
@@ -73,7 +73,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
             format!("{}\n{}\n", tell::text(&swept, quantity), out.join("index.html").display())
         }
     })?;
-    say_missing(swept.missing() as u64);
+    print_missing(swept.missing() as u64);
     Ok(match (swept.has_failed(), swept.missing()) {
         (true, _) => Exit::Fail,
         (false, 0) => Exit::Pass,

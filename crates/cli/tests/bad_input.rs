@@ -1,4 +1,4 @@
-//! Tests bad input: exit status 2, the problem, its place, and the remedy.
+//! Tests bad input: the exit status is 2, and the error states the problem, its place and the remedy.
 
 mod common;
 
@@ -99,7 +99,7 @@ fn a_run_that_does_not_fit_this_machine() {
     let said = ["cannot run 100002 nodes", " needed, ", "--backend simulate", "--nodes 100002"];
     refused(&place, &["run", "huge.yaml", "--out", "record"], &said);
     assert!(!place.path("record").exists());
-    // `doctor` prints the same figures.
+    // `doctor` prints the same numbers.
     let doctor = place.faultline(["doctor", "--nodes", "100002"]).assert().code(1);
     let doctor = String::from_utf8_lossy(&doctor.get_output().stdout).into_owned();
     let failed: Vec<_> = doctor.lines().filter_map(|it| it.strip_prefix("FAIL")).map(str::trim).collect();

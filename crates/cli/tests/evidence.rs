@@ -1,4 +1,4 @@
-//! Tests manipulated records of real processes, and commands on damaged records.
+//! Tests that manipulated records of real processes are detected, and that commands accept damaged records.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{CRASH, TestDirectory, small};
 use faultline_trace::{Bundle, SealedBy};
 use serde_json::Value;
 
-/// Returns the command's verdict on a record, or the error, and the reasons.
+/// Returns the command's verdict on a record and the reasons, or the error.
 fn check(place: &TestDirectory, dir: &str) -> (&'static str, Vec<String>) {
     let output = place.faultline(["check", dir, "--format", "json"]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();

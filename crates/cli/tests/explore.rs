@@ -1,4 +1,4 @@
-//! Exploration, as a user sees it.
+//! Tests exploration from a user's view.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn a_small_space_is_visited_to_its_end_and_a_larger_one_says_where_it_stopped() 
     assert!(level["runs"].as_u64().unwrap() > 0 && level["depth"].as_u64().unwrap() > 0, "{report}");
     let report = explore(&["--overtakings", "all", "--states", "500"], 3);
     assert_eq!((&report["verdict"], &report["levels"][0]["isComplete"]), (&"unknown".into(), &false.into()));
-    // Without a bound on overtakings, as many as the bound on states permits.
+    // Without a limit on overtakings, the search explores as many as the limit on states permits.
     let report = explore(&["--states", "20000", "--crashes", "0"], 0);
     assert!(report["levels"].as_array().unwrap().len() > 1, "{report}");
     assert!(!place.path("faultline-runs").exists(), "nothing was found, and nothing written");
@@ -50,7 +50,7 @@ fn what_cannot_be_explored_is_refused_with_a_remedy() {
     }
 }
 
-/// Tests of the whole workspace are built with the defects, those of this crate alone are not.
+/// Builds of the whole workspace include the defects; builds of this crate alone do not.
 #[test]
 fn a_violation_is_recorded_as_its_shortest_run() {
     let place = TestDirectory::new();

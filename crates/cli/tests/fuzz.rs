@@ -57,7 +57,7 @@ fn a_search_that_runs_out_of_seeds_is_unknown_and_reports_its_schedules() {
     assert_eq!((&report["coverage"]["runs"], &report["reason"]), (&6.into(), &Value::Null), "{report}");
 }
 
-/// Tests of the whole workspace are built with the defects, those of this crate alone are not.
+/// Builds of the whole workspace include the defects; builds of this crate alone do not.
 #[test]
 fn a_known_defect_is_found_shrunk_and_reproduced_or_this_build_says_how_to_enable_it() {
     let place = TestDirectory::new();

@@ -1,4 +1,4 @@
-//! Long work that is interrupted shows what it has, and continues where it stopped.
+//! Tests that interrupted work shows its results, and continues where it stopped.
 
 mod common;
 
@@ -13,7 +13,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// The number of the signal that interrupts.
+/// The number of the interrupt signal.
 const SIGINT: u32 = 2;
 
 /// Starts the command without waiting for it.
@@ -40,7 +40,7 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Returns whether the process handles an interrupt itself, by the mask that Linux shows.
+/// Returns whether the process handles interrupts itself, according to its signal mask in `/proc`.
 fn handles_interrupts(child: &Child) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();

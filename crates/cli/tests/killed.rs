@@ -1,7 +1,7 @@
 //! Tests that a run killed at any moment leaves a record of what had happened, and nothing else.
 //!
-//! `FAULTLINE_KILLS` is the number of runs (4), `FAULTLINE_KILL_SEED` determines when they end (a different
-//! moment each time).
+//! `FAULTLINE_KILLS` is the number of runs (default: 4). `FAULTLINE_KILL_SEED` determines when they are killed
+//! (default: different in each test run).
 
 mod common;
 
@@ -38,7 +38,7 @@ fn a_run_that_is_ended_at_any_moment_leaves_a_record_and_nothing_else() {
 fn end(name: &str, after: Duration) {
     let place = TestDirectory::new();
     let mut run = begin(&place);
-    // Whatever the run is doing at that moment.
+    // Any state of the run at that moment is permitted.
     thread::sleep(after);
     signal(&run, name);
     let status = run.wait().unwrap();
@@ -59,7 +59,7 @@ fn judge(place: &TestDirectory, status: ExitStatus) -> &'static str {
     };
     let check = place.faultline(["check", "run"]).assert();
     let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
-    // The signal may come after everything was printed.
+    // The signal may arrive after everything was printed.
     if manifest["outcome"].is_null() || manifest["outcome"] == "Interrupted" {
         assert!(status.code().is_none_or(|code| code == 3), "{status}");
         check.code(3).stdout(predicates::str::contains("UNKNOWN"));
@@ -71,7 +71,7 @@ fn judge(place: &TestDirectory, status: ExitStatus) -> &'static str {
     "the whole is recorded"
 }
 
-/// Starts a short run with its own place for temporary files.
+/// Starts a short run with its own directory for temporary files.
 fn begin(place: &TestDirectory) -> Child {
     place.write("small.yaml", small(CRASH));
     fs::create_dir(place.path("tmp")).unwrap();
@@ -87,5 +87,5 @@ fn begin(place: &TestDirectory) -> Child {
 
 fn from_env(name: &str) -> Option<u64> {
     let value = env::var(name).ok()?;
-    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")))
 }

@@ -94,7 +94,7 @@ fn protocols_are_compared_on_real_processes() {
     assert!(std::fs::read_to_string(place.path("out/index.html")).unwrap().contains("on real processes"));
     // The records are kept.
     place.faultline(["check", "out/processes/hydee-faults-3", "-q"]).assert().code(&[0, 3][..]);
-    assert!(place.path("out/processes/chandyLamport-calm-3/manifest.json").exists());
+    assert!(place.path("out/processes/chandyLamport-without-faults-3/manifest.json").exists());
     assert_eq!(place.processes(), [] as [String; 0]);
 }
 
@@ -132,7 +132,7 @@ fn a_run_whose_disk_is_full_ends_with_the_reason_and_is_judged() {
     let long = small("").replace("steps: 60", "steps: 10000").replace("64KiB", "512KiB");
     place.write("long.yaml", long);
     std::fs::create_dir(place.path("disk")).unwrap();
-    // A disk of a few MiB in its own mount namespace, which ends with the shell.
+    // A disk of a few MiB in its own mount namespace, which disappears when the shell exits.
     let within = |script: &str| {
         let mut command = assert_cmd::Command::new("unshare");
         command
@@ -143,9 +143,7 @@ fn a_run_whose_disk_is_full_ends_with_the_reason_and_is_judged() {
         command.output()
     };
     if !within("exit 0").is_ok_and(|it| it.status.success()) {
-        eprintln!(
-            "SKIPPED: nothing can be mounted here, so that no disk is full (needs root or user namespaces)"
-        );
+        eprintln!("SKIPPED: no disk can be mounted here (requires root or user namespaces)");
         return;
     }
     let script = "$FAULTLINE run long.yaml -q --out disk/run; echo \"run: $?\"; $FAULTLINE check disk/run; echo \"check: $?\"";

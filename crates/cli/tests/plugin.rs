@@ -1,5 +1,5 @@
-//! Tests the call of the Kubernetes backend, a separate program: it receives all options, and the user learns
-//! how to install it.
+//! Tests the call of `kubectl-faultline`, a separate program: it receives all options, and errors say how to install
+//! it.
 
 mod common;
 
@@ -12,15 +12,15 @@ use assert_cmd::Command;
 use common::TestDirectory;
 use predicates::prelude::*;
 
-/// Prints its arguments, one per line, and exits with its own status.
+/// A program that prints its arguments, one per line, and exits with status 3.
 const STAND_IN: &str = "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 3\n";
 
-/// Returns `faultline` in a directory with nothing next to it, and nothing else on the PATH.
+/// Returns `faultline` in a directory with no other program, and with an empty PATH.
 fn alone(place: &TestDirectory) -> Command {
     let program = place.path("faultline");
     if !program.exists() {
         let built = Path::new(env!("CARGO_BIN_EXE_faultline"));
-        // A large program is copied if the directory is on another device.
+        // If the directory is on another device, the large program is copied.
         fs::hard_link(built, &program).unwrap_or_else(|_| copy(built, &program));
     }
     let mut command = Command::new(program);
@@ -28,13 +28,13 @@ fn alone(place: &TestDirectory) -> Command {
     command
 }
 
-/// Copies a file that will be executed. Another process does it: if this one wrote the file, a child that another test starts
-/// at that moment would have it open for writing, and it could not be executed.
+/// Copies a file that will be executed, by another process. If this process wrote the file, a child that another test
+/// starts at that moment would have it open for writing, and it could not be executed.
 fn copy(from: &Path, to: &Path) {
     assert!(process::Command::new("cp").args([from, to]).status().unwrap().success());
 }
 
-/// Returns an error without line breaks.
+/// Returns an error without its line breaks.
 fn unbroken(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let words: Vec<&str> = said.split_whitespace().filter(|it| !["│", "|"].contains(it)).collect();

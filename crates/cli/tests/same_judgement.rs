@@ -1,4 +1,4 @@
-//! Tests that every command that runs or reads a federation with the same seed judges it the same, finding by
+//! Tests that all commands that run or read a federation with the same seed give the same judgement, finding by
 //! finding.
 
 mod common;
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 const SEED: u64 = 3;
 
-/// Two clusters of two under a protocol, with faults and a deadline.
+/// Two clusters of two nodes under a protocol, with faults and a deadline.
 fn federation(protocol: &str, rest: &str) -> String {
     format!(
         "apiVersion: faultline.dev/v1alpha1
@@ -33,7 +33,7 @@ spec:
     )
 }
 
-/// Returns the judgement on which all commands agree.
+/// Returns the judgement, on which all commands must agree.
 fn judged_by_all(text: &str) -> Judgement {
     let place = TestDirectory::new();
     place.write("small.yaml", text);
@@ -77,7 +77,7 @@ fn a_crash_that_waits_for_a_fact_halts_processes_for_every_judge() {
     for protocol in ["hc3i", "hydee", "independent"] {
         let judgement = judged_by_all(&federation(protocol, &format!("  faults: [{fault}]\n")));
         assert_eq!(judgement.verdict, Verdict::Pass, "{protocol}: {:?}", judgement.reasons);
-        // Independent checkpoints promise no bound: a rollback can undo any number of them.
+        // Independent checkpoints promise no limit: a rollback can undo any number of them.
         let is_bounded = protocol != "independent";
         assert_eq!(judgement.of(Property::BoundedLoss).instances > 0, is_bounded, "{protocol}");
     }

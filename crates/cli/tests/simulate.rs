@@ -7,7 +7,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// One cluster is cut off permanently, so that the run cannot complete.
+/// A partition that isolates one cluster permanently, so that the run cannot complete.
 const CUT_OFF: &str =
     "  faults: [{ at: 100ms, partition: { from: nancy, to: lyon, for: 1m } }]\n  deadline: 3s\n";
 
@@ -199,7 +199,7 @@ fn samples_and_schema_can_be_printed_and_every_sample_is_valid() {
     place.faultline(["completions", "bash"]).assert().code(0).stdout(contains("faultline"));
 }
 
-/// Two clusters that play ping-pong, force a checkpoint in each round, and collect none of them.
+/// Two clusters that run ping-pong, force a checkpoint in each round, and collect none of them.
 const PING_PONG: &str = "
 apiVersion: faultline.dev/v1alpha1
 kind: Federation
@@ -231,7 +231,7 @@ fn a_run_ends_before_it_takes_more_memory_than_it_may() {
 }
 
 #[test]
-fn a_bound_that_no_run_can_keep_is_refused() {
+fn a_limit_that_no_run_can_respect_is_rejected() {
     let place = TestDirectory::new();
     for (bound, error) in [
         ("64", "has no unit"),
@@ -257,12 +257,12 @@ fn a_seed_without_a_random_fault_does_not_speak_against_the_set() {
     assert_eq!((number("passed") + number("withoutFault"), &said["verdict"]), (12, &"pass".into()), "{said}");
     let idle = said["runs"].as_array().unwrap().iter().find(|it| it["withoutFault"] == true).unwrap();
     assert_eq!((&idle["verdict"], &idle["bundle"]), (&"unknown".into(), &Value::Null), "{idle}");
-    // With none at all, nothing is shown about faults.
+    // Without any fault in all runs, nothing is known about faults.
     place.write("none.yaml", small(&faults("60s")));
     let run = ["run", "none.yaml", "--backend", "simulate", "--repeat", "2"];
     let all = contains("NO FAULT").and(contains("0 pass, 0 unknown, 0 fail, 2 without a fault"));
     place.faultline(run).assert().code(3).stdout(all);
-    // A fault at a fixed time that is never due is another matter.
+    // A fault at a fixed time that never occurs is a different case.
     place.write("late.yaml", small("  faults: [{ at: 100s, crash: { cluster: lyon, node: 0 } }]\n"));
     let run = ["run", "late.yaml", "--backend", "simulate", "--repeat", "2"];
     place.faultline(run).assert().code(3).stdout(contains("0 pass, 2 unknown, 0 fail\n"));

@@ -1,4 +1,4 @@
-//! One federation at many settings.
+//! Tests sweeps from a user's view.
 
 mod common;
 
@@ -45,7 +45,7 @@ fn a_grid_is_run_judged_and_reported() {
     let csv = fs::read_to_string(place.path("out/runs.csv")).unwrap();
     let seeds: BTreeSet<&str> = csv.lines().skip(1).map(|it| it.split(',').nth(2).unwrap()).collect();
     assert_eq!((csv.lines().count(), seeds.len()), (1 + 6 * 3, 3), "{csv}");
-    // The file of a setting yields the values of the sweep.
+    // The file of a setting gives the values of the sweep.
     let best = sweep["best"]["setting"].as_u64().unwrap();
     let file = format!("out/settings/{best}.yaml");
     place.faultline(["validate", &file]).assert().code(0);
@@ -76,7 +76,7 @@ fn the_number_of_jobs_and_an_interruption_do_not_change_the_result() {
     let other = contains("it contains another sweep");
     let run = ["sweep", "small.yaml", "--set", "seed=1,2", "--out", "cut", "--resume"];
     place.faultline(run).assert().code(2).stderr(other);
-    // An invalid line in the middle is not silently skipped.
+    // An invalid line before the last one is an error.
     fs::write(&kept, text.replacen("\"setting\":0", "\"setting\":x", 1)).unwrap();
     sweep("cut", &["--seeds", "3", "--resume"]).assert().code(2).stderr(contains("line 2"));
 }

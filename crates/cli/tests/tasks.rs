@@ -1,4 +1,4 @@
-//! Programs of tasks from the federation's file to the report, in virtual time and on real processes.
+//! Tests programs of tasks, from the federation's file to the report, in virtual time and on real processes.
 
 mod common;
 
@@ -61,7 +61,7 @@ fn tic_survives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
             assert!(instances(&json, property) > 0, "{property}: {json:#}");
         }
         assert_eq!(code, Some(if passes_but_for_links(&json) { 0 } else { 3 }), "{backend}: {json:#}");
-        // The record is judged the same again, with all the evidence that a record must contain.
+        // The judgement of the record is the same, and the record contains all required evidence.
         place.faultline(["check", "run", "-q"]).assert().code(code.unwrap());
         place.faultline(["explain", "run"]).assert().success().stdout(contains("lyon-1"));
         place.faultline(["report", "run"]).assert().success();

@@ -1,4 +1,4 @@
-//! Tests links by traffic control, as far as this machine supports it, and what `doctor` reports about it.
+//! Tests links by traffic control, as far as this machine supports it, and the findings of `doctor` about it.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{TestDirectory, signal, small};
 use predicates::prelude::PredicateBooleanExt;
 use serde_json::Value;
 
-/// A crash, and a link that changes for a while.
+/// A crash, and a temporary change of a link.
 const FAULTS: &str = "  faults:
     - { at: 400ms, link: { from: lyon, to: nancy, latency: 20ms, bandwidth: 10Mbit, for: 300ms } }
     - { at: 600ms, crash: { cluster: lyon, node: 1 } }
@@ -57,7 +57,7 @@ fn a_run_that_is_killed_leaves_no_process_and_no_interface() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // The run and its nodes.
+    // One process for the run, and one for each node.
     place.wait_for_processes(5);
     signal(&run, "KILL");
     run.wait().unwrap();
@@ -96,7 +96,7 @@ fn can(place: &TestDirectory) -> bool {
     can
 }
 
-/// Returns the interfaces of this machine that are named like those of a run. Others may appear and disappear
+/// Returns the interfaces of this machine that have the names of a run's interfaces. Others may appear and disappear
 /// at any time.
 fn interfaces() -> BTreeSet<String> {
     let of_node =

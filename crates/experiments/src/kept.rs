@@ -1,6 +1,6 @@
-//! Results of runs that outlive the program, so that interrupted work continues where it stopped.
+//! Stored results of runs, with which interrupted work continues.
 //!
-//! Nothing here reads or writes files: the caller passes in what it kept, and keeps each new result as it comes.
+//! This module neither reads nor writes files: the caller passes in the stored results, and stores each new one.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -14,11 +14,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The result of one run, as it is kept.
+/// The stored result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kept {
-    /// What was run, and what its result is: [`setting`].
+    /// The setting and the form of the result, as returned by [`setting`].
     pub setting: String,
     /// The seed.
     pub seed: u64,
@@ -26,20 +26,20 @@ pub struct Kept {
     pub result: Value,
 }
 
-/// The message after each run.
+/// The progress after one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'a> {
-    /// What is being run.
+    /// The current setting, for the user.
     pub what: &'a str,
-    /// Runs done, of all settings.
+    /// Completed runs of all settings.
     pub done: u64,
     /// Runs of all settings.
     pub total: u64,
-    /// Whether the result was kept before, so that this run took no time.
+    /// Whether the result was already stored, so that the run took no time.
     pub is_known: bool,
 }
 
-/// The results of earlier runs, and the caller who keeps new ones.
+/// The results of earlier runs, and the functions that store new ones and report progress.
 pub struct Store<'a> {
     known: BTreeMap<(String, u64), Value>,
     keep: &'a mut dyn FnMut(&Kept),
@@ -49,7 +49,7 @@ pub struct Store<'a> {
     done: u64,
 }
 
-/// Identifies a setting: the form of its results, and a hash of the federation.
+/// Returns the identity of a setting: the form of its results, and a hash of the federation.
 #[expect(clippy::missing_panics_doc, reason = "every federation has a JSON form")]
 pub fn setting(form: &str, federation: &Federation) -> String {
     let text = serde_json::to_vec(federation).expect("a federation has a JSON form");
@@ -57,7 +57,8 @@ pub fn setting(form: &str, federation: &Federation) -> String {
 }
 
 impl<'a> Store<'a> {
-    /// A store with the results of earlier runs. `keep` gets every new result, and `tell` learns of every run.
+    /// Creates a store with the results of earlier runs. `keep` receives every new result, and `tell` the progress
+    /// after every run.
     pub fn new(
         known: Vec<Kept>,
         keep: &'a mut dyn FnMut(&Kept),
@@ -68,22 +69,22 @@ impl<'a> Store<'a> {
         Store { known, keep, tell, interrupted, total: 0, done: 0 }
     }
 
-    /// Announces how many runs there will be.
+    /// Sets the total number of runs.
     pub(crate) fn expect(&mut self, total: u64) {
         self.total = total;
     }
 
-    /// Runs that are not made after all.
+    /// Subtracts runs that will not be performed from the total.
     pub(crate) fn renounce(&mut self, runs: u64) {
         self.total = self.total.saturating_sub(runs);
     }
 
-    /// Returns how many runs were done, and how many there are.
+    /// Returns the number of completed runs, and the total.
     pub(crate) fn progress(&self) -> (u64, u64) {
         (self.done, self.total)
     }
 
-    /// Returns the flag that is set once the user interrupts the work.
+    /// Returns the flag that is set when the user interrupts the work.
     pub(crate) fn interrupted(&self) -> &'a AtomicBool {
         self.interrupted
     }
@@ -93,12 +94,12 @@ impl<'a> Store<'a> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Returns the results of a federation with these seeds, in their order; those that are not known are made, `jobs` at a
-    /// time. Once the work is interrupted, nothing more is made, and the results have gaps.
+    /// Returns the results of a federation with these seeds, in this order. Runs that are not stored are performed,
+    /// `jobs` at a time. After an interruption, no further runs are started, and results are missing.
     ///
     /// # Errors
     ///
-    /// Fails if the federation cannot be set up.
+    /// Returns an error if the federation cannot be set up.
     pub(crate) fn results<R: Serialize + DeserializeOwned + Send>(
         &mut self,
         (form, what): (&str, &str),
@@ -145,7 +146,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// A run is done.
+    /// Counts a completed run.
     pub(crate) fn step(&mut self, what: &str, is_known: bool) {
         self.done += 1;
         (self.tell)(Step { what, done: self.done, total: self.total, is_known });

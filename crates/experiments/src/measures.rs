@@ -38,7 +38,7 @@ impl Measure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spread {
-    /// The number of runs that have it.
+    /// The number of runs that have this number.
     pub runs: usize,
     /// The mean.
     pub mean: f64,
@@ -69,14 +69,14 @@ impl Spread {
         }
     }
 
-    /// Returns whether the mean lies within `tolerance` of `value`. The range does not count: it widens with every run, so that
-    /// a check of it would become easier with more seeds.
+    /// Returns whether the mean lies within `tolerance` of `value`. The range is not considered: it widens with every
+    /// run, so a check against it would become weaker with more seeds.
     pub fn is_near(&self, value: f64, tolerance: f64) -> bool {
         self.runs > 0 && (self.mean - value).abs() <= tolerance
     }
 
-    /// Returns twice the standard error of the mean, which about nineteen of twenty means miss by less. It shrinks with the
-    /// number of runs.
+    /// Returns twice the standard error of the mean. About nineteen of twenty means are off by less. Decreases with
+    /// the number of runs.
     pub fn uncertainty(&self) -> f64 {
         2.0 * self.deviation / (self.runs.max(1) as f64).sqrt()
     }
@@ -99,7 +99,7 @@ pub fn short(value: f64) -> String {
         it if it >= 100.0 => format!("{value:.0}"),
         it if it >= 10.0 => format!("{value:.1}"),
         it if it >= 0.01 || it == 0.0 => format!("{value:.2}"),
-        // A number other than zero is not shown as zero.
+        // A nonzero number is never shown as zero.
         it if it >= 1e-6 => format!("{value:.0$}", (1.0 - it.log10().floor()) as usize),
         _ => format!("{value:.0e}"),
     };
@@ -168,7 +168,7 @@ pub fn measures(run: &Statistics) -> Vec<(Measure, f64)> {
 }
 
 /// Computes the spread of every number over runs. Runs that do not have a number, because they had fewer
-/// collections or rollbacks, do not count for it.
+/// collections or rollbacks, are not counted.
 pub fn spreads(runs: &[Statistics]) -> BTreeMap<Measure, Spread> {
     let mut values: BTreeMap<Measure, Vec<f64>> = BTreeMap::new();
     for (measure, value) in runs.iter().flat_map(measures) {
@@ -190,7 +190,7 @@ mod tests {
         assert!(!few.is_near(13.0, 2.0) && !many.is_near(13.0, 2.0));
         assert!(few.is_near(12.0, 2.0) && many.is_near(12.0, 2.0));
         assert!(!Spread::of([]).is_near(0.0, 1.0), "no values are near nothing");
-        // Repeating the same runs is no new evidence against the mean, but narrows its uncertainty.
+        // Repeating the same runs gives no new evidence about the mean, but reduces its uncertainty.
         let twice = Spread::of([10.0, 11.0, 10.0, 11.0]);
         assert!(twice.uncertainty() < few.uncertainty());
     }

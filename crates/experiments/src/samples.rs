@@ -1,4 +1,4 @@
-//! The files of the paper's experiments.
+//! The input files of the HC3I paper's experiments.
 
 use faultline_api::samples::Sample;
 
@@ -31,8 +31,11 @@ pub fn sample(name: &str) -> Option<&'static Sample> {
     SAMPLES.iter().find(|it| it.name == name)
 }
 
-/// Combines three samples, named without `hc3i/`. Panics if one does not exist, or if they do not fit
-/// together.
+/// Combines three samples, named without `hc3i/`.
+///
+/// # Panics
+///
+/// Panics if a sample does not exist, or if the files do not fit together.
 pub(crate) fn files(topology: &str, application: &str, timers: &str) -> Files {
     let text = |name: &str| {
         let name = format!("hc3i/{name}");

@@ -1,4 +1,4 @@
-//! One run of a federation in virtual time, in numbers.
+//! Statistics of one run of a federation in virtual time.
 //!
 //! All numbers are computed from the facts, except two that no fact states: the packets that the simulator
 //! carried, by kind, and the number of its events.
@@ -20,11 +20,11 @@ use faultline_trace::{Manifest, Record};
 use crate::statistics::{ClusterStatistics, Collection, Kind, Rollback, Statistics};
 use crate::store_counter::{Removal, StoreCounter};
 
-/// Simulates a federation to its end, judges it, and computes its numbers.
+/// Simulates a federation to its end, judges the run, and computes its statistics.
 ///
 /// # Errors
 ///
-/// Fails if the federation cannot be set up.
+/// Returns an error if the federation cannot be set up.
 pub fn simulate(
     federation: &Federation,
     seed: u64,
@@ -33,7 +33,7 @@ pub fn simulate(
     simulate_and(federation, seed, observer, |_| ()).map(|(statistics, ())| statistics)
 }
 
-/// Does the same as [`simulate`], and passes the history of the run to `read`.
+/// Does the same as [`simulate`], and also passes the history of the run to `read`.
 pub(crate) fn simulate_and<T>(
     federation: &Federation,
     seed: u64,
@@ -71,13 +71,13 @@ pub(crate) fn simulate_and<T>(
     Ok((statistics, read))
 }
 
-/// Simulates a federation once for each seed, as [`simulate`] does, on `jobs` threads. `each` is called with
-/// the results in the order of the seeds, in which they are also returned. Once `interrupted` is set, no
-/// further runs start, and runs in progress are cut short.
+/// Simulates a federation once for each seed, as [`simulate`] does, on `jobs` threads. Calls `each` with the results
+/// in the order of the seeds, and returns them in this order. Once `interrupted` is set, no further runs start, and
+/// runs in progress end early.
 ///
 /// # Errors
 ///
-/// Fails if the federation cannot be set up.
+/// Returns an error if the federation cannot be set up.
 pub fn simulate_all(
     federation: &Federation,
     seeds: impl IntoIterator<Item = u64>,
@@ -114,7 +114,7 @@ impl Observer for Until<'_> {
     }
 }
 
-/// Updates the counter of a run that another observer watches.
+/// Counts stored checkpoints and logged messages of a run that has another observer.
 struct StoreObserver<'a> {
     store_counter: StoreCounter,
     observer: &'a mut dyn Observer,
@@ -137,7 +137,8 @@ impl Observer for StoreObserver<'_> {
     }
 }
 
-/// Returns the cluster of each group of processes: its own, or the first one for the group of all processes.
+/// Returns the cluster of each group of processes: the cluster that contains it, or the first one for the group of
+/// all processes.
 fn places(history: &History<'_>) -> Vec<ClusterId> {
     let of_process = |process| {
         let clusters = &history.context.clusters;
@@ -158,7 +159,8 @@ fn by_cluster(messages: &[Vec<u64>], place: &[ClusterId]) -> Vec<Vec<u64>> {
     sums
 }
 
-/// Computes numbers by cluster. If all clusters take checkpoints together, their numbers belong to the first.
+/// Computes the statistics of each cluster. If all clusters take checkpoints together, their numbers belong to the
+/// first.
 fn tell_clusters(
     history: &History<'_>,
     account: &Account,

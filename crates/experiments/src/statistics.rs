@@ -1,20 +1,20 @@
-//! The numbers of a simulated run: by cluster, pair of clusters, collection and kind of message.
+//! The statistics of a simulated run: by cluster, pair of clusters, collection and kind of message.
 
 use faultline_checker::{Finding, Verdict};
 use faultline_core::fault::Outcome;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The numbers of one run. Times are in seconds since the application began, unless they say otherwise.
+/// The statistics of one run. Times are in seconds since the application began, unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Statistics {
-    /// Of the run.
+    /// The seed of the run.
     pub seed: u64,
-    /// How it ended.
+    /// The outcome of the run.
     #[serde(deserialize_with = "outcome")]
     pub outcome: Word,
-    /// What the checkers say of it.
+    /// The checker's verdict.
     pub verdict: Verdict,
     /// Why the verdict is not `pass`.
     pub reasons: Vec<String>,
@@ -23,7 +23,7 @@ pub struct Statistics {
     /// The checker's findings, property by property.
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// Virtual time from the launch to the end.
+    /// Virtual time from the launch to the end, in seconds.
     pub duration_seconds: f64,
     /// The number of the simulator's events.
     pub events: u64,
@@ -40,7 +40,7 @@ pub struct Statistics {
     pub traffic: Vec<Kind>,
 }
 
-/// What one cluster did.
+/// The statistics of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatistics {
@@ -54,7 +54,7 @@ pub struct ClusterStatistics {
     pub forced: u64,
     /// Checkpoints stored at the end, including the initial one while it exists.
     pub stored: u64,
-    /// The largest number of checkpoints stored.
+    /// The largest number of checkpoints stored at the same time.
     pub most_stored: u64,
     /// The largest number of messages in the log of one node.
     pub most_logged_by_a_node: u64,
@@ -64,13 +64,13 @@ pub struct ClusterStatistics {
     pub longest_freeze_seconds: f64,
     /// Lives of its nodes that ended before the run did.
     pub failures: u64,
-    /// Messages that it re-sent.
+    /// Messages to other clusters that it re-sent.
     pub resent: u64,
-    /// When it joined; absent for a cluster that exists from the beginning.
+    /// The time at which it joined; absent for a cluster that exists from the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub joined_seconds: Option<f64>,
-    /// When its last process had left the program, and when the cluster was released; absent for a cluster
-    /// that stayed.
+    /// The time at which its last process had left the program, and the time at which the cluster was released;
+    /// absent for a cluster that stayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_seconds: Option<(f64, f64)>,
     /// Rollbacks in the order of incarnations.
@@ -85,7 +85,7 @@ pub struct Rollback {
     pub because_of: String,
     /// The SN of the restored checkpoint; 0 is the initial state.
     pub to: u32,
-    /// The number of committed checkpoints that were passed over.
+    /// The number of committed checkpoints that were newer than the restored one.
     pub depth: u32,
     /// Lost work of all its nodes together, in seconds.
     pub lost_work_seconds: f64,
@@ -99,15 +99,15 @@ pub struct Rollback {
 pub struct Collection {
     /// The collection's number, from 1.
     pub round: u32,
-    /// When the first node removed something.
+    /// The time at which the first node removed something.
     pub at_seconds: f64,
-    /// When the last node removed something.
+    /// The time at which the last node removed something.
     pub done_seconds: f64,
     /// Removals by cluster; absent for a cluster that did not take part.
     pub clusters: Vec<Option<Collected>>,
 }
 
-/// What a collection did in one cluster.
+/// The effect of a collection in one cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Collected {
@@ -135,10 +135,10 @@ pub struct Kind {
     pub bytes_between: u64,
 }
 
-/// A word from a known list. A type of its own, because serde takes every `&str` for a part of its input.
+/// A word from a known list. This type exists because serde borrows every `&str` from its input.
 pub type Word = &'static str;
 
-/// Reads how a run ended, which is one of a few words.
+/// Parses the outcome of a run, which is one of a few words.
 fn outcome<'de, D: Deserializer<'de>>(source: D) -> Result<&'static str, D::Error> {
     let word = String::deserialize(source)?;
     let known = Outcome::NAMES.into_iter().find(|it| *it == word);

@@ -1,7 +1,7 @@
-//! Counts what logs and checkpoint stores contain over time, from the facts as they are stated.
+//! Counts the contents of logs and checkpoint stores over time, from the facts as they are stated.
 //!
-//! No fact states the number of checkpoints or logged messages, but every fact states which ones were added
-//! or removed.
+//! No fact states the number of stored checkpoints or logged messages, but facts state which ones are added or
+//! removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,12 +20,12 @@ pub(crate) struct StoreCounter {
     pub(crate) collections: BTreeMap<u32, Removal>,
 }
 
-/// What one collection removed.
+/// The data removed by one collection.
 #[derive(Clone, Debug)]
 pub(crate) struct Removal {
-    /// When the first node removed something.
+    /// The time at which the first node removed something.
     pub(crate) began: Time,
-    /// When the last node removed something.
+    /// The time at which the last node removed something.
     pub(crate) ended: Time,
     /// Removals by cluster.
     pub(crate) clusters: Vec<Option<Collected>>,
@@ -44,7 +44,7 @@ struct Node {
 /// The state of one cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cluster {
-    /// The member whose claims about checkpoints count.
+    /// The member whose claims about checkpoints are counted.
     speaker: Option<ProcessId>,
     stored: BTreeSet<Position>,
     pub(crate) most_stored: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Cluster {
     pub(crate) most_logged: u64,
     pub(crate) most_logged_by_a_node: u64,
     pub(crate) joined: Option<Time>,
-    /// When a process last stated that it had finished.
+    /// The time at which a process last stated that it had finished.
     pub(crate) finished: Time,
     pub(crate) left: Option<Time>,
 }
@@ -63,7 +63,7 @@ impl Cluster {
         self.stored.len() as u64
     }
 
-    /// Handles a leaving cluster, whose storage is released.
+    /// Records that the cluster left, which releases its storage.
     fn leave(&mut self, at: Time) {
         self.left = Some(at);
         self.stored.clear();
@@ -133,7 +133,7 @@ impl StoreCounter {
             }
             Claim::RolledBack { checkpoint, .. } if speaks => {
                 cluster.stored.retain(|it| it <= checkpoint);
-                // A checkpoint in doubt is stored, too.
+                // A checkpoint in doubt is also stored.
                 if checkpoint.sn.0 > 0 {
                     cluster.stored.insert(*checkpoint);
                 }
@@ -176,7 +176,7 @@ mod tests {
     struct Story(StoreCounter);
 
     impl Story {
-        /// Two clusters of two.
+        /// Creates a counter for two clusters of two processes.
         fn new() -> Story {
             Story(StoreCounter::new([0, 0, 1, 1].map(ClusterId).to_vec(), 2))
         }

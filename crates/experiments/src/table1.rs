@@ -1,4 +1,4 @@
-//! The HydEE paper's table I, repeated: clusters for six NAS kernels on 256 processes, computed instead of
+//! Reproduction of the HydEE paper's table I: clusters for six NAS kernels on 256 processes, computed instead of
 //! given.
 
 use comfy_table::Table;
@@ -13,9 +13,9 @@ use crate::reproduce::chart::{self, Chart, Series};
 
 /// The number of processes, as in the paper.
 const PROCESSES: usize = 256;
-/// How far behind the front the paper's point may lie, in percentage points of the processes that roll back.
+/// The maximum distance of the paper's point behind the front, in percentage points of the processes that roll back.
 const ROLLED_BACK: f64 = 0.4;
-/// The same for the bytes that are logged.
+/// The maximum distance of the paper's point behind the front, in percentage points of the bytes that are logged.
 const LOGGED: f64 = 0.5;
 /// The part of the front that the pictures show, in percent of the processes.
 const SHOWN: f64 = 60.0;
@@ -45,7 +45,8 @@ impl Row {
         &self.found.front[self.found.chosen]
     }
 
-    /// Returns a division on the front that is as good as the paper's in both shares, within the tolerances.
+    /// Returns a division on the front that is as good as the paper's in both shares, within the tolerances, if there
+    /// is one.
     pub fn as_good(&self) -> Option<&Division> {
         let published = self.pattern.published();
         self.found.front.iter().find(|it| {
@@ -59,7 +60,7 @@ impl Row {
         self.as_good().is_some()
     }
 
-    /// Returns a chart of the front, the paper's point and the chosen one.
+    /// Returns a chart of the front, with the paper's point and the chosen one.
     pub fn chart(&self) -> Chart {
         let Published { rolled_back_percent, logged_percent, .. } = self.pattern.published();
         let paper = ("the paper's".to_owned(), rolled_back_percent, logged_percent);
@@ -67,8 +68,8 @@ impl Row {
     }
 }
 
-/// Returns a chart of the front, with the chosen division and other points by name: share rolled back and
-/// share logged.
+/// Returns a chart of the front, with the chosen division and other points. Each of these has a name, the share
+/// rolled back and the share logged.
 pub fn front_chart(title: &str, found: &Found, others: &[(String, f64, f64)]) -> Chart {
     let spread = |value| Spread::of([value]);
     let front = found.front.iter().filter(|it| it.rolled_back_percent <= SHOWN);
@@ -170,8 +171,8 @@ mod tests {
     fn all_six_rows_agree_and_are_in_the_page() {
         let rows = repeat();
         assert!(rows.iter().all(Row::agrees), "{}", text(&rows));
-        // For two kernels, the criterion chooses the paper's division; for LU, it finds a smaller sum than
-        // the paper's.
+        // For two kernels, the criterion chooses the paper's division. For LU, it finds a smaller sum than the
+        // paper's.
         let chosen = |pattern| rows.iter().find(|it| it.pattern == pattern).expect("a row").chosen();
         assert_eq!([Pattern::Cg, Pattern::Ft].map(|it| chosen(it).clusters), [16, 2]);
         assert!(chosen(Pattern::Lu).cost() < 25.11, "{:?}", chosen(Pattern::Lu));

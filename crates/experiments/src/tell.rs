@@ -36,7 +36,7 @@ pub fn text(runs: &[Statistics]) -> String {
 ///
 /// # Panics
 ///
-/// Panics if a number has no JSON form.
+/// Panics if a number cannot be written as JSON, which would be a bug.
 pub fn json(runs: &[Statistics]) -> String {
     #[derive(Serialize)]
     struct One {
@@ -75,9 +75,9 @@ pub fn csv(runs: &[Statistics]) -> String {
     text
 }
 
-/// The runs to format.
+/// Formats the statistics of runs as text.
 struct StatisticsText<'a> {
-    /// The first run: every run has the same clusters.
+    /// The first run. Every run has the same clusters.
     first: &'a Statistics,
     spreads: BTreeMap<Measure, Spread>,
 }

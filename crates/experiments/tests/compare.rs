@@ -76,12 +76,12 @@ fn each_protocol_has_its_own_costs_and_savings() {
     assert_eq!(mean(hc3i, "loggedBytes"), mean(hydee, "loggedBytes"));
     assert!(mean(hydee, "loggedBytes") > 0.0 && mean(coordinated, "loggedBytes") == 0.0);
     assert!(mean(hc3i, "checkpointBytes") > mean(hydee, "checkpointBytes"));
-    // One process of four fails: full logging rolls back only this process, HydEE its cluster, a global
-    // checkpoint all processes.
+    // One process of four fails: full logging rolls back only this process, HydEE its cluster, and global checkpoints
+    // all processes.
     assert_eq!(mean(full, "rolledBackPercent"), 25.0);
     assert!(mean(full, "loggedBytes") > mean(hydee, "loggedBytes"));
     assert_eq!((mean(hydee, "rolledBackPercent"), mean(coordinated, "rolledBackPercent")), (50.0, 100.0));
-    // Nothing protects the unprotected runs, which does not count as a failure.
+    // The unprotected runs have no protection, which does not count as a failure.
     assert_eq!(
         (mean(none, "overheadPercent"), mean(none, "checkpointBytes"), none.faulty.runs),
         (0.0, 0.0, 0)
@@ -98,7 +98,7 @@ fn each_protocol_has_its_own_costs_and_savings() {
     let page = page::render(&compared);
     assert!(page.contains("<svg") && page.contains("With the faults of the file") && !page.contains("NaN"));
     assert!(page::file(&compared).starts_with("<svg"));
-    // Only on real processes do two runs of the same federation take different times.
+    // Two runs of the same federation take different times only on real processes.
     let own_spread = "none is the reference, run a second time";
     assert!(!tell::text(&compared).contains(own_spread));
     let real = Comparison { backend: Backend::Local, ..compared };
@@ -107,7 +107,7 @@ fn each_protocol_has_its_own_costs_and_savings() {
 
 #[test]
 fn a_protocol_that_met_fewer_faults_is_reported_as_not_comparable() {
-    // Under `coordinated`, a single process of lyon coordinates all.
+    // Under `coordinated`, a single process of lyon coordinates all clusters.
     let when = "when: { fact: checkpointRequested, cluster: nancy, occurrence: 2 }";
     let compared =
         compared(HEAT, &format!("  faults: [{{ {when}, crash: {{ cluster: lyon, node: 1 }} }}]\n"));
@@ -171,7 +171,7 @@ fn an_interrupted_comparison_shows_what_it_has_and_continues_to_the_same() {
     assert_eq!(cut.missing, 17);
     let missing = format!("{} runs are missing", cut.missing);
     assert!(tell::text(&cut).contains(&missing) && page::render(&cut).contains(&missing));
-    // The kept runs are not made again, as they are in the file.
+    // The stored runs are not repeated.
     let file: Vec<String> = kept.iter().map(|it| serde_json::to_string(it).unwrap()).collect();
     let known: Vec<Kept> = file.iter().map(|it| serde_json::from_str(it).unwrap()).collect();
     let (mut new, mut old) = (0, 0);
@@ -184,7 +184,7 @@ fn an_interrupted_comparison_shows_what_it_has_and_continues_to_the_same() {
     let mut store = Store::new(known.clone(), &mut keep, &mut tell, &never);
     let resumed = compare(&federation, &settings, Runs::Simulated, &mut store);
     assert_eq!((tell::text(&resumed), resumed.missing), (tell::text(&whole), 0));
-    // The unprotected runs are also those of a row.
+    // The unprotected runs are also those of the row of `none`.
     assert_eq!((new, old), (17, 5 + 2));
 }
 

@@ -1,4 +1,4 @@
-//! The NAS patterns, when run, have the communication graphs that are used to find clusters in closed form.
+//! Tests that the NAS patterns, when run, have the communication graphs in closed form with which clusters are found.
 
 use faultline_api::{Federation, parse};
 use faultline_clustering::Graph;
@@ -8,7 +8,7 @@ use faultline_experiments::simulate;
 use faultline_session::Observer;
 use faultline_trace::Record;
 
-/// Draws the graph of a run.
+/// Builds the communication graph of a run.
 struct Draw(Graph);
 
 impl Observer for Draw {

@@ -1,4 +1,4 @@
-//! The evaluations of the papers on CCK are repeated with few settings, and every run passes.
+//! Tests that all experiments of the papers on CCK are reproduced with few settings, and that every run passes.
 
 use std::num::NonZero;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! Runs every mutation, or those that are named, and prints what found them: `cargo xtask mutants`.
+//! Runs all mutations, or those that are named, and prints which properties found each: `cargo xtask mutants`.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -1,25 +1,23 @@
 //! Known rates at which runs of a protocol end without completing.
 //!
-//! A run that its deadline ends, or that is unrecoverable, violates nothing by itself: a schedule may contain
-//! too many faults. For each protocol, the share of such runs is known from thousands of schedules. If a
-//! protocol becomes unrecoverable or exceeds its deadline more often, it has a defect that no single run
-//! shows.
+//! A run that exceeds its deadline or is unrecoverable does not violate anything by itself, because a schedule may
+//! contain too many faults. For each protocol, the share of such runs is known from thousands of schedules. If a
+//! protocol becomes unrecoverable or exceeds its deadline more often, it has a defect that no single run shows.
 
 use crate::coverage::Shares;
 
-/// The largest known shares of runs, in percent.
+/// Largest known shares of the runs of a protocol, in percent.
 struct Band {
     protocol: &'static str,
-    /// Runs ended by the deadline.
+    /// Runs that exceeded the deadline.
     deadline: f64,
-    /// Unrecoverable runs: more copies were lost than exist.
+    /// Unrecoverable runs, in which all replicas of a part were lost.
     unrecoverable: f64,
-    /// Runs in which rollbacks recurred until the deadline, under a protocol that does not promise that they
-    /// end.
+    /// Runs in which rollbacks recurred until the deadline, under a protocol that does not promise that they end.
     livelock: f64,
 }
 
-/// Measured over 700 to 1000 schedules of each protocol, and rounded up.
+/// Measured over 700 to 1000 schedules of each protocol, rounded up.
 const BANDS: [Band; 13] = [
     Band { protocol: "hc3i", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "hydee", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
@@ -30,7 +28,7 @@ const BANDS: [Band; 13] = [
     Band { protocol: "coordinated", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "chandyLamport", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "hierarchicalCoordinated", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
-    // Programs of tasks promise no progress: if they stall, it counts as livelock.
+    // Protocols for programs of tasks do not promise progress, so a stall counts as livelock.
     Band { protocol: "tic", deadline: 5.0, unrecoverable: 15.0, livelock: 5.0 },
     Band { protocol: "sel", deadline: 5.0, unrecoverable: 15.0, livelock: 5.0 },
     Band { protocol: "cck", deadline: 5.0, unrecoverable: 15.0, livelock: 5.0 },
@@ -38,8 +36,8 @@ const BANDS: [Band; 13] = [
 ];
 
 impl Shares {
-    /// Returns, for each protocol whose runs end differently than known, a description without a full stop. A
-    /// few runs are no evidence: an excess must also be larger than four standard deviations.
+    /// Returns a description, without a full stop, of each protocol whose runs end differently than known. A few runs
+    /// are not evidence: an excess must also be larger than four standard deviations.
     pub fn unusual(&self) -> Vec<String> {
         let mut unusual = Vec::new();
         for band in &BANDS {
@@ -64,7 +62,7 @@ impl Shares {
     }
 }
 
-/// Returns the largest number of runs that chance explains.
+/// Returns the largest number of runs that can be explained by chance.
 fn most(runs: u64, percent: f64) -> f64 {
     let (runs, share) = (runs as f64, percent / 100.0);
     runs * share + 4.0 * (runs * share * (1.0 - share)).sqrt() + 2.0

@@ -6,7 +6,7 @@ use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 
-/// The one source of randomness of a scenario.
+/// The only source of randomness of a scenario.
 pub(crate) struct Chance(ChaCha8Rng);
 
 impl Chance {
@@ -14,7 +14,7 @@ impl Chance {
         Chance(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Draws a number in `from..=to`.
+    /// Draws a number in `from..=to`. All are equally likely.
     pub(crate) fn between(&mut self, from: u64, to: u64) -> u64 {
         self.0.random_range(from..=to)
     }
@@ -24,19 +24,19 @@ impl Chance {
         self.between(0, 99) < percent
     }
 
-    /// Picks one element.
+    /// Picks one element. All are equally likely.
     pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.between(0, from.len() as u64 - 1) as usize].clone()
     }
 
-    /// Draws a span, with each order of magnitude equally likely.
+    /// Draws a duration, with each order of magnitude equally likely.
     pub(crate) fn span(&mut self, from: Span, to: Span) -> Span {
         let (from, to) = (from.0.max(1), to.0.max(1));
         let magnitude = self.between(u64::from(from.ilog2()), u64::from(to.ilog2()));
         short(Span(self.between(1 << magnitude, (2 << magnitude) - 1).clamp(from, to)))
     }
 
-    /// Draws a duration in the same way, as in a file.
+    /// Draws a duration in the same way, as a file contains it.
     pub(crate) fn duration(&mut self, from: Span, to: Span) -> Duration {
         Duration(self.span(from, to))
     }

@@ -1,10 +1,10 @@
-//! The contract between a protocol that repeats executions and its programs (HydEE, Definition 3, and
-//! narrower): the messages that a process sends, and what it has consumed before each of them, must not
-//! depend on the order in which messages arrive.
+//! The contract between a protocol that relies on repetition and its programs (HydEE, Definition 3, and narrower):
+//! the messages that a process sends, and the messages consumed before each of them, must not depend on the order in
+//! which messages arrive.
 //!
-//! Runs the program in several orders, without a protocol and without failures, and compares the runs process
-//! by process and send by send. A difference violates the contract. The absence of differences proves
-//! nothing, since other orders may differ.
+//! Runs the program in several orders, without a protocol and without failures, and compares the runs process by
+//! process and send by send. A difference violates the contract. The absence of differences proves nothing, because
+//! other orders may differ.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use rand_chacha::rand_core::SeedableRng as _;
 pub struct Difference {
     /// The process.
     pub process: ProcessId,
-    /// The index of the first message that differs, from 0.
+    /// Index of the first message that differs, from 0.
     pub send: usize,
     /// What differs.
     pub what: Differs,
-    /// The order, from 1, that differs from the first one, which has number 0.
+    /// Number of the order that differs from the first one, from 1. The first order has number 0.
     pub order: u32,
 }
 
@@ -32,15 +32,15 @@ pub struct Difference {
 pub enum Differs {
     /// The receiver or the content of the message differs.
     Message,
-    /// The process had consumed different messages before it sent the message.
+    /// The process had consumed different messages before it sent this one.
     Consumed,
-    /// The number of messages differs: in one order, the message does not exist.
+    /// The number of messages differs: the message exists in only one of the orders.
     Count,
 }
 
-/// Runs a program in `orders` orders of delivery besides a first one. Returns the first difference found.
+/// Runs a program in one order of delivery and then in `orders` others. Returns the first difference found.
 ///
-/// For each order, this takes as long as the program computes.
+/// Each order takes as long as the program's computation.
 pub fn difference<A: Application>(
     config: &Arc<A::Config>,
     membership: &Membership,
@@ -67,16 +67,16 @@ fn compare(one: &[Send], other: &[Send]) -> Option<(usize, Differs)> {
     differs.or_else(|| (one.len() != other.len()).then_some((one.len().min(other.len()), Differs::Count)))
 }
 
-/// A message that a process sent, with a hash of what it depends on.
+/// A message that a process sent, with a hash of the messages that it depends on.
 struct Send {
     to: ProcessId,
     content: blake3::Hash,
-    /// A hash of the set of messages consumed before: their order does not count.
+    /// Hash of the set of messages consumed before, whatever their order.
     consumed: u64,
 }
 
-/// Returns what each rank sends when messages are delivered in an order of their channels that is drawn from
-/// `order`.
+/// Returns what each rank sends if messages are delivered in an order drawn from `order` that keeps the order of each
+/// channel.
 fn run<A: Application>(
     config: &Arc<A::Config>,
     membership: &Membership,
@@ -117,10 +117,10 @@ impl<A: Application> Rank<A> {
     }
 }
 
-/// A federation whose messages and computations take a random time.
+/// A federation in which messages and computations take a random time.
 struct Running<A: Application> {
     ranks: BTreeMap<ProcessId, Rank<A>>,
-    /// Ranks that compute.
+    /// Ranks that are computing.
     jobs: BTreeSet<ProcessId>,
     /// Channels with messages in transit.
     channels: BTreeMap<(ProcessId, ProcessId), VecDeque<Payload>>,
@@ -192,7 +192,7 @@ fn content(payload: &Payload) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// Hashes one message, so that sums are equal for equal sets.
+/// Hashes one message, so that equal sets have equal sums.
 fn mark(from: ProcessId, number: u32) -> u64 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&from.0.to_le_bytes());

@@ -1,8 +1,8 @@
-//! Measures what many trials reached: the faults injected, the states of the protocol they struck, and their
+//! Measures what many trials reached: the faults injected, the states of the protocol in which they struck, and their
 //! effects.
 //!
-//! Computed from facts, and therefore in the same way for every protocol with the same claims. A simulation
-//! has one clock, so that the facts of a run can be put into one order here.
+//! Derived only from facts, and therefore in the same way for every protocol with the same claims. All processes of a
+//! simulation share one clock, so the facts of a run have one order.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,19 +16,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::trial::Trial;
 
-/// What a cluster is doing, as far as its processes claim.
+/// State of a cluster according to the claims of its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
-    /// It has no checkpoint yet.
+    /// The cluster has no checkpoint yet.
     Starting,
-    /// Its application runs.
+    /// The application is running.
     Working,
-    /// It takes a checkpoint.
+    /// The cluster is taking a checkpoint.
     Checkpointing,
     /// One of its processes has failed, and no recovery has started.
     Down,
-    /// It recovers.
+    /// The cluster is recovering.
     Recovering,
 }
 
@@ -38,13 +38,13 @@ impl State {
         [State::Starting, State::Working, State::Checkpointing, State::Down, State::Recovering];
 }
 
-/// A word of the search: a constant, or read from what an interrupted search kept.
+/// A name in the coverage: a constant, or read from the state of an interrupted search.
 pub type Word = Cow<'static, str>;
 
-/// What remains of a trial without its trace.
+/// The results of a trial without its trace.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// The scenario's seed.
+    /// Seed of the scenario.
     pub seed: u64,
     /// The checker's verdict.
     pub verdict: Verdict,
@@ -52,11 +52,11 @@ pub struct Observed {
     pub violated: Vec<Property>,
     /// The properties that could not be judged although they should have been.
     pub unjudged: Vec<Property>,
-    /// Whether a second run was the same; `None` if there was none.
+    /// Whether a second run was equal; `None` if there was none.
     pub repeats: Option<bool>,
     outcome: &'static str,
     protocol: Word,
-    /// The number of the simulator's events.
+    /// Number of the simulator's events.
     events: u64,
     salted: bool,
     cascading: bool,
@@ -65,9 +65,9 @@ pub struct Observed {
     hits: Vec<(&'static str, State)>,
 }
 
-/// Returns the first violation that counts as the detection of a defect of this protocol. A different result counts only
-/// for programs of tasks, and only if nothing else is violated: most applications that exchange messages have no reference
-/// result.
+/// Returns the first violation that counts as detecting a defect of this protocol. A different result counts only for
+/// programs of tasks, and only if nothing else is violated, because most applications that exchange messages have no
+/// reference result.
 pub(crate) fn convicting(
     protocol: &str,
     violated: impl Iterator<Item = Property> + Clone,
@@ -83,7 +83,7 @@ pub(crate) fn convicting(
         .or_else(|| violated.clone().find(is_result).filter(|_| of_tasks()))
 }
 
-/// What many trials reached. Can be kept, so that an interrupted search continues with it.
+/// The coverage of many trials. Can be saved, so that an interrupted search continues with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     runs: u64,
@@ -100,33 +100,33 @@ pub struct Coverage {
     hits: BTreeMap<Word, BTreeMap<State, u64>>,
 }
 
-/// [`Coverage`] in figures. Shares are in percent of the runs.
+/// [`Coverage`] in numbers. Shares are in percent of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shares {
     /// Runs.
     pub runs: u64,
-    /// Runs that were repeated with the same trace.
+    /// Runs that were repeated with an equal trace.
     pub repeated: u64,
-    /// The median of the simulator's events in a run.
+    /// Median number of the simulator's events in a run.
     pub median_events: u64,
-    /// Runs of the application whose re-execution differs.
+    /// Share of runs with the application whose re-execution differs.
     pub salted: f64,
-    /// Runs in which a rollback was caused by another cluster's.
+    /// Share of runs in which the rollback of one cluster caused that of another.
     pub cascading: f64,
-    /// Runs in which a process failed while another one recovered.
+    /// Share of runs in which a process failed while another one recovered.
     pub failed_in_recovery: f64,
-    /// Runs by verdict and by outcome.
+    /// Number of runs by verdict and outcome.
     pub verdicts: BTreeMap<Verdict, BTreeMap<Word, u64>>,
-    /// Runs whose verdict is unknown, by the property that could not be judged. A run may count under several.
+    /// Number of runs whose verdict is unknown, by the property that could not be judged. A run may count under several.
     pub unjudged: BTreeMap<Property, u64>,
-    /// Runs by protocol.
+    /// Number of runs by protocol.
     pub protocols: BTreeMap<Word, u64>,
-    /// Runs by protocol and by outcome.
+    /// Number of runs by protocol and outcome.
     pub outcomes: BTreeMap<Word, BTreeMap<Word, u64>>,
     /// Facts of processes by kind: the number of runs with such facts, and their total number.
     pub stated: BTreeMap<FactKind, (u64, u64)>,
-    /// Effective faults, by kind and by the state of the cluster that they struck.
+    /// Number of effective faults, by kind and by the state of the cluster in which they struck.
     pub hits: BTreeMap<Word, BTreeMap<State, u64>>,
 }
 
@@ -136,7 +136,7 @@ impl Observed {
         convicting(&self.protocol, self.violated.iter().copied())
     }
 
-    /// Keeps the relevant parts of a trial.
+    /// Extracts the results of a trial.
     pub fn new(trial: &Trial, repeats: Option<bool>) -> Observed {
         let mut stated = BTreeMap::new();
         for (_, fact) in trial.trace.streams.values().flatten() {
@@ -169,7 +169,7 @@ impl Observed {
         }
     }
 
-    /// Returns whether nothing is wrong with the trial.
+    /// Returns whether the trial shows no problem.
     pub fn is_clean(&self) -> bool {
         self.violated.is_empty() && self.repeats != Some(false)
     }
@@ -205,7 +205,7 @@ impl Coverage {
         self.runs
     }
 
-    /// Returns the coverage in figures.
+    /// Returns the coverage in numbers.
     pub fn shares(&self) -> Shares {
         let mut events = self.events.clone();
         events.sort_unstable();
@@ -233,7 +233,7 @@ fn recurs(judgement: &Judgement) -> bool {
     remarks(Property::RecoveryTerminates) || remarks(Property::Progress)
 }
 
-/// The states of the clusters while a trial is read.
+/// The states of the clusters while the facts of a trial are read.
 struct ClusterStates<'a> {
     manifest: &'a Manifest,
     states: Vec<State>,
@@ -339,7 +339,7 @@ impl ClusterStates<'_> {
         self.group_of(self.manifest.processes[process.index()].cluster)
     }
 
-    /// Returns the group of a cluster. Clusters that take checkpoints together count as one.
+    /// Returns the group of a cluster. Clusters that take checkpoints together are one group.
     fn group_of(&self, cluster: ClusterId) -> usize {
         match self.manifest.promises.scope {
             Scope::Federation => 0,

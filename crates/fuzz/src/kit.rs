@@ -1,8 +1,8 @@
 //! The conformance kit for authors of protocols: tests for any implementation of
 //! [`Protocol`](faultline_core::Protocol). `docs/protocols.md` is its guide.
 //!
-//! The kit runs the protocol under random federations, applications and faults on the simulator, and lets the
-//! checker judge each run. The protocol needs no entry in the resource or the catalog.
+//! The kit runs the protocol with random federations, applications and faults on the simulator, and lets the checker
+//! judge each run. The protocol needs no entry in the resource or the catalog.
 
 use std::any::type_name;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use faultline_checker::{Judgement, Property};
 use faultline_core::Promises;
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::transcript::{text, transcript};
-use faultline_report::{Cast, Timeline};
+use faultline_report::{DisplayNames, Timeline};
 use faultline_session::{Recording, Unjudged};
 use faultline_trace::describe::describe;
 use faultline_trace::{Bundle, BundleError, Manifest, Trace};
@@ -25,11 +25,11 @@ use crate::scenario::Scenario;
 use crate::shrink::{Steps, shrink_by};
 use crate::trial::{self, Played, Trial};
 
-/// A protocol to be tested.
+/// A protocol to test.
 #[derive(Clone, Debug)]
 pub struct Candidate<P: faultline_core::Protocol> {
-    /// The protocol's parameters. They determine what it [promises](faultline_core::Protocol::promises), and
-    /// therefore what it is judged by.
+    /// The protocol's parameters. They determine its [promises](faultline_core::Protocol::promises), and therefore
+    /// how it is judged.
     pub config: P::Config,
 }
 
@@ -42,17 +42,17 @@ pub struct Tried {
     pub federation: Federation,
     /// The checker's judgement.
     pub judgement: Judgement,
-    /// Whether a second run stated exactly the same facts. A protocol must not depend on a clock or a random
-    /// number.
+    /// Whether a second run stated exactly the same facts. A protocol must not depend on a clock or on random
+    /// numbers.
     pub repeats: bool,
-    /// Description of the run besides its facts.
+    /// Description of the run without its facts.
     pub manifest: Manifest,
     /// The facts.
     pub trace: Trace,
 }
 
 impl Tried {
-    /// Returns what is wrong, if anything.
+    /// Returns what is wrong with the run; `None` if nothing is.
     pub fn complaint(&self) -> Option<String> {
         let violated: Vec<Property> = self.judgement.violated().collect();
         let mut text = match (violated.is_empty(), self.repeats) {
@@ -66,8 +66,9 @@ impl Tried {
         Some(text)
     }
 
-    /// Writes the run into a directory: its record, `transcript.txt` with one line per event, and the space-time diagram
-    /// `diagram.svg`. The federation file of the record says `none`, because no file names the protocol.
+    /// Writes the run to a directory: its record, `transcript.txt` with one line per event, and the space-time
+    /// diagram `diagram.svg`. The federation's file in the record has the protocol `none`, because no file can name
+    /// this protocol.
     ///
     /// # Errors
     ///
@@ -77,11 +78,11 @@ impl Tried {
         let federation = faultline_api::to_yaml(&self.federation);
         let manifest = Manifest { federation, ..self.manifest.clone() };
         Unjudged { manifest, trace: self.trace.clone(), is_read: false }.write(&bundle)?;
-        let cast = Cast::new(&self.manifest);
+        let names = DisplayNames::new(&self.manifest);
         let history = Timeline::new(&self.trace, &self.manifest);
-        let diagram = Diagram::new(&history, &cast, Limits::default());
+        let diagram = Diagram::new(&history, &names, Limits::default());
         let picture = svg::render(&diagram, svg::Options { within: true, ..svg::Options::default() });
-        let lines = text(&transcript(&self.trace, &history, &cast));
+        let lines = text(&transcript(&self.trace, &history, &names));
         for (name, content) in [("transcript.txt", lines), ("diagram.svg", picture)] {
             let path = dir.join(name);
             std::fs::write(&path, content).map_err(|source| BundleError::Write { path, source })?;
@@ -89,8 +90,8 @@ impl Tried {
         Ok(())
     }
 
-    /// Returns the facts as text, process by process: a *golden transcript*, to be kept with the protocol's
-    /// tests, so that a review shows changes of its behaviour.
+    /// Returns the facts as text, process by process: a *golden transcript*. Keep it with the protocol's tests, so
+    /// that a review shows changes in its behaviour.
     pub fn transcript(&self) -> String {
         let mut text = String::new();
         for ((process, life), stream) in &self.trace.streams {
@@ -107,7 +108,7 @@ where
     P: faultline_core::Protocol + Send + Sync + 'static,
     P::Config: Send + Sync,
 {
-    /// Runs the federation of a seed under the protocol, twice, and judges it.
+    /// Runs the federation of a seed under the protocol twice, and judges it.
     ///
     /// # Errors
     ///
@@ -120,8 +121,8 @@ where
         Ok(Tried { seed, federation: scenario.federation, judgement, repeats, manifest, trace })
     }
 
-    /// Returns the smallest federation, with a seed, that violates the first property that `tried` violates; `tried`
-    /// itself if it violates none. Takes up to a few thousand runs.
+    /// Returns the smallest federation found that violates the first property that `tried` violates, with a seed;
+    /// `tried` itself if it violates none. Takes up to a few thousand runs.
     ///
     /// # Errors
     ///
@@ -139,7 +140,7 @@ where
         Ok(Tried { seed, federation, judgement, repeats: tried.repeats, manifest, trace })
     }
 
-    /// Returns the first of these seeds with a complaint.
+    /// Returns the first of these seeds with a complaint; `None` if there is none.
     ///
     /// # Errors
     ///
@@ -154,8 +155,8 @@ where
         Ok(None)
     }
 
-    /// Returns a random federation of the kind used for protocols with these promises. The processes that
-    /// this protocol needs besides the ranks fail in it, too.
+    /// Returns a random federation of the kind used for protocols with these promises. Its faults also affect the
+    /// processes that this protocol needs in addition to the ranks.
     fn federation(&self, seed: u64) -> Federation {
         let extra = P::extra_processes(&self.config);
         let mut federation = federation_promised(seed, Promises::of::<P>(&self.config), &extra);

@@ -1,9 +1,9 @@
 //! Runs random federations under random faults, to find schedules that break recovery.
 //!
-//! One seed determines everything: clusters, links, storage, protocol parameters, application and faults. A
-//! scenario leaves out whole kinds of fault at random (swarm testing), and ends with a quiet time in which
-//! the federation has to recover and finish. It runs on the simulator and is judged by the checker. A
-//! scenario is an ordinary federation, so that its file does the same in `faultline run`.
+//! One seed determines everything: clusters, links, storage, protocol parameters, application and faults. A scenario
+//! omits whole kinds of fault at random (swarm testing), and ends with a time without faults, in which the federation
+//! must recover and finish. It runs on the simulator, and the checker judges it. A scenario is an ordinary
+//! federation, so its file has the same effect in `faultline run`.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -13,9 +13,9 @@
 //! | `coverage` | what many trials reached |
 //! | `bands` | how often runs of a protocol end without completing |
 //! | `shrink` | the smallest scenario that violates a property |
-//! | [`mutants`] | every mutation of the code, and what finds it |
-//! | `kit` | the same for a protocol that is not part of this program |
-//! | `contract` | whether a program sends the same in every order of delivery |
+//! | [`mutants`] | every mutation of the code, and the properties that find it |
+//! | `kit` | the same tests for a protocol that is not part of this program |
+//! | `contract` | whether a program sends the same messages in every order of delivery |
 
 mod bands;
 mod chance;

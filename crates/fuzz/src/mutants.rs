@@ -1,9 +1,8 @@
-//! A mutation run: switches on every mutation of the code, one at a time, and runs schedules until enough of
-//! them have a violation.
+//! A mutation run: switches on every mutation of the code, one at a time, and runs schedules until enough of them
+//! have a violation.
 //!
-//! The value of the checker is in the mutations that it finds, and in the properties that find them. A
-//! mutation that survives either is found by no property, or has no observable effect; [`EQUIVALENT`] states
-//! why.
+//! Mutations show which defects the checker detects, and which properties detect them. A mutation that survives is
+//! either missed by all properties, or has no observable effect. [`EQUIVALENT`] lists the latter with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -17,8 +16,7 @@ use crate::coverage::{Coverage, Observed};
 use crate::scenario::{Protocol, Scenario};
 use crate::trial::run;
 
-/// Mutations that cannot be distinguished from the correct code by anything observable in a run, and the
-/// reason.
+/// Mutations that no observation of a run can distinguish from the correct code, with the reason.
 pub const EQUIVALENT: &[(&str, &str)] = &[
     (
         "asks-for-every-message",
@@ -32,45 +30,45 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     ),
 ];
 
-/// The result for one mutation.
+/// The result of one mutation.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mutant {
-    /// The mutation's name.
+    /// Name of the mutation.
     pub mutation: String,
-    /// The number of schedules run.
+    /// Number of schedules that were run.
     pub runs: u64,
-    /// The first schedule with a violation, from 1; `None` if there was none.
+    /// Number of the first schedule with a violation, from 1; `None` if there was none.
     pub first: Option<u64>,
-    /// The number of schedules that violated each property.
+    /// Number of schedules that violated each property.
     pub violated: BTreeMap<Property, u64>,
-    /// The number of schedules in which the code under test panicked.
+    /// Number of schedules in which the code under test panicked.
     pub panics: u64,
-    /// Outcomes of runs that deviate from the known rates.
+    /// Descriptions of outcomes whose rates differ from the known ones.
     pub unusual: Vec<String>,
 }
 
-/// The extent of a mutation run.
+/// Effort of a mutation run.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// The largest number of schedules of each protocol.
+    /// Maximum number of schedules of each protocol.
     pub seeds: u64,
-    /// The number of schedules with a violation after which a mutation counts as found.
+    /// Number of schedules with a violation after which the search for a mutation stops.
     pub enough: u64,
 }
 
 impl Mutant {
-    /// Returns whether something found the mutation.
+    /// Returns whether a violation, a panic or an unusual rate revealed the mutation.
     pub fn is_killed(&self) -> bool {
         self.first.is_some() || !self.unusual.is_empty()
     }
 
-    /// Returns why the mutation is equivalent to the correct code, if it is.
+    /// Returns why the mutation is equivalent to the correct code; `None` if that is not known.
     pub fn argument(&self) -> Option<&'static str> {
         EQUIVALENT.iter().find(|(name, _)| *name == self.mutation).map(|(_, why)| *why)
     }
 
-    /// Switches a mutation on, and runs schedules of the protocols that share the code.
+    /// Switches on a mutation, and runs schedules of the protocols that share the code.
     pub fn hunt(mutation: Defect, extent: Extent) -> Mutant {
         let mut coverage = Coverage::default();
         let mut mutant = Mutant {

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::generate;
 
-/// One run before it is run. The result depends on nothing else.
+/// The input of one run, which determines its result completely.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Determines everything random in the run.
+    /// Seed of all random choices in the run.
     pub seed: u64,
     /// The federation to run.
     pub federation: Federation,
@@ -21,18 +21,17 @@ pub struct Scenario {
     pub defect: Option<Defect>,
 }
 
-/// A protocol for which federations can be drawn: any protocol except `none`.
+/// A protocol for which federations can be drawn: all except `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol(&'static str);
 
-/// A name that no protocol has.
+/// Error for a name that is not the name of such a protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a protocol that can be fuzzed; use one of: {all}", all = Protocol::all().map(Protocol::name).collect::<Vec<_>>().join(", "))]
 pub struct UnknownProtocol(String);
 
 impl Scenario {
-    /// Creates the scenario of a seed. Without a protocol, the seed determines it, too, unless a defect
-    /// requires one.
+    /// Creates the scenario of a seed. Without `protocol`, the defect determines the protocol, or else the seed.
     ///
     /// # Panics
     ///
@@ -42,7 +41,7 @@ impl Scenario {
         Scenario { seed, federation: generate::federation(seed, protocol.or(demanded)), defect }
     }
 
-    /// Sets parameters of a protocol of another crate. Other protocols have none.
+    /// Sets parameters of a protocol from another crate. Has no effect on other protocols.
     #[must_use]
     pub fn set(mut self, parameters: &[(String, Value)]) -> Scenario {
         if let Options::Custom(custom) = &mut self.federation.spec.protocol {
@@ -51,13 +50,12 @@ impl Scenario {
         self
     }
 
-    /// Returns whether its application is the one whose re-execution differs, which is judged only by
-    /// properties.
+    /// Returns whether its application is `salted`, whose re-execution differs and which is judged only by properties.
     pub fn is_salted(&self) -> bool {
         matches!(self.federation.spec.application, Application::Salted(_))
     }
 
-    /// Returns the scenario as a file, which contains the seed.
+    /// Returns the scenario as the text of a file, including the seed.
     pub fn to_yaml(&self) -> String {
         let mut federation = self.federation.clone();
         federation.spec.seed = Some(self.seed);
@@ -66,7 +64,7 @@ impl Scenario {
 }
 
 impl Protocol {
-    /// Returns all protocols.
+    /// Returns all protocols, in the order of the resource.
     pub fn all() -> impl Iterator<Item = Protocol> {
         let all = Options::names().map(Protocol);
         all.filter(|it| it.with(Stated::default()).family().is_some())
@@ -77,7 +75,7 @@ impl Protocol {
         self.0
     }
 
-    /// Returns whether the protocol is one of another crate.
+    /// Returns whether the protocol comes from another crate.
     pub fn is_custom(self) -> bool {
         matches!(self.with(Stated::default()), Options::Custom(_))
     }

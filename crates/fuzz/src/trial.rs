@@ -18,7 +18,7 @@ pub struct Trial {
     pub scenario: Scenario,
     /// The simulator's counters.
     pub stats: Stats,
-    /// The parts of a record of the run other than the facts.
+    /// The record of the run without the facts.
     pub manifest: Manifest,
     /// The facts of the run.
     pub trace: Trace,
@@ -27,12 +27,12 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Returns the properties that were violated.
+    /// Returns the violated properties.
     pub fn violated(&self) -> impl Iterator<Item = Property> {
         self.judgement.violated()
     }
 
-    /// Returns the first violation that counts as the detection of a defect: a different result does only for programs of
+    /// Returns the first violation that counts as detecting a defect. A different result counts only for programs of
     /// tasks, which have a reference result.
     pub fn convicting(&self) -> Option<Property> {
         let violated: Vec<Property> = self.violated().collect();
@@ -40,15 +40,15 @@ impl Trial {
     }
 }
 
-/// The number of events after which a run is ended: two processes of a defective protocol can answer each
-/// other endlessly.
+/// Maximum number of events of a run. Without a limit, two processes of a defective protocol could answer each other
+/// endlessly.
 const MOST_EVENTS: u64 = 2_000_000;
 
 thread_local! {
     static UNDER_WAY: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Returns the seed that this thread is running, for a panic handler.
+/// Returns the seed that this thread is running, for a panic handler; `None` if it runs none.
 pub fn seed_under_way() -> Option<u64> {
     UNDER_WAY.get()
 }
@@ -66,7 +66,7 @@ pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
     Ok(Trial { scenario, stats, manifest, trace, judgement })
 }
 
-/// Returns whether a second run of the same scenario is exactly the same.
+/// Returns whether a second run of the same scenario is exactly equal.
 ///
 /// # Errors
 ///
@@ -78,7 +78,7 @@ pub fn repeats(trial: &Trial) -> Result<bool, SetupError> {
     Ok(run.trace == trial.trace && run.manifest == trial.manifest && stats == trial.stats)
 }
 
-/// The result of a scenario before it is judged.
+/// The result of a scenario before judgement.
 #[derive(PartialEq)]
 pub(crate) struct Played {
     pub(crate) stats: Stats,
@@ -98,7 +98,7 @@ pub(crate) fn session(scenario: &Scenario) -> Session<'_> {
     Session::new(&scenario.federation).seed(scenario.seed)
 }
 
-/// Returns a simulator that ends runs that do not end by themselves.
+/// Returns a simulator that limits the number of events.
 pub(crate) fn simulator(no_observer: &mut ()) -> Simulator<'_> {
     Simulator::new(no_observer).at_most(MOST_EVENTS)
 }

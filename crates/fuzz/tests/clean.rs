@@ -6,13 +6,13 @@ use faultline_checker::{Property, Verdict};
 use faultline_core::FactKind;
 use faultline_fuzz::{Coverage, Observed, Protocol, Scenario, Shares, repeats, run};
 
-/// Runs the first scenarios of a protocol, none of which may have a violation. Returns how often each of
-/// these properties was judged.
+/// Runs the first scenarios of a protocol, none of which may have a violation. Returns the coverage, and how often
+/// each of these properties was judged.
 fn clean<const N: usize>(protocol: &str, runs: u64, properties: [Property; N]) -> (Shares, [u64; N]) {
     clean_from(protocol, 0..runs, properties)
 }
 
-/// Does the same for these seeds.
+/// Like [`clean`], for these seeds.
 fn clean_from<const N: usize>(
     protocol: &str,
     seeds: Range<u64>,
@@ -42,7 +42,7 @@ fn clean_from<const N: usize>(
     (shares, judged)
 }
 
-/// Asserts what holds for every protocol.
+/// Asserts the coverage that every protocol must reach.
 fn reaches_much(shares: &Shares) {
     println!("{shares:#?}");
     assert!(shares.median_events >= 1000, "{shares:#?}");
@@ -173,9 +173,9 @@ fn hundreds_of_seeds_of_cck_are_clean_and_reach_what_they_are_meant_to() {
     assert!(absorbed > 20, "{shares:#?}");
 }
 
-/// Seeds from `CLEAN_FROM` (0), `CLEAN_COUNT` (10000) of them, of `CLEAN_PROTOCOL` (all).
+/// Uses `CLEAN_COUNT` (default 10000) seeds from `CLEAN_FROM` (default 0), for `CLEAN_PROTOCOL` (default all).
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: the step `fuzzing` of .ci/run runs as many seeds by `faultline fuzz`"]
 fn ten_thousand_seeds_of_each_protocol_are_clean() {
     let setting = |name: &str, default| std::env::var(name).map_or(default, |it| it.parse().unwrap());
     let (from, count) = (setting("CLEAN_FROM", 0), setting("CLEAN_COUNT", 10_000));
@@ -186,7 +186,7 @@ fn ten_thousand_seeds_of_each_protocol_are_clean() {
     }
 }
 
-/// A livelock of independent checkpoints: their rollbacks recur, and they do not promise that this ends.
+/// A livelock of independent checkpoints: rollbacks recur, and the protocol does not promise that they end.
 #[test]
 fn the_known_livelock_of_independent_checkpoints_is_a_remark() {
     let trial = run(Scenario::new(3_900_000_291, Some("independent".parse().unwrap()), None)).unwrap();
@@ -216,7 +216,7 @@ fn a_scenario_survives_its_file() {
     }
 }
 
-/// A holder requested a copy while its owner's storage corrupted what it read: the cluster never resumed.
+/// A holder requested a replica while its owner's storage returned corrupt data: the cluster never resumed.
 #[test]
 fn a_part_lost_while_it_is_copied_does_not_stop_a_recovery() {
     let trial = run(Scenario::new(9710, Some("hydee".parse().unwrap()), None)).unwrap();

@@ -1,5 +1,5 @@
-//! Tests the contract of HydEE with its programs: what keeps it, what breaks it, and how this is reported.
-//! The program that breaks it is master and workers: the first worker to answer gets the next piece of work.
+//! Tests the contract of HydEE with its programs: a program that keeps it, a program that violates it, and how a
+//! violation is reported. Master and workers violate it: the first worker to answer gets the next piece of work.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use faultline_workloads::{Workload, exchange, farm, heat, salted};
 
 const MASTER: ProcessId = ProcessId(0);
 
-/// Master and workers, which no file has under HydEE.
+/// Returns master and workers, which no file can request under HydEE.
 fn farm(pieces: u32) -> faultline_workloads::Config {
     faultline_workloads::Config::Farm(farm::Config { pieces, piece_cost: Span::from_millis(3) })
 }
 
-/// Three clusters of two under HydEE, with faults.
+/// Returns three clusters of two nodes under HydEE, with these faults.
 fn federation(faults: &str, options: &str) -> faultline_api::Federation {
     let text = format!(
         "
@@ -38,7 +38,7 @@ spec:
     federation.unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints()))
 }
 
-/// Runs the farm in place of the federation's application.
+/// Runs master and workers instead of the federation's application.
 struct RunFarm<'a>(&'a faultline_api::Federation);
 
 impl MessagesVisitor for RunFarm<'_> {
@@ -102,7 +102,7 @@ fn of_workload(config: faultline_workloads::Config) -> Option<faultline_fuzz::Di
 fn two_orders_detect_master_and_workers_before_any_failure() {
     let found = of_workload(farm(50)).expect("it differs");
     assert_eq!(found.process, MASTER);
-    // The first pieces of work do not depend on anything.
+    // The first pieces of work do not depend on any answer.
     assert!(found.send >= 10, "{found:?}");
 }
 
@@ -127,8 +127,8 @@ fn answers_in_the_order_of_arrival_are_found() {
     assert!(matches!(found.what, Differs::Message | Differs::Count | Differs::Consumed), "{found:?}");
 }
 
-/// Copies in the same cluster are lost with it: it cannot be restored, and the report names the holders that
-/// were asked.
+/// Replicas in the same cluster are lost together with it. The cluster cannot be restored, and the report names the
+/// holders that were asked.
 #[test]
 fn a_cluster_that_is_lost_with_all_copies_is_unrecoverable_by_design() {
     let lost = "[{ at: 1s, loseCluster: { cluster: b, storage: lost } }]";

@@ -1,14 +1,14 @@
-//! Every known defect is found, by a property: a checker that lets one pass is not good enough.
+//! Every known defect is detected by a property. A checker that misses one is not good enough.
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
 use faultline_fuzz::{Scenario, Steps, run, shrink};
 use faultline_protocols::{cck, hc3i, hydee, pessimistic_logging, satin, theft};
 
-/// The number of seeds within which each defect is found.
+/// Number of seeds within which each defect must be detected.
 const BOUND: u64 = 100;
 
-/// Defects that take more seeds.
+/// Defects that need more seeds.
 const RARE: &[(Defect, u64)] = &[
     (Defect::Hc3i(hc3i::Defect::OlderEpochsAccepted), 500),
     (Defect::Hc3i(hc3i::Defect::CollectsWithoutSilent), 1000),
@@ -35,7 +35,7 @@ fn bound(defect: Defect) -> u64 {
     RARE.iter().find(|(rare, _)| *rare == defect).map_or(BOUND, |&(_, bound)| bound)
 }
 
-/// Defects so rare among random schedules that each has a directed test in the protocol's own tests instead.
+/// Defects that are so rare among random schedules that a directed test in the protocol's own tests replaces them.
 const DIRECTED: &[Defect] = &[
     Defect::Hc3i(hc3i::Defect::RoundWithoutLives),
     Defect::Hc3i(hc3i::Defect::NotesNotRefilled),
@@ -51,14 +51,14 @@ const DIRECTED: &[Defect] = &[
     Defect::Hc3i(hc3i::Defect::NoWriteBarrier),
     Defect::Hydee(hydee::Defect::SpilledBeforeDurable),
     Defect::Hydee(hydee::Defect::SegmentsOutsideCheckpoint),
-    // Their tests are those of the simulator: one needs a storage that is full for a moment, and the other one costs work,
-    // but changes no result.
+    // Their tests are in the simulator: one needs a storage that is full for a moment; the other defect costs work,
+    // but does not change any result.
     Defect::Sel(theft::Defect::LogOutOfOrder),
     Defect::Satin(satin::Defect::NoLookup),
 ];
 
-/// Returns the first seed at which a property is violated, with the first such property. A different result counts only for
-/// programs of tasks.
+/// Returns the first seed with a violated property, and that property. A different result counts only for programs of
+/// tasks.
 fn first_violation(defect: Defect) -> Option<(u64, Property)> {
     (0..bound(defect)).find_map(|seed| {
         let trial = run(Scenario::new(seed, None, Some(defect))).unwrap();

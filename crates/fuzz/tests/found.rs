@@ -1,4 +1,4 @@
-//! Federations that once had a violation, as the fuzzer shrank them. Each must remain clean.
+//! Federations that once had a violation, as shrunk by the fuzzer. Each must remain clean.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Tests the conformance kit with a protocol that needs processes besides the ranks: they fail in it, too.
+//! Tests the conformance kit with a protocol that needs processes in addition to the ranks: faults also affect them.
 
 use faultline_checker::Property;
 use faultline_core::{Life, ProcessId, Span};
@@ -6,7 +6,7 @@ use faultline_fuzz::Candidate;
 use faultline_protocols::hydee::{Config, Defect, Defects, Hydee};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 
-/// Returns HydEE as if it were a user's own protocol.
+/// Returns HydEE as if it were a user's protocol.
 fn candidate(defects: Defects) -> Candidate<Hydee> {
     let config = Config {
         checkpoint_every: vec![Some(Span::from_millis(200)); 4].into(),

@@ -1,4 +1,4 @@
-//! Small mistakes in the code of protocols, each of which must be found by the property that was made for it.
+//! Small mistakes in the code of protocols, each of which the corresponding property must detect.
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;

@@ -1,5 +1,5 @@
-// The space-time diagram: draws the embedded data, zooms, pans, and says what is under the pointer. Decides nothing
-// about the run. Instants are microseconds since the application began.
+// The space-time diagram: draws the embedded data, zooms, pans, and describes what is under the pointer. Judges nothing
+// about the run. Times are in microseconds since the application started.
 "use strict";
 (() => {
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -19,13 +19,13 @@ const group = new Array(lanes);
 data.clusters.forEach((c, index) => { for (let i = 0; i < c.lanes; i++) group[c.first + i] = index; });
 const LONG = 1000e6, isLong = data.end >= LONG;
 
-// Where too many messages are in view, shades show how many there are, and the lanes of large clusters are narrow.
+// If too many messages are in view, shades show their density, and the lanes of large clusters are narrow.
 const MOST_LINES = 2500, MOST_EXPANDED = 24, COLLAPSED = 150;
 const expanded = lanes <= 16 ? 30 : lanes <= 40 ? 22 : lanes <= 90 ? 14 : 9;
 let dense = false, laneHeight = expanded, bottom = TOP;
 const y = lane => TOP + (lane + .5) * laneHeight + group[lane] * GAP;
 
-// Chooses the heights of the lanes; whether that changed anything.
+// Chooses the heights of the lanes. Returns whether that changed anything.
 function lay() {
   const most = Math.max(1, ...data.clusters.map(c => c.lanes));
   const before = laneHeight;
@@ -106,19 +106,19 @@ function applyFilters() {
   redraw();
 }
 
-// How many messages are drawn or counted, for all readers, including those who cannot see them.
+// Shows how many messages are drawn or counted, as text for all readers.
 function tell() {
   let some = 0;
   messages.forEach((m, i) => { if (passes[i] && shown[layerOf(m)] && (!past || past.has(i))) some++; });
   const number = n => n.toLocaleString("en-GB");
   const what = past ? `; the causal past of ${nameOf(messages[past.of])} has ${number(past.size - 1)}, of ${past.lanes} processes, since ${moment(past.since, 4)}`
-    : missing ? `; no message is called ${missing}` : "";
+    : missing ? `; no message has the name ${missing}` : "";
   document.getElementById("count").textContent = `${number(some)} of ${number(messages.length)} messages${what}`;
   document.getElementById("forget").hidden = !past;
 }
 
 // What could have influenced a message: every delivery before its send at its sender, before the sends of those, and so on.
-// A delivery that a rollback had undone by then counts no longer.
+// A delivery that a rollback had undone by then does not count.
 function pastOf(index) {
   const m = messages[index], upto = new Array(lanes).fill(-Infinity), found = new Set([index]);
   upto[m.from] = m.sent;
@@ -162,10 +162,10 @@ const setters = {
   link: value => {
     const ends = value.split(">").map(clusterOf);
     filter.link = ends.length === 2 && ends.every(it => it >= 0) ? ends : null;
-    // Of a cluster's own messages, one asks to see them.
+    // Messages within a cluster are shown only on request.
     if (filter.link && ends[0] === ends[1]) setLayer("within", true);
   },
-  // The first message of this name, such as `paris-0->rennes-0 #13`.
+  // The first message with this name, such as `paris-0->rennes-0 #13`.
   past: value => {
     const index = messages.findIndex(m => nameOf(m) === value);
     past = index >= 0 ? pastOf(index) : null;
@@ -180,7 +180,7 @@ function setLayer(layer, on) {
 for (const select of document.querySelectorAll("select[data-filter]")) {
   select.addEventListener("change", () => { setters[select.dataset.filter](select.value); applyFilters(); });
 }
-// A link to the page can name filters: `report.html#process=paris-0&kind=resent`.
+// The address of the page can contain filters: `report.html#process=paris-0&kind=resent`.
 function readAddress() {
   const asked = new URLSearchParams(location.hash.slice(1));
   for (const [name, set] of Object.entries(setters)) {
@@ -211,7 +211,7 @@ function ticks(from, upto, wanted) {
   return { at, digits: Math.max(0, Math.min(6, 6 - Math.floor(Math.log10(step)))) };
 }
 
-// The first message that can still be on its way at `at`.
+// The first message that can still be in transit at `at`.
 function firstVisible(at) {
   let low = 0, high = messages.length;
   while (low < high) {
@@ -235,7 +235,7 @@ function* visibleMessages() {
 }
 const shows = i => passes[i] && shown[layerOf(messages[i])] && (!past || past.has(i));
 
-// Where a message ends on the screen: one that never arrived ends after a stub.
+// End of a message on the screen. A message that never arrived ends after a stub.
 function tipOf(m) {
   if (m.arrived !== null) return [x(m.arrived), y(m.to)];
   const from = y(m.from), dy = y(m.to) - from;
@@ -318,7 +318,7 @@ function drawLanes() {
   g.globalAlpha = 1;
 }
 
-// What became of processes lies above messages.
+// The states of processes are drawn above messages.
 function drawBars() {
   const height = Math.max(Math.min(3, laneHeight), laneHeight * .46);
   const bars = (list, color) => {
@@ -334,7 +334,7 @@ function drawBars() {
   bars(data.outages, colors.down);
 }
 
-// How many messages each process sends and receives, by the strength of its colour; by columns of a few pixels.
+// The density of the messages that each process sends and receives, as shades in columns of a few pixels.
 const COLUMN = 3;
 function drawDensity(inView) {
   const columns = Math.ceil((width - left - RIGHT) / COLUMN);
@@ -345,7 +345,7 @@ function drawDensity(inView) {
     if (!bins.has(key)) bins.set(key, new Uint32Array(columns));
     bins.get(key)[column]++;
   };
-  // Lanes first, then what went from each cluster to others, in the room above its lanes.
+  // Lanes first, then the messages from each cluster to others, in the space above its lanes.
   for (const m of inView) {
     const kind = m.fate === DELIVERED ? 0 : m.fate === RESENT ? 2 : 1;
     add(m.from * 3 + kind, m.sent);
@@ -425,7 +425,7 @@ function drawReturn(it) {
   for (const [lane, restored, saved] of it.members) {
     if (!visible(saved, restored)) continue;
     const x1 = x(restored), x2 = x(saved), at = y(lane);
-    // Between narrow lanes an arch would hide what became of the processes.
+    // Between narrow lanes, an arch would hide the states of processes.
     if (laneHeight < 12) {
       line(x1, at - laneHeight / 2, x2, at - laneHeight / 2);
       continue;
@@ -453,7 +453,7 @@ function drawRecoveryLine(points) {
   g.setLineDash([]);
 }
 
-// Signs where there is room for them; otherwise ticks at the upper edge of the lane, so that they hide nothing.
+// Symbols if there is space for them; otherwise ticks at the upper edge of the lane, which hide nothing.
 function drawCheckpoints() {
   const seen = data.checkpoints.filter(it => visible(it.at, it.at)), room = new Array(lanes).fill(0);
   for (const it of seen) room[it.lane]++;
@@ -498,7 +498,7 @@ function cross(g, cx, cy, size) {
   g.lineCap = "butt";
 }
 
-// Labels of faults on two rows, each only where it does not cover the one before.
+// Labels of faults on two rows, without labels that would cover the previous one.
 function drawFaults() {
   g.font = "12px " + FONT;
   const rows = [-Infinity, -Infinity];
@@ -644,7 +644,7 @@ function moveTo(event) {
 overview.addEventListener("pointerdown", event => { overview.setPointerCapture(event.pointerId); moveTo(event); });
 overview.addEventListener("pointermove", event => { if (event.buttons) moveTo(event); });
 
-// --- saying what is there
+// --- descriptions
 
 const known = [
   ...data.checkpoints.map(it => ({ at: it.at, lane: it.lane, layer: "checkpoints",
@@ -678,7 +678,7 @@ function nearestMessage(px, py) {
   return best;
 }
 
-// How many messages a process exchanges in the column under the pointer.
+// Describes how many messages a process exchanges in the column under the pointer.
 function countAt(px, py) {
   const lane = data.lanes.findIndex((_, lane) => Math.abs(y(lane) - py) <= laneHeight / 2);
   if (!dense || lane < 0) return null;
@@ -739,7 +739,7 @@ plot.addEventListener("keydown", event => {
   if (act) { event.preventDefault(); act(); }
 });
 
-// The signs beside the switches.
+// The symbols next to the switches.
 function drawLegend() {
   for (const sign of document.querySelectorAll("canvas[data-sign]")) {
     const scale = window.devicePixelRatio || 1;

@@ -1,5 +1,4 @@
-//! Explains why each cluster rolled back, to which checkpoint, and what it lost, in sentences in the order of
-//! events.
+//! Explains in sentences why each cluster rolled back, to which checkpoint, and what it lost, in the order of events.
 
 use std::collections::BTreeSet;
 
@@ -11,78 +10,78 @@ use faultline_trace::Manifest;
 use faultline_trace::manifest::EffectEntry;
 use serde::Serialize;
 
-use crate::cast::{Cast, checkpoint};
 use crate::fault::{describe_change, describe_fault, for_good};
+use crate::names::{DisplayNames, checkpoint};
 use crate::text::{instant, lasted};
-use crate::timeline::{Failure, Returned, Rollback, TakenOver, Tasks, Timeline};
+use crate::timeline::{Failure, RestoredMember, Rollback, TakenOver, Tasks, Timeline};
 
-/// One event.
+/// One event with its explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Chapter {
-    /// Its start, in seconds since the application started; `None` for what never happened.
+pub struct ExplainedEvent {
+    /// Start of the event, in seconds since the application started; `None` for an observation about the whole run.
     pub from_seconds: Option<f64>,
-    /// Its end.
+    /// End of the event, in seconds since the application started.
     pub upto_seconds: Option<f64>,
-    /// Its description, in sentences.
+    /// Description in one or more sentences.
     pub text: String,
 }
 
-/// Explains a run in sentences, chronologically.
-pub fn explain(history: &Timeline, manifest: &Manifest, cast: &Cast) -> Vec<Chapter> {
-    let narrator = Narrator { history, manifest, cast };
-    // Sorted by start. At one instant, actions come first, then what followed, then what that caused.
-    let mut chapters: Vec<(Time, u8, Time, String)> = Vec::new();
+/// Explains a run in sentences, in chronological order.
+pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) -> Vec<ExplainedEvent> {
+    let explainer = Explainer { history, manifest, names };
+    // Sorted by start. At the same time, causes come before their effects.
+    let mut events: Vec<(Time, u8, Time, String)> = Vec::new();
     for injection in &history.injections {
-        let text = narrator.injected(injection.no, &injection.fault, injection.at);
-        let upto = narrator.killed_by(injection.no).map(|it| it.at).max().unwrap_or(injection.at);
-        chapters.push((injection.at, 0, upto, text));
+        let text = explainer.injected(injection.no, &injection.fault, injection.at);
+        let upto = explainer.killed_by(injection.no).map(|it| it.at).max().unwrap_or(injection.at);
+        events.push((injection.at, 0, upto, text));
     }
     for (at, change) in &history.changes {
-        let text = format!("At {}, {}.", narrator.time(*at), describe_change(change, cast));
-        chapters.push((*at, 0, *at, text));
+        let text = format!("At {}, {}.", explainer.time(*at), describe_change(change, names));
+        events.push((*at, 0, *at, text));
     }
     for &(at, cluster) in &history.joined {
-        let text = format!("At {}, {} joined.", narrator.time(at), cast.cluster(cluster));
-        chapters.push((at, 0, at, text));
+        let text = format!("At {}, {} joined.", explainer.time(at), names.cluster(cluster));
+        events.push((at, 0, at, text));
     }
     for &(at, cluster) in &history.left {
         let text = format!(
-            "At {}, {} left, because no recovery could need anything from it any more. Its processes ended, and its storage was released.",
-            narrator.time(at),
-            cast.cluster(cluster)
+            "At {}, {} left, once no recovery could need anything from it. Its processes ended, and its storage was released.",
+            explainer.time(at),
+            names.cluster(cluster)
         );
-        chapters.push((at, 0, at, text));
+        events.push((at, 0, at, text));
     }
     for group in unplanned(history) {
         let (first, last) = (group[0].at, group[group.len() - 1].at);
-        chapters.push((first, 0, last, narrator.unplanned(&group)));
+        events.push((first, 0, last, explainer.unplanned(&group)));
     }
     for (place, rollback) in history.rollbacks.iter().enumerate() {
         let rank = 1 + u8::from(rollback.because_of.is_some());
-        chapters.push((rollback.began, rank, rollback.ended, narrator.rollback(place, rollback)));
+        events.push((rollback.began, rank, rollback.ended, explainer.rollback(place, rollback)));
     }
     for (_, it) in history.recoveries.iter().filter(|(_, it)| !it.live.is_empty()) {
-        chapters.push((it.began, 3, it.ended, narrator.recovery(it)));
+        events.push((it.began, 3, it.ended, explainer.recovery(it)));
     }
     for it in &history.taken_over {
-        chapters.push((it.at, 2, it.at, narrator.taken_over(it)));
+        events.push((it.at, 2, it.at, explainer.taken_over(it)));
     }
-    chapters.sort_by_key(|&(from, rank, upto, _)| (from, rank, upto));
-    let mut told: Vec<Chapter> = chapters
+    events.sort_by_key(|&(from, rank, upto, _)| (from, rank, upto));
+    let mut told: Vec<ExplainedEvent> = events
         .into_iter()
-        .map(|(from, _, upto, text)| Chapter {
+        .map(|(from, _, upto, text)| ExplainedEvent {
             from_seconds: Some(history.seconds(from)),
             upto_seconds: Some(history.seconds(upto)),
             text,
         })
         .collect();
-    let silent = |text: String| Chapter { from_seconds: None, upto_seconds: None, text };
+    let silent = |text: String| ExplainedEvent { from_seconds: None, upto_seconds: None, text };
     told.extend(
-        history.unrecoverable.iter().map(|(group, missing)| silent(unrecoverable(*group, missing, cast))),
+        history.unrecoverable.iter().map(|(group, missing)| silent(unrecoverable(*group, missing, names))),
     );
     told.extend(
-        manifest.faults.iter().filter_map(|(no, state)| Some(silent(narrator.without_effect(*no, state)?))),
+        manifest.faults.iter().filter_map(|(no, state)| Some(silent(explainer.without_effect(*no, state)?))),
     );
     told.extend(history.tasks.map(|it| silent(tasks(it))));
     let early = ended_early(history, manifest);
@@ -98,7 +97,7 @@ pub fn explain(history: &Timeline, manifest: &Manifest, cast: &Cast) -> Vec<Chap
     told
 }
 
-/// Describes how work was distributed, and what was run twice.
+/// Describes how many tasks were run, stolen, and run more than once.
 fn tasks(tasks: Tasks) -> String {
     let Tasks { tasks, again, stolen } = tasks;
     let stolen = stolen.map_or_else(String::new, |it| format!("; {} stolen", was(it, "task")));
@@ -109,22 +108,22 @@ fn tasks(tasks: Tasks) -> String {
     text
 }
 
-/// Explains why no checkpoint of a cluster can be restored: the holders of the missing parts, and the
-/// processes that were asked.
+/// Explains why no checkpoint of a group can be restored: the missing parts, and the processes that were asked for
+/// them.
 pub fn unrecoverable(
     group: GroupId,
     missing: &[(faultline_core::ImageName, Vec<faultline_core::ProcessId>)],
-    cast: &Cast,
+    names: &DisplayNames,
 ) -> String {
-    let mut text = format!("No checkpoint of {} can be restored.", cast.group(group));
+    let mut text = format!("No checkpoint of {} can be restored.", names.group(group));
     for (image, asked) in missing.iter().take(MOST_NAMED) {
-        let asked: Vec<_> = asked.iter().map(|it| cast.process(*it)).collect();
+        let asked: Vec<_> = asked.iter().map(|it| names.process(*it)).collect();
         let whom = if asked.is_empty() {
-            "it has no holder".to_owned()
+            "no process holds it".to_owned()
         } else {
             format!("not found at {}", asked.join(", "))
         };
-        text.push_str(&format!(" Missing: {} ({whom}).", cast.image(*image)));
+        text.push_str(&format!(" Missing: {} ({whom}).", names.image(*image)));
     }
     if missing.len() > MOST_NAMED {
         text.push_str(&format!(" {} more parts are missing.", missing.len() - MOST_NAMED));
@@ -132,7 +131,7 @@ pub fn unrecoverable(
     text
 }
 
-/// Describes why the run did not complete, if so.
+/// Describes why the run did not complete; `None` if it did.
 fn ended_early(history: &Timeline, manifest: &Manifest) -> Option<String> {
     let end = instant(history.seconds(history.end));
     match manifest.outcome {
@@ -146,7 +145,7 @@ fn ended_early(history: &Timeline, manifest: &Manifest) -> Option<String> {
     }
 }
 
-/// Describes the faults that were not due before the run ended.
+/// Describes the faults that were not due before the run ended; `None` if there are none.
 pub fn never_due(manifest: &Manifest) -> Option<String> {
     let pending = manifest.faults.iter().filter(|(_, state)| *state == FaultState::Pending);
     let numbers: Vec<_> = pending.map(|(no, _)| no.0.to_string()).collect();
@@ -164,8 +163,8 @@ pub fn never_due(manifest: &Manifest) -> Option<String> {
     }
 }
 
-/// Returns the ends of lives that no fault of the plan explains, grouped if they happened at nearly the same
-/// time and in the same way.
+/// Returns the ends of lives without a planned fault, grouped if they happened at nearly the same time and for the
+/// same reason.
 pub(crate) fn unplanned(history: &Timeline) -> Vec<Vec<&Failure>> {
     const CLOSE: Span = Span::from_millis(500);
     let mut all: Vec<_> = history.failures.iter().filter(|it| it.fault().is_none()).collect();
@@ -174,16 +173,16 @@ pub(crate) fn unplanned(history: &Timeline) -> Vec<Vec<&Failure>> {
     all.chunk_by(together).map(<[_]>::to_vec).collect()
 }
 
-/// The number of items that are named before the rest is counted.
+/// Maximum number of items that are listed by name. The rest is only counted.
 const MOST_NAMED: usize = 8;
 
-struct Narrator<'a> {
+struct Explainer<'a> {
     history: &'a Timeline,
     manifest: &'a Manifest,
-    cast: &'a Cast,
+    names: &'a DisplayNames,
 }
 
-impl Narrator<'_> {
+impl Explainer<'_> {
     fn time(&self, at: Time) -> String {
         instant(self.history.seconds(at))
     }
@@ -203,7 +202,7 @@ impl Narrator<'_> {
         match *fault {
             Fault::Crash { process, storage, returns } => format!(
                 "At {at}, {} was killed{} ({name}, crash{}).",
-                self.cast.process(process),
+                self.names.process(process),
                 for_good(returns),
                 lost(storage)
             ),
@@ -211,7 +210,7 @@ impl Narrator<'_> {
                 let skew = self.manifest.effects.iter().find(|it| it.no == no).and_then(EffectEntry::skew);
                 format!(
                     "At {at}, all {killed} processes of {} were killed {}{} ({name}, cluster loss{}).",
-                    self.cast.cluster(cluster),
+                    self.names.cluster(cluster),
                     skew.map_or_else(|| "at once".to_owned(), |it| format!("within {it}")),
                     for_good(returns),
                     lost(storage)
@@ -229,19 +228,19 @@ impl Narrator<'_> {
                 };
                 format!(
                     "At {at}, {} was paused for {} ({name}, pause){end}.",
-                    self.cast.process(process),
+                    self.names.process(process),
                     lasted(span)
                 )
             }
             Fault::Link { .. } | Fault::Partition { .. } | Fault::Storage { .. } => {
-                format!("At {at}, {} ({name}).", describe_fault(fault, self.cast))
+                format!("At {at}, {} ({name}).", describe_fault(fault, self.names))
             }
         }
     }
 
     fn unplanned(&self, group: &[&Failure]) -> String {
         let mut names: Vec<_> =
-            group.iter().take(MOST_NAMED).map(|it| self.cast.process(it.process)).collect();
+            group.iter().take(MOST_NAMED).map(|it| self.names.process(it.process)).collect();
         if group.len() > MOST_NAMED {
             names.push(format!("{} more", group.len() - MOST_NAMED));
         }
@@ -252,10 +251,10 @@ impl Narrator<'_> {
                 "At {at}, {names} {was} lost together with {its} place (on Kubernetes, the pod), without a planned fault."
             ),
             Some(EndedBy::StorageLost) => {
-                format!("At {at}, {names} had a new place, and had lost {its} storage with the old one.")
+                format!("At {at}, {names} moved to a new place, and lost {its} storage with the old one.")
             }
             Some(EndedBy::SupervisorRestarted) => format!(
-                "At {at}, the supervisor was restarted; {names}, which had ended with the previous supervisor, {was} restarted too."
+                "At {at}, the supervisor was restarted, and {names}, which had ended with the previous supervisor, {was} restarted, too."
             ),
             Some(EndedBy::Silence | EndedBy::Fault(_)) => {
                 let silent = self.manifest.bounds.as_ref();
@@ -265,32 +264,33 @@ impl Narrator<'_> {
                     silent.unwrap_or_default()
                 )
             }
-            None => format!("At {at}, {names} ended unexpectedly, without being killed."),
+            None => format!("At {at}, {names} ended unexpectedly."),
         }
     }
 
     fn rollback(&self, place: usize, rollback: &Rollback) -> String {
-        let cluster = self.cast.group(rollback.group);
+        let cluster = self.names.group(rollback.group);
         let mut text = match rollback.cause {
             Some(Cause::Alert { from, .. }) => self.because_of_an_alert(rollback, GroupId::claimed(from)),
             Some(Cause::Failure) | None if rollback.failures.is_empty() => {
                 format!("{cluster} rolled back together with the others, to {}", target(rollback))
             }
             Some(Cause::Failure) | None => {
-                let noticed = self.noticed(rollback);
+                let noticed = self.detection(rollback);
                 format!("{cluster}{noticed} rolled back to {}", target(rollback))
             }
         };
-        // Members work on until they learn of the failure, so that more can be lost than what was done before it.
+        // Members continue until they learn of the failure, so a rollback can undo work that was done after the
+        // failure.
         let moment = match rollback.cause {
             Some(Cause::Alert { .. }) => "the alert",
             _ => "the failure",
         };
         let saved = rollback.members.values().map(|it| it.saved).min().unwrap_or(rollback.began);
         let age = match rollback.checkpoint {
-            Some(_) if rollback.given_up => {
+            Some(_) if rollback.was_discarded => {
                 format!(
-                    "saved {} before {moment} and then discarded, but all of it was durable; ",
+                    "saved {} before {moment} and then discarded, although all its parts were durable; ",
                     lasted(rollback.began.since(saved))
                 )
             }
@@ -320,16 +320,16 @@ impl Narrator<'_> {
             text.push_str(" The recovery did not reach all of its processes.");
         }
         let spared: Vec<_> = self
-            .cast
+            .names
             .groups()
             .filter(|&it| it != rollback.group && !self.rolled_back_with(it, place))
-            .filter(|&it| self.was_there(it, rollback.began))
-            .map(|it| self.cast.group(it))
+            .filter(|&it| self.was_present(it, rollback.began))
+            .map(|it| self.names.group(it))
             .collect();
         if !spared.is_empty() && spared.len() <= MOST_NAMED {
             let spared = spared.join(", ");
             text.push_str(&match self.manifest.promises.include(Promise::Containment) {
-                // It re-sends what others had of the cluster.
+                // The group re-sends messages that other groups had received from it.
                 true => format!(" {spared} did not roll back."),
                 false => format!(" {spared} had not delivered any undone message, and did not roll back."),
             });
@@ -337,9 +337,9 @@ impl Narrator<'_> {
         text
     }
 
-    /// Describes how long the detection of the first failure took, and how many more processes failed before
-    /// the cluster resumed.
-    fn noticed(&self, rollback: &Rollback) -> String {
+    /// Describes how long it took to detect the first failure, and how many more processes failed before the group
+    /// resumed.
+    fn detection(&self, rollback: &Rollback) -> String {
         let mut failures: Vec<_> = rollback
             .failures
             .iter()
@@ -348,7 +348,7 @@ impl Narrator<'_> {
             .collect();
         failures.sort_by_key(|it| it.at);
         let Some(first) = failures.first() else { return String::new() };
-        // The supervisor ends silent processes and those whose place is lost: it has already detected these.
+        // The supervisor ends silent processes, and processes whose place is lost. Detection then precedes the end.
         let kills = |it: &Fault| matches!(it, Fault::Crash { .. } | Fault::LoseCluster { .. });
         let is_killed = |no| self.history.injections.iter().any(|it| it.no == no && kills(&it.fault));
         let was_killed = first.fault().is_some_and(is_killed);
@@ -359,14 +359,14 @@ impl Narrator<'_> {
             let processes: BTreeSet<_> = later.iter().map(|it| it.process).collect();
             let processes = count(processes.len() as u64, "process");
             text.push_str(&format!(
-                " (and {processes} failed before it resumed, from {} on)",
+                " (and {processes} failed before it resumed, starting at {})",
                 self.time(next.at)
             ));
         }
         text + ","
     }
 
-    /// What processes that did not fail executed again for those that did.
+    /// Describes what processes that did not fail re-executed for those that did.
     fn recovery(&self, it: &Recovery) -> String {
         let (at, live) = (self.time(it.began), it.live.len() as u64);
         let processes = match live {
@@ -376,44 +376,44 @@ impl Narrator<'_> {
         let since = count(it.since, "task");
         if it.again == 0 {
             return format!(
-                "At {at}, {processes} had nothing to re-execute; a global rollback would have undone {since}."
+                "At {at}, {processes} did not have to re-execute anything; a global rollback would have undone {since}."
             );
         }
         let idle = it.live.difference(&it.busy).count() as u64;
         format!(
-            "From {at} on, {processes} re-executed {} that others had lost, {} of work; a global rollback would have undone \
-             {since}. {} re-executed nothing.",
+            "From {at}, {processes} re-executed {} that others had lost, {} of work; a global rollback would have undone \
+             {since}. {} did not re-execute anything.",
             count(it.again, "task"),
             it.cost,
             count(idle, "process"),
         )
     }
 
-    /// Another process continues the work of one that never returns.
+    /// Describes how another process took over the work of one that never returns.
     fn taken_over(&self, it: &TakenOver) -> String {
-        let (at, by, of) = (self.time(it.at), self.cast.process(it.by), self.cast.process(it.of));
+        let (at, by, of) = (self.time(it.at), self.names.process(it.by), self.names.process(it.of));
         match it.from {
             Some((position, saved)) => format!(
                 "At {at}, {by} took over the work of {of}, from its checkpoint {} (saved {} before).",
                 checkpoint(position),
                 lasted(it.at.since(saved))
             ),
-            None => format!("At {at}, {by} took over the work of {of}, of which no checkpoint was left."),
+            None => format!("At {at}, {by} took over the work of {of}, which had no checkpoint left."),
         }
     }
 
     fn because_of_an_alert(&self, rollback: &Rollback, from: GroupId) -> String {
-        let cluster = self.cast.group(rollback.group);
-        let sender = self.cast.group(from);
+        let cluster = self.names.group(rollback.group);
+        let sender = self.names.group(from);
         let orphans = rollback
             .because_of
-            .map(|cause| self.history.orphans_at(cause, rollback.group, self.cast))
+            .map(|cause| self.history.orphans_at(cause, rollback.group, self.names))
             .unwrap_or_default();
         let had = match orphans.first() {
             Some(first) => format!(
                 "{cluster} had delivered {} that the rollback of {sender} undid (first: {})",
                 count(orphans.len() as u64, "message"),
-                self.cast.message(*first)
+                self.names.message(*first)
             ),
             None => format!("{cluster} was alerted by {sender}"),
         };
@@ -428,9 +428,9 @@ impl Narrator<'_> {
             1 => format!("{all} of work of 1 process lost"),
             count => format!("{all} of work of {count} processes lost, at most {} each", lasted(most)),
         };
-        let later = |it: &Returned| it.lost.0.saturating_sub(rollback.began.since(it.saved).0);
+        let later = |it: &RestoredMember| it.lost.0.saturating_sub(rollback.began.since(it.saved).0);
         let later = Span(members().map(later).max().unwrap_or(0));
-        // Not worth a word if it does not show in the other figures.
+        // Omitted if it is negligible compared with the other figures.
         if later.0 < most.0 / 100 {
             text
         } else {
@@ -438,7 +438,8 @@ impl Narrator<'_> {
         }
     }
 
-    /// Returns whether a rollback of `group` caused the one at `place`, was caused by it, or overlapped it.
+    /// Returns whether a rollback of `group` caused the rollback at index `place`, was caused by it, or overlapped
+    /// it.
     fn rolled_back_with(&self, group: GroupId, place: usize) -> bool {
         let this = &self.history.rollbacks[place];
         self.history.rollbacks.iter().enumerate().any(|(other, it)| {
@@ -447,15 +448,15 @@ impl Narrator<'_> {
         })
     }
 
-    /// Returns whether the cluster of a group had joined by then, and had not left.
-    fn was_there(&self, group: GroupId, at: Time) -> bool {
+    /// Returns whether the cluster of a group had joined at this time, and had not left or permanently failed.
+    fn was_present(&self, group: GroupId, at: Time) -> bool {
         let Timeline { joined, left, .. } = self.history;
-        let gone = self.history.gone(self.cast);
+        let gone = self.history.permanent_failures(self.names);
         let is_gone = |it: &ProcessId| gone.get(it).is_some_and(|since| *since <= at);
-        if self.cast.members(group).iter().all(is_gone) {
+        if self.names.members(group).iter().all(is_gone) {
             return false;
         }
-        let cluster = self.cast.cluster_of_group(group);
+        let cluster = self.names.cluster_of_group(group);
         !left.iter().any(|it| it.1 == cluster && it.0 <= at)
             && !joined.iter().any(|it| it.1 == cluster && it.0 > at)
     }
@@ -463,12 +464,12 @@ impl Narrator<'_> {
     fn without_effect(&self, no: FaultNo, state: &FaultState) -> Option<String> {
         let FaultState::Ineffective(reason) = state else { return None };
         let planned = self.manifest.plan.iter().find(|it| it.no == no)?;
-        let what = describe_fault(&planned.fault, self.cast);
+        let what = describe_fault(&planned.fault, self.names);
         Some(format!("Fault {} ({what}) had no effect: {reason}.", no.0))
     }
 }
 
-/// Names what a cluster returns to.
+/// Describes the state to which a group rolls back.
 fn target(rollback: &Rollback) -> String {
     match rollback.checkpoint {
         Some(position) => format!("its checkpoint {}", checkpoint(position)),
@@ -476,7 +477,7 @@ fn target(rollback: &Rollback) -> String {
     }
 }
 
-/// Formats a number of things.
+/// Formats a number of things: `1 task`, `2 tasks`.
 pub fn count(number: u64, thing: &str) -> String {
     match (number, thing) {
         (1, thing) => format!("1 {thing}"),

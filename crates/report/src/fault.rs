@@ -3,28 +3,28 @@
 use faultline_core::fault::{Change, LinkProperties, StorageFault};
 use faultline_core::{ClusterId, FactKind, Fault, StorageFate, Trigger};
 
-use crate::cast::Cast;
+use crate::names::DisplayNames;
 use crate::text::{instant, lasted};
 
 /// Describes the effect of a fault.
-pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
+pub fn describe_fault(fault: &Fault, names: &DisplayNames) -> String {
     let lost = |storage: &StorageFate| match storage {
         StorageFate::Kept => "",
         StorageFate::Lost => ", and its storage is lost",
     };
     match fault {
         Fault::Crash { process, storage, returns } => {
-            format!("{} is killed{}{}", cast.process(*process), for_good(*returns), lost(storage))
+            format!("{} is killed{}{}", names.process(*process), for_good(*returns), lost(storage))
         }
         Fault::Pause { process, span } => {
-            format!("{} is paused for {}", cast.process(*process), lasted(*span))
+            format!("{} is paused for {}", names.process(*process), lasted(*span))
         }
         Fault::LoseCluster { cluster, storage, returns } => {
-            let name = cast.cluster(*cluster);
+            let name = names.cluster(*cluster);
             format!("all of {name} is killed at once{}{}", for_good(*returns), lost(storage))
         }
         Fault::Link { from, to, properties, span } => {
-            let which = link(*from, *to, cast);
+            let which = link(*from, *to, names);
             let how = properties
                 .as_ref()
                 .map_or_else(|| "is restored".to_owned(), |it| format!("becomes {}", describe_link(it)));
@@ -35,7 +35,7 @@ pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
         }
         Fault::Partition { from, to, both, span } => {
             let arrow = if *both { "<->" } else { "->" };
-            format!("{}{arrow}{} is cut for {}", cast.cluster(*from), cast.cluster(*to), lasted(*span))
+            format!("{}{arrow}{} is cut for {}", names.cluster(*from), names.cluster(*to), lasted(*span))
         }
         Fault::Storage { process, how, span } => {
             let how = match how {
@@ -44,25 +44,25 @@ pub fn describe_fault(fault: &Fault, cast: &Cast) -> String {
                 StorageFault::Corrupt => "returns corrupt data".to_owned(),
             };
             let span = span.map_or_else(|| "until the end".to_owned(), |it| format!("for {}", lasted(it)));
-            format!("the storage of {} {how} {span}", cast.process(*process))
+            format!("the storage of {} {how} {span}", names.process(*process))
         }
     }
 }
 
-/// Adds that a fault's processes do not return.
+/// Returns the addition for processes that never return.
 pub(crate) fn for_good(returns: bool) -> &'static str {
     if returns { "" } else { " for good" }
 }
 
 /// Describes a change that a user makes during the run.
-pub fn describe_change(change: &Change, cast: &Cast) -> String {
+pub fn describe_change(change: &Change, names: &DisplayNames) -> String {
     match change {
         Change::Link { from, to, properties } => {
-            format!("{} is changed to {}", link(*from, *to, cast), describe_link(properties))
+            format!("{} is changed to {}", link(*from, *to, names), describe_link(properties))
         }
         Change::Fault(planned) => {
-            let when = describe_trigger(&planned.trigger, cast);
-            format!("fault {} is added, {when}: {}", planned.no.0, describe_fault(&planned.fault, cast))
+            let when = describe_trigger(&planned.trigger, names);
+            format!("fault {} is added, {when}: {}", planned.no.0, describe_fault(&planned.fault, names))
         }
         Change::Pause(true) => "the federation is paused".to_owned(),
         Change::Pause(false) => "the federation is resumed".to_owned(),
@@ -70,13 +70,13 @@ pub fn describe_change(change: &Change, cast: &Cast) -> String {
 }
 
 /// Describes when a fault is due.
-pub fn describe_trigger(trigger: &Trigger, cast: &Cast) -> String {
+pub fn describe_trigger(trigger: &Trigger, names: &DisplayNames) -> String {
     match trigger {
         Trigger::At(at) => format!("at {}", instant(at.as_secs_f64())),
         Trigger::When { fact, cluster, process, occurrence } => {
             let by = match (process, cluster) {
-                (Some(process), _) => format!(" of {}", cast.process(*process)),
-                (None, Some(cluster)) => format!(" of {}", cast.cluster(*cluster)),
+                (Some(process), _) => format!(" of {}", names.process(*process)),
+                (None, Some(cluster)) => format!(" of {}", names.cluster(*cluster)),
                 (None, None) => String::new(),
             };
             format!("at {} {}{by}", ordinal(*occurrence), kind(*fact))
@@ -84,7 +84,7 @@ pub fn describe_trigger(trigger: &Trigger, cast: &Cast) -> String {
     }
 }
 
-/// Describes the properties of a link that are set.
+/// Describes the properties of a link, without those that are not set.
 pub fn describe_link(link: &LinkProperties) -> String {
     let mut parts = vec![link.latency.to_string()];
     if link.jitter.0 > 0 {
@@ -99,12 +99,12 @@ pub fn describe_link(link: &LinkProperties) -> String {
     parts.join(", ")
 }
 
-/// Names a link by its ends; a cluster's own network by the cluster.
-pub fn link(from: ClusterId, to: ClusterId, cast: &Cast) -> String {
+/// Names a link by its ends; a cluster's internal network by the cluster.
+pub fn link(from: ClusterId, to: ClusterId, names: &DisplayNames) -> String {
     if from == to {
-        format!("within {}", cast.cluster(from))
+        format!("within {}", names.cluster(from))
     } else {
-        format!("{}->{}", cast.cluster(from), cast.cluster(to))
+        format!("{}->{}", names.cluster(from), names.cluster(to))
     }
 }
 
@@ -134,7 +134,7 @@ fn ordinal(number: u32) -> String {
     format!("the {number}{suffix}")
 }
 
-/// Names a kind of fact as triggers do.
+/// Names a kind of fact as in the resource's triggers.
 fn kind(fact: FactKind) -> String {
     serde_json::to_value(fact)
         .ok()
@@ -179,6 +179,6 @@ mod tests {
             process: None,
             occurrence: 3,
         };
-        assert_eq!(describe_trigger(&trigger, &Cast::default()), "at the 3rd checkpointRequested");
+        assert_eq!(describe_trigger(&trigger, &DisplayNames::default()), "at the 3rd checkpointRequested");
     }
 }

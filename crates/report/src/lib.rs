@@ -4,8 +4,8 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`cast`] | the names of processes and clusters |
-//! | [`narrate`] | sentences about a run, as it happens |
+//! | [`names`] | the names of processes and clusters |
+//! | [`events`] | sentences about a run, as it happens |
 //! | [`explain`] | why each cluster rolled back, in sentences |
 //! | [`spent`] | how processes spent their time |
 //! | [`summary`] | everything reported about a run, as one value and as JSON |
@@ -17,11 +17,11 @@
 //! | [`fault`] | descriptions of faults and links |
 //! | [`style`] | the colours and styles of all pages |
 
-pub mod cast;
 pub mod diagram;
+pub mod events;
 pub mod explain;
 pub mod fault;
-pub mod narrate;
+pub mod names;
 pub mod page;
 pub mod spent;
 pub mod style;
@@ -31,8 +31,8 @@ pub mod text;
 pub mod timeline;
 pub mod transcript;
 
-pub use cast::Cast;
 pub use diagram::Diagram;
+pub use names::DisplayNames;
 pub use spent::Spent;
 pub use summary::{Recorded, Summary};
 pub use timeline::Timeline;

@@ -1,13 +1,13 @@
-//! The report: one self-contained HTML file that needs neither a network nor a server.
+//! The report: one self-contained HTML file that works offline and without a server.
 
 use std::collections::BTreeSet;
 
 use faultline_checker::Verdict;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::cast::Cast;
 use crate::diagram::{Diagram, Limits};
-use crate::explain::{Chapter, count};
+use crate::explain::{ExplainedEvent, count};
+use crate::names::DisplayNames;
 use crate::spent::Spent;
 use crate::style;
 use crate::summary::{Found, Recorded, Summary, target};
@@ -16,25 +16,24 @@ use crate::text::{backend, because, ended, instant, lost, percent, protocol, spa
 use crate::timeline::Timeline;
 
 const SCRIPT: &str = include_str!("../assets/diagram.js");
-/// The number of messages within clusters above which they are only drawn on request.
+/// Number of messages within clusters above which they are hidden until the reader shows them.
 const MANY: usize = 1500;
 
 /// Renders the page of a run.
 pub fn render(recorded: Recorded<'_>) -> String {
-    let cast = Cast::new(recorded.manifest);
+    let names = DisplayNames::new(recorded.manifest);
     let history = Timeline::new(recorded.trace, recorded.manifest);
-    let summary = Summary::of_history(recorded, &cast, &history);
-    let diagram = Diagram::new(&history, &cast, Limits::default());
+    let summary = Summary::of_history(recorded, &names, &history);
+    let diagram = Diagram::new(&history, &names, Limits::default());
     page(&summary, &diagram, &recorded.manifest.federation).into_string()
 }
 
-/// Renders a page in the same style with other content, and without a script. `styles` follow those of all
-/// pages.
+/// Renders another page in the same style, without scripts. `styles` are added to the styles of all pages.
 pub fn document(title: &str, styles: &[&str], body: Markup) -> String {
     shell(title, "", styles, html! { main { (body) } }).into_string()
 }
 
-/// Renders the frame of a page around its body. `scripts` is the page's policy on scripts.
+/// Renders a page around its body. `scripts` is the page's policy for scripts.
 fn shell(title: &str, scripts: &str, styles: &[&str], body: Markup) -> Markup {
     let policy = format!("default-src 'none'; style-src 'unsafe-inline'; {scripts}img-src data:");
     html! {
@@ -61,9 +60,9 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
         main {
             (head(summary))
             h2 { "Space-time diagram" }
-            (stage(diagram))
+            (diagram_section(diagram))
             h2 { "What happened" }
-            (story(&summary.explanation))
+            (explanation(&summary.explanation))
             h2 { "Clusters" }
             (clusters(summary))
             (time(summary))
@@ -93,9 +92,9 @@ fn page(summary: &Summary, diagram: &Diagram, federation: &str) -> Markup {
     shell(&title, "script-src 'unsafe-inline'; ", &[], body)
 }
 
-/// Serialises JSON that can be embedded in a script element.
+/// Serialises the diagram as JSON that can be embedded in a script element.
 fn json(diagram: &Diagram) -> String {
-    serde_json::to_string(diagram).expect("a diagram has a JSON form").replace('<', "\\u003c")
+    serde_json::to_string(diagram).expect("a diagram can be written as JSON").replace('<', "\\u003c")
 }
 
 fn head(summary: &Summary) -> Markup {
@@ -125,7 +124,7 @@ fn head(summary: &Summary) -> Markup {
             span class={ "badge " (verdict(summary.verdict)) } { (verdict(summary.verdict)) }
         }
         @if summary.reasons.is_empty() {
-            ul.reasons.plain { li { (praise(summary)) } }
+            ul.reasons.plain { li { (pass_reasons(summary)) } }
         } @else {
             ul.reasons { @for reason in &summary.reasons { li { (reason) } } }
         }
@@ -140,7 +139,7 @@ fn head(summary: &Summary) -> Markup {
     }
 }
 
-fn praise(summary: &Summary) -> String {
+fn pass_reasons(summary: &Summary) -> String {
     let instances: u64 = summary.properties.iter().map(|it| it.instances).sum();
     let effective = summary.faults.iter().filter(|it| it.state == "effective").count();
     let faults = match summary.faults.len() {
@@ -149,10 +148,10 @@ fn praise(summary: &Summary) -> String {
     };
     let result = match (&summary.result.compared_with, summary.result.equal) {
         (Some(source), Some(true)) => format!("the result equals that of {source}"),
-        _ => "there is no reference result to compare with".to_owned(),
+        _ => "there is no reference result".to_owned(),
     };
     let (hold, judged) = summary.holding();
-    let idle = match summary.nothing_to_judge().as_slice() {
+    let idle = match summary.not_exercised().as_slice() {
         [] => String::new(),
         names => format!(" Not exercised ({}): {}.", names.len(), names.join(", ")),
     };
@@ -162,7 +161,7 @@ fn praise(summary: &Summary) -> String {
     )
 }
 
-fn stage(diagram: &Diagram) -> Markup {
+fn diagram_section(diagram: &Diagram) -> Markup {
     let within = diagram.messages.iter().filter(|it| !it.between).count();
     let toggle = |layer: &str, sign: &str, text: &str, on: bool| {
         html! {
@@ -213,7 +212,7 @@ fn stage(diagram: &Diagram) -> Markup {
     }
 }
 
-/// What the diagram's messages can be narrowed down to.
+/// Renders the filters for the diagram's messages.
 fn filters(diagram: &Diagram) -> Markup {
     let kinds = [
         ("delivered", "delivered"),
@@ -223,7 +222,7 @@ fn filters(diagram: &Diagram) -> Markup {
         ("lost", "never arrived"),
     ];
     let group = |lane| diagram.clusters.iter().rposition(|it| it.first <= lane).unwrap_or(0);
-    // Only those that carried something: of many clusters there are many pairs.
+    // Only links that carried something: with many clusters, there are many pairs.
     let links: BTreeSet<_> = diagram.messages.iter().map(|it| (group(it.from), group(it.to))).collect();
     html! {
         div.bar role="group" aria-label="Filters" {
@@ -248,15 +247,15 @@ fn filters(diagram: &Diagram) -> Markup {
                 }
             } }
             output #count .hint {}
-            button #forget hidden { "all messages again" }
+            button #forget hidden { "show all messages" }
         }
     }
 }
 
-fn story(chapters: &[Chapter]) -> Markup {
+fn explanation(events: &[ExplainedEvent]) -> Markup {
     html! {
         ol.story {
-            @for it in chapters {
+            @for it in events {
                 li {
                     time { @if let Some(at) = it.from_seconds { (instant(at)) } }
                     span { (it.text) }
@@ -303,7 +302,7 @@ fn time(summary: &Summary) -> Markup {
     }
 }
 
-/// An account of time as a bar with its legend, in a page with the style of all pages.
+/// Renders a time account as a bar with its legend, for a page with the style of all pages.
 pub fn shares(name: &str, spent: &Spent) -> Markup {
     let whole = spent.total_seconds();
     let parts: Vec<_> = spent.parts().into_iter().filter(|it| it.1 > 0.0).collect();
@@ -376,7 +375,7 @@ fn properties(summary: &Summary) -> Markup {
             tbody { @for it in &summary.properties { tr {
                 td { @match it.found {
                     Found::Holds => (chip(Verdict::Pass, "holds")),
-                    Found::NothingToJudge => span.hint { "not exercised" },
+                    Found::NotExercised => span.hint { "not exercised" },
                     Found::Unknown => (chip(Verdict::Unknown, "unknown")),
                     Found::Violated => (chip(Verdict::Fail, "violated")),
                 } }

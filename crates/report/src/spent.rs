@@ -1,11 +1,10 @@
-//! How processes spent their time: every moment of every process counts once, so that the parts add up to the
-//! whole.
+//! How processes spent their time. Every moment of every process counts once, so that the parts add up to the whole.
 //!
-//! A moment belongs to the first of these that applies: paused, down, undone by a later rollback, recovering, frozen for a
-//! checkpoint, finished. A surviving process works until it learns of the failure: such work is undone, not recovery.
-//! Everything else is work that the run kept, including the time in which an application waits for messages: the facts do
-//! not tell waiting from computing. In a program of tasks they do: a process works while it runs a task, and otherwise
-//! waits, for a task to steal or for a value.
+//! A moment belongs to the first of these kinds that applies: paused, down, undone by a later rollback, recovering,
+//! frozen for a checkpoint, finished. A surviving process works until it learns of the failure: such work is undone,
+//! not recovery. Everything else is work that the run kept. That includes the time in which an application waits for
+//! messages, because facts do not distinguish waiting from computing. In a program of tasks they do: a process works
+//! while it runs a task; otherwise, it waits for a task to steal or for a value.
 
 use std::ops::Add;
 
@@ -13,33 +12,34 @@ use faultline_core::{Claim, ClusterId, Fact, ProcessId, Span, TheftStep, Time};
 use faultline_trace::{Stream, Trace};
 use serde::{Deserialize, Serialize};
 
-use crate::cast::Cast;
+use crate::names::DisplayNames;
 use crate::timeline::Timeline;
 
-/// Seconds of processes, by what they were spent on.
+/// Time of processes in seconds, by activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spent {
     /// Work that no rollback undid, including waiting for messages.
     pub working_seconds: f64,
-    /// Without a task to run, in a program of tasks.
+    /// Time without a task to run, in a program of tasks.
     #[serde(default)]
     pub waiting_seconds: f64,
     /// Work that a rollback undid.
     pub undone_seconds: f64,
-    /// Time paused for a checkpoint that was committed.
+    /// Time frozen for a checkpoint that was committed.
     pub frozen_seconds: f64,
-    /// From the restart of a failed process, or from the start of the recovery of a surviving one, until it resumed.
+    /// Time from the restart of a failed process, or from the start of the recovery of a surviving one, until it
+    /// resumed.
     pub recovering_seconds: f64,
-    /// From a failure until the restart.
+    /// Time from a failure until the restart.
     pub down_seconds: f64,
-    /// Paused by the user.
+    /// Time paused by the user.
     pub paused_seconds: f64,
-    /// After the application had finished.
+    /// Time after the application had finished.
     pub finished_seconds: f64,
 }
 
-/// The kinds in the order in which they are asked, and how tables call them.
+/// Names of the activities, in order of precedence.
 const KINDS: [&str; 7] = ["paused", "down", "undone", "recovering", "frozen", "finished", "running"];
 const PAUSED: usize = 0;
 const DOWN: usize = 1;
@@ -51,11 +51,11 @@ const FINISHED: usize = 5;
 const RUNNING: usize = 6;
 
 impl Spent {
-    /// Sums up the processes of a cluster, from the start of the application, or from when the cluster
-    /// joined, to the end of the run, or to when it left.
-    pub fn of(cluster: ClusterId, history: &Timeline, trace: &Trace, cast: &Cast) -> Spent {
+    /// Adds up the time of the processes of a cluster, from the start of the application or from when the cluster
+    /// joined, until the end of the run or until the cluster left.
+    pub fn of(cluster: ClusterId, history: &Timeline, trace: &Trace, names: &DisplayNames) -> Spent {
         let mut spent = Spent::default();
-        for &process in cast.processes(cluster) {
+        for &process in names.processes(cluster) {
             let window = window(cluster, history);
             let mut all = stretches(process, history, trace, window);
             let lives = trace.streams.iter().filter(|((of, _), _)| *of == process);
@@ -82,7 +82,7 @@ impl Spent {
         self.parts().iter().map(|(_, seconds)| seconds).sum()
     }
 
-    /// Returns the parts with their names, in the order in which they are shown.
+    /// Returns the parts with their names, in display order.
     pub fn parts(&self) -> [(&'static str, f64); 8] {
         [
             ("working", self.working_seconds),
@@ -121,7 +121,7 @@ fn window(cluster: ClusterId, history: &Timeline) -> (Time, Time) {
     (of(&history.joined).unwrap_or(history.origin), of(&history.left).unwrap_or(history.end))
 }
 
-/// Returns the stretches of a process that are not work, in any order; they may overlap.
+/// Returns the periods in which a process did not work, in any order. They may overlap.
 fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Time, Time)) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = history.pauses.stretches().map(|(from, upto)| (from, upto, PAUSED)).collect();
     for failure in history.failures.iter().filter(|it| it.process == process) {
@@ -156,8 +156,9 @@ fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Tim
     all
 }
 
-/// Returns the stretches in which a life ran tasks. No fact states when a task starts. It starts at the last fact that may
-/// have made it ready, or have left the process free to run it, that is at least the duration of the task ago.
+/// Returns the periods in which a life ran tasks. No fact states when a task starts. The start is therefore
+/// estimated: the last fact that may have made the task ready, or the process free, and that is at least the duration
+/// of the task ago.
 fn running(stream: &Stream) -> Vec<Stretch> {
     let (mut all, mut starts) = (Vec::new(), Vec::new());
     for (at, fact) in stream {
@@ -179,7 +180,7 @@ fn running(stream: &Stream) -> Vec<Stretch> {
     all
 }
 
-/// Returns the seconds of each activity, and last of none of them, within the window.
+/// Returns the seconds of each activity within the window, and at the end those of no activity.
 fn shares(window: (Time, Time), stretches: &[Stretch]) -> [f64; KINDS.len() + 1] {
     let (from, upto) = window;
     let mut turns: Vec<(Time, usize, bool)> = Vec::with_capacity(2 * stretches.len());
@@ -222,15 +223,15 @@ mod tests {
     fn every_moment_counts_once_for_the_first_kind_that_applies() {
         let stretches = [
             (at(2), at(5), UNDONE),
-            // Partly frozen while the work was undone anyway.
+            // Partly frozen while the work was undone.
             (at(4), at(6), FROZEN),
             (at(5), at(7), DOWN),
-            // From the failure on, until it was undone, a survivor worked.
+            // A surviving process worked between the failure and its rollback.
             (at(2), at(3), RECOVERING),
-            // Two stretches of one kind that overlap.
+            // Overlapping periods of the same kind.
             (at(7), at(9), RECOVERING),
             (at(8), at(10), RECOVERING),
-            // Reaches beyond the window, as for a process that never returned.
+            // Longer than the window, as for a process that never returned.
             (at(18), at(99), DOWN),
             (at(16), at(20), FINISHED),
         ];
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!([paused, down, recovering, undone, frozen], [0.0, 4.0, 3.0, 3.0, 0.0]);
         assert_eq!((finished, working), (2.0, 7.0));
         assert_eq!(paused + down + recovering + undone + frozen + finished + working, 19.0);
-        assert_eq!(shares((at(1), at(4)), &[])[KINDS.len()], 3.0, "nothing happened");
+        assert_eq!(shares((at(1), at(4)), &[])[KINDS.len()], 3.0, "no activity");
     }
 
     #[test]
@@ -253,11 +254,12 @@ mod tests {
         let step = |step| Fact::Theft { theft, task: TaskId(2), step };
         let stream: Stream = vec![
             (at(2), task(1, 2)),
-            // Nothing to do until it steals a task, which takes three seconds; meanwhile the result of another one arrives.
+            // No work until it steals a task, which takes three seconds. Meanwhile, the result of another task
+            // arrives.
             (at(5), step(TheftStep::Taken)),
             (at(7), step(TheftStep::Merged)),
             (at(8), task(2, 3)),
-            // One after the other. On a real process, a task may take longer than stated.
+            // Tasks one after the other. On a real process, a task may take longer than stated.
             (at(10), task(3, 1)),
         ];
         let found = running(&stream);

@@ -1,4 +1,4 @@
-//! The colours and styles of all pages and pictures, light or dark as the reader prefers.
+//! The colours and styles of all pages and pictures, which follow the reader's light or dark preference.
 
 /// The colours, as variables.
 pub const PALETTE: &str = include_str!("../assets/palette.css");

@@ -1,6 +1,5 @@
-//! Everything reported about a finished run, as one value: printed as text, serialised as the documented JSON
-//! object of `--format json`, and drawn as the tables of the page. Text, JSON and page therefore cannot
-//! disagree.
+//! Everything reported about a finished run, as one value: printed as text, serialised as the documented JSON object
+//! of `--format json`, and rendered as the tables of the page, so that these cannot disagree.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,14 +12,14 @@ use faultline_trace::manifest::{Backend, EffectEntry, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
-use crate::cast::{Cast, checkpoint};
-use crate::explain::{Chapter, count, explain};
+use crate::explain::{ExplainedEvent, count, explain};
 use crate::fault::{describe_fault, describe_link, describe_trigger, link};
+use crate::names::{DisplayNames, checkpoint};
 use crate::spent::Spent;
 use crate::text::{instant, lasted, span, word};
 use crate::timeline::{Checkpoint, Rollback, Timeline};
 
-/// Everything reported about a run. Instants are in seconds since the application started; spans in seconds.
+/// Everything reported about a run. Times are in seconds since the application started; durations in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
@@ -28,7 +27,7 @@ pub struct Summary {
     pub verdict: Verdict,
     /// Why the verdict is not a pass.
     pub reasons: Vec<String>,
-    /// Information for the reader that speaks neither for nor against the protocol.
+    /// Information that does not affect the verdict.
     pub notes: Vec<String>,
     /// What was run.
     pub run: Run,
@@ -42,8 +41,8 @@ pub struct Summary {
     pub result: ResultSummary,
     /// One summary per property.
     pub properties: Vec<PropertySummary>,
-    /// What happened, in sentences.
-    pub explanation: Vec<Chapter>,
+    /// Explanation of the run, in sentences.
+    pub explanation: Vec<ExplainedEvent>,
 }
 
 /// What was run.
@@ -56,20 +55,20 @@ pub struct Run {
     pub backend: Backend,
     /// The protocol's name.
     pub protocol: String,
-    /// The seed of all randomness.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// How it ended: `completed`, `deadline`, `interrupted`, `unrecoverable`, or `cutShort`.
+    /// How the run ended: `completed`, `deadline`, `interrupted`, `outOfMemory`, `unrecoverable`, or `cutShort`.
     pub outcome: &'static str,
-    /// Seconds from the start of the application to the end of the run, which the deadline bounds. Wall-clock
-    /// time, or virtual time in the simulator.
+    /// Seconds from the start of the application to the end of the run, limited by the deadline. Wall-clock time, or
+    /// virtual time in the simulator.
     pub duration_seconds: f64,
-    /// Seconds before the start of the application, in which processes were started and links measured.
+    /// Seconds before the start of the application, for starting processes and measuring links.
     pub starting_seconds: f64,
     /// The start of the run, in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
-    /// The directory of its record.
+    /// Directory of the record.
     pub bundle: String,
-    /// The version of the program that ran it.
+    /// Version of the program that ran it.
     pub tool: String,
     /// The number of facts in the record.
     pub facts: u64,
@@ -93,9 +92,9 @@ pub struct ClusterSummary {
     pub longest_freeze_seconds: f64,
     /// Rollbacks.
     pub rollbacks: Vec<RollbackSummary>,
-    /// Execution that rollbacks undid, in seconds, over all processes.
+    /// Work that rollbacks undid, in seconds, summed over all processes.
     pub lost_work_seconds: f64,
-    /// How its processes spent their time; the parts add up to all of it.
+    /// How its processes spent their time. The parts add up to the total.
     pub time: Spent,
     /// Messages that its applications sent within the cluster.
     pub sent_within: u64,
@@ -113,11 +112,11 @@ pub struct ClusterSummary {
 pub struct RollbackSummary {
     /// `failure`, or `alert` by another cluster.
     pub cause: &'static str,
-    /// The cluster whose rollback made this one necessary, or included it.
+    /// The cluster whose rollback caused or included this one.
     pub because_of: Option<String>,
     /// The planned faults that caused its failures.
     pub faults: Vec<u32>,
-    /// The number of its failures that no fault planned.
+    /// Number of its failures without a planned fault.
     pub unplanned: u32,
     /// When the first failure happened, or the alert arrived.
     pub at_seconds: f64,
@@ -127,10 +126,10 @@ pub struct RollbackSummary {
     pub checkpoint_incarnation: u32,
     /// Committed checkpoints that it undid.
     pub depth: u64,
-    /// Undone execution in seconds, over all processes: for each, from the restored state until it paused or
+    /// Undone work in seconds, summed over all processes: for each, from the restored state until it paused or
     /// failed.
     pub lost_work_seconds: f64,
-    /// Seconds from `at_seconds` until its last process resumed.
+    /// Seconds from `at_seconds` until the last process resumed.
     pub recovery_seconds: f64,
     /// Messages that other clusters re-sent.
     pub resent: u64,
@@ -150,9 +149,9 @@ impl RollbackSummary {
 pub struct FaultSummary {
     /// Its number in the plan.
     pub no: u32,
-    /// When it was due.
+    /// When it is due.
     pub when: String,
-    /// What it does.
+    /// The effect of the fault, in words.
     pub what: String,
     /// `effective`, `ineffective`, or `pending` if it was not due before the end.
     pub state: &'static str,
@@ -160,11 +159,11 @@ pub struct FaultSummary {
     pub reason: Option<String>,
     /// When it was injected.
     pub injected_seconds: Option<f64>,
-    /// Seconds from its first to its last effect, at most; `None` for a single target, and where nothing was
-    /// measured.
+    /// Upper bound of the seconds from its first to its last effect; `None` for a single target, or without
+    /// measurements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skew_seconds: Option<f64>,
-    /// Seconds from when it was due to its last effect; `None` where nothing was measured.
+    /// Seconds from when it was due until its last effect; `None` without measurements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_seconds: Option<f64>,
 }
@@ -184,39 +183,39 @@ impl FaultSummary {
 pub struct LinkSummary {
     /// The ends of the link.
     pub link: String,
-    /// The request, in words.
+    /// The requested properties as text.
     pub requested: String,
     /// The requested one-way delay in seconds.
     pub requested_latency_seconds: f64,
-    /// The requested half-width of its variation in seconds.
+    /// The requested jitter in seconds: half the width of the distribution of the delay.
     pub requested_jitter_seconds: f64,
-    /// The measured one-way delay in seconds; `None` where nothing was measured.
+    /// The measured one-way delay in seconds; `None` if it was not measured.
     pub measured_latency_seconds: Option<f64>,
     /// The measured jitter in seconds: half the distance from the smallest to the greatest delay. Not judged.
     pub measured_jitter_seconds: Option<f64>,
-    /// The number of echoes measured.
+    /// Number of echoes measured.
     pub samples: u32,
-    /// The number of measurements: they are repeated while the link differs from the request. All other
-    /// values are those of the last one.
+    /// Number of measurements, which are repeated while the link differs from the request. All other values are those
+    /// of the last measurement.
     pub rounds: u32,
-    /// By how many seconds the measured delay may differ from the requested one.
+    /// Maximum difference in seconds between the measured and the requested delay.
     pub tolerance_seconds: f64,
     /// Whether the measured delay is within the tolerance. Jitter is not judged.
     pub as_asked: Option<bool>,
-    /// Mean one-way delay of echoes while the application ran, without times with faults of the link; `None`
-    /// where it was not observed.
+    /// Mean one-way delay in seconds of echoes while the application ran, without periods with faults of the link;
+    /// `None` if it was not observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_latency_seconds: Option<f64>,
     /// The share of these echoes, in percent, that differed from the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_percent_outside: Option<u32>,
-    /// When this was requested, in seconds since the application started; `None` means from the start.
+    /// When these properties were requested, in seconds since the application started; `None` if from the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_seconds: Option<f64>,
 }
 
 impl LinkSummary {
-    /// Formats the request, and since when it applies.
+    /// Formats the requested properties, and since when they apply.
     pub(crate) fn asked(&self) -> String {
         match self.since_seconds {
             Some(since) => format!("{} since {}", self.requested, instant(since)),
@@ -239,14 +238,14 @@ pub struct ResultSummary {
     pub digests: BTreeMap<String, String>,
 }
 
-/// The result of a property, in a word.
+/// The result for a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Found {
     /// All instances satisfy it.
     Holds,
     /// The run has no instance of it.
-    NothingToJudge,
+    NotExercised,
     /// Some instances could not be judged.
     Unknown,
     /// At least one instance violates it.
@@ -257,14 +256,13 @@ pub enum Found {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PropertySummary {
-    /// The property, as named by the checker.
+    /// The property, as the checker names it.
     pub property: faultline_checker::Property,
     /// The property as a sentence.
     pub statement: &'static str,
     /// The result.
     pub found: Found,
-    /// What the result means for the verdict: a property without instances speaks neither for nor against a
-    /// pass.
+    /// Effect of the result on the verdict. A property without instances does not prevent a pass.
     pub verdict: Verdict,
     /// The number of instances judged.
     pub instances: u64,
@@ -274,14 +272,14 @@ pub struct PropertySummary {
     pub violations: Vec<String>,
     /// Why it, or a part of it, could not be judged.
     pub unknown: Option<String>,
-    /// Information for the reader that speaks neither for nor against it.
+    /// Information that does not affect the result.
     pub remarks: Vec<String>,
 }
 
 /// A recorded run with its judgement, from which everything here is derived.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded<'a> {
-    /// The directory of the record, as the reader would type it.
+    /// Directory of the record, as a reader would type it.
     pub bundle: &'a str,
     /// The manifest of the run.
     pub manifest: &'a Manifest,
@@ -292,41 +290,41 @@ pub struct Recorded<'a> {
 }
 
 impl PropertySummary {
-    /// Returns the name in `docs/verdict.md` and in JSON: `noLoss`.
+    /// Returns the name in `docs/verdict.md` and in JSON, such as `noLoss`.
     pub fn name(&self) -> String {
         word(&self.property)
     }
 }
 
 impl Summary {
-    /// Returns how many properties hold, out of those with instances.
+    /// Returns how many properties hold, and how many were exercised.
     pub fn holding(&self) -> (usize, usize) {
         let number = |which: fn(Found) -> bool| self.properties.iter().filter(|it| which(it.found)).count();
-        (number(|it| it == Found::Holds), number(|it| it != Found::NothingToJudge))
+        (number(|it| it == Found::Holds), number(|it| it != Found::NotExercised))
     }
 
     /// Returns the names of the properties without instances.
-    pub fn nothing_to_judge(&self) -> Vec<String> {
-        let idle = self.properties.iter().filter(|it| it.found == Found::NothingToJudge);
+    pub fn not_exercised(&self) -> Vec<String> {
+        let idle = self.properties.iter().filter(|it| it.found == Found::NotExercised);
         idle.map(PropertySummary::name).collect()
     }
 
     /// Summarises a run.
     pub fn new(recorded: Recorded<'_>) -> Self {
-        let cast = Cast::new(recorded.manifest);
+        let names = DisplayNames::new(recorded.manifest);
         let history = Timeline::new(recorded.trace, recorded.manifest);
-        Summary::of_history(recorded, &cast, &history)
+        Summary::of_history(recorded, &names, &history)
     }
 
     /// Summarises a run from its history.
-    pub fn of_history(recorded: Recorded<'_>, cast: &Cast, history: &Timeline) -> Self {
+    pub fn of_history(recorded: Recorded<'_>, names: &DisplayNames, history: &Timeline) -> Self {
         let Recorded { manifest, trace, judgement, .. } = recorded;
         Summary {
             verdict: judgement.verdict,
             reasons: judgement.reasons.clone(),
             notes: notes(history, judgement)
                 .into_iter()
-                .chain(cast.clusters().filter_map(|it| idle_timer(it, manifest, cast, history)))
+                .chain(names.clusters().filter_map(|it| idle_timer(it, manifest, names, history)))
                 .collect(),
             run: Run {
                 name: manifest.name.clone(),
@@ -341,18 +339,18 @@ impl Summary {
                 tool: manifest.tool.clone(),
                 facts: trace.len() as u64,
             },
-            clusters: cast.clusters().map(|it| cluster(it, cast, history, trace)).collect(),
-            faults: faults(manifest, cast, history),
-            links: manifest.links.iter().map(|it| link_summary(it, cast, history)).collect(),
-            result: result(manifest, trace, cast, history),
+            clusters: names.clusters().map(|it| cluster(it, names, history, trace)).collect(),
+            faults: faults(manifest, names, history),
+            links: manifest.links.iter().map(|it| link_summary(it, names, history)).collect(),
+            result: result(manifest, trace, names, history),
             properties: properties(judgement),
-            explanation: explain(history, manifest, cast),
+            explanation: explain(history, manifest, names),
         }
     }
 }
 
 fn notes(history: &Timeline, judgement: &Judgement) -> Vec<String> {
-    const NOBODY_PLANNED: [(Option<EndedBy>, &str); 5] = [
+    const UNPLANNED: [(Option<EndedBy>, &str); 5] = [
         (
             Some(EndedBy::Silence),
             "declared failed and killed without a planned fault: the machine may be too slow for this federation \
@@ -362,23 +360,29 @@ fn notes(history: &Timeline, judgement: &Judgement) -> Vec<String> {
             Some(EndedBy::PlaceLost),
             "lost together with the place (on Kubernetes, the pod), without a planned fault",
         ),
-        (Some(EndedBy::StorageLost), "started at a new place, without the storage of the old one"),
+        (Some(EndedBy::StorageLost), "ended by a move to a new place, without the storage of the old one"),
         (Some(EndedBy::SupervisorRestarted), "ended by a restart of the supervisor"),
-        (None, "ended unexpectedly, without being killed: see the logs of the nodes"),
+        (None, "ended unexpectedly: see the logs of the nodes"),
     ];
     let ended = |by| history.failures.iter().filter(|it| it.by == by).count();
-    let told = NOBODY_PLANNED.iter().map(|&(by, what)| (ended(by), what)).filter(|&(count, _)| count > 0);
+    let told = UNPLANNED.iter().map(|&(by, what)| (ended(by), what)).filter(|&(count, _)| count > 0);
     let mut notes: Vec<String> = told.map(|(count, what)| format!("{} {what}", lives_were(count))).collect();
     notes.extend(judgement.findings.iter().flat_map(|it| &it.remarks).cloned());
     notes
 }
 
-/// That the checkpoint timer of a cluster decided nothing, although the run was long enough.
-fn idle_timer(id: ClusterId, manifest: &Manifest, cast: &Cast, history: &Timeline) -> Option<String> {
+/// Returns a note if the checkpoint timer of a cluster never fired, although the run was long enough.
+fn idle_timer(
+    id: ClusterId,
+    manifest: &Manifest,
+    names: &DisplayNames,
+    history: &Timeline,
+) -> Option<String> {
     let every = (*manifest.bounds.as_ref()?.checkpoint_every.get(id.index())?)?;
     let of_it = || {
-        let own = |((group, _), _): &(&(GroupId, Position), &Checkpoint)| cast.cluster_of_group(*group) == id;
-        // The first checkpoint is taken before the application begins.
+        let own =
+            |((group, _), _): &(&(GroupId, Position), &Checkpoint)| names.cluster_of_group(*group) == id;
+        // The first checkpoint is taken before the application starts.
         history.checkpoints.iter().filter(own).filter(|((_, position), _)| position.sn.0 > 1)
     };
     let forced = of_it().filter(|(_, it)| it.forced).count() as u64;
@@ -386,7 +390,7 @@ fn idle_timer(id: ClusterId, manifest: &Manifest, cast: &Cast, history: &Timelin
     is_idle.then(|| {
         format!(
             "the checkpoint timer of {} (every {}) never fired: {} came first and restarted it",
-            cast.cluster(id),
+            names.cluster(id),
             lasted(every),
             count(forced, "forced checkpoint")
         )
@@ -397,40 +401,40 @@ fn outcome(outcome: Option<&Outcome>) -> &'static str {
     outcome.map_or("cutShort", Outcome::name)
 }
 
-fn cluster(id: ClusterId, cast: &Cast, history: &Timeline, trace: &Trace) -> ClusterSummary {
+fn cluster(id: ClusterId, names: &DisplayNames, history: &Timeline, trace: &Trace) -> ClusterSummary {
     let checkpoints = || {
-        history.checkpoints.iter().filter(|((of, _), _)| cast.cluster_of_group(*of) == id).map(|(_, it)| it)
+        history.checkpoints.iter().filter(|((of, _), _)| names.cluster_of_group(*of) == id).map(|(_, it)| it)
     };
     let rollbacks: Vec<_> =
-        history.rollbacks.iter().filter(|it| cast.cluster_of_group(it.group) == id).collect();
+        history.rollbacks.iter().filter(|it| names.cluster_of_group(it.group) == id).collect();
     let (mut sent_within, mut sent_between, mut delivered) = (0, 0, 0);
     for (message, way) in &history.messages {
-        if cast.cluster_of(message.from) == id && way.sent.is_some() {
-            *if cast.crosses(*message) { &mut sent_between } else { &mut sent_within } += 1;
+        if names.cluster_of(message.from) == id && way.sent.is_some() {
+            *if names.crosses(*message) { &mut sent_between } else { &mut sent_within } += 1;
         }
-        if cast.cluster_of(message.to) == id {
+        if names.cluster_of(message.to) == id {
             delivered += way.delivered.len() as u64;
         }
     }
     ClusterSummary {
-        name: cast.cluster(id),
-        processes: cast.processes(id).len(),
-        failures: history.failures.iter().filter(|it| cast.cluster_of(it.process) == id).count() as u64,
+        name: names.cluster(id),
+        processes: names.processes(id).len(),
+        failures: history.failures.iter().filter(|it| names.cluster_of(it.process) == id).count() as u64,
         unforced: checkpoints().filter(|it| !it.forced).count() as u64,
         forced: checkpoints().filter(|it| it.forced).count() as u64,
         longest_freeze_seconds: checkpoints().map(|it| it.frozen).max().unwrap_or_default().as_secs_f64(),
         // The sum of no numbers is negative zero.
         lost_work_seconds: rollbacks.iter().map(|it| it.lost().as_secs_f64()).sum::<f64>() + 0.0,
-        time: Spent::of(id, history, trace, cast),
+        time: Spent::of(id, history, trace, names),
         sent_within,
         sent_between,
         delivered,
         resent: rollbacks.iter().map(|it| it.resent).sum(),
-        rollbacks: rollbacks.into_iter().map(|it| rollback(it, cast, history)).collect(),
+        rollbacks: rollbacks.into_iter().map(|it| rollback(it, names, history)).collect(),
     }
 }
 
-fn rollback(it: &Rollback, cast: &Cast, history: &Timeline) -> RollbackSummary {
+fn rollback(it: &Rollback, names: &DisplayNames, history: &Timeline) -> RollbackSummary {
     let mut faults: Vec<u32> = it
         .failures
         .iter()
@@ -440,9 +444,9 @@ fn rollback(it: &Rollback, cast: &Cast, history: &Timeline) -> RollbackSummary {
     faults.sort_unstable();
     faults.dedup();
     let (cause, because_of) = match it.cause {
-        Some(Cause::Alert { from, .. }) => ("alert", Some(cast.group(GroupId::claimed(from)))),
+        Some(Cause::Alert { from, .. }) => ("alert", Some(names.group(GroupId::claimed(from)))),
         Some(Cause::Failure) | None => {
-            ("failure", it.because_of.map(|with| cast.group(history.rollbacks[with].group)))
+            ("failure", it.because_of.map(|with| names.group(history.rollbacks[with].group)))
         }
     };
     RollbackSummary {
@@ -461,7 +465,7 @@ fn rollback(it: &Rollback, cast: &Cast, history: &Timeline) -> RollbackSummary {
     }
 }
 
-fn faults(manifest: &Manifest, cast: &Cast, history: &Timeline) -> Vec<FaultSummary> {
+fn faults(manifest: &Manifest, names: &DisplayNames, history: &Timeline) -> Vec<FaultSummary> {
     let states: BTreeMap<_, _> = manifest.faults.iter().map(|(no, state)| (*no, state)).collect();
     let summary = |planned: &faultline_core::PlannedFault| {
         let (state, reason) = match states.get(&planned.no) {
@@ -473,8 +477,8 @@ fn faults(manifest: &Manifest, cast: &Cast, history: &Timeline) -> Vec<FaultSumm
         let effect = manifest.effects.iter().find(|it| it.no == planned.no);
         FaultSummary {
             no: planned.no.0,
-            when: describe_trigger(&planned.trigger, cast),
-            what: describe_fault(&planned.fault, cast),
+            when: describe_trigger(&planned.trigger, names),
+            what: describe_fault(&planned.fault, names),
             state,
             reason,
             injected_seconds: injected.map(|it| history.seconds(it.at)),
@@ -485,9 +489,9 @@ fn faults(manifest: &Manifest, cast: &Cast, history: &Timeline) -> Vec<FaultSumm
     manifest.plan.iter().map(summary).collect()
 }
 
-fn link_summary(it: &LinkEntry, cast: &Cast, history: &Timeline) -> LinkSummary {
+fn link_summary(it: &LinkEntry, names: &DisplayNames, history: &Timeline) -> LinkSummary {
     LinkSummary {
-        link: link(it.from, it.to, cast),
+        link: link(it.from, it.to, names),
         requested: describe_link(&it.requested),
         requested_latency_seconds: it.requested.latency.as_secs_f64(),
         requested_jitter_seconds: it.requested.jitter.as_secs_f64(),
@@ -503,8 +507,8 @@ fn link_summary(it: &LinkEntry, cast: &Cast, history: &Timeline) -> LinkSummary 
     }
 }
 
-fn result(manifest: &Manifest, trace: &Trace, cast: &Cast, history: &Timeline) -> ResultSummary {
-    let digests: BTreeMap<ProcessId, Digest> = cast
+fn result(manifest: &Manifest, trace: &Trace, names: &DisplayNames, history: &Timeline) -> ResultSummary {
+    let digests: BTreeMap<ProcessId, Digest> = names
         .all()
         .filter_map(|process| {
             let (_, stream) = trace.lives(process).next_back()?;
@@ -516,7 +520,7 @@ fn result(manifest: &Manifest, trace: &Trace, cast: &Cast, history: &Timeline) -
         })
         .collect();
     let expected = manifest.expected.as_ref();
-    let gone = history.gone(cast);
+    let gone = history.permanent_failures(names);
     ResultSummary {
         compared_with: expected.map(|it| it.source.clone()),
         finished: digests.len(),
@@ -526,7 +530,7 @@ fn result(manifest: &Manifest, trace: &Trace, cast: &Cast, history: &Timeline) -
             .map(|mut it| it.all(|(process, digest)| digests.get(process) == Some(digest))),
         digests: digests
             .iter()
-            .map(|(process, digest)| (cast.process(*process), digest.to_string()))
+            .map(|(process, digest)| (names.process(*process), digest.to_string()))
             .collect(),
     }
 }
@@ -541,7 +545,7 @@ fn properties(judgement: &Judgement) -> Vec<PropertySummary> {
             statement: it.property.statement(),
             found: found(it),
             verdict: match found(it) {
-                Found::Holds | Found::NothingToJudge => Verdict::Pass,
+                Found::Holds | Found::NotExercised => Verdict::Pass,
                 Found::Unknown => Verdict::Unknown,
                 Found::Violated => Verdict::Fail,
             },
@@ -556,7 +560,7 @@ fn properties(judgement: &Judgement) -> Vec<PropertySummary> {
 
 fn found(it: &Finding) -> Found {
     match (it.violation_count(), &it.unknown, it.instances) {
-        (0, None, 0) => Found::NothingToJudge,
+        (0, None, 0) => Found::NotExercised,
         (0, None, _) => Found::Holds,
         (0, Some(_), _) => Found::Unknown,
         _ => Found::Violated,

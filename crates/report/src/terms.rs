@@ -1,5 +1,5 @@
-//! The terms that reports use, with their definitions in `docs/glossary.md`. A report contains them, because it may be
-//! read where the documents are not.
+//! The terms that reports use, with their definitions from `docs/glossary.md`. A report contains them, because it may
+//! be read without the documents.
 
 use maud::{Markup, html};
 
@@ -37,7 +37,7 @@ struct Term {
     definition: &'static str,
 }
 
-/// Renders the definitions of these terms, closed until the reader opens them.
+/// Renders the definitions of these terms, collapsed at first.
 pub(crate) fn section(names: &[&str]) -> Markup {
     html! {
         h2 { "Terms" }
@@ -61,7 +61,8 @@ fn terms() -> impl Iterator<Item = Term> {
     })
 }
 
-/// Removes the markup of a cell: code, emphasis, and links, whose targets are not part of the page.
+/// Removes the markup of a cell: code, emphasis and links. Links would lead to documents that are not part of the
+/// page.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;

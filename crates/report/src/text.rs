@@ -14,9 +14,9 @@ use crate::summary::{ClusterSummary, Found, Summary, target};
 pub struct Layout {
     /// Whether to use colours.
     pub colour: bool,
-    /// Whether to print only the verdict with its reasons.
+    /// Whether to print only the verdict and its reasons.
     pub quiet: bool,
-    /// Whether to print also every property that holds.
+    /// Whether to print also the properties that hold.
     pub verbose: bool,
 }
 
@@ -39,31 +39,31 @@ pub fn summary(summary: &Summary, layout: Layout) -> String {
     parts.join("\n\n") + "\n"
 }
 
-/// A share, in percent; `-` of nothing.
+/// Formats a share in percent; `-` if the whole is zero.
 pub fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.1} %", 100.0 * part / whole) } else { "-".to_owned() }
 }
 
-/// From this many seconds on, times are shown as hours, minutes and seconds.
+/// Times of at least this many seconds are shown as hours, minutes and seconds.
 pub(crate) const LONG: f64 = 1000.0;
 
-/// A span in seconds, for people.
+/// Formats a duration in seconds for readers.
 pub fn span(seconds: f64) -> String {
     if seconds >= LONG { clock(seconds.round()) } else { Span((seconds * 1e9) as u64).to_string() }
 }
 
-/// A span, for people.
+/// Formats a duration for readers.
 pub(crate) fn lasted(span: Span) -> String {
     self::span(span.as_secs_f64())
 }
 
-/// An instant in seconds since the application began, for people; negative before.
+/// Formats a time in seconds since the application started for readers. It is negative before the start.
 pub fn instant(seconds: f64) -> String {
     let hundredths = (seconds * 100.0).round() / 100.0;
     if hundredths >= LONG { clock(hundredths) } else { format!("{hundredths:.2} s") }
 }
 
-/// `h:mm:ss`, with two decimals where there are some.
+/// Formats seconds as `h:mm:ss`, with two decimals if they are not a whole number.
 fn clock(seconds: f64) -> String {
     let whole = seconds.floor() as u64;
     let (hours, minutes, rest) = (whole / 3600, whole / 60 % 60, seconds - (whole - whole % 60) as f64);
@@ -88,7 +88,7 @@ struct Writer<'a> {
     layout: Layout,
 }
 
-/// The number of characters in a line of names.
+/// Maximum number of characters in a line of names.
 const WIDTH: usize = 100;
 const GOOD: Color = Color::Green;
 const OPEN: Color = Color::Yellow;
@@ -268,7 +268,7 @@ impl Writer<'_> {
             self.result(),
             count(instances, "instance"),
         );
-        let idle = self.summary.nothing_to_judge();
+        let idle = self.summary.not_exercised();
         if !idle.is_empty() {
             text.push('\n');
             text.push_str(&listed(&format!("Not exercised ({}):", idle.len()), &idle));
@@ -282,7 +282,7 @@ impl Writer<'_> {
         for it in told {
             let (found, colour) = match it.found {
                 Found::Holds => ("holds".to_owned(), GOOD),
-                Found::NothingToJudge => ("not exercised".to_owned(), Color::DarkGrey),
+                Found::NotExercised => ("not exercised".to_owned(), Color::DarkGrey),
                 Found::Unknown => ("unknown".to_owned(), OPEN),
                 Found::Violated => (count(it.violation_count, "violation"), BAD),
             };
@@ -310,10 +310,7 @@ impl Writer<'_> {
             }
             (Some(_), _) => format!("{} of {ranks} ranks finished.", result.finished),
             (None, _) => {
-                format!(
-                    "{} of {ranks} ranks finished; there is no reference result to compare with.",
-                    result.finished
-                )
+                format!("{} of {ranks} ranks finished; there is no reference result.", result.finished)
             }
         }
     }
@@ -356,13 +353,13 @@ impl Writer<'_> {
     }
 }
 
-/// The lost work of a cluster, with its share of the time of all processes.
+/// Formats the lost work of a cluster, with its share of the time of all processes.
 pub(crate) fn lost(it: &ClusterSummary) -> String {
     let (lost, whole) = (it.lost_work_seconds, it.time.total_seconds());
     if whole > 0.0 { format!("{} ({})", span(lost), percent(lost, whole)) } else { span(lost) }
 }
 
-/// What a rollback answers, in few words.
+/// Describes the cause of a rollback in a few words.
 pub(crate) fn because(it: &crate::summary::RollbackSummary) -> String {
     match &it.because_of {
         Some(cluster) => format!("rollback of {cluster}"),
@@ -384,12 +381,12 @@ pub(crate) fn ended(outcome: &str) -> &'static str {
     }
 }
 
-/// Names the protocol as the federation does.
+/// Returns the protocol's name as in the federation's file.
 pub(crate) fn protocol(summary: &Summary) -> String {
     summary.run.protocol.clone()
 }
 
-/// Names the backend as the command line does.
+/// Returns the backend's name as on the command line.
 pub(crate) fn backend(summary: &Summary) -> String {
     word(&summary.run.backend)
 }
@@ -406,7 +403,7 @@ fn colour_of(verdict: Verdict) -> Color {
     }
 }
 
-/// Formats names after a prefix, in lines of at most [`WIDTH`] characters.
+/// Formats names after a heading, in lines of at most [`WIDTH`] characters.
 fn listed(beginning: &str, names: &[String]) -> String {
     let mut text = String::new();
     let mut line = beginning.to_owned();
@@ -431,7 +428,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_times_are_told_in_hours_minutes_and_seconds() {
+    fn long_times_are_shown_in_hours_minutes_and_seconds() {
         assert_eq!([0.012, 12.345, 999.4].map(span), ["12.0 ms", "12.3 s", "999 s"]);
         assert_eq!([1109.82, 3600.0, 36_061.2].map(span), ["0:18:30", "1:00:00", "10:01:01"]);
         assert_eq!([-0.5, 0.0, 999.99, 999.999].map(instant), ["-0.50 s", "0.00 s", "999.99 s", "0:16:40"]);

@@ -1,7 +1,7 @@
 //! A run as lines to read from top to bottom: process, action, time. For small runs, such as counterexamples.
 //!
-//! Lines are in the order of the drivers' clocks, which is the order of events only where all processes share
-//! one clock, as in the simulator.
+//! Lines are in the order of the drivers' clocks, which is the order of events only if all processes share one clock,
+//! as in the simulator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,8 +12,8 @@ use faultline_core::{
 use faultline_history::GroupId;
 use faultline_trace::Trace;
 
-use crate::cast::{Cast, checkpoint};
 use crate::fault::{describe_change, describe_fault};
+use crate::names::{DisplayNames, checkpoint};
 use crate::timeline::Timeline;
 
 /// One line.
@@ -21,15 +21,15 @@ use crate::timeline::Timeline;
 pub struct TranscriptLine {
     /// Microseconds since the application started; negative before it.
     pub micros: i64,
-    /// The process or cluster; empty if the line belongs to none.
+    /// Process or cluster; empty if the line belongs to none.
     pub who: String,
-    /// What happened.
+    /// Description of the event.
     pub text: String,
 }
 
-/// Returns the lines of a run. Messages are named m1, m2, … in the order of their sending, and tasks t1, t2, … in the
-/// order of their first mention.
-pub fn transcript(trace: &Trace, history: &Timeline, cast: &Cast) -> Vec<TranscriptLine> {
+/// Returns the lines of a run. Messages are named m1, m2, … in the order in which they are sent, and tasks t1, t2, …
+/// in the order in which they are first mentioned.
+pub fn transcript(trace: &Trace, history: &Timeline, names: &DisplayNames) -> Vec<TranscriptLine> {
     let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = trace
         .streams
         .iter()
@@ -37,13 +37,13 @@ pub fn transcript(trace: &Trace, history: &Timeline, cast: &Cast) -> Vec<Transcr
             stream.iter().map(move |(at, fact)| (*at, process, life, fact))
         })
         .collect();
-    // At one instant, the supervisor comes first: it orders before others obey. The order within a life is
-    // kept.
+    // At the same time, the supervisor comes first, because it gives orders before other processes follow them. The
+    // order within a life is kept.
     facts.sort_by_key(|&(at, process, ..)| (at, process != ProcessId::SUPERVISOR));
     let mut writer = Writer {
-        cast,
+        names,
         origin: history.origin,
-        names: BTreeMap::new(),
+        message_names: BTreeMap::new(),
         tasks: BTreeMap::new(),
         told: BTreeSet::new(),
         lines: Vec::new(),
@@ -60,29 +60,30 @@ pub fn text(lines: &[TranscriptLine]) -> String {
     let mut text = String::new();
     for TranscriptLine { micros, who, text: what } in lines {
         let millis = *micros as f64 / 1000.0;
-        writeln!(text, "{millis:10.3} ms  {who:width$}  {what}").expect("a string takes everything");
+        writeln!(text, "{millis:10.3} ms  {who:width$}  {what}").expect("writing to a string never fails");
     }
     text
 }
 
 struct Writer<'a> {
-    cast: &'a Cast,
+    names: &'a DisplayNames,
     origin: Time,
-    names: BTreeMap<MessageId, String>,
+    /// Short names of messages, such as m1.
+    message_names: BTreeMap<MessageId, String>,
     tasks: BTreeMap<TaskId, usize>,
-    /// What was already shown once for a whole cluster.
+    /// Lines that are shown once for a whole cluster and have already been shown.
     told: BTreeSet<String>,
     lines: Vec<TranscriptLine>,
 }
 
 impl Writer<'_> {
     fn fact(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact) {
-        let me = self.cast.process(process);
+        let me = self.names.process(process);
         match fact {
             Fact::Sent { id, .. } => {
-                let name = format!("m{}", self.names.len() + 1);
-                self.names.insert(*id, name.clone());
-                self.line(at, me, format!("sends {name} to {}", self.cast.process(id.to)));
+                let name = format!("m{}", self.message_names.len() + 1);
+                self.message_names.insert(*id, name.clone());
+                self.line(at, me, format!("sends {name} to {}", self.names.process(id.to)));
             }
             Fact::Transmitted { id, position } => {
                 let text = format!("transmits {} with position {}", self.name(*id), stamp(*position));
@@ -93,7 +94,7 @@ impl Writer<'_> {
                 self.line(at, me, text);
             }
             Fact::Delivered(id) => {
-                let text = format!("delivers {} from {}", self.name(*id), self.cast.process(id.from));
+                let text = format!("delivers {} from {}", self.name(*id), self.names.process(id.from));
                 self.line(at, me, text);
             }
             Fact::Consumed(id) => {
@@ -111,19 +112,19 @@ impl Writer<'_> {
                 };
                 self.line(at, me, format!("restores {what} as incarnation {}", restored.1.0));
             }
-            // Shown by their effects.
+            // Their effects are shown instead.
             Fact::Saved(_) | Fact::Durable(_) | Fact::Completed | Fact::LifeStarted { .. } => {
                 if let Fact::LifeStarted { process, life, .. } = fact
                     && life.0 > 1
                 {
-                    self.line(at, self.cast.process(*process), format!("restarts ({life})"));
+                    self.line(at, self.names.process(*process), format!("restarts ({life})"));
                 }
             }
             Fact::Finished(_) => self.line(at, me, "finishes".to_owned()),
-            // The execution follows at once, and the messages of a checkpoint are told by what they lead to.
+            // The execution follows immediately, and the effects of a checkpoint's messages are shown instead.
             Fact::Planned(_) | Fact::CheckpointMessage { .. } => {}
             Fact::Rerun { task, by, .. } => {
-                let (task, by) = (self.task(*task), self.cast.process(*by));
+                let (task, by) = (self.task(*task), self.names.process(*by));
                 self.line(at, me, format!("re-executes {task}, whose values {by} lost"));
             }
             Fact::Ran { task, spawned, .. } => {
@@ -132,8 +133,8 @@ impl Writer<'_> {
                 self.line(at, me, text);
             }
             Fact::Theft { theft, task, step } => {
-                let (task, cast) = (self.task(*task), self.cast);
-                let (victim, thief) = (cast.process(theft.victim), cast.process(theft.thief));
+                let (task, names) = (self.task(*task), self.names);
+                let (victim, thief) = (names.process(theft.victim), names.process(theft.thief));
                 let text = match step {
                     TheftStep::Lent => format!("lends {task} to {thief}"),
                     TheftStep::Shipped => format!("sends {task} to {thief}"),
@@ -154,42 +155,42 @@ impl Writer<'_> {
                     Some(name) => format!("checkpoint {}", checkpoint(name.position())),
                     None => "its initial state".to_owned(),
                 };
-                let of = self.cast.process(absorbed.0);
+                let of = self.names.process(absorbed.0);
                 self.line(at, me, format!("takes over the work of {of} from {from}"));
             }
             Fact::Claim(claim) => self.claim(at, process, life, claim),
             Fact::Begun => self.line(at, String::new(), "the application starts".to_owned()),
             Fact::Injecting { no, fault } => {
-                let text = format!("FAULT {}: {}", no.0, describe_fault(fault, self.cast));
+                let text = format!("FAULT {}: {}", no.0, describe_fault(fault, self.names));
                 self.line(at, String::new(), text);
             }
-            Fact::Changed(change) => self.line(at, String::new(), describe_change(change, self.cast)),
-            Fact::Joined(cluster) => self.line(at, self.cast.cluster(*cluster), "joins".to_owned()),
+            Fact::Changed(change) => self.line(at, String::new(), describe_change(change, self.names)),
+            Fact::Joined(cluster) => self.line(at, self.names.cluster(*cluster), "joins".to_owned()),
             Fact::Left(cluster) => {
-                self.line(at, self.cast.cluster(*cluster), "leaves and releases its storage".to_owned());
+                self.line(at, self.names.cluster(*cluster), "leaves and releases its storage".to_owned());
             }
             Fact::Ineffective { no, reason } => {
                 self.line(at, String::new(), format!("fault {} has no effect: {reason}", no.0));
             }
             Fact::Failed { process, storage, .. } => {
                 let lost = if *storage == StorageFate::Lost { ", and its storage is lost" } else { "" };
-                self.line(at, self.cast.process(*process), format!("FAILS{lost}"));
+                self.line(at, self.names.process(*process), format!("FAILS{lost}"));
             }
             Fact::Detected { process, .. } => {
                 self.line(
                     at,
                     String::new(),
-                    format!("the failure of {} is announced", self.cast.process(*process)),
+                    format!("the failure of {} is announced", self.names.process(*process)),
                 );
             }
         }
     }
 
     fn claim(&mut self, at: Time, process: ProcessId, life: Life, claim: &Claim) {
-        let group = self.cast.group_of(process);
+        let group = self.names.group_of(process);
         let name = match group {
-            GroupId::OUTSIDE => self.cast.process(process),
-            group => self.cast.group(group),
+            GroupId::OUTSIDE => self.names.process(process),
+            group => self.names.group(group),
         };
         match claim {
             Claim::CheckpointRequested { position, forced, attempt } => {
@@ -213,7 +214,7 @@ impl Writer<'_> {
                 let why = match cause {
                     Cause::Failure => "one of its processes failed".to_owned(),
                     Cause::Alert { from, .. } => {
-                        format!("{} rolled back", self.cast.group(GroupId::claimed(*from)))
+                        format!("{} rolled back", self.names.group(GroupId::claimed(*from)))
                     }
                 };
                 let key = format!("back {group} {to}");
@@ -226,17 +227,17 @@ impl Writer<'_> {
             }
             Claim::Alerted { from, position } => {
                 let (who, key) =
-                    (self.cast.group(GroupId::claimed(*from)), format!("alert {group} {from} {position}"));
+                    (self.names.group(GroupId::claimed(*from)), format!("alert {group} {from} {position}"));
                 let text = format!("learns that {who} rolled back to {}", stamp(*position));
                 self.once(key, at, name, text);
             }
             Claim::Resent { id } => {
                 let text = format!("re-sends {} from its log", self.name(*id));
-                self.line(at, self.cast.process(process), text);
+                self.line(at, self.names.process(process), text);
             }
             Claim::Forcing { id } => {
                 let text = format!("holds {} until the checkpoint that it forces", self.name(*id));
-                self.line(at, self.cast.process(process), text);
+                self.line(at, self.names.process(process), text);
             }
             Claim::Collected { below, kept, log, .. } => {
                 let key = format!("collected {group} {below} {kept} {log}");
@@ -250,35 +251,35 @@ impl Writer<'_> {
                 let text = format!(
                     "moves {messages} logged messages ({bytes} bytes) to its storage; {left} bytes remain in memory"
                 );
-                self.line(at, self.cast.process(process), text);
+                self.line(at, self.names.process(process), text);
             }
             Claim::RecoveryJoined { partition, epoch, .. } => {
-                let whose = self.cast.process(*partition);
+                let whose = self.names.process(*partition);
                 let text = format!("takes part in recovery {} with the partition of {whose}", epoch.0);
-                self.line(at, self.cast.process(process), text);
+                self.line(at, self.names.process(process), text);
             }
-            // Said once for each channel; what it leads to is told.
+            // Stated once for each channel. Its effects are shown instead.
             Claim::Drained { .. } => {}
             Claim::Protected => {
-                self.line(at, self.cast.process(process), "is protected again".to_owned());
+                self.line(at, self.names.process(process), "is protected again".to_owned());
             }
             Claim::Orphaned { id, phase } => {
                 let text = format!("has the orphan {} of phase {phase}", self.name(*id));
-                self.line(at, self.cast.process(process), text);
+                self.line(at, self.names.process(process), text);
             }
             Claim::NotRepeated { id, .. } => {
                 let text = format!("does not repeat {} in its re-execution", self.name(*id));
-                self.line(at, self.cast.process(process), text);
+                self.line(at, self.names.process(process), text);
             }
             Claim::Unrecoverable { cluster, .. } => {
-                let group = self.cast.group(GroupId::claimed(*cluster));
+                let group = self.names.group(GroupId::claimed(*cluster));
                 let text = format!("finds no checkpoint of {group} that can be restored");
-                self.line(at, self.cast.process(process), text);
+                self.line(at, self.names.process(process), text);
             }
         }
     }
 
-    /// Shows what several processes state only once, when the first one states it.
+    /// Shows a line that several processes state only once, at the time of the first.
     fn once(&mut self, key: String, at: Time, who: String, text: String) {
         if self.told.insert(key) {
             self.line(at, who, text);
@@ -297,11 +298,11 @@ impl Writer<'_> {
     }
 
     fn name(&self, id: MessageId) -> String {
-        self.names.get(&id).cloned().unwrap_or_else(|| self.cast.message(id))
+        self.message_names.get(&id).cloned().unwrap_or_else(|| self.names.message(id))
     }
 }
 
-/// Formats a position as on messages: incarnation and number of the checkpoint.
+/// Formats a position as on messages: incarnation and number of the checkpoint, such as `1.2`.
 fn stamp(position: Position) -> String {
     format!("{}.{}", position.incarnation.0, position.sn.0)
 }

@@ -1,4 +1,5 @@
-//! The page in a real browser: filters, the causal past of a message, and what is drawn of a large run. Needs `chromium`.
+//! The page in a real browser: filters, the causal past of a message, and the drawing of a large run. Requires
+//! `chromium`.
 
 mod common;
 
@@ -8,7 +9,7 @@ use std::process::Command;
 use faultline_checker::{Judgement, Verdict};
 use faultline_report::{Recorded, page};
 
-/// Without what a browser does for its maker.
+/// Disables the browser's background activity.
 const OPTIONS: [&str; 10] = [
     "--headless",
     "--no-sandbox",
@@ -28,7 +29,7 @@ struct Page {
 }
 
 impl Page {
-    /// `test` names the one that looks at it: each has a browser of its own.
+    /// `test` is the name of the test. Each test has its own browser.
     fn new(test: &str, nodes: u32) -> Page {
         let (manifest, trace) = common::run(nodes);
         let judgement = Judgement { verdict: Verdict::Pass, reasons: vec![], findings: vec![] };
@@ -39,7 +40,7 @@ impl Page {
         Page { dir }
     }
 
-    /// The document that the script has made of the page, under an address with these filters.
+    /// Returns the document as modified by the script, with these filters in its address.
     fn shown(&self, filters: &str) -> String {
         let filters = filters.replace(' ', "%20").replace('#', "%23").replace('>', "%3E");
         let address = format!("file://{}#{filters}", self.dir.join("report.html").display());
@@ -50,14 +51,14 @@ impl Page {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What the page says of its messages.
+    /// Returns the page's statement about the number of messages.
     fn count(&self, filters: &str) -> String {
         let shown = self.shown(filters);
         let after = shown.split("id=\"count\"").nth(1).expect("the page counts messages");
         after.split('>').nth(1).unwrap().split('<').next().unwrap().to_owned()
     }
 
-    /// How many messages are shown.
+    /// Returns how many messages are shown.
     fn number(&self, filters: &str) -> u64 {
         let text = self.count(filters);
         let number = text.split(" of ").next().unwrap().replace(',', "");
@@ -66,7 +67,7 @@ impl Page {
 }
 
 #[test]
-#[ignore = "needs chromium; the step `pages` of .ci/run"]
+#[ignore = "needs chromium: run by the step `pages` of .ci/run"]
 fn messages_are_filtered_by_process_kind_and_link() {
     let page = Page::new("filters", 3);
     let all = page.number("");
@@ -74,7 +75,7 @@ fn messages_are_filtered_by_process_kind_and_link() {
     let (paris, rennes) = (of("link=paris>rennes"), of("link=rennes>paris"));
     let within = of("link=paris>paris") + of("link=rennes>rennes");
     assert!(paris > 0 && rennes > 0 && within > 0);
-    assert_eq!(paris + rennes + within, all, "each message is on one link");
+    assert_eq!(paris + rennes + within, all, "each message belongs to one link");
     let kinds = ["delivered", "undone", "resent", "stale", "lost"].map(|it| of(&format!("kind={it}")));
     assert!(kinds[0] > kinds[2] && kinds[2] > 0, "{kinds:?}");
     assert_eq!(kinds.iter().sum::<u64>(), all);
@@ -87,7 +88,7 @@ fn messages_are_filtered_by_process_kind_and_link() {
 }
 
 #[test]
-#[ignore = "needs chromium; the step `pages` of .ci/run"]
+#[ignore = "needs chromium: run by the step `pages` of .ci/run"]
 fn the_causal_past_of_a_message_is_what_could_have_influenced_it() {
     let page = Page::new("past", 3);
     let all = page.number("");
@@ -100,16 +101,16 @@ fn the_causal_past_of_a_message_is_what_could_have_influenced_it() {
     let (early, late) = (past("paris-0->rennes-0 #1"), past("paris-0->rennes-0 #9"));
     assert!(early > 0 && early < late && late < all, "{early} {late} {all}");
     assert_eq!(past("paris-0->paris-1 #0"), 0, "nothing was delivered before the first message");
-    assert!(page.count("past=paris-0->mars #9").contains("; no message is called paris-0-"));
+    assert!(page.count("past=paris-0->mars #9").contains("; no message has the name paris-0-"));
     assert!(
         page.shown("past=paris-0->rennes-0 #9").contains("<button id=\"forget\">"),
-        "it can be left again"
+        "the filter can be removed"
     );
 }
 
 #[test]
-#[ignore = "needs chromium; the step `pages` of .ci/run"]
-fn a_large_run_is_drawn_in_shades_until_one_looks_closely() {
+#[ignore = "needs chromium: run by the step `pages` of .ci/run"]
+fn a_large_run_is_drawn_in_shades_until_the_reader_zooms_in() {
     let page = Page::new("large", 60);
     assert!(page.number("") > 2_500);
     assert!(page.shown("").contains("data-drawn=\"density\""));

@@ -1,4 +1,4 @@
-//! Tests the reports and pictures of an invented run.
+//! Tests the reports and pictures of a made-up run.
 
 mod common;
 
@@ -7,7 +7,7 @@ use faultline_core::{Cause, ProcessId};
 use faultline_history::GroupId;
 use faultline_report::diagram::{Fate, Limits, svg};
 use faultline_report::text::{self, Layout};
-use faultline_report::{Cast, Diagram, Recorded, Summary, Timeline, page};
+use faultline_report::{Diagram, DisplayNames, Recorded, Summary, Timeline, page};
 
 const PROPERTIES: [Property; 8] = [
     Property::Completed,
@@ -44,11 +44,11 @@ fn failed() -> Judgement {
     judgement
 }
 
-/// All reports of the run, with its pictures written to the directory in `PICTURES`.
+/// All reports of the run. Its pictures are written to the directory in `PICTURES`.
 struct Made {
     summary: Summary,
     history: Timeline,
-    cast: Cast,
+    names: DisplayNames,
     diagram: Diagram,
     page: String,
 }
@@ -57,10 +57,11 @@ fn made(nodes: u32, judgement: &Judgement) -> Made {
     let (manifest, trace) = common::run(nodes);
     let recorded =
         Recorded { bundle: "faultline-runs/quick-start-7", manifest: &manifest, trace: &trace, judgement };
-    let cast = Cast::new(&manifest);
+    let names = DisplayNames::new(&manifest);
     let history = Timeline::new(&trace, &manifest);
-    let diagram = Diagram::new(&history, &cast, Limits::default());
-    let made = Made { summary: Summary::new(recorded), page: page::render(recorded), history, cast, diagram };
+    let diagram = Diagram::new(&history, &names, Limits::default());
+    let made =
+        Made { summary: Summary::new(recorded), page: page::render(recorded), history, names, diagram };
     if let Ok(dir) = std::env::var("PICTURES") {
         let name = format!("{dir}/{nodes}-{}", text::verdict(judgement.verdict));
         std::fs::write(format!("{name}.html"), &made.page).unwrap();
@@ -73,8 +74,8 @@ fn made(nodes: u32, judgement: &Judgement) -> Made {
 }
 
 #[test]
-fn a_failure_and_what_it_undid_elsewhere() {
-    let Made { history, cast, .. } = made(3, &passed());
+fn a_failure_undoes_deliveries_in_another_cluster() {
+    let Made { history, names, .. } = made(3, &passed());
     let [crash, alert, loss] = &history.rollbacks[..] else { panic!("{:?}", history.rollbacks) };
 
     assert_eq!(crash.group, GroupId(0));
@@ -90,7 +91,7 @@ fn a_failure_and_what_it_undid_elsewhere() {
         assert_eq!(rollback.members.len(), 3);
         assert!(rollback.members.values().all(|it| it.saved < it.restored && it.lost.0 > 0), "{rollback:?}");
     }
-    let orphans = history.orphans_at(0, GroupId(1), &cast);
+    let orphans = history.orphans_at(0, GroupId(1), &names);
     assert!(!orphans.is_empty());
     for id in orphans {
         let undone: Vec<_> = history.messages[&id].delivered.iter().map(|it| it.1).collect();
@@ -150,7 +151,7 @@ fn the_summary_as_json() {
     assert_eq!(found("noLoss"), "holds");
     assert_eq!(found("exactlyOnce"), "violated");
     assert_eq!(found("boundedLoss"), "unknown");
-    assert_eq!(found("orphansFirst"), "nothingToJudge");
+    assert_eq!(found("orphansFirst"), "notExercised");
     let keys: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
     let documented = [
         "clusters",
@@ -168,7 +169,7 @@ fn the_summary_as_json() {
 }
 
 #[test]
-fn the_diagram_shows_every_kind_of_thing() {
+fn the_diagram_shows_every_kind_of_item() {
     let Made { diagram, .. } = made(3, &passed());
     let fates = |fate| diagram.messages.iter().filter(|it| it.fate == fate).count();
     assert!(fates(Fate::Delivered) > 0 && fates(Fate::Undone) > 0 && fates(Fate::Resent) > 0);
@@ -183,9 +184,9 @@ fn the_diagram_shows_every_kind_of_thing() {
 #[test]
 fn a_diagram_that_is_too_large_states_what_it_omits() {
     let (manifest, trace) = common::run(40);
-    let cast = Cast::new(&manifest);
+    let names = DisplayNames::new(&manifest);
     let history = Timeline::new(&trace, &manifest);
-    let diagram = Diagram::new(&history, &cast, Limits { lanes: 20, between: 100, within: 50 });
+    let diagram = Diagram::new(&history, &names, Limits { lanes: 20, between: 100, within: 50 });
     assert_eq!(diagram.lanes.len(), 20);
     assert!(diagram.lanes.contains(&"paris-1".to_owned()), "it failed");
     let between = diagram.messages.iter().filter(|it| it.between).count();
@@ -231,14 +232,14 @@ fn a_run_that_never_started_can_be_reported() {
     );
     assert!(
         svg::render(
-            &Diagram::new(&Timeline::default(), &Cast::new(&manifest), Limits::default()),
+            &Diagram::new(&Timeline::default(), &DisplayNames::new(&manifest), Limits::default()),
             svg::Options::default()
         )
         .contains("<svg")
     );
 }
 
-/// Facts of the supervisor, a tenth of a second apart.
+/// Returns facts of the supervisor, a tenth of a second apart.
 fn supervised(facts: impl IntoIterator<Item = faultline_core::Fact>) -> faultline_trace::Trace {
     use faultline_core::{FactNo, Life, Time};
     use faultline_trace::{Record, Sink, Trace};
@@ -280,8 +281,11 @@ fn unplanned_failures_are_distinguished() {
     assert!(told[0].starts_with("At 0.10 s, paris-0, rennes-1 were declared failed and killed"), "{told:?}");
     assert!(told[1].starts_with("At 0.40 s, paris-1 ended unexpectedly"), "{told:?}");
     assert!(told[2].starts_with("At 0.50 s, rennes-0 was lost together with its place"), "{told:?}");
-    assert!(told[3].starts_with("At 0.60 s, rennes-0 had a new place, and had lost its storage"), "{told:?}");
-    assert!(told[4].starts_with("At 0.70 s, the supervisor was restarted; paris-0"), "{told:?}");
+    assert!(
+        told[3].starts_with("At 0.60 s, rennes-0 moved to a new place, and lost its storage"),
+        "{told:?}"
+    );
+    assert!(told[4].starts_with("At 0.70 s, the supervisor was restarted, and paris-0"), "{told:?}");
     let notes = summary.notes.join("\n");
     assert_eq!(summary.notes.len(), 5, "{notes}");
     let silent = notes.lines().find(|it| it.contains("failures.detectAfter")).unwrap();
@@ -350,22 +354,22 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
     assert!(told[3].contains("(fault 3, pause); it was declared failed and killed at 0.70 s"), "{told:?}");
 
     // During the run, only the unplanned end is reported separately.
-    let mut narrator = faultline_report::narrate::Narrator::new(Cast::new(&manifest));
+    let mut reporter = faultline_report::events::EventReporter::new(DisplayNames::new(&manifest));
     let told: Vec<_> = trace
         .supervisor()
         .iter()
-        .filter_map(|(_, fact)| narrator.stated(ProcessId::SUPERVISOR, fact))
+        .filter_map(|(_, fact)| reporter.stated(ProcessId::SUPERVISOR, fact))
         .collect();
     let reasons: Vec<_> = told.iter().map(|it| it.reason).collect();
     let expected =
-        ["Begun", "FaultInjected", "FaultInjected", "TakenForDead", "FaultInjected", "TakenForDead"];
+        ["Started", "FaultInjected", "FaultInjected", "DeclaredFailed", "FaultInjected", "DeclaredFailed"];
     assert_eq!(reasons, expected);
     assert!(told[3].text.starts_with("rennes-1 sent no heartbeat"), "{told:?}");
     assert!(told[5].text.starts_with("rennes-1 is paused for too long (fault 3)"), "{told:?}");
 }
 
 #[test]
-fn a_rollback_tells_what_was_noticed_first_what_failed_later_and_that_the_checkpoint_had_been_given_up() {
+fn a_rollback_reports_detection_later_failures_and_a_discarded_checkpoint() {
     use faultline_core::{
         Attempt, Claim, EndedBy, Fact, FactNo, Fault, FaultNo, ImageName, Incarnation, Life, Position, Sn,
     };
@@ -414,8 +418,8 @@ fn a_rollback_tells_what_was_noticed_first_what_failed_later_and_that_the_checkp
     let told: Vec<_> = Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect();
     let rollback = told.iter().find(|it| it.contains("rolled back")).expect("a rollback is told");
     for part in [
-        "paris, whose failure was detected after 300 ms (and 1 process failed before it resumed, from 1.40 s on), rolled back",
-        "then discarded, but all of it was durable",
+        "paris, whose failure was detected after 300 ms (and 1 process failed before it resumed, starting at 1.40 s), rolled back",
+        "then discarded, although all its parts were durable",
     ] {
         assert!(rollback.contains(part), "{rollback}");
     }

@@ -5,7 +5,7 @@ use faultline_api::Federation;
 use faultline_api::resource::{Family, Protocol};
 use faultline_checker::Verdict;
 use faultline_report::transcript::{text, transcript};
-use faultline_report::{Cast, Timeline};
+use faultline_report::{DisplayNames, Timeline};
 use faultline_session::{Session, Simulator};
 
 /// Messages cross between the clusters in both directions. One process fails.
@@ -62,10 +62,10 @@ fn golden(family: &str, name: &str, text_of_file: &str) {
     // Without a protocol, the failure ends the run.
     let expected = if name == "none" { Verdict::Fail } else { Verdict::Pass };
     assert_eq!(recording.judgement.verdict, expected, "{name}: {:?}", recording.judgement.reasons);
-    let cast = Cast::new(&recording.manifest);
+    let names = DisplayNames::new(&recording.manifest);
     let history = Timeline::new(&recording.trace, &recording.manifest);
     insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
-        let lines = text(&transcript(&recording.trace, &history, &cast));
+        let lines = text(&transcript(&recording.trace, &history, &names));
         insta::assert_snapshot!(format!("{family}-{name}"), lines);
     });
 }

@@ -1,5 +1,5 @@
-//! A federation on this machine as it is on a cluster: supervisor and agents are separate programs, which a test
-//! connects over HTTP.
+//! A federation on this machine that works as on Kubernetes: supervisor and agents are separate programs, which a
+//! test connects over HTTP.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_faultline-node");
 pub(crate) const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 /// Time limit of a test that waits.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A program that prints its address. It is killed when this value is dropped.
 pub(crate) struct Program {
@@ -27,7 +27,7 @@ impl Program {
     fn start(command: &mut Command) -> Program {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("it was asked for")).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line).unwrap();
         Program { child, address: line.trim().parse().expect("the program prints its address") }
     }
 
@@ -124,7 +124,7 @@ impl Setting {
             if is_so(&status) {
                 return status;
             }
-            assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}: {status:#?}");
+            assert!(begin.elapsed() < TIMEOUT, "timed out waiting until {what}: {status:#?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -13,7 +13,7 @@ use crate::arguments::{ClusterArguments, Format};
 use crate::command_error::CommandError;
 use crate::output;
 
-/// The object of `--format json`.
+/// The output of `--format json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Object<'a> {
@@ -65,7 +65,7 @@ fn clusters<'a>(found: &'a Reclustering, interval: &Interval) -> BTreeMap<u32, V
     interval.numbers.iter().copied().zip(members(&found.processes, &interval.division)).collect()
 }
 
-/// Returns the courses by name.
+/// Returns the courses, each with the name that is printed.
 fn courses(found: &Reclustering) -> [(&'static str, &Course); 3] {
     [
         ("best course", &found.best),
@@ -78,8 +78,9 @@ fn text(object: &Object<'_>, fragment: &str) -> String {
     let Object { processes, bytes, change_cost_percent, found, clusters } = object;
     let intervals = &found.best.intervals;
     let mut text = format!("{processes} processes, {} intervals, {bytes} bytes; ", intervals.len());
-    let mut line =
-        |arguments: std::fmt::Arguments<'_>| text.write_fmt(arguments).expect("a string takes everything");
+    let mut line = |arguments: std::fmt::Arguments<'_>| {
+        text.write_fmt(arguments).expect("writing to a string never fails")
+    };
     line(format_args!("a checkpoint of all processes costs {change_cost_percent} % of them\n\n"));
     line(format_args!("   interval         bytes  clusters  rolled back    logged      sum"));
     line(format_args!("   change cluster   take checkpoint\n"));
@@ -154,7 +155,7 @@ fn intervals_csv(found: &Reclustering) -> String {
                 "{name},{number},{bytes},{},{},{rolled_back},{logged},{moved},{checkpointed}",
                 it.clusters, it.largest
             )
-            .expect("a string takes everything");
+            .expect("writing to a string never fails");
         }
     }
     text
@@ -169,7 +170,7 @@ fn clusters_csv(found: &Reclustering) -> String {
         let cluster = |it: &Interval| it.numbers[it.division.cluster_of[process] as usize];
         let all = [&found.one.intervals[0]].into_iter().chain(intervals);
         let cells = all.map(|it| format!(",cluster-{}", cluster(it)));
-        writeln!(text, "{name}{}", cells.collect::<String>()).expect("a string takes everything");
+        writeln!(text, "{name}{}", cells.collect::<String>()).expect("writing to a string never fails");
     }
     text
 }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::finding::{Shown, record, reproduce, violations};
 use super::table::{Detection, detect};
-use super::{available, name_the_seed_of_a_panic, say};
+use super::{available, print_seed_on_panic, say};
 use crate::arguments::{ErrataArguments, Format, FuzzArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::journal::{Head, Journal, RUNS};
@@ -28,13 +28,13 @@ use crate::{files, interrupt, output};
 
 /// A published protocol with errata.
 struct Paper {
-    /// The protocol's name in the resource, which is also that of its tests.
+    /// The protocol's name in federation files, which is also the name of its tests.
     protocol: &'static str,
     title: &'static str,
     /// The document with the printed rules, what they break, the corrected rules, and the switches that
     /// restore the printed ones.
     document: &'static str,
-    /// Schedules constructed by hand, for defects that random schedules hardly ever reach.
+    /// Schedules constructed by hand, for defects that random schedules rarely reach.
     directed: &'static str,
     /// The crate and the test executable that contain them.
     executable: (&'static str, &'static str),
@@ -80,12 +80,12 @@ const PAPERS: [Paper; 5] = [
         publication: "CCK: An Improved Coordinated Checkpoint/Rollback Protocol for Dataflow Applications in KAAPI \
                       (2006, the short paper) and Un protocole de sauvegarde / reprise coordonné pour les applications à \
                       flot de données reconfigurables (2006, the long paper)",
-        about: "Partitions that follow the rules as printed wait forever, or lose values, if one of them is ahead of another \
-                or if a failure meets a checkpoint or the recovery from another failure.",
+        about: "Partitions that follow the rules as printed wait forever, or lose values, if one of them is ahead of another, \
+                or if a failure occurs during a checkpoint or during the recovery from another failure.",
     },
 ];
 
-/// The paper on TIC and SEL. Both follow the same rules, but for those of logs.
+/// The paper on TIC and SEL. Their rules differ only in logging.
 const OF_TASKS: Paper = Paper {
     protocol: "",
     title: "",
@@ -94,8 +94,8 @@ const OF_TASKS: Paper = Paper {
     executable: ("faultline-sim", "tasks"),
     authors: "Jafar, Krings and Gautier",
     publication: "Flexible Rollback Recovery in Dynamic Heterogeneous Grid Computing (2009)",
-    about: "If a failure meets the recovery from another one, or strikes while a result is on its way, processes that \
-            follow its rules as printed wait forever, or run tasks twice.",
+    about: "If a failure occurs during the recovery from another one, or while a result is in transit, processes that \
+            follow the rules as printed wait forever or run tasks twice.",
 };
 
 /// `faultline errata`
@@ -119,7 +119,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
     for (number, entry) in (1..).zip(&entries) {
         let mut shown = Vec::new();
         for &defect in &entry.defects {
-            name_the_seed_of_a_panic(Some(defect));
+            print_seed_on_panic(Some(defect));
             let known = known.iter().find(|it| it.defect == defect.to_string());
             shown.extend(counterexample(arguments, defect, known, &mut journal, &interrupted)?);
         }
@@ -143,7 +143,7 @@ pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> 
     Ok(Exit::Pass)
 }
 
-/// What the page is about.
+/// Identifies the work in the journal.
 #[derive(PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Searched {
@@ -163,7 +163,7 @@ struct ErrataEntry {
     corrected: String,
     /// The defects that restore the printed rule.
     defects: Vec<Defect>,
-    /// Names of tests that show it, where no switch does.
+    /// Names of tests that demonstrate the effect of a rule without a switch.
     tests: Vec<String>,
 }
 
@@ -197,7 +197,7 @@ fn entries(paper: &Paper) -> Vec<ErrataEntry> {
             }
             _ => {}
         }
-        // A document may describe protocols that share rules: a rule of another protocol only.
+        // A document may describe several protocols. Skip the rules of the others.
         let is_of_another =
             |it: &ErrataEntry, cell: &str| cell.contains('`') && it.defects.is_empty() && it.tests.is_empty();
         if printed.is_some() && entries.last().is_some_and(|it| is_of_another(it, cells[cells.len() - 1])) {
@@ -232,7 +232,7 @@ struct Found {
     bundle: PathBuf,
 }
 
-/// Searches for a counterexample, unless it is known. `None` once the work is interrupted.
+/// Searches for a counterexample, or returns the known one. Returns `None` if the search was interrupted.
 fn counterexample(
     arguments: &ErrataArguments,
     defect: Defect,
@@ -277,7 +277,7 @@ fn counterexample(
     Ok(Some(Counterexample { defect, detection, found }))
 }
 
-/// Runs a recorded counterexample once more.
+/// Runs a recorded counterexample again.
 fn recorded(bundle: &Path, defect: Defect) -> Result<Trial, CommandError> {
     let manifest = Bundle::open(bundle).read_manifest().map_err(|error| {
         CommandError::path(
@@ -412,7 +412,7 @@ fn prose(cell: &str) -> Markup {
     }
 }
 
-/// Encodes a picture as a data URL: several drawings in one document would share their identifiers.
+/// Encodes a picture as a data URL. Inline drawings in one document would share their identifiers.
 fn data(svg: &str) -> String {
     let mut address = "data:image/svg+xml,".to_owned();
     for it in svg.chars() {

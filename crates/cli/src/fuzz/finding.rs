@@ -6,7 +6,7 @@ use faultline_checker::Property;
 use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::transcript::{text, transcript};
-use faultline_report::{Cast, Timeline};
+use faultline_report::{DisplayNames, Timeline};
 use faultline_session::Unjudged;
 use faultline_trace::{Bundle, BundleError, Manifest};
 use serde::Serialize;
@@ -82,26 +82,26 @@ pub(crate) fn violations(trial: &Trial, property: Property) -> Vec<String> {
     trial.judgement.of(property).violations.iter().map(|it| it.text.clone()).collect()
 }
 
-/// A trial in the form in which it is shown.
+/// Renders a trial as text and as a picture.
 pub(crate) struct Shown<'a> {
     trial: &'a Trial,
-    cast: Cast,
+    names: DisplayNames,
     history: Timeline,
 }
 
 impl<'a> Shown<'a> {
     pub(crate) fn new(trial: &'a Trial) -> Shown<'a> {
-        let cast = Cast::new(&trial.manifest);
+        let names = DisplayNames::new(&trial.manifest);
         let history = Timeline::new(&trial.trace, &trial.manifest);
-        Shown { trial, cast, history }
+        Shown { trial, names, history }
     }
 
     pub(crate) fn text(&self) -> String {
-        text(&transcript(&self.trial.trace, &self.history, &self.cast))
+        text(&transcript(&self.trial.trace, &self.history, &self.names))
     }
 
     pub(crate) fn picture(&self) -> String {
-        let diagram = Diagram::new(&self.history, &self.cast, Limits::default());
+        let diagram = Diagram::new(&self.history, &self.names, Limits::default());
         svg::render(&diagram, svg::Options { within: true, ..svg::Options::default() })
     }
 }

@@ -1,5 +1,5 @@
-//! `faultline fuzz`: searches random federations under random faults for the schedule that breaks recovery,
-//! and shrinks what it finds to a readable size.
+//! `faultline fuzz`: searches random federations with random faults for schedules that break recovery, and shrinks a
+//! violation to a readable size.
 
 mod errata;
 mod finding;
@@ -25,7 +25,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     if let Some(defect) = arguments.defect {
         available(&format!("fuzz --defect {defect}"))?;
     }
-    name_the_seed_of_a_panic(arguments.defect);
+    print_seed_on_panic(arguments.defect);
     if let Some(file) = &arguments.file {
         let federation = files::read(file)?.parse()?;
         let seed = arguments.seed.or(federation.spec.seed).unwrap_or(0);
@@ -69,7 +69,8 @@ fn one(scenario: Scenario, format: Format) -> Result<Exit, CommandError> {
     Ok(trial.judgement.verdict.into())
 }
 
-/// Fails in a build that has no defects to switch on; `command` is what has to be given to one that has.
+/// Returns an error if this build contains no known defects. Its remedy shows how to run `command` in a build that
+/// does.
 pub(crate) fn available(command: &str) -> Result<(), CommandError> {
     if defect::AVAILABLE {
         return Ok(());
@@ -80,8 +81,8 @@ pub(crate) fn available(command: &str) -> Result<(), CommandError> {
     )))
 }
 
-/// Prints the seed if a protocol panics and ends this program: the seed suffices to reproduce it.
-fn name_the_seed_of_a_panic(defect: Option<Defect>) {
+/// Prints the seed if a protocol panics, so that the panic can be reproduced.
+fn print_seed_on_panic(defect: Option<Defect>) {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         before(panic);
@@ -92,7 +93,7 @@ fn name_the_seed_of_a_panic(defect: Option<Defect>) {
     }));
 }
 
-/// The object of `--format json`.
+/// The output of `--format json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report<'a> {
@@ -103,7 +104,7 @@ struct Report<'a> {
     runs_per_second: f64,
     coverage: Shares,
     finding: Option<&'a Finding>,
-    /// Why the verdict is unknown, or a failure that no single schedule shows.
+    /// Why the verdict is unknown, or a failure that is visible only over all schedules.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }

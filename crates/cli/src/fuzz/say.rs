@@ -22,7 +22,7 @@ pub(super) struct SearchProgress {
 }
 
 impl SearchProgress {
-    /// Of a search that has run `done` schedules before.
+    /// Shows a search of which `done` schedules have already run.
     pub(super) fn new(arguments: &FuzzArguments, done: u64, defect: Option<Defect>) -> SearchProgress {
         let progress = || match arguments.span {
             Some(span) => Progress::lasting(Duration::from_nanos(span.0.0)),
@@ -55,7 +55,7 @@ pub(super) fn shrinking(arguments: &FuzzArguments) -> impl FnMut(u64, &Trial) + 
     }
 }
 
-/// The result of a search.
+/// Formats the result of a search.
 pub(super) fn report(report: &Report<'_>, quiet: bool) -> String {
     let Shares { runs, repeated, .. } = &report.coverage;
     let verdict = faultline_report::text::verdict(report.verdict).to_uppercase();
@@ -114,7 +114,7 @@ fn coverage(shares: &Shares) -> String {
         hits.add_row(std::iter::once(fault.to_string()).chain(counts));
     }
     right(&mut hits);
-    write!(text, "\n{}\n", lines(&hits)).expect("a string takes everything");
+    write!(text, "\n{}\n", lines(&hits)).expect("writing to a string never fails");
     let mut stated = grid();
     stated.set_header(["fact", "runs", "total"]);
     for (kind, (runs, times)) in &shares.stated {
@@ -124,7 +124,7 @@ fn coverage(shares: &Shares) -> String {
     text + &lines(&stated)
 }
 
-/// Returns the name of a kind of fact as records and triggers of faults spell it.
+/// Returns the name of a kind of fact, as in records and in the triggers of faults.
 fn name(kind: FactKind) -> String {
     match serde_json::to_value(kind) {
         Ok(serde_json::Value::String(name)) => name,
@@ -151,7 +151,7 @@ fn found(finding: &Finding) -> String {
     text
 }
 
-/// Formats one trial: what happened, and what is wrong with it.
+/// Formats one trial: its transcript and its violations.
 pub(super) fn trial(trial: &Trial) -> String {
     let verdict = faultline_report::text::verdict(trial.judgement.verdict).to_uppercase();
     let mut text = Shown::new(trial).text();

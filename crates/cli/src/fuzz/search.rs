@@ -1,4 +1,4 @@
-//! Runs seed after seed, on the requested number of threads.
+//! Runs consecutive seeds on the requested number of threads.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -21,7 +21,7 @@ use crate::command_error::CommandError;
 use crate::files;
 use crate::journal::Head;
 
-/// A search, before and after it runs.
+/// A search, before or after its run.
 pub(super) struct Search<'a> {
     arguments: &'a FuzzArguments,
     defect: Option<Defect>,
@@ -34,7 +34,7 @@ pub(super) struct Search<'a> {
     pub(super) took: Duration,
 }
 
-/// What is searched, for as many schedules as there are.
+/// Identifies a search when it is resumed. The number of schedules is not part of it.
 #[derive(PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Searched {
@@ -103,16 +103,14 @@ impl<'a> Search<'a> {
         Ok(found)
     }
 
-    /// Continues with what an interrupted search has kept.
+    /// Loads the coverage of an interrupted search, to continue it.
     pub(super) fn resume(&mut self) -> Result<(), CommandError> {
         let path = self.kept();
         let wrong = |why: String| {
             CommandError::path("continue", &path, why, "omit `--resume` to start from the first seed")
         };
         let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => {
-                wrong("no interrupted search with these arguments is kept here".to_owned())
-            }
+            ErrorKind::NotFound => wrong("no interrupted search has these arguments".to_owned()),
             _ => wrong(error.to_string()),
         })?;
         let (head, coverage): (Head<Searched>, Coverage) =
@@ -125,7 +123,8 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Keeps what an interrupted search has covered, or removes what an earlier one has. Returns how to continue.
+    /// Writes the coverage of an interrupted search to its file, and returns a message that says how to continue.
+    /// Removes the file after any other search.
     pub(super) fn keep(&self) -> Result<Option<String>, CommandError> {
         let path = self.kept();
         let wrong =
@@ -136,15 +135,16 @@ impl<'a> Search<'a> {
                 _ => Ok(None),
             };
         }
-        let text = serde_json::to_string(&(self.head(), &self.coverage)).expect("it has a JSON form");
+        let text =
+            serde_json::to_string(&(self.head(), &self.coverage)).expect("a search can be written as JSON");
         fs::create_dir_all(RUNS).and_then(|()| fs::write(&path, text)).map_err(wrong)?;
         Ok(Some(format!(
-            "interrupted: what was covered is kept in {}; the same command with `--resume` continues",
+            "interrupted: the coverage is kept in {}; the same command with `--resume` continues",
             path.display()
         )))
     }
 
-    /// Where an interrupted search is kept.
+    /// Returns the file of an interrupted search.
     fn kept(&self) -> PathBuf {
         let Searched { protocol, defect, first_seed, .. } = self.searched();
         let of = [protocol, defect].into_iter().flatten().map(|it| format!("{it}-")).collect::<String>();
@@ -165,7 +165,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Gives `take` what is kept of each run, in the order of the seeds.
+    /// Calls `take` with the observation of each run, in the order of the seeds.
     pub(super) fn each(
         &mut self,
         mut take: impl FnMut(Observed) -> ControlFlow<()>,

@@ -14,10 +14,10 @@ use crate::arguments::{Format, FuzzArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::output;
 
-/// Properties that bound what a protocol costs. A run that violates another one shows better what a defect breaks.
+/// Properties that limit the cost of a protocol. A violation of any other property shows better what a defect breaks.
 const COSTS: [Property; 2] = [Property::NeighboursOnly, Property::ForcedPerTheft];
 
-/// How often a defect shows.
+/// How often a defect causes a violation, and of which property.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Detection {
@@ -32,13 +32,13 @@ pub(crate) struct Detection {
     pub(crate) runs: u64,
     /// The first seed with a violation.
     pub(crate) first: Option<u64>,
-    /// The first seed whose run violated more than a bound of what a protocol may cost, and the property.
+    /// The first seed whose run violated a property other than a limit on cost, and that property.
     #[serde(default)]
     pub(crate) harmful: Option<(u64, Property)>,
 }
 
 impl Detection {
-    /// Returns the seed that shows best what the defect breaks, and the property that is violated there.
+    /// Returns the seed that best shows what the defect breaks, and the property that is violated there.
     pub(crate) fn shown(&self) -> Option<(u64, Property)> {
         self.harmful.or_else(|| self.first.zip(self.property))
     }
@@ -68,7 +68,7 @@ pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Resu
         None => Defect::all().filter(is_asked_for).collect(),
     };
     available("fuzz --table")?;
-    // Each row takes a while, and is printed as soon as it is known.
+    // Each row takes long, so print it as soon as it is complete.
     if arguments.format == Format::Text {
         output::print(HEAD)?;
     }

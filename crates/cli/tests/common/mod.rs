@@ -1,5 +1,5 @@
-//! The command, and federations with short runs.
-#![allow(dead_code, reason = "each test uses a part of it")]
+//! The command under test, and federations with short runs.
+#![allow(dead_code, reason = "each test uses only a part of it")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// How long to wait for processes to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// `faultline` in its own directory.
+/// A directory in which to run `faultline`.
 pub(crate) struct TestDirectory {
     dir: TempDir,
 }
@@ -43,7 +43,7 @@ impl TestDirectory {
         self.dir.path()
     }
 
-    /// Returns the command lines of the live processes that work in the directory.
+    /// Returns the command lines of the live processes whose working directory is this directory.
     pub(crate) fn processes(&self) -> Vec<String> {
         let process = |entry: fs::DirEntry| {
             let path = entry.path();
@@ -54,27 +54,27 @@ impl TestDirectory {
         fs::read_dir("/proc").unwrap().filter_map(|entry| process(entry.ok()?)).collect()
     }
 
-    /// Waits until this many processes work here at the same time.
+    /// Waits until this many processes run in this directory.
     pub(crate) fn wait_for_processes(&self, count: usize) {
         let begun = Instant::now();
         while self.processes().len() < count {
-            assert!(begun.elapsed() < PATIENCE, "only {:?}", self.processes());
+            assert!(begun.elapsed() < TIMEOUT, "only {:?}", self.processes());
             thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Waits until no process works here any more.
+    /// Waits until no process runs in this directory.
     pub(crate) fn wait_until_empty(&self) {
         let begun = Instant::now();
         while !self.processes().is_empty() {
-            assert!(begun.elapsed() < PATIENCE, "left behind: {:?}", self.processes());
+            assert!(begun.elapsed() < TIMEOUT, "left behind: {:?}", self.processes());
             thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
-/// Returns whether a run passes, or is unknown only because of its links: on a busy machine these differ from
-/// the request, which alone makes the verdict unknown.
+/// Returns whether a run passes, or is unknown only because of its links: on a busy machine, the links may differ
+/// from the request, which makes the verdict unknown.
 pub(crate) fn passes_but_for_links(summary: &Value) -> bool {
     let properties = summary["properties"].as_array().expect("a summary lists its properties");
     assert!(properties.len() > 1 && properties.iter().all(|it| it["verdict"].is_string()), "{summary}");
@@ -86,7 +86,7 @@ pub(crate) fn passes_but_for_links(summary: &Value) -> bool {
     open.is_empty()
 }
 
-/// Sends a signal by its name for `kill`.
+/// Sends a signal, by its name in `kill`.
 pub(crate) fn signal(process: &Child, name: &str) {
     let status = Program::new("kill").args([format!("-{name}"), process.id().to_string()]).status().unwrap();
     assert!(status.success());

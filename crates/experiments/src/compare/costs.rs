@@ -8,7 +8,7 @@ use faultline_history::lost::{Returns, instant};
 use faultline_history::recoveries::Recoveries;
 use serde::{Deserialize, Serialize};
 
-/// What one run cost.
+/// The cost of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Costs {
@@ -43,27 +43,28 @@ pub struct Costs {
 pub struct TaskCosts {
     /// The number of different tasks that were run.
     pub tasks: u64,
-    /// Runs of tasks beyond the first run of each.
+    /// Runs of tasks beyond the first run of each task.
     pub again: u64,
-    /// What these took, in seconds.
+    /// Duration of these repeated runs, in seconds.
     pub again_seconds: f64,
     /// Stolen tasks whose result was used.
     pub thefts: u64,
-    /// Tasks that processes which did not fail executed again for those that did.
+    /// Tasks that processes which did not fail re-executed for failed processes.
     pub rerun: u64,
-    /// Tasks that these processes would have executed again if all had rolled back.
+    /// Tasks that these processes would have re-executed after a global rollback.
     pub global: u64,
-    /// Processes that did not fail, in all recoveries together.
+    /// Processes that did not fail, summed over all recoveries.
     pub live: u64,
-    /// Of these, those that executed nothing again.
+    /// Those of them that re-executed nothing.
     pub idle: u64,
     /// Messages that coordinated checkpoints.
     pub coordination: u64,
-    /// Checkpoints that they coordinated.
+    /// Checkpoints coordinated by these messages.
     pub coordinated: u64,
 }
 
-/// From a failure until all processes have resumed, with all that fails meanwhile, and the rollbacks that follow from it.
+/// The time from a failure until all processes have resumed, including further failures in that time and all
+/// rollbacks that follow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outage {
@@ -73,8 +74,7 @@ pub struct Outage {
     pub went_back: usize,
     /// Lost work in seconds, summed over all processes.
     pub lost_seconds: f64,
-    /// Seconds from the first failure until the last rolled-back process has resumed; absent if one never
-    /// did.
+    /// Seconds from the first failure until the last rolled-back process has resumed; absent if a process never did.
     pub recovery_seconds: Option<f64>,
 }
 
@@ -175,14 +175,14 @@ impl TaskCosts {
     }
 }
 
-/// What begins, continues or ends an outage. At one instant, in this order.
+/// An event that begins, continues or ends an outage. Events at the same instant are ordered as listed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     /// A process failed.
     Failed(ProcessId),
     /// A process restored a state, which undid this work.
     Restored(ProcessId, Span),
-    /// Another process took over the work of one that failed permanently, of which this was lost.
+    /// Another process took over the work of a process that failed permanently. This much of the work was lost.
     TakenOver(ProcessId, Span),
     /// A process resumed.
     Resumed(ProcessId),
@@ -302,7 +302,7 @@ mod tests {
         run.wait(SECOND * 2);
         run.restore(0, 1, Some((0, 1)));
         run.wait(SECOND);
-        // Fails again before the other one has resumed.
+        // The first process fails again before the other one has resumed.
         run.kill(0, false);
         run.wait(SECOND);
         run.restore(0, 2, Some((0, 1)));

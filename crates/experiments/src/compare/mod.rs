@@ -1,9 +1,9 @@
-//! Compares protocols on one federation, with the same application, faults and seeds: what each costs and
-//! what each saves.
+//! Compares protocols on one federation, with the same application, faults and seeds: what each costs without faults
+//! and what it loses with them.
 //!
 //! Every protocol runs twice with each seed, once with the faults of the file and once without. The reference
-//! for all costs is the unprotected run (`none`) of the same seed without faults. All numbers are computed
-//! from the facts. Runs are made here in virtual time, or elsewhere by the caller ([`Runs`]).
+//! for all costs is the unprotected run (`none`) of the same seed without faults. All numbers are computed from the
+//! facts. The runs are performed in virtual time, or by the caller ([`Runs`]).
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -31,7 +31,7 @@ use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Verdict};
 use faultline_core::fault::Outcome;
 use faultline_history::{Context, History};
-use faultline_report::{Cast, Spent, Timeline};
+use faultline_report::{DisplayNames, Spent, Timeline};
 use faultline_session::{Recording, Session, Simulator};
 use faultline_trace::manifest::Backend;
 use serde::{Deserialize, Serialize};
@@ -50,18 +50,18 @@ const UNPROTECTED: &str = "none";
 /// The number of different reasons that are listed for runs that do not pass.
 const REASONS: usize = 3;
 
-/// Where runs are made.
+/// What performs the runs.
 pub enum Runs<'a> {
-    /// By the simulator, several at a time.
+    /// The simulator, several runs at a time.
     Simulated,
-    /// By the caller, one after another: on this backend, a run of a federation with a seed.
+    /// The caller, one run after another, on this backend.
     Elsewhere(Backend, &'a mut Maker<'a>),
 }
 
-/// Makes one run, with its record and judgement. Also says whether the run had been made before.
+/// Performs one run, and returns its record and judgement, and whether the run was already recorded.
 pub type Maker<'a> = dyn FnMut(&Federation, u64) -> Result<(Made, bool), Interrupted> + 'a;
 
-/// The result of one run, wherever it was made.
+/// The result of one run, on any backend.
 #[derive(Clone, Debug)]
 pub struct Made {
     completed: bool,
@@ -70,7 +70,7 @@ pub struct Made {
     time: Spent,
 }
 
-/// What a comparison keeps of a run.
+/// The part of a run's result that a comparison stores.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Ended {
@@ -88,17 +88,16 @@ impl From<Made> for Ended {
     }
 }
 
-/// Where the time of all processes went.
+/// Sums up how all processes of a run spent their time.
 fn spent(recording: &Recording) -> Spent {
-    let cast = Cast::new(&recording.manifest);
+    let names = DisplayNames::new(&recording.manifest);
     let history = Timeline::new(&recording.trace, &recording.manifest);
-    let clusters = cast.clusters().map(|it| Spent::of(it, &history, &recording.trace, &cast));
+    let clusters = names.clusters().map(|it| Spent::of(it, &history, &recording.trace, &names));
     clusters.fold(Spent::default(), |sum, it| sum + it)
 }
 
 impl Made {
-    /// Takes the result from a record. The clocks of its processes must show the same time, as they do on one
-    /// machine.
+    /// Takes the result from a record. The clocks of its processes must agree, as they do on one machine.
     pub fn of(recording: &Recording) -> Made {
         Made {
             completed: recording.manifest.outcome == Some(Outcome::Completed),
@@ -112,7 +111,7 @@ impl Made {
     ///
     /// # Errors
     ///
-    /// Fails if the federation cannot be set up.
+    /// Returns an error if the federation cannot be set up.
     pub fn simulated(
         federation: &Federation,
         seed: u64,
@@ -162,7 +161,7 @@ pub struct Settings {
 pub struct Comparison {
     /// The federation's name.
     pub name: String,
-    /// The backend on which the runs were made.
+    /// The backend that performed the runs.
     pub backend: Backend,
     /// The application's name.
     pub application: String,
@@ -180,9 +179,9 @@ pub struct Comparison {
     pub seeds: u32,
     /// Seconds that the unprotected run takes without faults; `None` if it cannot be run.
     pub unprotected: Option<Estimate>,
-    /// By protocol, in the requested order. An interrupted comparison lacks the protocols that it did not reach.
+    /// The rows by protocol, in the requested order. An interrupted comparison lacks the protocols that have no runs.
     pub rows: Vec<Row>,
-    /// Runs that were not made because the comparison was interrupted.
+    /// Runs that are missing because the comparison was interrupted.
     pub missing: u64,
 }
 
@@ -205,9 +204,10 @@ pub struct Row {
     pub faulty: Tally,
     /// Values by name of the quantity. A quantity that no run has is missing.
     pub values: BTreeMap<&'static str, Estimate>,
-    /// Where the time of all processes went in all runs: those with faults, if there are any, or else those without.
+    /// How the processes spent their time, summed over all runs: those with faults, if there are any, otherwise those
+    /// without.
     pub time: Spent,
-    /// The period of the timer, if no run without faults took a checkpoint because of it, but some because of messages.
+    /// The period of the checkpoint timer, if in the runs without faults every checkpoint was forced by a message.
     pub timer_never_fired: Option<String>,
 }
 
@@ -243,7 +243,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// A run of `federation` that was made.
+    /// Creates the entry of a completed run of `federation`.
     pub(crate) fn of(federation: &Federation, seed: u64, ended: Ended) -> Run {
         let Ended { completed, verdict, reasons, costs, time } = ended;
         let ranks = federation.spec.clusters.iter().map(|it| it.nodes).sum();
@@ -258,12 +258,12 @@ impl Comparison {
     }
 }
 
-/// Compares protocols on a federation. Runs whose results `store` has are not repeated. Once the work is interrupted, the
-/// comparison has the runs that were made.
+/// Compares protocols on a federation. Does not repeat runs whose results are in `store`. After an interruption, the
+/// comparison contains the completed runs.
 ///
 /// # Errors
 ///
-/// Fails if the work is interrupted.
+/// Returns an error if the comparison is interrupted.
 ///
 /// # Panics
 ///
@@ -318,7 +318,7 @@ pub fn compare(
 
 /// A protocol before its runs.
 struct Candidate {
-    /// The federation under it, without the faults of processes that it does not have.
+    /// The federation under this protocol, without the faults of processes that it does not have.
     federation: Federation,
     left_out: Vec<String>,
     cannot: Option<String>,
@@ -337,7 +337,7 @@ impl Candidate {
         Candidate { federation, left_out, cannot, cannot_with_faults }
     }
 
-    /// Kinds of runs: without faults, and with those of the file.
+    /// Returns the number of kinds of runs: without faults, and with the faults of the file.
     fn kinds(&self) -> u64 {
         if self.cannot.is_some() { 0 } else { 1 + u64::from(self.has_faulty_runs()) }
     }
@@ -347,17 +347,17 @@ impl Candidate {
     }
 }
 
-/// Where runs are made.
+/// Performs the runs of a comparison.
 struct Bench<'a, 'r, 's> {
     settings: &'a Settings,
     maker: Runs<'r>,
     store: &'a mut Store<'s>,
-    /// Starts no more runs.
+    /// Whether no further runs are started.
     is_stopped: bool,
 }
 
 impl Bench<'_, '_, '_> {
-    /// The row of a protocol.
+    /// Returns the row of a protocol.
     fn row(&mut self, name: &str, candidate: Candidate, native: &BTreeMap<u64, f64>) -> Row {
         let kinds = candidate.kinds();
         let has_runs = candidate.has_faulty_runs();
@@ -367,7 +367,7 @@ impl Bench<'_, '_, '_> {
             protocol: name.to_owned(),
             options: options(&federation.spec.protocol),
             cannot,
-            // Without protection there are no runs with faults at all, which is said once.
+            // Without protection, there are no runs with faults, which is reported separately.
             left_out: if name == UNPROTECTED { Vec::new() } else { left_out },
             cannot_with_faults,
             calm: Tally::default(),
@@ -411,7 +411,7 @@ impl Bench<'_, '_, '_> {
         row
     }
 
-    /// Removes runs that are not made from the total: `kinds` for each seed.
+    /// Subtracts runs that are not performed from the total: `kinds` for each seed.
     fn renounce(&mut self, kinds: u64) {
         self.store.renounce(kinds * u64::from(self.settings.seeds));
     }
@@ -473,7 +473,7 @@ fn problem_of(federation: &Federation) -> Option<String> {
     Some(format!("{}: {}; {}", problem.path, problem.message, problem.help))
 }
 
-/// The period of the checkpoint timer that holds for all clusters, as text and in seconds.
+/// Returns the checkpoint period that holds for all clusters, as text and in seconds.
 fn period(federation: &Federation) -> Option<(String, f64)> {
     let draft = Session::new(federation).draft(Backend::Simulate).ok()?;
     let periods = draft.bounds?.checkpoint_every;
@@ -481,7 +481,7 @@ fn period(federation: &Federation) -> Option<(String, f64)> {
     Some((longest.to_string(), longest.as_secs_f64()))
 }
 
-/// A protocol with its options as in a file, in one line.
+/// Formats a protocol with its options as in a file, in one line.
 fn options(protocol: &Protocol) -> String {
     let text = serde_json::to_string(protocol).expect("a protocol has a JSON form");
     text.replace('"', "").replace(':', ": ").replace(',', ", ")

@@ -27,9 +27,9 @@ const GAP: f64 = 40.0;
 const NAME: f64 = 170.0;
 const ROW: f64 = 22.0;
 const HEAD: f64 = 26.0;
-/// Space beside a bar for its number.
+/// The space next to a bar, for its number.
 const NUMBER: f64 = 92.0;
-/// The number of protocols named in a heading; further ones are only counted.
+/// The number of protocols named in a heading. With more protocols, the heading gives only their number.
 const NAMED: usize = 4;
 
 /// Renders the page.
@@ -185,12 +185,12 @@ fn table(it: &Comparison) -> Markup {
     }
 }
 
-/// A name that may wrap before its capitals, so that a column is no wider than its numbers.
+/// Renders a name that may wrap before its capitals, so that a column is no wider than its numbers.
 fn breakable(name: &str) -> Markup {
     html! { @for letter in name.chars() { @if letter.is_uppercase() { wbr; } (letter) } }
 }
 
-/// A number with its precision below it, so that the table of many protocols stays narrow.
+/// Renders a number with its precision below it, so that a table of many protocols remains narrow.
 fn number(row: &Row, quantity: &Quantity) -> Markup {
     let text = cell(row, quantity);
     match (text.split_once(' '), row.values.get(quantity.name)) {
@@ -201,7 +201,7 @@ fn number(row: &Row, quantity: &Quantity) -> Markup {
     }
 }
 
-/// Where the time of all processes went, as a bar for each protocol.
+/// Renders how the processes spent their time, as a bar for each protocol.
 fn time(it: &Comparison) -> Markup {
     html! {
         h2 { "Where the time went" @if it.has_faults { ", with faults" } }

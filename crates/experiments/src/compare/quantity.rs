@@ -40,10 +40,10 @@ pub enum Unit {
     Seconds,
 }
 
-/// The name of the quantity that makes costs with faults comparable.
+/// The name of the quantity that shows whether costs with faults are comparable.
 pub(super) const TOOK_EFFECT: &str = "faultsTookEffect";
 
-/// All of them, in the order of the table: those without faults come first.
+/// All quantities, in the order of the table: those without faults come first.
 pub const QUANTITIES: [Quantity; 18] = [
     Quantity {
         name: "overheadPercent",
@@ -141,7 +141,8 @@ pub const QUANTITIES: [Quantity; 18] = [
         family: None,
         of: longer,
     },
-    // A fault that is due after the work has ended has no effect, so that a faster protocol may meet fewer.
+    // A fault that is due after the end of the application has no effect, so a faster protocol may experience fewer
+    // faults.
     Quantity {
         name: TOOK_EFFECT,
         title: "faults that took effect",

@@ -51,7 +51,7 @@ pub fn text(it: &Comparison) -> String {
 ///
 /// # Panics
 ///
-/// Panics if a number has no JSON form.
+/// Panics if a number cannot be written as JSON, which would be a bug.
 pub fn json(it: &Comparison) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -65,7 +65,7 @@ pub fn json(it: &Comparison) -> String {
         seeds: u32,
         #[serde(skip_serializing_if = "Option::is_none")]
         unprotected_seconds: Option<Estimate>,
-        /// Runs that an interruption prevented.
+        /// Runs that are missing because of an interruption.
         missing: u64,
         protocols: Vec<Protocol<'a>>,
     }
@@ -83,7 +83,7 @@ pub fn json(it: &Comparison) -> String {
         #[serde(skip_serializing_if = "Option::is_none")]
         with_faults: Option<&'a Tally>,
         quantities: &'a BTreeMap<&'static str, Estimate>,
-        /// Of all processes in all runs.
+        /// Summed over all processes and runs.
         time: &'a Spent,
     }
     let object = Object {
@@ -148,7 +148,7 @@ pub(super) fn on(it: &Comparison) -> &'static str {
     }
 }
 
-/// Returns remarks that no number expresses.
+/// Returns remarks for the reader that no number shows.
 pub(super) fn remarks(it: &Comparison, row: &Row) -> Vec<String> {
     let cannot = row.cannot.iter().map(|it| format!("{} cannot run this: {it}", row.protocol));
     let left_out = row.left_out.iter().map(|it| format!("{} runs without {it}", row.protocol));
@@ -170,7 +170,7 @@ pub(super) fn remarks(it: &Comparison, row: &Row) -> Vec<String> {
         .collect()
 }
 
-/// That the timer decided nothing.
+/// Returns a remark if the timer caused no checkpoint.
 fn only_forced(row: &Row) -> Option<String> {
     let every = row.timer_never_fired.as_ref()?;
     Some(format!(
@@ -180,18 +180,19 @@ fn only_forced(row: &Row) -> Option<String> {
     ))
 }
 
-/// Kinds of time that some protocol's processes spent, as places in [`Spent::parts`], with their names.
+/// Returns the kinds of time that any protocol's processes spent: positions in [`Spent::parts`], with their names.
 pub(super) fn kinds_of_time(it: &Comparison) -> Vec<(usize, &'static str)> {
     let names = Spent::default().parts().into_iter().map(|(name, _)| name).enumerate();
     names.filter(|(kind, _)| it.rows.iter().any(|row| row.time.parts()[*kind].1 > 0.0)).collect()
 }
 
-/// The share of one kind of time.
+/// Formats the share of one kind of time.
 pub(super) fn share_of_time(row: &Row, kind: usize) -> String {
     percent(row.time.parts()[kind].1, row.time.total_seconds())
 }
 
-/// Where time is real, what the unprotected runs take longer than themselves says something of the machine.
+/// Returns a remark on the overhead of the unprotected runs on real processes: it shows how much identical runs
+/// differ on this machine.
 fn measure_itself(it: &Comparison, row: &Row) -> Option<String> {
     let is_measure = row.protocol == UNPROTECTED && it.backend != Backend::Simulate && row.calm.completed > 0;
     is_measure.then(|| {
@@ -201,7 +202,7 @@ fn measure_itself(it: &Comparison, row: &Row) -> Option<String> {
     })
 }
 
-/// Returns a remark if a protocol met fewer faults than another one, so that their costs are not comparable.
+/// Returns a remark if a protocol experienced fewer faults than another one, so that their costs are not comparable.
 fn fewer_faults(it: &Comparison, row: &Row) -> Option<String> {
     let met = |row: &Row| row.values.get(TOOK_EFFECT).map(Estimate::mean);
     let own = met(row)?;

@@ -1,7 +1,7 @@
 //! Turns the three files into one federation, and maps problems of the federation back to the files.
 //!
-//! The resource's own validation checks everything that it knows: a problem is translated from the path of
-//! the value in the federation to the file and the path from which the value came.
+//! The resource's own validation checks most rules. A problem that it finds is translated from the path in the
+//! federation to the file and path from which the value came.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ pub struct Imported {
     origins: BTreeMap<String, (File, String)>,
 }
 
-/// Combines the three files. The clusters' checkpoints are stored as in the paper (section 3.1): in the
-/// memory of their owner and of one neighbour.
+/// Combines the three files. As in the paper (section 3.1), each checkpoint is stored in the memory of its owner and
+/// of one neighbour.
 pub fn import(name: &str, topology: &Topology, application: &Application, timers: &Timers) -> Imported {
     let mut origins = Origins(BTreeMap::new());
     origins.add("spec", File::Topology, "");
@@ -134,7 +134,7 @@ fn links(topology: &Topology, origins: &mut Origins) -> Links {
                 None => seen.push(((i, j), link, 1)),
             }
         }
-        // The first of the equally common ones.
+        // The first of several equally common links.
         seen.into_iter().rev().max_by_key(|(.., count)| *count).map(|(place, link, _)| (place, link))
     };
     let (within, between) = (common(true), common(false));
@@ -232,8 +232,7 @@ fn protocol(timers: &Timers, origins: &mut Origins) -> Hc3i {
         let from = format!("checkpoint.{cluster}");
         origins.add(&format!("{path}.checkpointEveryIn.{cluster}"), File::Timers, &from);
     }
-    // The paper determines the number of copies, not the file: a problem with them is a problem of the
-    // clusters.
+    // The paper determines the number of copies, not the file, so a problem with it is a problem of the clusters.
     origins.add(&format!("{path}.replicas"), File::Topology, "clusters");
     Hc3i {
         checkpoint_every: Some(Period(None)),
@@ -262,7 +261,7 @@ fn faults(topology: &Topology) -> Vec<Fault> {
     }]
 }
 
-/// Returns a deadline late enough for every run that can end, including the re-execution of lost work.
+/// Returns a deadline that is late enough for every run that can end, including the re-execution of lost work.
 fn deadline(topology: &Topology, application: &Application) -> Duration {
     let again = if topology.mtbf.0.is_some() { 4 } else { 1 };
     let longest = Span::from_secs(87_600 * 3600);

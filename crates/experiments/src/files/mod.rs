@@ -1,7 +1,7 @@
 //! The three files of the HC3I paper's simulator (section 5.1): topology, application and timers.
 //!
 //! The paper describes their contents but does not print them, so that their format is this project's: YAML
-//! with the quantities of the `Federation` resource. `docs/hc3i-files.md` describes them. Together they form
+//! with the quantities of the `Federation` resource. `docs/hc3i-files.md` describes them. Together, the files form
 //! one federation ([`import`]), which runs like any other.
 
 mod import;
@@ -22,9 +22,9 @@ pub use import::{Imported, import};
 pub struct Topology {
     /// The clusters, in the order that the other files and the results use.
     pub clusters: Vec<Cluster>,
-    /// The lower triangle of the matrix of links, which are the same in both directions: row i has the links
-    /// of cluster i to the clusters 0 to i, where the last one is the link within the cluster. A property
-    /// that a link does not state is not emulated.
+    /// The lower triangle of the matrix of links, which are the same in both directions. Row i has the links of
+    /// cluster i to the clusters 0 to i; the last one is the link within the cluster. A property that a link does not
+    /// state is not emulated.
     pub links: Vec<Vec<Link>>,
     /// Mean time between two failures in the whole federation. A failure crashes a random node, and its
     /// memory is lost.
@@ -36,7 +36,7 @@ pub struct Topology {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Application {
-    /// How long every process computes in total.
+    /// Total computing time of each process.
     pub duration: Duration,
     /// Length of every message. Default 1kB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,13 +118,13 @@ impl File {
 }
 
 impl Files {
-    /// Reads the three files from their names, for errors, and their bytes.
+    /// Reads the three files, each given by its name for errors and its bytes.
     ///
-    /// Checks each file by itself. [`Files::import`] checks how they fit together.
+    /// Checks each file separately. [`Files::import`] checks whether they fit together.
     ///
     /// # Errors
     ///
-    /// Fails if a file is invalid. The error shows the line.
+    /// Returns an error if a file is invalid. The error shows the line.
     pub fn read(
         topology: (&str, &[u8]),
         application: (&str, &[u8]),
@@ -147,7 +147,7 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// Fails if the files do not fit together. The error shows the line.
+    /// Returns an error if the files do not fit together. The error shows the line.
     pub fn import(&self, name: &str) -> Result<faultline_api::Federation, Box<Rejected>> {
         let imported = import(name, &self.topology, &self.application, &self.timers);
         self.reject(imported.problems())?;
@@ -161,13 +161,13 @@ impl Files {
         Err(self.texts[file as usize].reject(of_file.collect()))
     }
 
-    /// Returns the problems that a federation cannot express.
+    /// Returns the problems that validation of the federation cannot detect.
     fn shapes(&self) -> Vec<(File, Problem)> {
         let mut problems = Vec::new();
         let mut problem = |file, path: &str, message: String, help: &str| {
             problems.push((file, Problem { path: path.into(), message, help: help.into() }));
         };
-        // The protocol's own message would mention options that the files do not have.
+        // The protocol's own error would mention options that the files do not have.
         for (index, cluster) in self.topology.clusters.iter().enumerate().filter(|(_, it)| it.nodes == 1) {
             let message = format!("cluster `{}` has only one node", cluster.name);
             let help = "add a node: replicas of checkpoints are kept by a neighbour in the same cluster";

@@ -1,4 +1,4 @@
-//! Figures: lines with the range of all runs behind them, as SVG in the colours of the other pages.
+//! Figures as SVG: lines with the range of all runs behind them, in the colours of the other pages.
 
 use faultline_report::style;
 use maud::{Markup, PreEscaped, html};
@@ -16,7 +16,7 @@ pub struct Chart {
     pub y: String,
     /// The lines.
     pub series: Vec<Series>,
-    /// Values stated in the paper: a name and a height.
+    /// Values stated in the paper: a name and a value on the vertical axis.
     pub stated: Vec<(String, f64)>,
 }
 
@@ -33,7 +33,7 @@ const WIDTH: f64 = 620.0;
 const HEIGHT: f64 = 346.0;
 const LEFT: f64 = 48.0;
 const RIGHT: f64 = 16.0;
-/// With a line for what runs upwards.
+/// Includes a line for the label of the vertical axis.
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 44.0;
 /// The width of a character in the legend.
@@ -173,8 +173,8 @@ impl<'a> Scene<'a> {
 }
 
 impl Chart {
-    /// The sign of a point: a dot, or, of a series of one point, a sign of its own, so that several at one place can be told
-    /// apart without colours.
+    /// Renders the marker of a point: a dot or, for a series of one point, one of several shapes, so that points at
+    /// the same place can be distinguished without colours.
     fn sign(&self, index: usize, (x, y): (f64, f64), title: Markup) -> Markup {
         let alone = |it: &Series| it.points.len() == 1;
         let place = self.series[..index].iter().filter(|it| alone(it)).count();
@@ -182,7 +182,7 @@ impl Chart {
             return html! { circle.dot cx=(n(x)) cy=(n(y)) r="3.4" { (title) } };
         }
         let path = match place % 3 {
-            // A ring, a cross in it, and a diamond around it.
+            // A ring, a cross inside it, and a diamond around it.
             0 => format!("M{} {}a7 7 0 1 0 14 0a7 7 0 1 0 -14 0z", n(x - 7.0), n(y)),
             1 => format!("M{} {}l8 8m0 -8l-8 8", n(x - 4.0), n(y - 4.0)),
             _ => format!("M{} {}l11 11l-11 11l-11 -11z", n(x), n(y - 11.0)),
@@ -214,7 +214,7 @@ impl Chart {
     }
 }
 
-/// Returns the least of 1, 2 and 5 times a power of ten that is not below `least`.
+/// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is at least `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.max(1e-9).log10().floor());
     [1.0, 2.0, 5.0, 10.0]

@@ -15,12 +15,12 @@ use super::paper::{federation, of, paired};
 use super::section::{Agreement, Cell, Finding, Section, Table};
 use super::{Interrupted, Lab};
 
-/// The kinds of messages of which collections consist.
+/// The kinds of messages that belong to collections.
 const KINDS: [&str; 3] = ["ask", "stock", "collect"];
-/// How long the last cluster is cut off: three collections fall into this time.
+/// The time during which the last cluster is cut off. Three collections fall into it.
 const CUT: std::ops::Range<u64> = 3 * 3600..9 * 3600;
 
-/// "The garbage collector should be more distributed."
+/// Compares collections with and without an initiator. The paper: "The garbage collector should be more distributed."
 pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let pipeline = three_clusters(|from, to| if from < to { 145 } else { 0 });
     let settings: [(&str, Files); 3] = [
@@ -150,7 +150,7 @@ fn partition(federation: &mut Federation) {
     }
 }
 
-/// Returns what collections did, cluster by cluster.
+/// Returns what each collection removed in each cluster.
 fn removals(run: &Statistics) -> impl Iterator<Item = &Collected> {
     run.collections.iter().flat_map(|it| it.clusters.iter().flatten())
 }
@@ -173,8 +173,8 @@ fn collections_meanwhile(run: &Statistics) -> f64 {
 fn row(setting: &str, who: &str, runs: &[Statistics]) -> Vec<Cell> {
     let per_collection = |run: &Statistics, count: f64| count / run.collections.len() as f64;
     let messages = |run: &Statistics| KINDS.map(|it| run.traffic_of(it));
-    // An initiator's collection sends every list except its own once; without an initiator, each list goes to
-    // all other clusters.
+    // With an initiator, every list except the initiator's own is sent once. Without an initiator, each list is sent
+    // to all other clusters.
     let copies = if who == "an initiator" { 1 } else { runs[0].clusters.len() as u64 - 1 };
     let skipped = usize::from(who == "an initiator");
     let vectors = |run: &Statistics| {

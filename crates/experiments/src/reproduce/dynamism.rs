@@ -1,4 +1,4 @@
-//! Clusters that join and leave (section 7), compared with a federation in which all stay.
+//! Clusters that join and leave (section 7), compared with a federation in which all clusters stay.
 
 use faultline_api::Federation;
 use faultline_api::quantity::{Duration, Period};
@@ -14,10 +14,10 @@ use super::{Interrupted, Lab};
 
 /// The cluster that joins and leaves.
 const GUEST: usize = 2;
-/// The kinds of messages of the application and of checkpoints; all others belong to the protocol.
+/// The kinds of messages of the application and of checkpoints. All other kinds belong to the protocol.
 const LOAD: [&str; 2] = ["application", "image"];
 
-/// "In the future we want to manage dynamism."
+/// Measures clusters that join and leave. The paper: "In the future we want to manage dynamism."
 pub(super) fn joining_and_leaving(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let base = federation(&three_clusters(|_, _| 100));
     let (two, six) = (Some(2), Some(6));
@@ -36,7 +36,7 @@ pub(super) fn joining_and_leaving(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>,
         rows.push(row(name, &runs));
     }
 
-    // A failure in cluster 0 after the guest has left, and one in a federation that it has not left.
+    // A failure in cluster 0 after the guest has left, and one while the guest is still present.
     let mut failures = Vec::new();
     for (name, leaves) in [("all clusters stay", None), ("cluster 2 has left", Some(3))] {
         let mut setting = every_ten_minutes(with_guest(&base, None, leaves));
@@ -134,7 +134,7 @@ fn every_ten_minutes(mut federation: Federation) -> Federation {
     federation
 }
 
-/// Returns the minutes from the end of the cluster's part of the program until it left.
+/// Returns the minutes from when the cluster finished its part of the program until it left.
 fn waits_minutes(runs: &[Statistics]) -> Spread {
     let waits = runs.iter().filter_map(|run| run.clusters[GUEST].left_seconds);
     Spread::of(waits.map(|(done, left)| (left - done) / 60.0))

@@ -1,7 +1,8 @@
-//! Published evaluations, repeated: every experiment with many seeds, compared with the numbers in the paper.
+//! Reproductions of published evaluations: every experiment runs with many seeds, and is compared with the numbers in
+//! the paper.
 //!
-//! Nothing is tuned to a number. Where the paper does not specify an experiment completely, the result states
-//! which choice was made.
+//! No parameter is fitted to a published number. Where the paper does not specify an experiment completely, the
+//! result states which choice was made.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -10,10 +11,10 @@
 //! | [`hydee`] | the experiments of the HydEE paper |
 //! | [`tic`] | the experiments of the paper on TIC and SEL |
 //! | [`cck`] | the experiments of the two papers on CCK |
-//! | `section` | what an experiment leaves: text, tables, figures, findings |
+//! | `section` | the result of an experiment: text, tables, figures, findings |
 //! | [`chart`] | figures |
 //! | [`reality`] | the simulator compared with real processes |
-//! | [`page`] | all of it as one page |
+//! | [`page`] | a reproduction as one page |
 
 pub mod cck;
 pub mod chart;
@@ -50,7 +51,7 @@ pub struct Settings {
     pub seeds: u32,
     /// Whether to run only the settings that show the shape of a figure.
     pub quick: bool,
-    /// The number of runs at a time.
+    /// The number of simultaneous runs.
     pub jobs: NonZero<usize>,
 }
 
@@ -61,9 +62,9 @@ pub struct Paper {
     pub title: &'static str,
     /// The first line of the page.
     pub heading: &'static str,
-    /// The authors, and the part of the paper that is repeated.
+    /// The authors, and the part of the paper that is reproduced.
     pub meta: &'static str,
-    /// What is real, and what is not.
+    /// Paragraphs that say what is real, and what is not.
     pub prose: &'static [&'static str],
     /// The command that generates the page.
     pub command: &'static str,
@@ -90,13 +91,13 @@ pub struct Reproduction {
     pub paper: &'static Paper,
     /// The number of runs of each setting.
     pub seeds: u32,
-    /// Whether there were fewer settings.
+    /// Whether only some of the settings were run.
     pub quick: bool,
     /// Sections in the order of the page.
     pub sections: Vec<Section>,
     /// The checker's judgements of all runs.
     pub judged: Judged,
-    /// Runs that were not made because the work was interrupted. The experiments that need them have no section.
+    /// Runs that are missing because of an interruption. The experiments that need them have no section.
     pub missing: u64,
 }
 
@@ -115,21 +116,22 @@ pub struct Judged {
     pub wrong: Vec<String>,
 }
 
-/// The work was interrupted.
+/// The error of interrupted work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
-/// Settings of the HC3I paper's evaluation: all, and those that show the shape of the figures.
+/// The number of settings of the HC3I paper's evaluation: all of them, and those that suffice for the shape of the
+/// figures.
 const HC3I_SETTINGS: [u64; 2] = [73, 58];
 
-/// Repeats the HC3I paper's evaluation. Runs whose results `store` has are not repeated. Once the work is interrupted, no more
-/// experiments follow.
+/// Reproduces the HC3I paper's evaluation. Does not repeat runs whose results are in `store`. After an interruption,
+/// the remaining experiments are missing.
 pub fn reproduce(settings: Settings, store: &mut Store<'_>) -> Reproduction {
     let count = HC3I_SETTINGS[usize::from(settings.quick)];
     all(&HC3I, &[paper::ALL, options::ALL].concat(), count, settings, store)
 }
 
-/// Runs all experiments of a paper, which have `count` settings together.
+/// Performs all experiments of a paper, which together have `count` settings.
 fn all(
     paper: &'static Paper,
     experiments: &[&Experiment<'_>],
@@ -153,10 +155,10 @@ fn all(
     Reproduction { paper, seeds: settings.seeds, quick: settings.quick, sections, judged, missing }
 }
 
-/// An experiment: runs what it needs, and describes the results.
+/// An experiment: performs its runs, and describes the results.
 type Experiment<'e> = dyn Fn(&mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> + 'e;
 
-/// Where experiments are run.
+/// Performs the runs of experiments.
 struct Lab<'a, 's> {
     settings: Settings,
     store: &'a mut Store<'s>,
@@ -164,7 +166,7 @@ struct Lab<'a, 's> {
 }
 
 impl Lab<'_, '_> {
-    /// Whether only the shape of each figure is needed.
+    /// Returns whether only the shape of each figure is needed.
     fn is_quick(&self) -> bool {
         self.settings.quick
     }
@@ -176,7 +178,7 @@ impl Lab<'_, '_> {
         Ok(runs)
     }
 
-    /// Runs one setting with every seed, where some runs may be lost by design.
+    /// Runs one setting with every seed. Some runs may end as unrecoverable by design.
     fn run_whatever(&mut self, what: &str, federation: &Federation) -> Result<Vec<Statistics>, Interrupted> {
         let interrupted = self.store.interrupted();
         let runs = self.results("statistics", what, federation, |seed| {
@@ -195,8 +197,8 @@ impl Lab<'_, '_> {
         Ok(self.passing(what, runs))
     }
 
-    /// Runs one setting with every seed, each run with an observer, and returns the results of `close` for the observers.
-    /// Every run should pass.
+    /// Runs one setting with every seed, each run with its own observer. Returns the result of `close` for each
+    /// observer. Every run should pass.
     fn observed<O: Observer, R: Serialize + DeserializeOwned + Send>(
         &mut self,
         form: &str,
@@ -213,7 +215,7 @@ impl Lab<'_, '_> {
         Ok(self.passing(what, runs))
     }
 
-    /// Adds runs that should pass, and returns what else was read of them.
+    /// Counts runs that should pass, and returns the other result of each.
     fn passing<R>(&mut self, what: &str, runs: Vec<(Statistics, R)>) -> Vec<R> {
         let close = |(run, result): (Statistics, R)| {
             self.judged.add(&run);
@@ -223,7 +225,7 @@ impl Lab<'_, '_> {
         runs.into_iter().map(close).collect()
     }
 
-    /// The results of one setting with every seed.
+    /// Returns the results of one setting with every seed.
     fn results<R: Serialize + DeserializeOwned + Send>(
         &mut self,
         form: &str,
@@ -246,7 +248,7 @@ impl Judged {
         self.instances += run.instances;
     }
 
-    /// Notes a run that did not pass.
+    /// Records a run that did not pass.
     fn expect_pass(&mut self, what: &str, run: &Statistics) {
         if run.verdict != Verdict::Pass {
             self.wrong.push(format!("{what}, seed {}: {}", run.seed, run.reasons.join("; ")));

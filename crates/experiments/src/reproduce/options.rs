@@ -1,4 +1,4 @@
-//! The future work of the paper (section 7), and its effect.
+//! The future work of the HC3I paper (section 7), and its effect.
 
 use faultline_api::Federation;
 use faultline_api::quantity::Duration;
@@ -20,7 +20,7 @@ use super::{Experiment, Interrupted, Lab};
 pub(super) const ALL: &[&Experiment<'_>] =
     &[&whole_vector, &replicas, &failures_at_once, &without_initiator, &joining_and_leaving];
 
-/// The time at which nodes are crashed: after half of the work.
+/// The time at which nodes crash: after half of the work.
 const HALF_TIME: Span = Span::from_secs(5 * 3600);
 
 pub(super) fn options(federation: &mut Federation) -> &mut Hc3i {
@@ -30,7 +30,7 @@ pub(super) fn options(federation: &mut Federation) -> &mut Hc3i {
     }
 }
 
-/// Crashes nodes of a cluster at the same instant, which lose their memory.
+/// Crashes nodes of a cluster at the same instant. They lose their memory.
 pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::Range<u32>) {
     for node in nodes {
         federation.spec.faults.push(Fault {
@@ -45,7 +45,7 @@ pub(super) fn kill(federation: &mut Federation, cluster: &str, nodes: std::ops::
             ..Fault::default()
         });
     }
-    // Leaves time for lost work to be re-executed.
+    // Allow time to re-execute lost work.
     federation.spec.deadline = Some(Duration(Span::from_secs(20 * 3600)));
 }
 
@@ -54,7 +54,7 @@ pub(super) fn all_forced(run: &Statistics) -> f64 {
     run.clusters.iter().map(|it| it.forced as f64).sum()
 }
 
-/// Three clusters, with these numbers of messages between each ordered pair.
+/// Returns three clusters, with these numbers of messages between each ordered pair.
 pub(super) fn three_clusters(messages: impl Fn(usize, usize) -> u32) -> Files {
     let mut files = files("topology-three-clusters", "application-three-clusters", "timers-three-clusters");
     for from in 0..3 {
@@ -65,7 +65,8 @@ pub(super) fn three_clusters(messages: impl Fn(usize, usize) -> u32) -> Files {
     files
 }
 
-/// "Sending the whole DDV instead of the SN should allow to take less forced checkpoints."
+/// Measures the effect of the whole DDV. The paper: "Sending the whole DDV instead of the SN should allow to take
+/// less forced checkpoints."
 fn whole_vector(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let settings: [(&str, Files); 4] = [
         ("two clusters, 145 and 103 messages", files("topology", "application-103", "timers-collect")),
@@ -140,7 +141,8 @@ fn whole_vector(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     }])
 }
 
-/// "The protocol should tolerate multiple faults in a cluster, this implies more redundancy."
+/// Measures the effect of several replicas. The paper: "The protocol should tolerate multiple faults in a cluster,
+/// this implies more redundancy."
 fn replicas(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let base = federation(&files("topology", "application-103", "timers-collect"));
     let mut rows = Vec::new();
@@ -215,7 +217,8 @@ fn replicas(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     }])
 }
 
-/// "It should tolerate simultaneous fault in different clusters, the garbage collector should take care of this."
+/// Measures simultaneous failures. The paper: "It should tolerate simultaneous fault in different clusters, the
+/// garbage collector should take care of this."
 fn failures_at_once(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let base = federation(&files("topology", "application-103", "timers-collect"));
     let mut rows = Vec::new();

@@ -278,7 +278,7 @@ fn figures_5_and_6(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     ])
 }
 
-/// Returns whether the mean ratios of all delays are equal within a tenth.
+/// Returns whether the mean ratios of all delays differ from their mean by at most a tenth.
 fn is_proportional(ratios: &Spread) -> bool {
     [ratios.least, ratios.most].iter().all(|it| (it - ratios.mean).abs() <= 0.1 * ratios.mean)
 }
@@ -363,7 +363,7 @@ fn figure_7(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     }])
 }
 
-/// Computes the difference of a value, seed by seed.
+/// Returns the spread of the differences of a value, seed by seed.
 pub(super) fn paired(
     runs: &[Statistics],
     others: &[Statistics],
@@ -488,8 +488,8 @@ fn after_all(runs: &[Statistics]) -> Spread {
     Spread::of(collections.flat_map(|it| it.clusters.iter().flatten().map(|it| it.after as f64)))
 }
 
-/// Returns the rows of a table of collections. `published[cluster][round]` is the paper's number just before
-/// the collection.
+/// Returns the rows of a table of collections. `published[cluster][round]` is the paper's number of checkpoints just
+/// before the collection.
 fn collection_rows(runs: &[Statistics], published: &[[f64; 4]]) -> Vec<Vec<Cell>> {
     let rounds = runs.iter().flat_map(|it| &it.collections).map(|it| it.round).max().unwrap_or(0);
     let row = |round: u32, cluster: usize| {
@@ -511,8 +511,8 @@ fn collection_rows(runs: &[Statistics], published: &[[f64; 4]]) -> Vec<Vec<Cell>
 const COLLECTION_COLUMNS: [&str; 6] =
     ["collection", "cluster", "paper, before", "here, before", "paper, after", "here, after"];
 
-/// Returns whether our mean is that of the paper's few numbers, within their precision. More seeds move ours
-/// towards its expectation, and widen nothing.
+/// Returns whether our mean equals that of the paper's few numbers, within their precision. More seeds bring our mean
+/// closer to its expectation, but do not widen the tolerance.
 fn is_as_published(ours: &Spread, published: &Spread) -> bool {
     ours.is_near(published.mean, published.uncertainty())
 }
@@ -690,7 +690,8 @@ fn three_clusters(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
 mod tests {
     use super::*;
 
-    /// Eight numbers with this many seeds each, around a mean and increasingly spread.
+    /// Returns the spread of eight numbers, each with this many seeds, around a mean. The numbers differ
+    /// increasingly.
     fn rounds(mean: f64, seeds: u32) -> Spread {
         let seed = |it: u32| mean + f64::from(it / 2 + 1) * if it.is_multiple_of(2) { 1.0 } else { -1.0 };
         let round = Spread::of((0..2 * seeds).map(seed));

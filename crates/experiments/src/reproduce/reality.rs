@@ -1,7 +1,7 @@
-//! The simulator compared with real processes: the same federation with the same seeds on both, and what may
-//! and may not differ between them.
+//! The simulator compared with real processes: the same federation with the same seeds on both, and which results may
+//! differ.
 //!
-//! This module runs no processes: the caller passes in the checker's account of each run.
+//! The caller performs the runs, and passes in the account of each.
 
 use faultline_history::Account;
 
@@ -9,8 +9,8 @@ use crate::measures::Spread;
 
 use super::section::{Agreement, Cell, Finding, Section, Table};
 
-/// A small federation: two clusters of two processes each. The first checkpoints every second, the second only when a
-/// message from the first forces it to.
+/// A small federation of two clusters of two processes each. The first cluster takes a checkpoint every second, the
+/// second only if a message from the first forces it to.
 pub const FEDERATION: &str = "\
 apiVersion: faultline.dev/v1alpha1
 kind: Federation
@@ -42,7 +42,7 @@ spec:
 /// The numbers of messages in [`FEDERATION`], by sending and receiving cluster.
 const MESSAGES: [[u64; 2]; 2] = [[20, 10], [0, 15]];
 
-/// One run, real or simulated.
+/// The numbers of one run, real or simulated.
 #[derive(Clone, Debug)]
 pub struct RunCounts {
     /// Messages by sending and receiving cluster.
@@ -57,7 +57,7 @@ pub struct RunCounts {
 }
 
 impl RunCounts {
-    /// Takes the checker's numbers of a run that took this long.
+    /// Takes the numbers of a run that took this many seconds from its account.
     pub fn of(account: &Account, seconds: f64) -> RunCounts {
         RunCounts {
             messages: account.messages.clone(),
@@ -81,8 +81,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Returns whether all counts determined by the files and the seed are equal in both runs, and as the
-    /// file states.
+    /// Returns whether all counts that the file and the seed determine are as stated in the file, in both runs.
     pub fn agrees(&self) -> bool {
         [&self.real, &self.simulated].into_iter().all(|told| {
             let checkpoints = (told.forced[0], told.unforced[1]);
@@ -91,7 +90,7 @@ impl Pair {
     }
 }
 
-/// A number that depends on timing, over all seeds.
+/// A number that depends on timing.
 struct Timed {
     what: &'static str,
     of: fn(&RunCounts) -> f64,
@@ -161,8 +160,8 @@ pub fn section(pairs: &[Pair]) -> Section {
     }
 }
 
-/// Returns whether the means agree within a fifth. A check for overlapping ranges would become easier with
-/// every seed.
+/// Returns whether the means differ by at most a fifth. A check for overlapping ranges would become weaker with every
+/// seed.
 fn are_near(real: &Spread, simulated: &Spread) -> bool {
     real.is_near(simulated.mean, simulated.mean.abs() / 5.0)
 }

@@ -15,7 +15,7 @@ pub struct Section {
     pub title: String,
     /// The section of the paper.
     pub place: &'static str,
-    /// What was done, and which choices were made because the paper does not specify them.
+    /// What was done, and which choices were made where the paper does not specify them.
     pub text: Vec<String>,
     /// The findings.
     pub findings: Vec<Finding>,
@@ -36,7 +36,7 @@ pub struct Finding {
     pub ours: String,
     /// Whether they agree.
     pub agreement: Agreement,
-    /// An explanation.
+    /// A sentence that explains the finding.
     pub sentence: String,
 }
 
@@ -47,7 +47,7 @@ pub enum Agreement {
     Agrees,
     /// It differs from the paper.
     Differs,
-    /// The paper does not specify it well enough to repeat it.
+    /// The paper does not specify it well enough to reproduce it.
     UnderSpecified,
     /// The paper has no such measurement.
     Measured,
@@ -138,8 +138,7 @@ impl From<f64> for Cell {
 }
 
 impl Table {
-    /// Formats the table as CSV, with separate columns for mean, deviation, least and most where it has a
-    /// spread.
+    /// Formats the table as CSV. A column with spreads becomes four columns: mean, deviation, least and most.
     pub fn csv(&self) -> String {
         let spreads: Vec<bool> = (0..self.columns.len())
             .map(|column| self.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Spread(_)))))

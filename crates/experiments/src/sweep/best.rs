@@ -1,4 +1,4 @@
-//! Finds the setting with the least value of a quantity, and its certainty.
+//! Finds the setting with the smallest value of a quantity, and how certain this is.
 
 use super::Sweep;
 use crate::compare::estimate::Estimate;
@@ -7,12 +7,12 @@ use crate::compare::quantity::Quantity;
 /// The best setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
-    /// The setting with the least mean.
+    /// The index of the setting with the smallest mean.
     pub setting: usize,
     /// Its mean.
     pub mean: f64,
-    /// Other settings that these seeds cannot distinguish from it: the interval of the difference, seed by
-    /// seed, contains zero.
+    /// Other settings that these seeds cannot distinguish from it: the interval of the difference, seed by seed,
+    /// contains zero.
     pub ties: Vec<usize>,
     /// The nearest setting that is worse with confidence, and the difference.
     pub next: Option<(usize, Estimate)>,
@@ -20,7 +20,7 @@ pub struct Best {
     pub excluded: Vec<usize>,
 }
 
-/// Finds the setting with the least mean of `quantity`. Returns `None` if no setting has only runs that
+/// Finds the setting with the smallest mean of `quantity`. Returns `None` if there is no setting all of whose runs
 /// completed, passed and have the quantity.
 ///
 /// Settings are compared by the differences of the runs with the same seed, whose interval covers the true

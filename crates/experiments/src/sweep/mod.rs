@@ -1,12 +1,12 @@
-//! Runs one federation at many settings of its parameters: what each setting costs, and which is best.
+//! Runs one federation with many settings of its parameters, and finds the best setting.
 //!
-//! Every setting runs with the same seeds, so that two settings can be compared seed by seed. Runs are made
-//! in virtual time, and each is judged. Nothing here writes files: the caller stores every run as it ends,
-//! and may pass stored runs in again to continue.
+//! Every setting runs with the same seeds, so that two settings can be compared seed by seed. All runs are in virtual
+//! time, and each is judged. This module writes no files: the caller stores every completed run, and can pass stored
+//! runs in again to continue.
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`parameter`] | what is varied: a field of the file, and its values |
+//! | [`parameter`] | a parameter: a field of the file, and its values |
 //! | [`best`] | the setting with the least value of a quantity, and its certainty |
 //! | [`tell`] | the sweep as text, JSON and CSV |
 //! | [`page`] | the sweep as one page, with pictures |
@@ -34,10 +34,10 @@ use crate::compare::quantity::{QUANTITIES, Quantity, Unit};
 use crate::compare::{Made, Run};
 pub use parameter::{Parameter, ParameterError, PlaceError};
 
-/// The largest number of settings of one sweep.
+/// The maximum number of settings of one sweep.
 pub const MOST_SETTINGS: usize = 4096;
 
-/// The quantities of [`QUANTITIES`] that need no unprotected run as a reference.
+/// The quantities of [`QUANTITIES`] that do not need an unprotected run as a reference.
 const SHARED: [&str; 7] = [
     "rolledBackPercent",
     "recoverySeconds",
@@ -82,19 +82,19 @@ pub fn quantities() -> impl Iterator<Item = &'static Quantity> {
     OWN.iter().chain(shared)
 }
 
-/// Why a sweep cannot start.
+/// The reason why a sweep cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SweepError {
     /// No parameter varies.
     #[error("there is nothing to vary; name a field with `--set PATH=VALUES`")]
     Nothing,
     /// Two parameters vary the same field.
-    #[error("`{0}` is set twice; put all of its values behind one `--set`")]
+    #[error("`{0}` is set twice; put all of its values after one `--set`")]
     Twice(String),
     /// There are more settings than [`MOST_SETTINGS`].
-    #[error("{0} settings are more than {MOST_SETTINGS}; leave values out, or draw some with `--sample N`")]
+    #[error("{0} settings are more than {MOST_SETTINGS}; omit some values, or draw some with `--sample N`")]
     Settings(usize),
-    /// A value has no place in the file.
+    /// A value cannot be set in the file.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// With these values, the file is not a valid federation.
@@ -127,7 +127,7 @@ pub struct Setting {
     pub federation: Federation,
 }
 
-/// The result of one run, in the form in which it is stored.
+/// The result of one run, as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Measured {
@@ -146,12 +146,12 @@ pub struct Measured {
     pub values: BTreeMap<String, f64>,
 }
 
-/// A sweep with the runs that have been made.
+/// A sweep with its completed runs.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// The plan.
     pub plan: Plan,
-    /// The seeds of every setting: the first one, and how many consecutive ones.
+    /// The first seed, and the number of consecutive seeds of every setting.
     pub seeds: (u64, u32),
     /// The runs, in the order of settings and seeds.
     pub runs: Vec<Measured>,
@@ -162,7 +162,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// Fails if no parameter varies, if there are too many settings, or if a value does not fit into the
+    /// Returns an error if no parameter varies, if there are too many settings, or if a value does not fit into the
     /// federation.
     pub fn new(
         federation: &Federation,
@@ -242,7 +242,8 @@ fn with(document: &Value, parameters: &[Parameter], choice: &[usize]) -> Result<
     }
 }
 
-/// Draws `count` different numbers below `total`, ascending, each subset equally likely (Floyd's algorithm).
+/// Draws `count` different numbers below `total`, in ascending order. All subsets are equally likely (Floyd's
+/// algorithm).
 fn drawn(count: usize, total: usize, seed: u64) -> Vec<usize> {
     use rand::{RngExt, SeedableRng};
     let mut chance = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
@@ -257,13 +258,13 @@ fn drawn(count: usize, total: usize, seed: u64) -> Vec<usize> {
 }
 
 impl Sweep {
-    /// Makes the runs that are not among `runs`, which come from an earlier part of this sweep. `each` is
-    /// called with every new run as it ends, in the order of settings and seeds. Once `interrupted` is set,
-    /// no further runs start, and the sweep contains those that were made.
+    /// Performs the runs that are not in `runs`, the stored runs of an earlier part of this sweep. Calls `each` with
+    /// every new run when it completes, in the order of settings and seeds. Once `interrupted` is set, no further
+    /// runs start, and the sweep contains the completed ones.
     ///
     /// # Errors
     ///
-    /// Fails if a setting cannot be set up, or if `each` fails.
+    /// Returns an error if a setting cannot be set up.
     pub fn run(
         plan: Plan,
         seeds: (u64, u32),
@@ -319,7 +320,7 @@ impl Sweep {
         self.runs.iter().filter(move |it| it.setting == setting)
     }
 
-    /// Estimates a quantity at a setting; `None` if no run has it.
+    /// Estimates a quantity at a setting. Returns `None` if no run has it.
     pub fn estimate(&self, setting: usize, quantity: &Quantity) -> Option<Estimate> {
         Estimate::of(self.of(setting).filter_map(|it| it.values.get(quantity.name).copied()))
     }

@@ -1,4 +1,4 @@
-//! A sweep as one self-contained page: with one parameter a line for each quantity, with two a heat map.
+//! A sweep as one self-contained page: a line for each quantity with one parameter, a heat map with two.
 
 use faultline_report::page::document;
 use maud::{Markup, html};
@@ -26,7 +26,7 @@ const BOTTOM: f64 = 40.0;
 /// The height of a cell of a heat map.
 const ROW: f64 = 30.0;
 
-/// Renders the page. `file` returns the file of a setting, relative to the page.
+/// Renders the page. `file` returns the path of a setting's file, relative to the page.
 pub fn render(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String) -> String {
     let name = &sweep.plan.name;
     let body = html! {

@@ -8,22 +8,22 @@ use faultline_core::Span;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// The largest number of points of a range.
+/// The maximum number of points of a range.
 const MOST_STEPS: usize = 1000;
-/// Fields with a single key that names a kind. A path below one kind cannot reach another.
+/// Fields with a single key, which selects a kind. A path below one kind cannot set a field of another.
 const KINDS: [&str; 2] = ["protocol", "application"];
 
 /// A field of the federation file, and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// The path of the field below `spec`, with dots between the names: `links.between.latency`. A cluster or
-    /// a fault is addressed by its name or by its index from 0: `clusters.paris.nodes`.
+    /// The path of the field below `spec`, with dots between the names: `links.between.latency`. An element of a list
+    /// is addressed by its name or by its index from 0: `clusters.paris.nodes`.
     pub path: String,
-    /// The values as they were written, and as in the file.
+    /// The values: each as it was written, and as in the file.
     pub values: Vec<(String, Value)>,
 }
 
-/// Why a parameter is invalid.
+/// The reason why a parameter is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParameterError {
     /// There is no path, or there are no values.
@@ -40,24 +40,24 @@ pub enum ParameterError {
     /// The ends of a range are neither two durations, nor two sizes, nor two numbers.
     #[error("the ends of a range are two durations, two sizes or two numbers (found `{0}`)")]
     Ends(String),
-    /// The range goes down.
+    /// The range is descending.
     #[error("a range begins with its smaller end (found `{0}`)")]
     Down(String),
 }
 
-/// Why a value cannot be set in a federation.
+/// The reason why a value cannot be set in a federation.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlaceError {
-    /// The path names a protocol or application other than that of the file.
+    /// The path selects a protocol or application other than that of the file.
     #[error("`{path}`: the file's {field} is `{found}`, not `{asked}`")]
     Kind {
         /// The whole path.
         path: String,
         /// `protocol` or `application`.
         field: String,
-        /// The one in the file.
+        /// The kind in the file.
         found: String,
-        /// The one in the path.
+        /// The kind in the path.
         asked: String,
     },
     /// A list has no such element.
@@ -109,11 +109,11 @@ impl FromStr for Parameter {
 }
 
 impl Parameter {
-    /// Returns the last name of the path, which is sufficient if no other parameter ends in the same name.
+    /// Returns the last name of the path, which identifies the parameter if no other one ends in the same name.
     ///
     /// # Panics
     ///
-    /// Does not panic: a path has at least one name.
+    /// Never panics: a path has at least one name.
     pub fn short(&self) -> &str {
         self.path.rsplit('.').next().expect("a path has a name")
     }
@@ -127,8 +127,7 @@ fn scalar(text: &str) -> Value {
     }
 }
 
-/// Returns the points of `FROM..TO/N`: evenly spaced in ratio, or, if the range starts at zero, in
-/// difference.
+/// Returns the points of `FROM..TO/N`: with equal ratios or, if the range starts at zero, with equal differences.
 fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterError> {
     let steps = || ParameterError::Steps(text.to_owned());
     let (to, steps_text) = rest.split_once('/').ok_or_else(steps)?;
@@ -162,7 +161,7 @@ fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterErr
         }
     };
     let mut points: Vec<String> = (0..count).map(|step| print(at(step))).collect();
-    // Whole numbers that are close together round to the same value.
+    // Whole numbers that are close together can round to the same value.
     points.dedup();
     Ok(points)
 }
@@ -184,7 +183,7 @@ fn three_digits(value: f64) -> f64 {
     if unit >= 1.0 { (value / unit).round() * unit } else { (value / unit).round() / (1.0 / unit).round() }
 }
 
-/// Sets `value` at `path` below `spec` of a federation in its JSON form. Adds sections that the file omits.
+/// Sets `value` at `path` below `spec` of a federation as JSON. Adds sections that the file omits.
 pub(super) fn place(federation: &mut Value, path: &str, value: &Value) -> Result<(), PlaceError> {
     let names: Vec<&str> = path.split('.').collect();
     let mut at = &mut federation["spec"];
@@ -233,7 +232,7 @@ fn unknown_element(path: &str, asked: &str, elements: &[Value]) -> PlaceError {
     PlaceError::Element { path: path.to_owned(), asked: asked.to_owned(), known }
 }
 
-/// Returns a federation in the form in which values can be set.
+/// Returns a federation as a document in which values can be set.
 pub(super) fn document(federation: &Federation) -> Value {
     serde_json::to_value(federation).expect("a federation has a JSON form")
 }

@@ -12,12 +12,12 @@ use super::Sweep;
 use super::best::{Best, best};
 use crate::compare::quantity::Quantity;
 
-/// The number of settings that are named one by one; further ones are only counted.
+/// The number of settings that are named individually. Of further settings, only the number is given.
 const NAMED: usize = 4;
 /// The number of reasons listed for runs that did not pass.
 const REASONS: usize = 3;
 
-/// Describes what is varied, and how much was run.
+/// Describes which parameters vary, and how many runs were performed.
 pub fn scope(sweep: &Sweep) -> String {
     let Sweep { plan, seeds, runs } = sweep;
     let varied: Vec<String> =
@@ -32,7 +32,7 @@ pub fn scope(sweep: &Sweep) -> String {
     )
 }
 
-/// Formats the sweep as a table with a row for each setting, followed by the setting with the least
+/// Formats the sweep as a table with a row for each setting, followed by the setting with the smallest value of
 /// `quantity`.
 pub fn text(sweep: &Sweep, quantity: &Quantity) -> String {
     let mut table = Table::new();
@@ -72,7 +72,7 @@ pub(super) fn verdicts(sweep: &Sweep, setting: usize) -> String {
     if told.is_empty() { "not run".to_owned() } else { told.join(", ") }
 }
 
-/// Returns sentences about the setting with the least `quantity`.
+/// Returns sentences about the setting with the smallest value of `quantity`.
 pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
     let Some(Best { setting, mean, ties, next, excluded }) = best(sweep, quantity) else {
         return vec![format!(
@@ -124,7 +124,7 @@ pub(super) fn reasons(sweep: &Sweep) -> Vec<String> {
 ///
 /// # Panics
 ///
-/// Panics if a verdict has no JSON form.
+/// Panics if a verdict cannot be written as JSON, which would be a bug.
 pub fn csv(sweep: &Sweep) -> String {
     let quantities: Vec<&Quantity> = super::quantities().collect();
     let mut head: Vec<&str> = sweep.plan.parameters.iter().map(|it| it.path.as_str()).collect();
@@ -150,7 +150,7 @@ pub fn csv(sweep: &Sweep) -> String {
 ///
 /// # Panics
 ///
-/// Panics if a number has no JSON form.
+/// Panics if a number cannot be written as JSON, which would be a bug.
 pub fn json(sweep: &Sweep, quantity: &Quantity) -> String {
     let setting = |number: usize| {
         let values: serde_json::Map<String, Value> = sweep

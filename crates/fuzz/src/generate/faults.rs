@@ -9,18 +9,18 @@ use faultline_core::{FactKind, Span};
 
 use crate::chance::{Chance, short};
 
-/// The kinds of fault that a scenario may contain: each scenario leaves some of them out (swarm testing).
+/// The kinds of fault that a scenario may contain. Each scenario omits some of them (swarm testing).
 pub(super) struct Faults<'a> {
     clusters: &'a [Cluster],
     /// Names of the processes outside every cluster.
     outside: Vec<String>,
     length: Span,
-    /// The approximate time from a failure to the next life.
+    /// Approximate time from a failure to the next life.
     outage: Span,
     kinds: Vec<Kind>,
-    /// The facts for which faults may wait.
+    /// Facts that faults may wait for.
     moments: Vec<FactKind>,
-    /// The share of crashed processes that never return, in percent. Nothing is drawn if it is 0.
+    /// Share of crashed processes that never return, in percent. Nothing is drawn if it is 0.
     for_good: u64,
     storage_lost: bool,
     by_fact: bool,
@@ -30,7 +30,7 @@ pub(super) struct Faults<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Crash,
-    /// The crash of a process outside the clusters.
+    /// Crash of a process outside the clusters.
     CrashOutside,
     Pause,
     LoseCluster,
@@ -39,7 +39,7 @@ enum Kind {
     Storage,
 }
 
-/// The facts for which a fault may wait: moments at which a protocol is in the middle of an operation.
+/// Facts that a fault may wait for: a protocol is then in the middle of an operation.
 const MOMENTS: &[FactKind] = &[
     FactKind::CheckpointRequested,
     FactKind::CheckpointRequested,
@@ -60,7 +60,7 @@ const MOMENTS: &[FactKind] = &[
     FactKind::Orphaned,
 ];
 
-/// The same for programs of tasks: every step of a theft, and of a recovery.
+/// Facts for programs of tasks: every step of a theft, and of a recovery.
 const MOMENTS_OF_TASKS: &[FactKind] = &[
     FactKind::Ran,
     FactKind::Lent,
@@ -92,7 +92,7 @@ const MOMENTS_OF_TASKS: &[FactKind] = &[
 pub(super) const OF_CHECKPOINTS: &[FactKind] =
     &[FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted];
 
-/// The same where tasks are assigned in advance: every step of a checkpoint, and of a recovery.
+/// Facts for tasks that are assigned in advance: every step of a checkpoint, and of a recovery.
 const MOMENTS_OF_PLANS: &[FactKind] = &[
     FactKind::Ran,
     FactKind::Transmitted,
@@ -118,18 +118,18 @@ const MOMENTS_OF_PLANS: &[FactKind] = &[
 ];
 
 impl<'a> Faults<'a> {
-    /// The same where tasks are assigned in advance.
+    /// Returns the same faults, waiting for facts of tasks that are assigned in advance.
     pub(super) fn of_plans(self) -> Faults<'a> {
         Faults { moments: MOMENTS_OF_PLANS.to_vec(), ..self }
     }
 
-    /// The same under a protocol that takes no checkpoints.
+    /// Returns the same faults without those that wait for checkpoints, for a protocol that takes none.
     pub(super) fn without_checkpoints(mut self) -> Faults<'a> {
         self.moments.retain(|it| !OF_CHECKPOINTS.contains(it));
         self
     }
 
-    /// Draws the faults of a program of tasks. This percentage of the killed processes never returns.
+    /// Draws the faults of a program of tasks. `for_good` is the percentage of killed processes that never return.
     pub(super) fn of_tasks(
         chance: &mut Chance,
         clusters: &'a [Cluster],
@@ -192,11 +192,11 @@ impl<'a> Faults<'a> {
         let mut last = None;
         (0..count)
             .map(|number| {
-                // Most scenarios contain a crash, whatever else they contain.
+                // Most scenarios contain a crash in addition to other faults.
                 let kind =
                     if number == 0 && chance.percent(90) { Kind::Crash } else { chance.pick(&self.kinds) };
                 let fault = self.fault(kind, chance);
-                // While the damage of the previous fault is being repaired.
+                // While the system recovers from the previous fault.
                 let soon = last.filter(|_| self.in_bursts && chance.percent(60));
                 let at = match soon {
                     Some(before) => before + Span(chance.between(0, self.outage.0 * 3 / 2)),
@@ -248,7 +248,7 @@ impl<'a> Faults<'a> {
         chance.pick(&others).name.clone()
     }
 
-    /// Draws a cluster and one of its nodes; all nodes are equally likely.
+    /// Draws a cluster and one of its nodes. All nodes of the federation are equally likely.
     fn node(&self, chance: &mut Chance) -> (String, Option<u32>) {
         let all = self.clusters.iter().flat_map(|it| (0..it.nodes).map(|node| (it.name.clone(), Some(node))));
         chance.pick(&all.collect::<Vec<_>>())
@@ -263,7 +263,7 @@ impl<'a> Faults<'a> {
         (self.for_good > 0 && chance.percent(self.for_good)).then_some(false)
     }
 
-    /// Draws the effect of a fault; the caller draws its time.
+    /// Draws the effect of a fault. The caller draws its time.
     fn fault(&self, kind: Kind, chance: &mut Chance) -> Fault {
         let brief = |chance: &mut Chance| chance.duration(Span::from_millis(1), Span::from_millis(500));
         let none = Fault::default();

@@ -1,4 +1,4 @@
-//! The federation that a seed determines. The code documents every draw: this is the whole distribution.
+//! The federation that a seed determines. The code documents every draw and is the complete distribution.
 
 mod faults;
 mod presence;
@@ -21,7 +21,7 @@ use crate::chance::{Chance, short};
 use crate::scenario::Protocol;
 use faults::Faults;
 
-/// Protocols, repeated by their frequency.
+/// Protocols, each listed as often as its share demands.
 const MIX: [&str; 10] =
     ["hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "coordinated", "hydee", "hydee", "hydee"];
 
@@ -33,18 +33,18 @@ pub(crate) fn federation(seed: u64, protocol: Option<Protocol>) -> Federation {
     }
 }
 
-/// Returns the random federation of a seed for a protocol that the resource does not know, given its
-/// promises: its options are to be replaced. These processes are outside the clusters.
+/// Returns the random federation of a seed for a protocol that the resource does not know, given its promises. The
+/// caller replaces the protocol's options. `extra` are the processes outside the clusters.
 pub(crate) fn federation_promised(seed: u64, promises: Promises, extra: &[Role]) -> Federation {
     let like = if promises.include(Promise::Repetition) { "hydee" } else { "coordinated" };
     federation_with(seed, Some(known(like)), Some(extra))
 }
 
-/// Returns the same federation with these processes outside the clusters, instead of those that the protocol
-/// needs.
+/// Returns the random federation of a seed with these processes outside the clusters, instead of those that the
+/// protocol needs.
 fn federation_with(seed: u64, protocol: Option<Protocol>, extra: Option<&[Role]>) -> Federation {
     let chance = &mut Chance::new(seed);
-    // Drawn in every case, so that a requested protocol does not shift all later draws.
+    // Always drawn, so that a requested protocol does not shift all later draws.
     let drawn = chance.pick(&MIX);
     let protocol = protocol.unwrap_or_else(|| known(drawn));
     let demand = protocol.with(Stated::default()).demand();
@@ -85,7 +85,7 @@ fn federation_with(seed: u64, protocol: Option<Protocol>, extra: Option<&[Role]>
             at_once_within: None,
         }),
         faults,
-        // The quiet time in which the federation has to recover and to finish.
+        // Leaves time without faults, in which the federation must recover and finish.
         deadline: Some(Duration(length * 10 + Span::from_secs(20))),
         kubernetes: None,
         simulator: Some(simulator),
@@ -106,7 +106,7 @@ fn known(name: &str) -> Protocol {
 fn clusters(chance: &mut Chance, demand: Demand) -> Vec<Cluster> {
     let count = match demand {
         Demand::Nothing => chance.pick(&[1, 2, 2, 2, 3, 3, 3, 3, 4, 4]),
-        // Nothing is logged inside a cluster, and a program needs at least one other rank.
+        // Nothing is logged within a cluster, and a program needs at least one other rank.
         Demand::SameOrder | Demand::AnyOrder => chance.pick(&[2, 2, 2, 3, 3, 3, 4]),
     };
     let mut cluster = |name: &str| Cluster::new(name, chance.between(1, 4) as u32);
@@ -126,7 +126,7 @@ fn length(application: &Application, clusters: &[Cluster]) -> Span {
     })
 }
 
-/// Draws an application that a re-execution repeats.
+/// Draws an application whose re-execution sends the same messages.
 fn deterministic_application(chance: &mut Chance, step_time: Span) -> Application {
     if chance.percent(25) {
         return heat(chance, step_time);
@@ -140,7 +140,8 @@ fn deterministic_application(chance: &mut Chance, step_time: Span) -> Applicatio
     })
 }
 
-/// Draws an application that a re-execution repeats if it receives the same messages in the same order.
+/// Draws an application whose re-execution sends the same messages if it receives the same messages in the same
+/// order.
 fn ordered_application(chance: &mut Chance, step_time: Span) -> Application {
     if chance.percent(40) {
         return deterministic_application(chance, step_time);
@@ -197,7 +198,8 @@ fn links(chance: &mut Chance, clusters: &[Cluster]) -> Links {
                 false => link(far, Span::from_millis(40)),
             };
             let (from, to) = (from.name.clone(), to.name.clone());
-            // Properties that a link does not state come from its class, so that each link is complete.
+            // Unset properties would be taken from the class of the link. Setting all of them keeps each link
+            // independent.
             let (bandwidth, loss) =
                 (bandwidth.or(Some(Bandwidth::UNLIMITED)), loss.or(Some(Loss { ppm: 0 })));
             pairs.push(Pair { from, to, preset, latency, jitter, bandwidth, loss });
@@ -240,8 +242,8 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
     asked
 }
 
-/// Options that few federations have. Drawn last, so that a seed with none of them has the same federation as
-/// without this function.
+/// Sets options that few federations have. Drawn last, so that a seed without any of them gives the same federation
+/// as without this function.
 fn with_rare_options(chance: &mut Chance, asked: Asked) -> Asked {
     let mut options = asked.options();
     match &mut options {
@@ -258,7 +260,7 @@ fn with_rare_options(chance: &mut Chance, asked: Asked) -> Asked {
     asked.with_options(options)
 }
 
-/// Draws the number and location of replicas, within what these clusters have room for.
+/// Draws the number and location of replicas within the limits of these clusters.
 fn copies(chance: &mut Chance, clusters: &[Cluster]) -> (u32, ReplicateTo) {
     let replicas = chance.pick(&[1, 1, 1, 2]);
     let smallest = clusters.iter().map(|it| it.nodes).min().unwrap_or(0);
@@ -279,8 +281,7 @@ fn copies(chance: &mut Chance, clusters: &[Cluster]) -> (u32, ReplicateTo) {
 }
 
 fn simulator(chance: &mut Chance) -> Simulator {
-    // A slow and uneven control plane: some processes learn of a failure, or of a new life, long before
-    // others.
+    // A slow and uneven control plane: some processes learn of a failure, or of a new life, long before others.
     let uneven = if chance.percent(25) { 300 } else { 20 };
     Simulator {
         reorder: Some(Loss { ppm: chance.pick(&[0, 0, 50_000, 300_000]) }),

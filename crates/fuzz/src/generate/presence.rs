@@ -1,4 +1,4 @@
-//! Clusters that join and leave, with faults around these moments.
+//! Clusters that join and leave, with faults around these times.
 
 use faultline_api::quantity::{Duration, Period, Size};
 use faultline_api::resource::{
@@ -9,7 +9,7 @@ use faultline_core::{FactKind, Span};
 
 use crate::chance::{Chance, short};
 
-/// The facts about joining or leaving for which a fault may wait.
+/// Facts about joining or leaving that a fault may wait for.
 const MOMENTS: &[FactKind] = &[
     FactKind::Finished,
     FactKind::CheckpointRequested,
@@ -20,16 +20,16 @@ const MOMENTS: &[FactKind] = &[
     FactKind::Released,
 ];
 
-/// Makes some clusters of `spec`, which has at least two clusters under HC3I, join or leave within `length`.
-/// Replaces its program by one that supports this.
+/// Makes some clusters of `spec`, which has at least two clusters under HC3I, join or leave within `length`. Replaces
+/// the program with one that supports this.
 pub(super) fn vary(chance: &mut Chance, spec: &mut FederationSpec, length: Span) {
-    // Leaves time after they have left.
+    // Leaves time after the last cluster has left.
     let length = length.max(Span::from_millis(50)) * 2;
     let at = |chance: &mut Chance, from: u64, to: u64| {
         Duration(short(Span(chance.between(length.0 * from / 100, length.0 * to / 100))))
     };
     let all = spec.clusters.len() as u64;
-    // Chooses a consecutive range of clusters, at most all but one.
+    // Chooses consecutive clusters, but not all of them.
     let (first, count) = (chance.between(0, all - 1), chance.between(1, all - 1));
     for index in (0..count).map(|step| ((first + step) % all) as usize) {
         let cluster = &mut spec.clusters[index];
@@ -40,13 +40,13 @@ pub(super) fn vary(chance: &mut Chance, spec: &mut FederationSpec, length: Span)
     spec.application = program(chance, spec, length);
     spec.deadline = Some(Duration(length * 10 + Span::from_secs(20)));
     if let Protocol::Hc3i(options) = &mut spec.protocol {
-        // No cluster leaves without collections.
+        // No cluster can leave without garbage collections.
         if chance.percent(90) {
             options.collect_every = Some(Period(Some(at(chance, 2, 8).0)));
         }
-        // With a checkpoint before each message, some ranks hardly ever compute.
+        // With a checkpoint before each message, some ranks rarely compute.
         options.forcing = None;
-        // Nothing is collected behind a cluster that takes no checkpoints.
+        // A cluster that takes no checkpoints prevents garbage collection.
         for cluster in &spec.clusters {
             if chance.percent(80) {
                 let period = Period(Some(at(chance, 2, 8).0));
@@ -59,7 +59,7 @@ pub(super) fn vary(chance: &mut Chance, spec: &mut FederationSpec, length: Span)
     spec.faults.extend(more);
 }
 
-/// Limits replicas in other clusters to the clusters that stay, without the owner's own.
+/// Limits replicas in other clusters to the number of clusters that stay, except the owner's.
 fn make_room(options: &mut Hc3i, stay: u64) {
     if options.replicate_to == Some(ReplicateTo::OtherCluster) {
         match stay {
@@ -91,8 +91,7 @@ fn program(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Applicat
     })
 }
 
-/// Draws a fault that happens when a cluster joins, soon after it started to leave, or at a moment in
-/// between.
+/// Draws a fault that occurs when a cluster joins, soon after it starts to leave, or at a fact in between.
 fn fault(chance: &mut Chance, spec: &FederationSpec, length: Span) -> Fault {
     let moved = spec.clusters.iter().filter(|it| !it.is_permanent()).collect::<Vec<_>>();
     let of = chance.pick(&moved);

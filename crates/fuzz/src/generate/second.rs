@@ -1,4 +1,5 @@
-//! Faults of programs of tasks that meet what an earlier fault, or a cluster that joins, has set in motion.
+//! Faults of programs of tasks that occur while the effects of an earlier fault, or of a cluster that joins, are in
+//! progress.
 
 use faultline_api::quantity::Duration;
 use faultline_api::resource::{ANY, Crash, Fate, Fault, Federation, LoseCluster, When};
@@ -8,7 +9,7 @@ use faultline_core::{FactKind, Span};
 use super::faults::OF_CHECKPOINTS;
 use crate::chance::{Chance, short};
 
-/// The moments of an absorption: the successor has the graph, writes it, and settles the thefts of its predecessor.
+/// Facts of an absorption: the successor has the graph, writes it, and settles the thefts of its predecessor.
 const OF_ABSORPTIONS: &[FactKind] = &[
     FactKind::Absorbed,
     FactKind::Absorbed,
@@ -18,12 +19,12 @@ const OF_ABSORPTIONS: &[FactKind] = &[
     FactKind::Returned,
 ];
 
-/// The moments at which a storage server matters.
+/// Facts during which a storage server is needed.
 const OF_SERVERS: &[FactKind] =
     &[FactKind::Shipped, FactKind::Saved, FactKind::Durable, FactKind::Restored, FactKind::Absorbed];
 
-/// Adds faults while a process is absorbed, while a storage server is needed, and while a cluster joins. `outage` is
-/// the approximate time from a failure to the next life.
+/// Adds faults while a process is being absorbed, while a storage server is needed, and while a cluster joins.
+/// `outage` is the approximate time from a failure to the next life.
 pub(super) fn add(chance: &mut Chance, federation: &mut Federation, outside: &[String], outage: Span) {
     let mut more = Vec::new();
     let spec = &federation.spec;
@@ -66,7 +67,7 @@ fn moment(chance: &mut Chance, facts: &[FactKind], at_most: u64) -> When {
     When { fact: chance.pick(facts), cluster: ANY.to_owned(), node: None, occurrence }
 }
 
-/// Draws the crash of one rank, or the loss of a cluster.
+/// Draws a crash of one rank, or a loss of a cluster.
 fn strike(chance: &mut Chance, federation: &Federation) -> Fault {
     let cluster = chance.pick(&federation.spec.clusters);
     let storage = chance.percent(50).then_some(Fate::Lost);

@@ -1,5 +1,5 @@
-//! A process of a program of tasks fails for good with a task that it has just stolen, and its successor fails before it can tell
-//! the victim that the task is lost. Random faults hardly ever coincide like this.
+//! A process of a program of tasks fails and never returns, with a task that it has just stolen. Its successor fails
+//! before it can tell the victim that the task is lost. Random faults rarely coincide in this way.
 
 use faultline_api::quantity::{Bandwidth, Duration, Loss};
 use faultline_api::resource::{Application, Cluster, Crash, Fault, Federation, Fibonacci, Pair, When};
@@ -11,8 +11,8 @@ use crate::chance::{Chance, short};
 /// The number of tasks of the program that take time.
 const LEAVES: u64 = 89;
 
-/// Replaces the faults of one federation in eight. The victim is the first process, which has the program. What it says to
-/// the successor takes long, so that the successor can take a checkpoint after it has taken over, and then fail.
+/// Replaces the faults of one federation in eight. The victim is the first process, which has the program. Its
+/// messages to the successor are slow, so that the successor can take a checkpoint after taking over, and then fail.
 pub(super) fn fail(
     chance: &mut Chance,
     federation: &mut Federation,

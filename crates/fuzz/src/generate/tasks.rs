@@ -1,5 +1,4 @@
-//! Federations that run programs of tasks. They are drawn in a separate order, so that the draws for messages
-//! are unaffected.
+//! Federations that run programs of tasks. They are drawn separately, so that the draws for messages are unaffected.
 
 use faultline_api::Names;
 use faultline_api::flow::flow;
@@ -87,7 +86,7 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
             at_once_within: None,
         }),
         faults,
-        // The quiet time in which the federation has to recover and to finish.
+        // Leaves time without faults, in which the federation must recover and finish.
         deadline: Some(Duration(length * 20 + Span::from_secs(20))),
         kubernetes: None,
         simulator: Some(simulator),
@@ -95,7 +94,7 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
         clusters,
     };
     let mut federation = Federation::new(&format!("fuzz-{seed}"), spec);
-    // At least one process has to remain.
+    // At least one process must remain.
     while !validate(&federation).is_empty() {
         let last = federation.spec.faults.iter_mut().rev().find(|it| it.is_for_good());
         let last = last.expect("nothing else is wrong with a federation that was drawn");
@@ -110,7 +109,7 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     federation
 }
 
-/// The last cluster may join late, if replicas and successors can do without it.
+/// Lets the last cluster join late, if replicas and successors do not need it.
 fn joins_late(chance: &mut Chance, federation: &mut Federation, length: Span) {
     let at = chance.duration(Span::from_millis(1), length);
     if !chance.percent(20) {
@@ -136,7 +135,7 @@ fn clusters(chance: &mut Chance) -> Vec<Cluster> {
     ["a", "b", "c"][..count].iter().map(|name| cluster(name)).collect()
 }
 
-/// A program whose tasks are known in advance, with a piece for every process.
+/// Draws a program whose tasks are known in advance, with a piece for every process.
 fn planned(chance: &mut Chance, ranks: u32) -> Application {
     let columns = chance.between(1, 3) as u32;
     Application::Jacobi(Jacobi {

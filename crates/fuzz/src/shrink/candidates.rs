@@ -1,4 +1,4 @@
-//! Smaller federations: each is the given one with one element less, the largest reductions first.
+//! Smaller federations: each has one element less than the given one. The largest reductions come first.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::chance::short;
 
 type Smaller = Vec<FederationSpec>;
 
-/// Returns federations that are smaller than this one. They need not all be valid.
+/// Returns federations that are smaller than this one. They may be invalid.
 pub(super) fn of(federation: &Federation) -> Vec<Federation> {
     let spec = &federation.spec;
     let parts = [faults, clusters, nodes, presence, application, protocol, surroundings, details];
@@ -29,7 +29,7 @@ fn with(spec: &FederationSpec, change: impl FnOnce(&mut FederationSpec)) -> Fede
     spec
 }
 
-/// Removes half of the faults, then each.
+/// Removes half of the faults, then each fault.
 fn faults(spec: &FederationSpec) -> Smaller {
     let count = spec.faults.len();
     let mut smaller = Vec::new();
@@ -41,7 +41,7 @@ fn faults(spec: &FederationSpec) -> Smaller {
     smaller
 }
 
-/// Removes each cluster, with everything that names it.
+/// Removes each cluster, with all references to it.
 fn clusters(spec: &FederationSpec) -> Smaller {
     if spec.clusters.len() < 2 {
         return Vec::new();
@@ -92,7 +92,7 @@ fn names(fault: &Fault) -> Vec<&str> {
     one.into_iter().flatten().map(String::as_str).collect()
 }
 
-/// Removes nodes from each cluster. A fault that named a removed node names the last one.
+/// Removes nodes from each cluster. Faults of removed nodes then affect the last remaining one.
 fn nodes(spec: &FederationSpec) -> Smaller {
     let mut smaller = Vec::new();
     for (index, cluster) in spec.clusters.iter().enumerate() {
@@ -109,7 +109,7 @@ fn nodes(spec: &FederationSpec) -> Smaller {
     smaller
 }
 
-/// Makes clusters exist from the beginning, or to the end.
+/// Makes clusters take part from the start, or until the end.
 fn presence(spec: &FederationSpec) -> Smaller {
     let mut smaller = Vec::new();
     for (index, cluster) in spec.clusters.iter().enumerate() {
@@ -167,7 +167,7 @@ fn application(spec: &FederationSpec) -> Smaller {
             let one = exchange.receive().len() > 1;
             let ways = one.then_some([Receive::Named, Receive::Gathered]).into_iter().flatten();
             let ways = ways.map(|way| receive(vec![way]));
-            // A program is as large as its number: another is as good, and may need fewer exchanges.
+            // All program numbers are equally complex: another one may need fewer exchanges.
             let programs = (0..8).filter(|&it| it < exchange.pattern());
             let programs = programs.map(|pattern| Exchange { pattern: Some(pattern), ..exchange.clone() });
             let smaller = exchanges.chain(ways).chain(programs).map(|it| put(Application::Exchange(it)));
@@ -243,7 +243,7 @@ fn application(spec: &FederationSpec) -> Smaller {
     }
 }
 
-/// Returns applications that send a few messages.
+/// Returns applications that send only a few messages.
 fn scripts(spec: &FederationSpec, duration: Span) -> Vec<Application> {
     const MESSAGES: [u32; 3] = [1, 2, 4];
     let pairs = |count: u32| {
@@ -265,7 +265,7 @@ fn scripts(spec: &FederationSpec, duration: Span) -> Vec<Application> {
     MESSAGES.map(script).into()
 }
 
-/// Returns 1, a half, three quarters, and one less.
+/// Returns 1, half, three quarters, and one less.
 fn fewer(number: u32) -> impl Iterator<Item = u32> {
     [1, number / 2, number / 4 * 3, number.saturating_sub(1)]
         .into_iter()
@@ -307,7 +307,7 @@ fn protocol(spec: &FederationSpec) -> Smaller {
                 smaller.push(put(Options::Hc3i(plain)));
             }
             for (replicas, to) in [(1, ReplicateTo::OtherCluster), (1, ReplicateTo::SharedStorage)] {
-                // Towards fewer processes: a copy in the other cluster needs no storage server.
+                // Prefers fewer processes: a replica in another cluster needs no storage server.
                 let better = to == ReplicateTo::OtherCluster || hc3i.replicas != Some(1);
                 if better && hc3i.replicate_to != Some(ReplicateTo::OtherCluster) {
                     let mut other = hc3i.clone();
@@ -413,7 +413,7 @@ fn never_period() -> Period {
     Period(None)
 }
 
-/// Simplifies network, storage and control plane as far as possible.
+/// Simplifies network, storage and control plane.
 fn surroundings(spec: &FederationSpec) -> Smaller {
     let mut smaller = vec![
         with(spec, |it| it.simulator = it.simulator.is_some().then(least_work_left_only)),

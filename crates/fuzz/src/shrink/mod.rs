@@ -1,9 +1,9 @@
 //! Finds the smallest scenario that violates a property, by delta debugging.
 //!
-//! Of the smaller federations in `candidates`, the first one is kept that still violates the property, under
-//! its own seed or one of a few others (any change shifts the random draws of a run), until none does. Every
-//! candidate is smaller, and the number of trials is bounded, so that this terminates. Nothing is random, so
-//! that it gives the same result each time.
+//! Repeatedly replaces the federation with the first of its `candidates` that still violates the property, under its
+//! own seed or one of a few others, because any change shifts the random draws of a run. Ends once no candidate does.
+//! Every candidate is smaller and the number of trials is limited, so the search terminates. It makes no random
+//! choices, so it always gives the same result.
 
 mod candidates;
 
@@ -13,19 +13,19 @@ use faultline_checker::Property;
 use crate::scenario::Scenario;
 use crate::trial::{Trial, run};
 
-/// The effort of a search.
+/// Effort of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// The number of seeds under which each candidate is tried.
+    /// Number of seeds with which each candidate is tried.
     pub seeds: u64,
-    /// The largest total number of trials.
+    /// Maximum total number of trials.
     pub trials: u64,
-    /// The number of seeds among which the shortest trace of the smallest federation is searched.
+    /// Number of seeds that are searched for the shortest trace of the smallest federation.
     pub last: u64,
 }
 
 impl Default for Steps {
-    /// A few seconds on one core.
+    /// Takes a few seconds on one core.
     fn default() -> Steps {
         Steps { seeds: 12, trials: 6_000, last: 300 }
     }
@@ -36,16 +36,16 @@ impl Default for Steps {
 pub struct Shrunk {
     /// The scenario and its run.
     pub trial: Trial,
-    /// The number of trials it took.
+    /// Number of trials that the search took.
     pub trials: u64,
 }
 
-/// Shrinks a scenario that violates `property`. `progress` is called with each smaller scenario and the
-/// number of trials so far.
+/// Shrinks a scenario that violates `property`. Calls `progress` with the number of trials so far and each smaller
+/// scenario.
 ///
 /// # Errors
 ///
-/// Fails as [`run`] does.
+/// Fails if a federation cannot be set up, like [`run`].
 ///
 /// # Panics
 ///
@@ -59,7 +59,7 @@ pub fn shrink(
     shrink_by(&run, scenario, property, steps, progress)
 }
 
-/// Same as [`shrink`], for scenarios that `run` runs.
+/// Like [`shrink`], for scenarios that `run` executes.
 pub(crate) fn shrink_by(
     run: &dyn Fn(Scenario) -> Result<Trial, SetupError>,
     scenario: &Scenario,
@@ -100,8 +100,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Returns the first trial of the scenario, under its own seed and then others, that violates the
-    /// property.
+    /// Returns the first trial of the scenario that violates the property, with its own seed first and then with
+    /// others.
     fn any(&mut self, scenario: &Scenario) -> Result<Option<Trial>, SetupError> {
         let others = (0..self.steps.seeds).filter(|&it| it != scenario.seed);
         for seed in std::iter::once(scenario.seed).chain(others) {
@@ -112,7 +112,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Finds the seed under which the fewest facts are stated before the property is violated.
+    /// Finds the seed with which the fewest facts precede the end of a violating run.
     fn shortest(&mut self, best: Trial) -> Result<Trial, SetupError> {
         let scenario = best.scenario.clone();
         let mut shortest = best;

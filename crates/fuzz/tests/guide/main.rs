@@ -1,4 +1,4 @@
-//! Tests the protocol of the guide for authors with the kit, and that the guide shows it unchanged.
+//! Tests the protocol of the guide for authors with the kit, and checks that the guide shows it unchanged.
 
 mod start_again;
 
@@ -33,7 +33,7 @@ impl CustomProtocol for StartAgain {
     }
 }
 
-/// Its types are erased then, which must not change anything.
+/// The protocol's types are then erased, which must not change anything.
 #[test]
 fn a_file_that_names_the_protocol_describes_the_same_run() {
     add_protocol::<StartAgain>();

@@ -1,6 +1,5 @@
-//! The space-time diagram of a run as plain data: one lane per process, time to the right. Drawn by [`svg`]
-//! as a static picture and by the report's script for exploration. Both draw the same data and decide nothing
-//! about it.
+//! The space-time diagram of a run as plain data: one lane per process, time to the right. [`svg`] draws it as a
+//! static picture, and the page's script as an interactive one. Both only draw the data.
 
 pub mod svg;
 
@@ -10,19 +9,19 @@ use faultline_core::{Position, ProcessId, StorageFate, Time};
 use faultline_history::GroupId;
 use serde::Serialize;
 
-use crate::cast::{Cast, checkpoint};
 use crate::fault::describe_fault;
+use crate::names::{DisplayNames, checkpoint};
 use crate::text::lasted;
-use crate::timeline::{Carried, Crossing, Message, Timeline};
+use crate::timeline::{Message, TheftContent, TheftPath, Timeline};
 
-/// Limits above which a diagram omits items, and says so in its notes.
+/// Limits above which a diagram omits items, with a note about each omission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The largest number of lanes.
+    /// Maximum number of lanes.
     pub lanes: usize,
-    /// The largest number of messages between clusters.
+    /// Maximum number of messages between clusters.
     pub between: usize,
-    /// The largest number of messages within clusters.
+    /// Maximum number of messages within clusters.
     pub within: usize,
 }
 
@@ -32,30 +31,31 @@ impl Default for Limits {
     }
 }
 
-/// A diagram. Instants are microseconds since the application started; lanes are indices into `lanes`.
+/// A diagram. Times are in microseconds since the application started; lanes are indices into `lanes`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagram {
-    /// The first instant shown.
+    /// First time shown.
     pub begin: i64,
-    /// The last instant shown.
+    /// Last time shown.
     pub end: i64,
     /// The clusters, from top to bottom.
     pub clusters: Vec<Group>,
     /// The processes, from top to bottom.
     pub lanes: Vec<String>,
-    /// Messages, stolen tasks and their results, by the instant of sending.
+    /// Messages, stolen tasks and their results, by time of sending.
     pub messages: Vec<MessageLine>,
     /// Saved states of committed checkpoints.
     pub checkpoints: Vec<Mark>,
-    /// Times during which a process had no life.
+    /// Periods in which a process had no life.
     pub outages: Vec<Outage>,
-    /// Recoveries, from the detection until the process resumed.
+    /// Recoveries, from the restart or the start of the recovery until the process resumed.
     pub recoveries: Vec<Stretch>,
     /// Executions that a rollback undid.
     pub undone: Vec<Stretch>,
     /// Rollbacks to checkpoints.
-    pub rollbacks: Vec<Return>,
-    /// One line per group of rollbacks with one cause: the checkpoints from which the clusters resumed.
+    pub rollbacks: Vec<RollbackMark>,
+    /// Recovery lines: one per set of rollbacks with a common cause, with the checkpoints from which the clusters
+    /// resumed.
     pub recovery_lines: Vec<Vec<(usize, i64)>>,
     /// Injected faults.
     pub faults: Vec<Injected>,
@@ -63,18 +63,18 @@ pub struct Diagram {
     pub notes: Vec<String>,
 }
 
-/// A cluster's lanes.
+/// The lanes of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// Its name.
+    /// Name of the cluster.
     pub name: String,
-    /// The cluster's first lane.
+    /// First lane of the cluster.
     pub first: usize,
-    /// The number of lanes.
+    /// Number of lanes.
     pub lanes: usize,
 }
 
-/// The fate of one transmission of a message.
+/// Outcome of one transmission of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     /// Delivered and not undone.
@@ -85,11 +85,11 @@ pub enum Fate {
     Resent,
     /// Dropped on arrival, because a rollback had undone its send.
     Stale,
-    /// It never arrived.
+    /// Never arrived.
     Lost,
 }
 
-/// What a line carries.
+/// Content of a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Content {
     /// A message of the application.
@@ -100,28 +100,28 @@ pub enum Content {
     Result,
 }
 
-/// One transmission of a message. Serialised as an array of numbers, for size: `[from, to, sent, arrived or
-/// -1, fate, between clusters, number, incarnation, content]`.
+/// One transmission of a message. Serialised as an array of numbers, to save space: `[from, to, sent, arrived or -1,
+/// fate, between clusters, number, incarnation, content]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "[i64; 9]")]
 pub struct MessageLine {
-    /// The sender's lane.
+    /// Lane of the sender.
     pub from: usize,
-    /// The receiver's lane.
+    /// Lane of the receiver.
     pub to: usize,
     /// When it was passed to the network.
     pub sent: i64,
     /// When it was delivered or dropped.
     pub arrived: Option<i64>,
-    /// Its fate.
+    /// Outcome of the transmission.
     pub fate: Fate,
     /// Whether it crosses from one cluster to another.
     pub between: bool,
-    /// Its number in its channel; of a theft, its number in the life of its thief.
+    /// Number of the message in its channel; for a theft, its number in the life of its thief.
     pub number: u32,
-    /// The sender's incarnation at the first send; of a theft, the incarnation of its thief.
+    /// Incarnation of the sender at the first send; for a theft, the incarnation of the thief.
     pub incarnation: u32,
-    /// What it carries.
+    /// Content of the transmission.
     pub content: Content,
 }
 
@@ -156,7 +156,7 @@ pub enum Kind {
 /// The state that a process saved for a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mark {
-    /// The lane of the process.
+    /// Lane of the process.
     pub lane: usize,
     /// When it was saved.
     pub at: i64,
@@ -164,78 +164,78 @@ pub struct Mark {
     pub committed: i64,
     /// Why the checkpoint was taken.
     pub kind: Kind,
-    /// The checkpoint's display name.
+    /// Display name of the checkpoint.
     pub name: String,
-    /// Whether a rollback restored an older one.
+    /// Whether a rollback to an older checkpoint undid it.
     pub undone: bool,
 }
 
-/// A time during which a process had no life.
+/// A period in which a process had no life.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outage {
-    /// The lane of the process.
+    /// Lane of the process.
     pub lane: usize,
-    /// The end of the life.
+    /// End of the life.
     pub from: i64,
-    /// The start of the next.
+    /// Start of the next life.
     pub upto: i64,
-    /// A description of what happened.
+    /// Description of the failure.
     pub text: String,
 }
 
-/// A stretch of a lane.
+/// A period on a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stretch {
     /// The lane.
     pub lane: usize,
-    /// Its start.
+    /// Start.
     pub from: i64,
-    /// Its end.
+    /// End.
     pub upto: i64,
 }
 
 /// A cluster's rollback to a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Return {
-    /// A description of what happened.
+pub struct RollbackMark {
+    /// Description of the rollback.
     pub text: String,
-    /// For each member: its lane, when it restored, and when the restored state had been saved.
+    /// For each member: its lane, the time of the restore, and the time at which the restored state had been saved.
     pub members: Vec<(usize, i64, i64)>,
 }
 
 /// One injected fault.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Injected {
-    /// The instant of the injection.
+    /// Time of the injection.
     pub at: i64,
-    /// A description of the fault.
+    /// Description of the fault.
     pub text: String,
-    /// Its number in the plan.
+    /// Number in the plan.
     pub no: u32,
 }
 
 impl Diagram {
     /// Creates the diagram of a history.
-    pub fn new(history: &Timeline, cast: &Cast, limits: Limits) -> Self {
-        let (clusters, lane_of, mut notes) = lanes(history, cast, limits.lanes);
+    pub fn new(history: &Timeline, names: &DisplayNames, limits: Limits) -> Self {
+        let (clusters, lane_of, mut notes) = lanes(history, names, limits.lanes);
         let micros = |at: Time| (at.0 as i64 - history.origin.0 as i64) / 1000;
         let mut lanes = vec![String::new(); lane_of.len()];
         for (&process, &lane) in &lane_of {
-            lanes[lane] = cast.process(process);
+            lanes[lane] = names.process(process);
         }
-        let messages = lines(history, cast, &lane_of, limits, &mut notes, micros);
+        let messages = lines(history, names, &lane_of, limits, &mut notes, micros);
         let checkpoints = marks(history, &lane_of, micros);
         let first = checkpoints.iter().map(|it| it.at).min().unwrap_or(0).min(0);
         let outages = history.failures.iter().filter_map(|failure| {
             let lane = *lane_of.get(&failure.process)?;
             let from = micros(failure.at);
             let upto = failure.restarted.map_or(micros(history.end), micros);
-            let noticed = failure.detected.map_or_else(
+            let detected = failure.detected.map_or_else(
                 || "never announced".to_owned(),
                 |at| format!("announced after {}", lasted(at.since(failure.at))),
             );
             let storage = if failure.storage == StorageFate::Lost { ", storage lost" } else { "" };
-            let text = format!("{} killed ({}{storage}), {noticed}", lanes[lane], failure.life);
+            let text = format!("{} killed ({}{storage}), {detected}", lanes[lane], failure.life);
             Some(Outage { lane, from, upto, text })
         });
         let recoveries = history.rollbacks.iter().flat_map(|rollback| {
@@ -252,10 +252,10 @@ impl Diagram {
                 let lane = *lane_of.get(&it.process)?;
                 Some(Stretch { lane, from: micros(it.stretch.began), upto: micros(it.stretch.ended) })
             });
-        let returns = history.rollbacks.iter().map(|rollback| Return {
+        let returns = history.rollbacks.iter().map(|rollback| RollbackMark {
             text: format!(
                 "{} rolled back to {} ({} of work lost)",
-                cast.group(rollback.group),
+                names.group(rollback.group),
                 rollback.checkpoint.map_or_else(
                     || "its initial state".to_owned(),
                     |it| format!("checkpoint {}", checkpoint(it))
@@ -272,7 +272,7 @@ impl Diagram {
         });
         let faults = history.injections.iter().map(|it| Injected {
             at: micros(it.at),
-            text: describe_fault(&it.fault, cast),
+            text: describe_fault(&it.fault, names),
             no: it.no.0,
         });
         Diagram {
@@ -295,25 +295,25 @@ impl Diagram {
 
 type Lanes = BTreeMap<ProcessId, usize>;
 
-/// Chooses the processes with a lane: all if there is room, otherwise those with events.
-fn lanes(history: &Timeline, cast: &Cast, limit: usize) -> (Vec<Group>, Lanes, Vec<String>) {
-    let all = cast.clusters().map(|it| cast.processes(it).len()).sum::<usize>();
-    let room = if all <= limit { usize::MAX } else { (limit / cast.clusters().count().max(1)).max(2) };
+/// Chooses the processes with a lane: all of them up to the limit; above it, those with the most important events.
+fn lanes(history: &Timeline, names: &DisplayNames, limit: usize) -> (Vec<Group>, Lanes, Vec<String>) {
+    let all = names.clusters().map(|it| names.processes(it).len()).sum::<usize>();
+    let room = if all <= limit { usize::MAX } else { (limit / names.clusters().count().max(1)).max(2) };
     let failed: BTreeSet<_> = history.failures.iter().map(|it| it.process).collect();
-    let mut talkers = BTreeSet::new();
+    let mut communicating = BTreeSet::new();
     if all > limit {
-        for id in history.messages.keys().filter(|id| cast.crosses(**id)) {
-            talkers.extend([id.from, id.to]);
+        for id in history.messages.keys().filter(|id| names.crosses(**id)) {
+            communicating.extend([id.from, id.to]);
         }
     }
     let (mut groups, mut lane_of, mut left_out) = (Vec::new(), Lanes::new(), 0);
-    for cluster in cast.clusters() {
-        let mut chosen = cast.processes(cluster).to_vec();
-        chosen.sort_by_key(|it| (!failed.contains(it), !talkers.contains(it), *it));
+    for cluster in names.clusters() {
+        let mut chosen = names.processes(cluster).to_vec();
+        chosen.sort_by_key(|it| (!failed.contains(it), !communicating.contains(it), *it));
         left_out += chosen.len().saturating_sub(room);
         chosen.truncate(room);
         chosen.sort_unstable();
-        groups.push(Group { name: cast.cluster(cluster), first: lane_of.len(), lanes: chosen.len() });
+        groups.push(Group { name: names.cluster(cluster), first: lane_of.len(), lanes: chosen.len() });
         for process in chosen {
             lane_of.insert(process, lane_of.len());
         }
@@ -329,7 +329,7 @@ fn lanes(history: &Timeline, cast: &Cast, limit: usize) -> (Vec<Group>, Lanes, V
 
 fn lines(
     history: &Timeline,
-    cast: &Cast,
+    names: &DisplayNames,
     lane_of: &Lanes,
     limits: Limits,
     notes: &mut Vec<String>,
@@ -338,7 +338,7 @@ fn lines(
     let (mut between, mut within) = (Vec::new(), Vec::new());
     for (id, message) in &history.messages {
         let (Some(&from), Some(&to)) = (lane_of.get(&id.from), lane_of.get(&id.to)) else { continue };
-        let crosses = cast.crosses(*id);
+        let crosses = names.crosses(*id);
         let lines = if crosses { &mut between } else { &mut within };
         for (sent, arrived, fate) in ways(message) {
             lines.push(MessageLine {
@@ -354,14 +354,14 @@ fn lines(
             });
         }
     }
-    for (&(theft, carried), Crossing { from, to, way }) in &history.thefts {
+    for (&(theft, carried), TheftPath { from, to, way }) in &history.thefts {
         let (from, to) = match carried {
-            Carried::Task => (from.unwrap_or(theft.victim), to.unwrap_or(theft.thief)),
-            Carried::Result => (from.unwrap_or(theft.thief), to.unwrap_or(theft.victim)),
+            TheftContent::Task => (from.unwrap_or(theft.victim), to.unwrap_or(theft.thief)),
+            TheftContent::Result => (from.unwrap_or(theft.thief), to.unwrap_or(theft.victim)),
         };
-        let crosses = cast.cluster_of(from) != cast.cluster_of(to);
+        let crosses = names.cluster_of(from) != names.cluster_of(to);
         let (Some(&from), Some(&to)) = (lane_of.get(&from), lane_of.get(&to)) else { continue };
-        // A process that took over the work of another one may have both sides of a theft.
+        // A process that took over the work of another one may be both victim and thief.
         if from == to {
             continue;
         }
@@ -377,8 +377,8 @@ fn lines(
                 number: theft.number,
                 incarnation: theft.life.incarnation().0,
                 content: match carried {
-                    Carried::Task => Content::Task,
-                    Carried::Result => Content::Result,
+                    TheftContent::Task => Content::Task,
+                    TheftContent::Result => Content::Result,
                 },
             });
         }
@@ -390,8 +390,7 @@ fn lines(
     between
 }
 
-/// Returns the transmissions of a message: each arrival with the transmission that it ended, and
-/// transmissions without an arrival.
+/// Returns the transmissions of a message: each arrival with its transmission, and transmissions without an arrival.
 fn ways(message: &Message) -> Vec<(Time, Option<Time>, Fate)> {
     let mut arrivals: Vec<(Time, Fate)> = message
         .delivered
@@ -417,14 +416,14 @@ fn ways(message: &Message) -> Vec<(Time, Option<Time>, Fate)> {
         }
     }
     let never = if message.send_undone.is_some() { Fate::Undone } else { Fate::Lost };
-    // The driver or the protocol drops a duplicate that the receiver already had: this is no loss.
+    // Duplicates that the receiver already had are dropped by the driver or the protocol. They are not lost.
     if ways.is_empty() {
         ways.extend(transmissions.into_iter().map(|(sent, _)| (sent, None, never)));
     }
     ways
 }
 
-/// Keeps the remarkable items, and an even selection of the rest.
+/// Keeps all notable items, and an even selection of the rest.
 fn thin(lines: &mut Vec<MessageLine>, limit: usize, which: &str, notes: &mut Vec<String>) {
     let all = lines.len();
     if all <= limit {
@@ -472,8 +471,8 @@ fn marks(history: &Timeline, lane_of: &Lanes, micros: impl Fn(Time) -> i64) -> V
     marks
 }
 
-/// For each rollback without a cause in another one, returns the states from which it and all rollbacks that
-/// it caused resumed, from top to bottom.
+/// Returns the recovery lines. Each belongs to a rollback that no other rollback caused, and contains the states from
+/// which that rollback and all rollbacks that it caused resumed, from top to bottom.
 fn recovery_lines(
     history: &Timeline,
     lane_of: &Lanes,

@@ -1,5 +1,4 @@
-//! The diagram as a static SVG picture that follows the reader's light or dark preference. For documents; the
-//! page's script is for exploration.
+//! The diagram as a static SVG picture for documents, which follows the reader's light or dark preference.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use crate::text::{LONG, instant};
 const STYLE: &str =
     concat!(include_str!("../../assets/palette.css"), include_str!("../../assets/diagram.css"));
 
-/// What a picture shows, and its size.
+/// Size and content of a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// Width in pixels.
@@ -32,11 +31,11 @@ impl Default for Options {
     }
 }
 
-/// With more messages than this, shades show how many there are.
+/// Maximum number of messages that are drawn individually. Above it, shades show their density.
 const MOST_LINES: usize = 4000;
 /// Width of a shaded column, in pixels.
 const COLUMN: f64 = 3.0;
-/// Different shades.
+/// Number of different shades.
 const SHADES: usize = 6;
 
 const LEFT: f64 = 92.0;
@@ -175,19 +174,20 @@ impl<'a> SvgDrawing<'a> {
         }
     }
 
-    /// The messages in the picture.
+    /// Returns the messages to draw.
     fn drawn(&self) -> impl Iterator<Item = &MessageLine> {
         let drawn = |it: &&MessageLine| it.between || self.options.within;
         let shown = |it: &&MessageLine| self.shown(it.sent, it.arrived.unwrap_or(it.sent));
         self.diagram.messages.iter().filter(drawn).filter(shown)
     }
 
-    /// Whether there are too many messages to draw each of them.
+    /// Returns whether there are too many messages to draw each of them.
     fn is_dense(&self) -> bool {
         self.drawn().nth(MOST_LINES).is_some()
     }
 
-    /// How many messages each process sends and receives, in shades: columns of equal width, each in one of a few shades.
+    /// Draws the density of the messages that each process sends and receives, in columns of equal width with a few
+    /// shades.
     fn density(&self) -> Markup {
         let mut bins: BTreeMap<(usize, usize), u32> = BTreeMap::new();
         for it in self.drawn() {
@@ -272,7 +272,7 @@ impl<'a> SvgDrawing<'a> {
 
     fn marks(&self) -> Markup {
         let size = (self.options.lane * 0.2).clamp(1.8, 4.6);
-        // Signs where there is room for them; otherwise ticks at the upper edge of the lane, so that they hide nothing.
+        // Symbols if there is space for them; otherwise ticks at the upper edge of the lane, which hide nothing.
         let mut seen = vec![0.0; self.diagram.lanes.len()];
         for it in self.diagram.checkpoints.iter().filter(|it| self.shown(it.at, it.at)) {
             seen[it.lane] += 1.0;
@@ -369,7 +369,7 @@ fn cross(x: f64, y: f64, size: f64) -> Markup {
     html! { path.failure d={ "M" (a) " " (c) "L" (b) " " (d) "M" (a) " " (d) "L" (b) " " (c) } {} }
 }
 
-/// Returns about a dozen round instants between two.
+/// Returns about a dozen round times between two times.
 fn ticks(begin: f64, end: f64) -> Vec<i64> {
     let rough = (end - begin) / 12.0;
     let magnitude = 10f64.powf(rough.max(1.0).log10().floor());

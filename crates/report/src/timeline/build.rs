@@ -11,31 +11,32 @@ use faultline_history::recoveries::Recoveries;
 use faultline_history::{GroupId, History, Point};
 
 use super::{
-    Carried, Checkpoint, Crossing, Failure, Injection, Message, Rollback, TakenOver, Tasks, Timeline, Undone,
+    Checkpoint, Failure, Injection, Message, Rollback, TakenOver, Tasks, TheftContent, TheftPath, Timeline,
+    Undone,
 };
-use crate::cast::Cast;
+use crate::names::DisplayNames;
 
-/// A rollback of a group, by the incarnation that it started.
+/// Identifies a rollback of a group by the incarnation that it started.
 type Key = (GroupId, Incarnation);
 
 /// Builds the timeline of `history`.
-pub(super) fn build(history: &History<'_>, cast: &Cast) -> Timeline {
+pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     let last = history.trace.streams.values().filter_map(|stream| stream.last()).map(|(at, _)| *at).max();
     let mut timeline = supervised(history);
     timeline.end = last.unwrap_or(timeline.origin);
-    timeline.checkpoints = checkpoints(history, cast);
+    timeline.checkpoints = checkpoints(history, names);
     timeline.tasks = tasks(history);
     timeline.taken_over = taken_over(history);
     if history.planned.is_some() {
         timeline.recoveries =
             Recoveries::of(history.trace).all().map(|(epoch, it)| (epoch, it.clone())).collect();
     }
-    roll_back(&mut timeline, history, cast);
-    move_messages(&mut timeline, history, cast);
+    roll_back(&mut timeline, history, names);
+    move_messages(&mut timeline, history, names);
     timeline
 }
 
-/// Returns what the supervisor did.
+/// Returns the events of the supervisor.
 fn supervised(history: &History<'_>) -> Timeline {
     let supervision = &history.supervision;
     let failures = supervision.ends.iter().map(|it| Failure {
@@ -59,12 +60,12 @@ fn supervised(history: &History<'_>) -> Timeline {
     }
 }
 
-fn checkpoints(history: &History<'_>, cast: &Cast) -> BTreeMap<(GroupId, Position), Checkpoint> {
+fn checkpoints(history: &History<'_>, names: &DisplayNames) -> BTreeMap<(GroupId, Position), Checkpoint> {
     let mut checkpoints: BTreeMap<(GroupId, Position), Checkpoint> = BTreeMap::new();
     for group in &history.groups {
         for (name, checkpoint) in &group.checkpoints {
             for commit in &checkpoint.commits {
-                let key = (cast.group_of(commit.process), name.position);
+                let key = (names.group_of(commit.process), name.position);
                 let (forced, frozen) = (commit.forced, Span::ZERO);
                 let new =
                     || Checkpoint { forced, committed: BTreeMap::new(), saved: BTreeMap::new(), frozen };
@@ -78,7 +79,7 @@ fn checkpoints(history: &History<'_>, cast: &Cast) -> BTreeMap<(GroupId, Positio
         for (name, checkpoint) in &group.checkpoints {
             for (&member, part) in group.members.iter().zip(&checkpoint.parts) {
                 let Some((witness, _)) = part.witness else { continue };
-                if let Some(it) = checkpoints.get_mut(&(cast.group_of(member), name.position)) {
+                if let Some(it) = checkpoints.get_mut(&(names.group_of(member), name.position)) {
                     let at = instant(history.trace, member, (witness.life, witness.upto.index()));
                     it.saved.insert(member, at);
                 }
@@ -88,7 +89,7 @@ fn checkpoints(history: &History<'_>, cast: &Cast) -> BTreeMap<(GroupId, Positio
     checkpoints
 }
 
-/// Returns the numbers of a program of tasks; `None` where processes exchange messages.
+/// Returns the numbers of a program of tasks; `None` if processes exchange messages.
 fn tasks(history: &History<'_>) -> Option<Tasks> {
     if let Some(planned) = &history.planned {
         let runs = planned.tasks.values().map(|it| it.ran.len() as u64).filter(|runs| *runs > 0);
@@ -123,14 +124,14 @@ fn taken_over(history: &History<'_>) -> Vec<TakenOver> {
     all
 }
 
-/// Adds the rollbacks of the groups, with what they undid.
-fn roll_back(timeline: &mut Timeline, history: &History<'_>, cast: &Cast) {
+/// Adds the rollbacks of the groups, and what they undid.
+fn roll_back(timeline: &mut Timeline, history: &History<'_>, names: &DisplayNames) {
     let returns = Returns::new(history);
     let mut rollbacks: BTreeMap<Key, Rollback> = BTreeMap::new();
     let mut undone: Vec<(Undone, Key)> = Vec::new();
     let mut restored: BTreeMap<Key, (Position, Attempt)> = BTreeMap::new();
-    for group in cast.groups() {
-        for process in cast.members(group) {
+    for group in names.groups() {
+        for process in names.members(group) {
             for it in returns.of(process) {
                 let key = (group, it.incarnation);
                 let rollback = rollbacks.entry(key).or_insert_with(|| Rollback::new(group, it.incarnation));
@@ -155,12 +156,12 @@ fn roll_back(timeline: &mut Timeline, history: &History<'_>, cast: &Cast) {
     timeline.pauses = returns.pauses().clone();
 
     // Attempts at checkpoints that a process of the group discarded.
-    let mut given_up: BTreeSet<(GroupId, Position, Attempt)> = BTreeSet::new();
-    // When each group first heard of another's return to a position.
+    let mut was_discarded: BTreeSet<(GroupId, Position, Attempt)> = BTreeSet::new();
+    // When each group first learned that another group rolled back to a position.
     let mut alerts: BTreeMap<(GroupId, GroupId, Position), Time> = BTreeMap::new();
     for claimed in &history.claims {
         let process = history.segment(claimed.at.segment).host;
-        let (group, at) = (cast.group_of(process), claimed.time);
+        let (group, at) = (names.group_of(process), claimed.time);
         if group == GroupId::OUTSIDE {
             continue;
         }
@@ -176,7 +177,7 @@ fn roll_back(timeline: &mut Timeline, history: &History<'_>, cast: &Cast) {
                 *first = at.min(*first);
             }
             Claim::Aborted { position, attempt } => {
-                given_up.insert((group, *position, *attempt));
+                was_discarded.insert((group, *position, *attempt));
             }
             Claim::Unrecoverable { cluster, missing } => {
                 let of = GroupId::claimed(*cluster);
@@ -190,13 +191,13 @@ fn roll_back(timeline: &mut Timeline, history: &History<'_>, cast: &Cast) {
 
     let mut keyed: Vec<_> = rollbacks.into_iter().collect();
     for (key, rollback) in &mut keyed {
-        rollback.given_up = restored.get(key).is_some_and(|&(position, attempt)| {
-            given_up.contains(&(key.0, position, attempt))
+        rollback.was_discarded = restored.get(key).is_some_and(|&(position, attempt)| {
+            was_discarded.contains(&(key.0, position, attempt))
                 && !timeline.checkpoints.contains_key(&(key.0, position))
         });
         let ended = rollback.members.values().map(|it| it.resumed.unwrap_or(it.restored)).max();
         rollback.ended = ended.unwrap_or_default();
-        rollback.complete = rollback.members.len() == cast.members(rollback.group).len()
+        rollback.complete = rollback.members.len() == names.members(rollback.group).len()
             && rollback.members.values().all(|it| it.resumed.is_some());
     }
     keyed.sort_by_key(|((group, incarnation), rollback)| (rollback.ended, *group, *incarnation));
@@ -204,20 +205,20 @@ fn roll_back(timeline: &mut Timeline, history: &History<'_>, cast: &Cast) {
         keyed.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
     timeline.rollbacks = keyed.into_iter().map(|(_, rollback)| rollback).collect();
     timeline.undone = undone.into_iter().map(|(undone, key)| Undone { by: places[&key], ..undone }).collect();
-    relate(timeline, cast, &places, &alerts);
+    relate(timeline, names, &places, &alerts);
 }
 
 /// Relates rollbacks to the failures that they handle, and to the rollbacks that caused them.
 fn relate(
     timeline: &mut Timeline,
-    cast: &Cast,
+    names: &DisplayNames,
     places: &BTreeMap<Key, usize>,
     alerts: &BTreeMap<(GroupId, GroupId, Position), Time>,
 ) {
     let mut answered = vec![false; timeline.failures.len()];
     for rollback in &mut timeline.rollbacks {
         for (place, failure) in timeline.failures.iter().enumerate() {
-            let of_it = cast.group_of(failure.process) == rollback.group;
+            let of_it = names.group_of(failure.process) == rollback.group;
             if of_it && failure.at <= rollback.ended && !answered[place] {
                 answered[place] = true;
                 rollback.failures.push(place);
@@ -234,7 +235,7 @@ fn relate(
         };
         rollback.began = failed.into_iter().chain(alerted).min().unwrap_or(first_restored);
     }
-    // Clusters that take checkpoints together also roll back together: with the one that failed.
+    // Clusters that take checkpoints together also roll back together, because of the one that failed.
     for place in 0..timeline.rollbacks.len() {
         let this = &timeline.rollbacks[place];
         if this.failures.is_empty() && this.cause == Some(Cause::Failure) {
@@ -248,8 +249,8 @@ fn relate(
     }
 }
 
-/// Adds the way of every message, stolen task and result.
-fn move_messages(timeline: &mut Timeline, history: &History<'_>, cast: &Cast) {
+/// Adds the path of every message, stolen task and result.
+fn move_messages(timeline: &mut Timeline, history: &History<'_>, names: &DisplayNames) {
     let mut undone_of: BTreeMap<ProcessId, Vec<&Undone>> = BTreeMap::new();
     for undone in &timeline.undone {
         undone_of.entry(undone.process).or_default().push(undone);
@@ -292,23 +293,23 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, cast: &Cast) {
         messages.entry(id).or_default().stale.push(history.time(at));
     }
     for &(id, at) in &history.resent {
-        // A message that the facts do not contain otherwise.
+        // A message that no other fact mentions.
         let way = messages.entry(id).or_default();
         if way.transmitted.is_empty() {
             way.transmit(history.time(at), true);
         }
     }
-    let mut thefts: BTreeMap<(Theft, Carried), Crossing> = BTreeMap::new();
+    let mut thefts: BTreeMap<(Theft, TheftContent), TheftPath> = BTreeMap::new();
     for (&theft, steps) in history.tasks.iter().flat_map(|it| &it.thefts) {
         for step in steps {
             let (carried, is_sent) = match step.step {
-                TheftStep::Shipped => (Carried::Task, true),
-                TheftStep::Taken => (Carried::Task, false),
-                TheftStep::Returned => (Carried::Result, true),
-                TheftStep::Merged => (Carried::Result, false),
+                TheftStep::Shipped => (TheftContent::Task, true),
+                TheftStep::Taken => (TheftContent::Task, false),
+                TheftStep::Returned => (TheftContent::Result, true),
+                TheftStep::Merged => (TheftContent::Result, false),
                 _ => continue,
             };
-            let Crossing { from, to, way } = thefts.entry((theft, carried)).or_default();
+            let TheftPath { from, to, way } = thefts.entry((theft, carried)).or_default();
             let (process, at) = (history.segment(step.at.segment).host, history.time(step.at));
             if is_sent {
                 *from = Some(process);
@@ -322,8 +323,8 @@ fn move_messages(timeline: &mut Timeline, history: &History<'_>, cast: &Cast) {
     }
     drop(undone_of);
     for (id, message) in &messages {
-        for &(at, again) in message.transmitted.iter().filter(|_| cast.leaves_group(*id)) {
-            let of = cast.group_of(id.to);
+        for &(at, again) in message.transmitted.iter().filter(|_| names.leaves_group(*id)) {
+            let of = names.group_of(id.to);
             let last = timeline.rollbacks.iter_mut().rev().find(|it| it.group == of && it.began <= at);
             if let Some(rollback) = last.filter(|_| again) {
                 rollback.resent += 1;
@@ -339,7 +340,7 @@ impl Rollback {
             group,
             incarnation,
             checkpoint: None,
-            given_up: false,
+            was_discarded: false,
             cause: None,
             members: BTreeMap::new(),
             failures: Vec::new(),
@@ -353,7 +354,7 @@ impl Rollback {
 }
 
 impl Message {
-    /// Handles a transmission. The protocol and the composite both state a re-send, one after the other.
+    /// Records a transmission. The protocol and the composite both state a re-send, one after the other.
     fn transmit(&mut self, at: Time, again: bool) {
         const TOGETHER: Span = Span::from_millis(1);
         match self.transmitted.last_mut() {

@@ -1,9 +1,9 @@
-//! What happened in a run, by the clocks of its processes: checkpoints, failures, rollbacks with what they undid, and the
-//! path of every message. A view of the run's [`History`] for people. Reports without judging: the checker decides
-//! whether it was correct.
+//! The events of a run by the clocks of its processes: checkpoints, failures, rollbacks with what they undid, and the
+//! path of every message. A view of the run's [`History`] for readers. It does not judge: the checker decides whether
+//! the run was correct.
 //!
-//! Facts of different processes are related by identity (of a message, a checkpoint, an incarnation), never
-//! by time; times are only for display.
+//! Facts of different processes are related by identity (of a message, a checkpoint, an incarnation), never by time.
+//! Times are only for display.
 
 mod build;
 
@@ -20,14 +20,14 @@ use faultline_history::{Context, History};
 use faultline_history::{GroupId, lost};
 use faultline_trace::{Manifest, Trace};
 
-use crate::cast::Cast;
+use crate::names::DisplayNames;
 
-/// What happened in a run.
+/// The events of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
-    /// When the application started: instants are shown relative to this.
+    /// Start of the application. Times are shown relative to it.
     pub origin: Time,
-    /// When the last fact was stated.
+    /// Time of the last fact.
     pub end: Time,
     /// Every committed checkpoint, by group and position.
     pub checkpoints: BTreeMap<(GroupId, Position), Checkpoint>,
@@ -35,29 +35,29 @@ pub struct Timeline {
     pub failures: Vec<Failure>,
     /// Injected faults, in the order of injection.
     pub injections: Vec<Injection>,
-    /// Changes that the user made during the run, in order.
+    /// Changes by the user during the run, in order.
     pub changes: Vec<(Time, Change)>,
     /// Clusters that joined, and when.
     pub joined: Vec<(Time, ClusterId)>,
-    /// Clusters that left for good, and when.
+    /// Clusters that left permanently, and when.
     pub left: Vec<(Time, ClusterId)>,
     /// Rollbacks of groups, in the order in which they ended.
     pub rollbacks: Vec<Rollback>,
     /// Every message with its transmissions, by identity.
     pub messages: BTreeMap<MessageId, Message>,
-    /// Every stolen task on its way to its thief, and every result on its way back.
-    pub thefts: BTreeMap<(Theft, Carried), Crossing>,
-    /// Every stretch of a process's life that a rollback undid.
+    /// Every stolen task and every result that was sent.
+    pub thefts: BTreeMap<(Theft, TheftContent), TheftPath>,
+    /// Every period of a process that a rollback undid.
     pub undone: Vec<Undone>,
-    /// When the user paused the federation.
+    /// Periods in which the user paused the federation.
     pub pauses: lost::Pauses,
     /// The work of permanently failed processes, in the order in which other processes took it over.
     pub taken_over: Vec<TakenOver>,
-    /// Numbers of tasks; `None` where processes exchange messages.
+    /// Numbers of tasks; `None` if processes exchange messages.
     pub tasks: Option<Tasks>,
-    /// Where tasks are assigned in advance, what each recovery cost.
+    /// The cost of each recovery, if tasks are assigned in advance.
     pub recoveries: Vec<(Incarnation, Recovery)>,
-    /// Clusters that could not be recovered, and which parts were missing where.
+    /// Groups that could not be recovered, with the parts that were missing.
     pub unrecoverable: Vec<(GroupId, Missing)>,
 }
 
@@ -70,7 +70,7 @@ pub struct TakenOver {
     pub by: ProcessId,
     /// The failed process.
     pub of: ProcessId,
-    /// The checkpoint, with the time at which the process was in that state; `None` if there was none.
+    /// The checkpoint, with the time at which the failed process was in that state; `None` if there was none.
     pub from: Option<(Position, Time)>,
 }
 
@@ -81,7 +81,7 @@ pub struct Tasks {
     pub tasks: u64,
     /// Runs of tasks beyond the first run of each.
     pub again: u64,
-    /// Stolen tasks whose result was used; `None` where tasks are assigned in advance.
+    /// Number of stolen tasks whose result was used; `None` if tasks are assigned in advance.
     pub stolen: Option<u64>,
 }
 
@@ -95,9 +95,9 @@ pub struct Checkpoint {
     pub forced: bool,
     /// When each process committed it.
     pub committed: BTreeMap<ProcessId, Time>,
-    /// When each process was in the state that it contains; the image reaches the storage later.
+    /// When each process was in the saved state. The image reaches the storage later.
     pub saved: BTreeMap<ProcessId, Time>,
-    /// The longest time for which it paused an application.
+    /// Longest time for which it froze an application.
     pub frozen: Span,
 }
 
@@ -123,12 +123,12 @@ pub struct Failure {
     pub detected: Option<Time>,
     /// When the next life was started.
     pub restarted: Option<Time>,
-    /// What ended it; `None` if the supervisor found it ended.
+    /// What ended it; `None` if it ended by itself.
     pub by: Option<EndedBy>,
 }
 
 impl Failure {
-    /// Returns the fault of the plan that ended it.
+    /// Returns the planned fault that ended the life.
     pub fn fault(&self) -> Option<FaultNo> {
         self.by.and_then(EndedBy::fault)
     }
@@ -154,25 +154,24 @@ pub struct Rollback {
     pub incarnation: Incarnation,
     /// The checkpoint, under the incarnation that took it; `None` is the initial state.
     pub checkpoint: Option<Position>,
-    /// Whether the attempt at that checkpoint had been discarded before all of it was known to be durable. It
-    /// was durable, or it could not have been restored.
-    pub given_up: bool,
+    /// Whether the attempt at that checkpoint had been discarded before all of its parts were known to be durable.
+    /// They were durable; otherwise, it could not have been restored.
+    pub was_discarded: bool,
     /// The self-reported cause; `None` if the protocol did not state one.
     pub cause: Option<Cause>,
     /// The members that rolled back.
-    pub members: BTreeMap<ProcessId, Returned>,
-    /// The failures of the cluster that this rollback handles, as indices in [`Timeline::failures`].
+    pub members: BTreeMap<ProcessId, RestoredMember>,
+    /// The failures of the group that this rollback handles, as indices in [`Timeline::failures`].
     pub failures: Vec<usize>,
     /// When the first failure happened, or the alert arrived.
     pub began: Time,
     /// When the last member resumed.
     pub ended: Time,
-    /// The rollback of another cluster that caused this one, or of which this one was part, as an index in
-    /// [`Timeline::rollbacks`].
+    /// The rollback of another group that caused or included this one, as an index in [`Timeline::rollbacks`].
     pub because_of: Option<usize>,
-    /// Messages from other clusters re-sent to this one afterwards.
+    /// Number of messages that other groups re-sent to this one afterwards.
     pub resent: u64,
-    /// Whether the protocol stated that every member resumes.
+    /// Whether the protocol stated that every member resumed.
     pub complete: bool,
 }
 
@@ -188,27 +187,27 @@ impl Rollback {
     }
 }
 
-/// A process's part in a rollback.
+/// The part of one process in a rollback.
 #[derive(Clone, Debug, Default)]
-pub struct Returned {
-    /// When its state was replaced.
+pub struct RestoredMember {
+    /// When its state was restored.
     pub restored: Time,
-    /// When it resumed, if it stated so.
+    /// When it resumed; `None` if it did not state that.
     pub resumed: Option<Time>,
     /// When it had been in the state that it restored.
     pub saved: Time,
     /// Its lost work, as defined in [`lost`].
     pub lost: Span,
-    /// The number of tasks that it had run since, and the time that they had taken.
+    /// Number of tasks that it had run since then, and their total duration.
     pub tasks: (u64, Span),
 }
 
-/// A stretch of a process's execution that a rollback undid.
+/// A period of a process that a rollback undid.
 #[derive(Clone, Debug)]
 pub struct Undone {
     /// The process.
     pub process: ProcessId,
-    /// The stretch, with its times.
+    /// The period, with its times.
     pub stretch: lost::Undone,
     /// The rollback, as an index in [`Timeline::rollbacks`].
     pub by: usize,
@@ -231,21 +230,22 @@ pub struct Message {
 
 /// What a theft sends from one process to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Carried {
+pub enum TheftContent {
     /// A stolen task, to its thief.
     Task,
     /// Its result, to its victim.
     Result,
 }
 
-/// The way of a stolen task, or of its result. After a process is gone for good, others send and receive in its place.
+/// The path of a stolen task or its result. If a process never returns, its successor sends and receives in its
+/// place.
 #[derive(Clone, Debug, Default)]
-pub struct Crossing {
+pub struct TheftPath {
     /// The last process that sent it.
     pub from: Option<ProcessId>,
     /// The last process that received it.
     pub to: Option<ProcessId>,
-    /// Its way.
+    /// Its path.
     pub way: Message,
 }
 
@@ -253,21 +253,21 @@ impl Timeline {
     /// Builds the timeline of a recorded run.
     pub fn new(trace: &Trace, manifest: &Manifest) -> Timeline {
         let context = Context::from_manifest(manifest);
-        Timeline::of(&History::new(trace, &context), &Cast::new(manifest))
+        Timeline::of(&History::new(trace, &context), &DisplayNames::new(manifest))
     }
 
     /// Builds the timeline of a history.
-    pub fn of(history: &History<'_>, cast: &Cast) -> Timeline {
-        build::build(history, cast)
+    pub fn of(history: &History<'_>, names: &DisplayNames) -> Timeline {
+        build::build(history, names)
     }
 
-    /// Returns an instant in seconds since the start of the application; negative before it.
+    /// Returns a time in seconds since the start of the application; negative before it.
     pub fn seconds(&self, at: Time) -> f64 {
         (at.0 as f64 - self.origin.0 as f64) / 1e9
     }
 
-    /// Returns permanently failed processes, and since when they have been down.
-    pub fn gone(&self, cast: &Cast) -> BTreeMap<ProcessId, Time> {
+    /// Returns the permanently failed processes, and when they failed.
+    pub fn permanent_failures(&self, names: &DisplayNames) -> BTreeMap<ProcessId, Time> {
         let mut gone = BTreeMap::new();
         for it in &self.injections {
             match it.fault {
@@ -275,7 +275,7 @@ impl Timeline {
                     gone.entry(process).or_insert(it.at);
                 }
                 Fault::LoseCluster { cluster, returns: false, .. } => {
-                    cast.processes(cluster).iter().for_each(|process| {
+                    names.processes(cluster).iter().for_each(|process| {
                         gone.entry(*process).or_insert(it.at);
                     });
                 }
@@ -285,27 +285,27 @@ impl Timeline {
         gone
     }
 
-    /// Returns the time between two instants, without the time in which the user paused the federation.
+    /// Returns the duration between two times, without the periods in which the user paused the federation.
     pub fn lasted(&self, from: Time, upto: Time) -> Span {
         Span(upto.since(from).0 - self.pauses.within(from, upto).0)
     }
 
-    /// Returns the messages between groups that rollback `by` undid at the sender and that `group` had
-    /// delivered, by identity.
-    pub fn orphans_at(&self, by: usize, group: GroupId, cast: &Cast) -> Vec<MessageId> {
+    /// Returns the messages between groups whose send rollback `by` undid and that `group` had delivered, ordered by
+    /// identity.
+    pub fn orphans_at(&self, by: usize, group: GroupId, names: &DisplayNames) -> Vec<MessageId> {
         self.messages
             .iter()
             .filter(|(id, message)| {
                 message.send_undone == Some(by)
-                    && cast.group_of(id.to) == group
-                    && cast.leaves_group(**id)
+                    && names.group_of(id.to) == group
+                    && names.leaves_group(**id)
                     && !message.delivered.is_empty()
             })
             .map(|(id, _)| *id)
             .collect()
     }
 
-    /// Returns how many committed checkpoints of its cluster a rollback undid that no earlier rollback had
+    /// Returns how many committed checkpoints of its group a rollback undid, except those that earlier rollbacks had
     /// undone.
     pub fn depth(&self, rollback: &Rollback) -> u64 {
         let beyond = |it: &Rollback, position: Position| {

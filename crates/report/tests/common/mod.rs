@@ -1,6 +1,6 @@
-//! A plausible invented run: two coupled clusters under a protocol similar to HC3I, one crash, then the loss
-//! of a cluster. The generator sees all processes at once, so that it is no protocol; its facts only have to
-//! be as consistent as those of a real run.
+//! A plausible, made-up run: two coupled clusters under a protocol similar to HC3I, one crash, then the loss of a
+//! cluster. The generator knows the state of all processes, so it is not a protocol. Its facts only have to be as
+//! consistent as those of a real run.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::cmp::Reverse;

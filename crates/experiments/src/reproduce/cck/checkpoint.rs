@@ -1,5 +1,5 @@
-//! What a checkpoint costs: messages (long paper, section 3.6.1), and time by processes and storage servers (figure 5 of the
-//! short paper, figure 10 of the long one).
+//! The cost of a checkpoint: messages (long paper, section 3.6.1), and time by processes and storage servers (figure
+//! 5 of the short paper, figure 10 of the long one).
 
 use super::{Planned, times, watch};
 use crate::measures::{Spread, short};
@@ -7,7 +7,7 @@ use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 use crate::reproduce::{Interrupted, Lab};
 
-/// Channels between the blocks of a grid: each block sends to its neighbours.
+/// Returns the number of channels between the blocks of a grid, where each block sends to its neighbours.
 fn channels([rows, columns]: [u32; 2]) -> u64 {
     2 * u64::from((rows - 1) * columns + rows * (columns - 1))
 }
@@ -79,7 +79,7 @@ fn rectangle(processes: u32) -> [u32; 2] {
 }
 
 pub(super) fn one_server(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    /// Of Fast Ethernet, in megabytes per second.
+    /// Bandwidth of Fast Ethernet, in megabytes per second.
     const WIRE: f64 = 12.5;
     let counts: &[u32] = if lab.is_quick() { &[2, 6] } else { &[4, 8, 16, 24, 32, 40] };
     let (mut series, mut rows, mut findings) = (Vec::new(), Vec::new(), Vec::new());
@@ -167,11 +167,11 @@ pub(super) fn one_server(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrup
 }
 
 pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    /// Of Gigabit Ethernet, in megabytes per second.
+    /// Bandwidth of Gigabit Ethernet, in megabytes per second.
     const WIRE: f64 = 125.0;
     let counts: &[u32] = if lab.is_quick() { &[20, 40] } else { &[20, 40, 60, 80, 120, 160, 200, 240] };
     let servers: [u32; 2] = if lab.is_quick() { [5, 10] } else { [20, 60] };
-    // 2 MB of numbers of 8 bytes.
+    // A block contains 2 MB of numbers of 8 bytes each.
     let size = if lab.is_quick() { 64 } else { 500 };
     let (mut series, mut rows) = (Vec::new(), Vec::new());
     let mut at = |servers: u32, lab: &mut Lab<'_, '_>| {

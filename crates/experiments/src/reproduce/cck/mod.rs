@@ -1,12 +1,13 @@
-//! The evaluations of the two papers on CCK, repeated: figures 5 and 6 of the short one, figures 10 to 12 of the long one.
+//! Reproductions of the evaluations of the two papers on CCK: figures 5 and 6 of the short one, figures 10 to 12 of
+//! the long one.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
-//! | `checkpoint` | what a checkpoint costs: messages and time (figures 5 and 10) |
+//! | `checkpoint` | the cost of a checkpoint: messages and time (figures 5 and 10) |
 //! | `frequency` | run time by the frequency of checkpoints (figure 11) |
-//! | `required` | re-execution (figure 6, and the bound of section 3.6.2) |
+//! | `required` | re-execution (figure 6, and the limit of section 3.6.2) |
 //! | `order` | the same with local re-scheduling (figure 12) |
-//! | `observed` | checkpoints and recoveries, as facts show them |
+//! | `observed` | checkpoints and recoveries, computed from the facts |
 
 mod checkpoint;
 mod frequency;
@@ -42,10 +43,10 @@ pub const PAPER: Paper = Paper {
     command: "faultline reproduce cck",
 };
 
-/// Settings: all, and those that show the shape of the figures.
+/// The number of settings: all of them, and those that suffice for the shape of the figures.
 const SETTINGS: [u64; 2] = [135, 31];
 
-/// Repeats the evaluations. What `store` knows is not simulated again.
+/// Reproduces the evaluations. Does not repeat runs whose results are in `store`.
 pub fn reproduce(settings: Settings, store: &mut Store<'_>) -> Reproduction {
     let all_of_them: [&Experiment<'_>; 6] = [
         &checkpoint::messages,
@@ -104,7 +105,7 @@ impl Planned {
         self.grid[0] * self.grid[1]
     }
 
-    /// The process of each block, row by row: each has a rectangle of them.
+    /// Returns the process of each block, row by row. Each process has a rectangle of blocks.
     fn pieces(&self) -> Vec<u32> {
         let [rows, columns] = [0, 1].map(|it| self.grid[it] * self.blocks[it]);
         let of = |row: u32, column: u32| row / self.blocks[0] * self.grid[1] + column / self.blocks[1];
@@ -148,13 +149,13 @@ spec:
     }
 }
 
-/// Runs one setting with every seed, and watches each run. Every run should pass.
+/// Runs one setting with every seed, and observes each run. Every run should pass.
 fn watch(lab: &mut Lab<'_, '_>, what: &str, planned: &Planned) -> Result<Vec<Watched>, Interrupted> {
     let interrupted = lab.store.interrupted();
     lab.observed("watched", what, &planned.federation(), || Watch::new(interrupted), Watch::close)
 }
 
-/// Durations of complete checkpoints, in milliseconds.
+/// Returns the durations of complete checkpoints, in milliseconds.
 fn times(runs: &[Watched]) -> Spread {
     Spread::of(runs.iter().flat_map(|it| it.checkpoints.iter()).map(|it| it.0))
 }

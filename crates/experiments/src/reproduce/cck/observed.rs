@@ -1,4 +1,4 @@
-//! Checkpoints and recoveries of a run, as facts show them.
+//! Checkpoints and recoveries of a run, computed from its facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,13 +8,13 @@ use faultline_session::{Moment, Observer};
 use faultline_trace::{Manifest, Record};
 use serde::{Deserialize, Serialize};
 
-/// Watches one run.
+/// Observes one run.
 pub(super) struct Watch<'a> {
     interrupted: &'a AtomicBool,
     ranks: usize,
     begun: Option<Time>,
     last: Time,
-    /// Tasks that each process has run, and had run when it saved a checkpoint.
+    /// The number of tasks that each process has run so far, and that it had run when it saved a checkpoint.
     ran: Vec<u64>,
     saved: BTreeMap<(Position, ProcessId), u64>,
     /// Bytes of the states that processes have saved.
@@ -35,7 +35,7 @@ struct Checkpoint {
     stored: u64,
 }
 
-/// What was seen in one run.
+/// The observations of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Watched {
@@ -45,34 +45,35 @@ pub(super) struct Watched {
     pub(super) checkpoints: Vec<(f64, u64)>,
     /// Bytes of the states that processes have saved.
     pub(super) state_bytes: Vec<u64>,
-    /// What the failure of the run cost the others; `None` if nothing failed.
+    /// The re-execution that the failure caused in other processes; `None` if nothing failed.
     pub(super) redone: Option<Redone>,
 }
 
 /// Re-execution by processes that had not failed, after one failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Redone {
-    /// For each process: the tasks that it re-executed, and those that it would have re-executed after a global rollback.
+    /// For each process: the number of tasks that it re-executed, and the number that it would have re-executed after
+    /// a global rollback.
     pub(super) live: Vec<(ProcessId, u64, u64)>,
 }
 
 impl Redone {
-    /// Tasks that were executed again.
+    /// Returns the number of tasks that were re-executed.
     pub(super) fn again(&self) -> u64 {
         self.live.iter().map(|it| it.1).sum()
     }
 
-    /// The same after a global rollback.
+    /// Returns the number of tasks that a global rollback would have re-executed.
     pub(super) fn globally(&self) -> u64 {
         self.live.iter().map(|it| it.2).sum()
     }
 
-    /// Percentage of a global rollback.
+    /// Returns the re-executed tasks, in percent of those of a global rollback.
     pub(super) fn share(&self) -> f64 {
         100.0 * self.again() as f64 / self.globally().max(1) as f64
     }
 
-    /// Percentage of the processes that re-execute nothing.
+    /// Returns the percentage of the processes that re-executed nothing.
     pub(super) fn idle(&self) -> f64 {
         100.0 * self.live.iter().filter(|it| it.1 == 0).count() as f64 / self.live.len().max(1) as f64
     }
@@ -96,25 +97,26 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns what was seen, after the end of the run.
+    /// Returns the observations after the end of the run.
     pub(super) fn close(self) -> Watched {
         let (seconds, redone) = (self.seconds(), self.redone());
         Watched { seconds, checkpoints: self.checkpoints().collect(), redone, state_bytes: self.state_bytes }
     }
 
-    /// Seconds from the beginning of the application to the end of the run.
+    /// Returns the seconds from the beginning of the application to the end of the run.
     fn seconds(&self) -> f64 {
         self.begun.map_or(0.0, |it| self.last.since(it).as_secs_f64())
     }
 
-    /// Checkpoints that came to their end before the run did: how long each took, in milliseconds, and its messages.
+    /// Returns the duration of each complete checkpoint, in milliseconds, and its number of messages. Omits the last
+    /// checkpoint.
     fn checkpoints(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let is_complete = |it: &&Checkpoint| it.stored >= self.ranks as u64;
         let of = |it: &Checkpoint| (it.last.since(it.requested).as_secs_f64() * 1e3, it.messages);
         self.checkpoints.values().rev().skip(1).filter(is_complete).map(of)
     }
 
-    /// What the failure of the run cost the others; `None` if nothing failed.
+    /// Returns the re-execution that the failure caused in other processes; `None` if nothing failed.
     fn redone(&self) -> Option<Redone> {
         let live = (0..self.ranks).map(|it| ProcessId(it as u32)).filter(|it| !self.failed.contains(it));
         let of = |it: ProcessId| {

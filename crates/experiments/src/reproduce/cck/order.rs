@@ -1,4 +1,4 @@
-//! Local re-scheduling, tasks first that others wait for: figure 12 of the long paper.
+//! Local re-scheduling, which first runs the tasks that others wait for: figure 12 of the long paper.
 
 use faultline_core::ProcessId;
 
@@ -12,7 +12,7 @@ use crate::reproduce::{Interrupted, Lab};
 
 pub(super) fn order(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let side = if lab.is_quick() { 8 } else { 16 };
-    // Unrolled as a whole: short against the width of a partition, and long.
+    // The numbers of iterations that are unrolled as a whole: short relative to the width of a partition, and long.
     let windows = [side / 4, 2 * side];
     let moments: &[u32] =
         if lab.is_quick() { &[30, 95] } else { &[5, 15, 25, 30, 35, 45, 50, 55, 65, 70, 75, 85, 90, 95] };
@@ -34,7 +34,7 @@ pub(super) fn order(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
             let name = if sends_first { "those that others wait for first" } else { "oldest first" };
             let mut points = Vec::new();
             for &at in moments {
-                // Five checkpoints in a run; the failure comes with the last one before it.
+                // There are five checkpoints in a run. The failure follows the last checkpoint before the given time.
                 let tau = seconds / 5.0;
                 let after = seconds * f64::from(at) / 100.0 - tau;
                 let planned = with_failure(&base, ProcessId(4), tau, after);
@@ -120,7 +120,7 @@ pub(super) fn order(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
     }])
 }
 
-/// The latest time of a failure that caused re-execution; 0 if there is none.
+/// Returns the time of the latest failure that caused re-execution; 0 if there is none.
 fn last_with_tasks(series: &Series) -> f64 {
     series.points.iter().rfind(|it| it.1.most > 0.0).map_or(0.0, |it| it.0)
 }

@@ -9,7 +9,7 @@ use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 use crate::reproduce::{Interrupted, Lab};
 
-/// From one checkpoint to the next, in iterations.
+/// The number of iterations from one checkpoint to the next.
 const PERIOD: u32 = 10;
 
 /// Returns a run in which one process fails `after` seconds after the first checkpoint.
@@ -19,7 +19,7 @@ pub(super) fn with_failure(planned: &Planned, failed: ProcessId, tau: f64, after
     Planned { tau: Some(tau), faults, ..planned.clone() }
 }
 
-/// What the failure of each run cost.
+/// Returns the re-execution in each run with a failure.
 pub(super) fn redone(runs: &[Watched]) -> Vec<Redone> {
     runs.iter().filter_map(|it| it.redone.clone()).collect()
 }
@@ -30,7 +30,7 @@ pub(super) fn spread(all: &[Redone], of: impl Fn(&Redone) -> f64) -> Spread {
 
 pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let grid = if lab.is_quick() { [6, 8] } else { [15, 16] };
-    // Long against the time until the failed process runs again.
+    // The duration of a task in seconds: long relative to the time until the failed process runs again.
     let task = 1.0;
     let tau = f64::from(PERIOD) * task;
     let iterations: &[u32] = if lab.is_quick() { &[2, 5] } else { &[1, 2, 3, 4, 5, 6, 7, 8, 9] };
@@ -44,7 +44,7 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
         let (mut shares, mut idle) = (Vec::new(), Vec::new());
         for (row, &after) in rows.iter_mut().zip(iterations) {
             let options = format!("replicas: 1{option}");
-            // In the middle of an iteration.
+            // The failure occurs in the middle of an iteration.
             let planned = with_failure(
                 &Planned { options, ..base.clone() },
                 middle,
@@ -65,7 +65,7 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
     }
     let n = grid[0] * grid[1];
     let is_quick = lab.is_quick();
-    // Few processes are all near the failed one.
+    // With few processes, all of them are near the failed one.
     let judged = |agrees| if is_quick { Agreement::Measured } else { Agreement::of(agrees) };
     let section = Section {
         id: "required",
@@ -125,7 +125,7 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
     Ok(vec![section, neighbours(lab)?])
 }
 
-/// Tasks that a neighbour of the failed process re-executes: cloth, as in the short paper.
+/// Counts the tasks that neighbours of the failed process re-execute, with cloth as in the short paper.
 fn neighbours(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
     let (blocks, iterations): ([u32; 2], &[u32]) =
         if lab.is_quick() { ([3, 3], &[1, 3]) } else { ([10, 12], &[0, 1, 2, 3, 4, 5, 6, 8]) };

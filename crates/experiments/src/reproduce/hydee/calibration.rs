@@ -1,5 +1,5 @@
-//! The cost of a message: measured by ping-pong on real processes and charged by the simulator. The
-//! simulator's predictions for other runs are compared with those runs on real processes.
+//! The cost of a message: measured by ping-pong on real processes, and charged by the simulator. The simulator's
+//! predictions for other runs are compared with the same runs on real processes.
 
 use faultline_api::Federation;
 use faultline_clustering::patterns::Pattern;
@@ -30,10 +30,10 @@ struct Effort {
 /// The cost of messages in each setting of the ping-pong.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calibration {
-    /// Half round trips by setting and length, in microseconds: the native ones, to which the others add the
-    /// additional time in the same turn; the median of all turns.
+    /// Half round trips in microseconds, by setting and length. Native: the median of all turns. Other settings: the
+    /// native median plus the median additional time in the same turn.
     halves: [[f64; SIZES.len()]; Setting::ALL.len()],
-    /// The additional time of a setting over the native one in the same turn, in nanoseconds: by setting and
+    /// The additional time of a setting compared with the native one in the same turn, in nanoseconds, by setting and
     /// length.
     longer: [[Spread; SIZES.len()]; Setting::ALL.len()],
     /// The share of a half round trip that each end of a message accounts for.
@@ -41,10 +41,9 @@ pub(super) struct Calibration {
 }
 
 impl Calibration {
-    /// Calibrates from runs of this many processes, where each turn has one run in each setting.
+    /// Calibrates from runs of this many processes. Each turn has one run in each setting.
     pub(super) fn of(played: &[Played], processes: usize, cores: usize) -> Calibration {
-        // Each pair has one message in transit. If pairs share cores, it waits for the messages of the
-        // others.
+        // Each pair has one message in transit. If pairs share cores, a message waits for those of the others.
         let pairs = processes / 2;
         let end = 0.5 * (cores.min(pairs) as f64 / pairs as f64);
         let mut calibration = Calibration { end, ..Calibration::default() };
@@ -71,8 +70,8 @@ impl Calibration {
         Effort { message, kibibyte: kibibyte.max(0.0) }
     }
 
-    /// Returns `spec.simulator` as in a file, where messages within and between clusters cost what they do in
-    /// these settings, and all processes share this number of cores; without a number, each has its own.
+    /// Returns `spec.simulator` as in a file, where messages within and between clusters have the costs of these
+    /// settings, and all processes share this number of cores. Without a number, each process has its own core.
     pub(super) fn simulator(&self, (within, between): (Setting, Setting), cores: Option<usize>) -> String {
         let effort = |setting| {
             let Effort { message, kibibyte } = self.effort(setting);
@@ -83,7 +82,7 @@ impl Calibration {
     }
 }
 
-/// A run that is predicted: only the messages of a kernel.
+/// A predicted run, which contains only the messages of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Predicted {
     pattern: Pattern,
@@ -91,7 +90,7 @@ pub(super) struct Predicted {
 }
 
 impl Predicted {
-    /// Enough iterations for a second or two, so that the cost of the start does not matter.
+    /// Returns enough iterations for one or two seconds, so that the cost of the start is negligible.
     fn iterations(self) -> u32 {
         match self.pattern {
             Pattern::Cg => 4000,
@@ -99,7 +98,7 @@ impl Predicted {
         }
     }
 
-    /// All predicted runs, each under HydEE after the same one without a protocol.
+    /// All predicted runs. Each run under HydEE follows the same run without a protocol.
     pub(super) const ALL: [Predicted; 4] = [
         Predicted { pattern: Pattern::Cg, protected: false },
         Predicted { pattern: Pattern::Cg, protected: true },
@@ -107,7 +106,7 @@ impl Predicted {
         Predicted { pattern: Pattern::Lu, protected: true },
     ];
 
-    /// Returns the name for people and for a directory.
+    /// Returns a name that is shown to users and names a directory.
     pub(super) fn name(self) -> String {
         format!("{}-{}", self.pattern.name().to_lowercase(), if self.protected { "hydee" } else { "none" })
     }
@@ -143,7 +142,7 @@ pub(super) fn settings() -> usize {
     Predicted::ALL.len()
 }
 
-/// Predicts the measured runs with the message costs of many processes that share the cores.
+/// Predicts the measured runs, with the message costs of many processes that share the cores.
 pub(super) fn section(
     lab: &mut Lab<'_, '_>,
     alone: &Calibration,
@@ -277,7 +276,7 @@ mod tests {
 
     #[test]
     fn additional_time_is_compared_within_a_turn() {
-        // The second turn was disturbed.
+        // The second turn is disturbed.
         let turns = [10.0, 50.0, 12.0].into_iter().flat_map(|at| {
             [
                 played(Setting::Native, at),
@@ -294,7 +293,7 @@ mod tests {
 
     #[test]
     fn the_simulator_reproduces_the_measured_ping_pong() {
-        // Enough rounds that the first checkpoint does not matter.
+        // There are enough rounds that the cost of the first checkpoint is negligible.
         const ROUNDS: u32 = 60;
         for (processes, cores) in [(PAIR, 1), (PAIR, 8), (CROWD, 2), (CROWD, 12)] {
             let turn = Setting::ALL.map(|it| played(it, 20.0 + 3.0 * f64::from(it as u8)));

@@ -13,12 +13,12 @@ use crate::simulate::simulate;
 use super::phases::Phases;
 use super::{COMPUTING_MS, GLOBAL, HYDEE, Kernel};
 
-/// The cluster of the failed process, and the time of the failure in milliseconds: soon after a checkpoint,
+/// The cluster of the failed process, and the time of the failure in milliseconds: soon after a checkpoint, halfway
 /// between two, and shortly before one.
 const POSITIONS: [(Position, u32); 3] =
     [(Position::First, 1_200), (Position::Middle, 1_500), (Position::Last, 1_800)];
 
-/// Only between two checkpoints.
+/// Only halfway between two checkpoints.
 const BETWEEN: [(Position, u32); 1] = [POSITIONS[1]];
 
 #[derive(Clone, Copy)]
@@ -54,7 +54,7 @@ impl Effect {
         }
     }
 
-    /// The additional time of the run in process-seconds of this many processes.
+    /// Returns the additional time of the run in process-seconds of this many processes.
     fn process_seconds(&self, processes: usize) -> f64 {
         self.longer.mean * processes as f64
     }
@@ -73,22 +73,22 @@ struct Failure {
     global: Effect,
 }
 
-/// The crash of a cluster's first process, as in a file.
+/// Formats the crash of a cluster's first process, as in a file.
 fn crash(cluster: usize, at_ms: u32) -> String {
     format!("[{{ at: {at_ms}ms, crash: {{ cluster: c{cluster}, node: 0 }} }}]")
 }
 
-/// Processes, and where one of them fails.
+/// Returns the numbers of processes, and the positions of the failure for each number.
 fn sizes(quick: bool) -> &'static [(usize, &'static [(Position, u32)])] {
     if quick { &[(64, &POSITIONS)] } else { &[(256, &POSITIONS), (1024, &BETWEEN)] }
 }
 
-/// Iterations of the kernels whose recoveries have many phases.
+/// Returns the numbers of iterations of the kernels whose recoveries have many phases.
 fn iterations(quick: bool) -> &'static [u32] {
     if quick { &[5, 20] } else { &[5, 10, 20, 40, 80] }
 }
 
-/// These kernels.
+/// The kernels whose recoveries have many phases.
 const DEEP: [Pattern; 2] = [Pattern::Bt, Pattern::Lu];
 const PROTOCOLS: [(&str, &str); 3] =
     [("HydEE", HYDEE), ("SPBC", "{ spbc: { checkpointEvery: 1s, replicas: 0 } }"), ("global", GLOBAL)];

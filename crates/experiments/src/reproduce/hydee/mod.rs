@@ -1,10 +1,10 @@
-//! The HydEE paper's evaluation (section V), repeated: ping-pong, the NAS kernels without failures, and the
+//! Reproduction of the HydEE paper's evaluation (section V): ping-pong, the NAS kernels without failures, and the
 //! spread of failures.
 //!
 //! | module | contents |
 //! | --- | --- |
 //! | [`ping_pong`] | latency and bandwidth on real processes |
-//! | `calibration` | the cost of a message there, charged by the simulator, and its predictions compared with real runs |
+//! | `calibration` | the cost of a message in ping-pong, and the simulator's predictions at this cost, compared with real runs |
 //! | `overhead` | the kernels without failures |
 //! | `containment` | the kernels with a failure, compared with global checkpoints |
 //! | `phases` | the depth of a recovery |
@@ -59,7 +59,8 @@ pub struct Measured {
     pub real: Real,
 }
 
-/// Repeats the evaluation: simulates with the measured costs. Runs whose results `store` has are not repeated.
+/// Reproduces the evaluation with simulations at the measured costs. Does not repeat runs whose results are in
+/// `store`.
 pub fn reproduce(settings: Settings, measured: &Measured, store: &mut Store<'_>) -> Reproduction {
     let calibration = Calibration::of(&measured.played, PAIR, measured.real.cores);
     let crowded = Calibration::of(&measured.crowded, CROWD, measured.real.cores);
@@ -77,14 +78,14 @@ pub fn reproduce(settings: Settings, measured: &Measured, store: &mut Store<'_>)
 }
 
 const UNPROTECTED: &str = "{ none: {} }";
-/// HydEE with only the initial checkpoint.
+/// HydEE without checkpoints, except the initial one.
 const HYDEE_CALM: &str = "{ hydee: { checkpointEvery: never, replicas: 0 } }";
 /// HydEE with a checkpoint each second.
 const HYDEE: &str = "{ hydee: { checkpointEvery: 1s, replicas: 0 } }";
-/// Global checkpoints, each second.
+/// Global checkpoints, one per second.
 const GLOBAL: &str = "{ coordinated: { checkpointEvery: 1s, replicas: 0 } }";
 
-/// The difference from real processes, in percent, up to which a prediction counts as good.
+/// The maximum difference from real processes, in percent, at which a prediction counts as good.
 const CLOSE: f64 = 25.0;
 
 /// Returns the value furthest from zero.
@@ -112,11 +113,11 @@ struct Kernel {
 const COMPUTING_MS: u32 = 3_000;
 
 impl Kernel {
-    /// Creates a kernel in the clusters that are found for it.
+    /// Creates a kernel in the clusters that the search finds for it.
     fn new(pattern: Pattern, processes: usize, quick: bool) -> Kernel {
         let found = find(&pattern.graph(processes), Wish::default());
         let division = found.front[found.chosen].clone();
-        // All-to-all communication has many messages: fewer iterations, each longer.
+        // All-to-all communication has many messages, so there are fewer but longer iterations.
         let iterations = match pattern {
             Pattern::Ft if processes > 256 => 1,
             Pattern::Ft if quick => 2,
@@ -150,7 +151,7 @@ impl Kernel {
         }
         let order: Vec<String> = clusters.concat().iter().map(usize::to_string).collect();
         let (iterations, step) = (self.iterations, COMPUTING_MS / self.iterations);
-        // Latency and bandwidth of the paper's network, Myri-10G; a fifth of a second to detect a failure and
+        // Latency and bandwidth of the paper's network, Myri-10G, and a fifth of a second to detect a failure and
         // restart.
         line(format_args!(
             "  links: {{ within: {{ latency: 3us, bandwidth: 10Gbit }}, between: {{ latency: 3us, bandwidth: 10Gbit }} }}
@@ -204,7 +205,7 @@ mod tests {
             (beside[0].agreement, beside[1].ours.as_str()),
             (super::super::Agreement::Agrees, "at most 0 % error")
         );
-        // With what was kept, the same again, and nothing is simulated.
+        // With the stored results, the second reproduction is equal, and simulates nothing.
         let mut nothing = |it: &Kept| panic!("{} was simulated again", it.setting);
         let mut all_known = |step: Step<'_>| assert!(step.is_known);
         let again =

@@ -36,11 +36,11 @@ const WAYS: [Way; 4] = [
     Way { name: "global checkpoints", protocol: GLOBAL, costs: (Setting::Piggyback, Setting::Piggyback) },
 ];
 
-/// Iterations of a kernel on 256 processes. Each iteration is a few messages of each process; there are more
-/// of them than elsewhere, because this measures the cost of messages.
+/// Iterations of a kernel on 256 processes, in each of which a process sends a few messages. There are more
+/// iterations than elsewhere, because this experiment measures the cost of messages.
 const ITERATIONS: u32 = 100;
 
-/// Processes.
+/// Returns the numbers of processes.
 fn sizes(quick: bool) -> &'static [usize] {
     if quick { &[64] } else { &[256, 1024] }
 }
@@ -56,7 +56,7 @@ pub(super) fn overhead(
 ) -> Result<Vec<Section>, Interrupted> {
     let sizes = sizes(lab.is_quick());
     let mut rows = Vec::new();
-    // By way, over all kernels.
+    // By protocol, over all kernels.
     let mut longer: [Vec<f64>; WAYS.len()] = Default::default();
     for &processes in sizes {
         for pattern in Pattern::ALL {

@@ -1,8 +1,8 @@
-//! Counts the phases between a checkpoint and a failure: the depth that a recovery has to go through, one
-//! phase after another.
+//! Counts the phases between a checkpoint and a failure: the depth of a recovery, which handles one phase after
+//! another.
 //!
-//! Computed from the facts of an execution without failures, by the paper's rule (Algorithm 1): what follows
-//! a message from another cluster is in a later phase than that message.
+//! Computed from the facts of an execution without failures, by the paper's rule (Algorithm 1): what follows a
+//! message from another cluster is in a later phase than that message.
 
 use std::collections::HashMap;
 
@@ -16,11 +16,11 @@ pub(super) struct Phases {
     span: (Span, Span),
     begun: Option<Time>,
     cluster_of: Vec<ClusterId>,
-    /// Phases by process.
+    /// The current phase of each process.
     phases: Vec<u32>,
-    /// Phases of messages that no process has received.
+    /// The phase of each message that no process has received.
     sent: HashMap<MessageId, u32>,
-    /// Phases by process, at the checkpoint.
+    /// The phase of each process at the checkpoint.
     saved: Option<Vec<u32>>,
     is_over: bool,
 }
@@ -38,8 +38,8 @@ impl Phases {
         }
     }
 
-    /// Returns the number of phases from the earliest one in which a process of this cluster was at the
-    /// checkpoint to the latest one that any process has reached at the failure.
+    /// Returns the number of phases between the earliest phase of this cluster's processes at the checkpoint and the
+    /// latest phase that any process has reached at the failure.
     pub(super) fn depth(&self, cluster: ClusterId) -> u32 {
         let saved = self.saved.iter().flatten().zip(&self.cluster_of);
         let first = saved.filter(|it| *it.1 == cluster).map(|it| *it.0).min();
@@ -50,7 +50,7 @@ impl Phases {
     fn note(&mut self, process: ProcessId, fact: &Fact) {
         match fact {
             Fact::Sent { id, .. } => drop(self.sent.insert(*id, self.phases[process.index()])),
-            // Afterwards, the actions of the process may depend on the message.
+            // From now on, the actions of the process may depend on the message.
             Fact::Consumed(id) => {
                 let Some(of_message) = self.sent.remove(id) else { return };
                 let is_between = self.cluster_of[id.from.index()] != self.cluster_of[process.index()];

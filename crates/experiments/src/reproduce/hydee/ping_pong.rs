@@ -1,7 +1,7 @@
-//! Latency and bandwidth between real processes: figure 5 of the paper, and the same among many that share
+//! Latency and bandwidth between real processes: figure 5 of the paper, and the same with many processes that share
 //! the cores.
 //!
-//! This module runs no processes: the caller does, and passes in the record of each run.
+//! The caller runs the processes, and passes in the record of each run.
 
 use faultline_core::{Fact, ProcessId, Time};
 use faultline_trace::Trace;
@@ -16,14 +16,14 @@ use super::{HYDEE_CALM, UNPROTECTED};
 pub const SIZES: [u32; 8] = [1, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
 /// The number of processes of figure 5.
 pub const PAIR: usize = 2;
-/// The number of processes that play in pairs at the same time, more than there are cores.
+/// The number of processes that run ping-pong in pairs at the same time: more than there are cores.
 pub const CROWD: usize = 16;
-/// The number of first round trips of each length that are not counted.
+/// The number of initial round trips of each length that are not counted.
 const WARM_UP: usize = 5;
-/// The largest difference, in percent of the time, that counts as "equivalent".
+/// The maximum difference, in percent of the time, that counts as "equivalent".
 const EQUIVALENT: f64 = 10.0;
 
-/// The relation between two processes that play.
+/// The relation between the two processes of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// No protocol.
@@ -38,7 +38,7 @@ impl Setting {
     /// All settings, in the order of the page.
     pub const ALL: [Setting; 3] = [Setting::Native, Setting::Piggyback, Setting::Logging];
 
-    /// Returns the name for people.
+    /// Returns the name that is shown to users.
     pub fn name(self) -> &'static str {
         match self {
             Setting::Native => "native",
@@ -47,7 +47,7 @@ impl Setting {
         }
     }
 
-    /// Returns the federation of this many processes, as in a file. `self` determines the cluster of each
+    /// Returns the federation of this many processes, as in a file. The setting determines the cluster of each
     /// process's partner.
     pub fn text(self, processes: usize, rounds: u32) -> String {
         let clusters = match self {
@@ -83,13 +83,13 @@ spec:
 #[derive(Clone, Debug)]
 pub struct Played {
     pub(super) setting: Setting,
-    /// Half round trips by length: for one pair, the median; for many pairs the mean over all, since each
+    /// Half round trips by length. For one pair, the median; for many pairs, the mean over all, because each pair
     /// waits while the cores serve the others.
     pub(super) halves: Vec<f64>,
 }
 
 impl Played {
-    /// Reads the record of a run; `None` if it does not have this many processes and rounds.
+    /// Reads the record of a run. Returns `None` if the run does not have this many processes and rounds.
     pub fn of(setting: Setting, processes: usize, rounds: u32, trace: &Trace) -> Option<Played> {
         let rounds = rounds as usize;
         let pairs = processes / 2;
@@ -118,7 +118,7 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// Returns the section of the page. Every setting must have been played.
+/// Returns the section of the page. `played` must contain runs of every setting.
 pub fn section(played: &[Played]) -> Section {
     // By setting and length, over all runs.
     let spread = |setting, size: usize| {

@@ -1,6 +1,6 @@
 //! Runs on real processes, compared with the same runs in the simulator.
 //!
-//! This module runs no processes: the caller performs [`runs`], and passes in the results.
+//! The caller performs [`runs`], and passes in the results.
 
 use crate::compare::{Costs, Made};
 use crate::measures::short;
@@ -16,10 +16,10 @@ use super::{CLOSE, GLOBAL, HYDEE, furthest, parse};
 pub(super) const PROCESSES: usize = CROWD;
 pub(super) const CLUSTER: usize = 4;
 
-/// A run to be made.
+/// A requested run.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
-    /// A name for people and for a directory.
+    /// A name that is shown to users and names a directory.
     pub name: String,
     /// The federation as in a file.
     pub text: String,
@@ -30,11 +30,11 @@ pub struct RunRequest {
 pub struct Real {
     /// The number of cores that all processes shared.
     pub cores: usize,
-    /// Results in the order of [`runs`], by turn.
+    /// The results, in the order of [`runs`] and then by turn.
     pub made: Vec<Vec<Made>>,
 }
 
-/// Returns all runs to be made, each as often as the others.
+/// Returns all requested runs. Each must be performed equally often.
 pub fn runs() -> Vec<RunRequest> {
     let predicted = Predicted::ALL.map(|it| RunRequest { name: it.name(), text: it.text() });
     let failing = Failing::ALL.map(|it| RunRequest { name: it.name(), text: it.text() });
@@ -56,7 +56,7 @@ impl Real {
     }
 }
 
-/// Returns the common beginning of all of these federations, before the protocol and the application.
+/// Returns the common beginning of these federations, before the protocol and the application.
 pub(super) fn head(storage: &str) -> String {
     let cluster = |it: usize| format!("{{ name: c{it}, nodes: {CLUSTER} }}");
     let clusters: Vec<String> = (0..PROCESSES / CLUSTER).map(cluster).collect();
@@ -75,7 +75,8 @@ spec:
     )
 }
 
-/// CG for three seconds, with a checkpoint each second, and optionally with a failure halfway between two.
+/// CG for three seconds, with a checkpoint every second, and optionally with a failure halfway between two
+/// checkpoints.
 #[derive(Clone, Copy, Debug)]
 struct Failing {
     contained: bool,
@@ -83,7 +84,7 @@ struct Failing {
 }
 
 impl Failing {
-    /// All of them, each with the failure after the same one without.
+    /// All settings. Each one with a failure follows the same one without.
     const ALL: [Failing; 4] = [
         Failing { contained: true, fails: false },
         Failing { contained: true, fails: true },
@@ -118,7 +119,7 @@ pub(super) fn settings() -> usize {
     Failing::ALL.len()
 }
 
-/// The failure on both.
+/// Compares the failure on real processes and in the simulator.
 pub(super) fn section(lab: &mut Lab<'_, '_>, real: &Real) -> Result<Section, Interrupted> {
     let mut simulated = Vec::new();
     for run in Failing::ALL {

@@ -11,10 +11,10 @@ const PUBLISHED_PERCENT: f64 = 7.6;
 const PROCESSORS: u32 = 120;
 /// Periods of TIC in seconds.
 const TAUS: [u32; 3] = [1, 5, 20];
-/// What TIC with a period of 5 s should cost at most, in percent: this project's own aim.
+/// The maximum cost of TIC with a period of 5 s, in percent: this project's own goal.
 const AIM_PERCENT: f64 = 1.0;
 
-/// A protocol in all sizes.
+/// The results of one protocol on all numbers of places.
 struct Way {
     name: String,
     protocol: String,
@@ -23,7 +23,7 @@ struct Way {
     megabytes: Vec<(f64, Spread)>,
 }
 
-/// Places.
+/// Returns the numbers of places.
 fn sizes(quick: bool) -> &'static [u32] {
     if quick { &[30, PROCESSORS] } else { &[15, 30, 60, PROCESSORS] }
 }

@@ -9,35 +9,36 @@ use crate::reproduce::{Interrupted, Lab};
 /// Places of the program. The paper does not say how many it used.
 const PLACES: u32 = 30;
 
-/// What crashes cost under one protocol.
+/// The cost of crashes under one protocol.
 struct Way {
     name: &'static str,
-    /// By number of crashes: overhead over its own runs without any, in percent.
+    /// By number of crashes: overhead compared with the protocol's own runs without crashes, in percent.
     over_own: Vec<(f64, Spread)>,
-    /// The same over runs without protection.
+    /// By number of crashes: overhead compared with unprotected runs without crashes, in percent.
     over_unprotected: Vec<(f64, Spread)>,
-    /// Time of re-executed tasks, in seconds.
+    /// By number of crashes: time of re-executed tasks, in seconds.
     again: Vec<(f64, Spread)>,
 }
 
 impl Way {
-    /// The line through the origin that fits the overhead over its own runs.
+    /// Returns the slope of the line through the origin that fits the overhead over the protocol's own runs, and the
+    /// share of the variation that it explains.
     fn law(&self) -> (f64, f64) {
         fit(&self.over_own.iter().map(|(crashes, it)| (*crashes, it.mean)).collect::<Vec<_>>())
     }
 
-    /// Seconds of work that are re-executed after one crash.
+    /// Returns the seconds of work that are re-executed after one crash.
     fn again_per_crash(&self) -> f64 {
         fit(&self.again.iter().map(|(crashes, it)| (*crashes, it.mean)).collect::<Vec<_>>()).0
     }
 }
 
-/// Numbers of crashes.
+/// Returns the numbers of crashes.
 fn counts(quick: bool) -> &'static [u32] {
     if quick { &[0, 4, 8] } else { &[0, 4, 8, 16, 32] }
 }
 
-/// Returns the number of settings: unprotected, and both protocols with all numbers of crashes.
+/// Returns the number of settings: one unprotected, and both protocols with each number of crashes.
 pub(super) fn settings(quick: bool) -> usize {
     1 + 2 * counts(quick).len()
 }

@@ -1,4 +1,4 @@
-//! Clusters of different speed, one of which is lost for good: figure 12 of the paper.
+//! Clusters of different speed, one of which is lost permanently: figure 12 of the paper.
 
 use super::{Program, UNPROTECTED, of};
 use crate::compare::Costs;
@@ -10,24 +10,26 @@ use crate::reproduce::{Interrupted, Lab};
 const SPEEDS: [u32; 3] = [150, 150, 100];
 /// Nodes of each cluster.
 const NODES: u32 = 10;
-/// Its replicas are in other clusters, as the paper's storage is.
+/// TIC with replicas in other clusters, like the paper's storage.
 const TIC: &str = "{ tic: { tau: 5s, replicateTo: otherCluster } }";
-/// What the loss of a cluster may cost beyond the share of its power, in percent of the run time: this project's gate.
+/// The maximum cost of the loss of a cluster beyond its share of the power, in percent of the run time: this
+/// project's own goal.
 const GATE_PERCENT: f64 = 2.0;
-/// Shortest runs for which the gate is meant, in seconds: detection takes as long in short ones.
+/// The shortest run time, in seconds, to which the goal applies: in shorter runs, detection takes a larger share.
 const GATE_SECONDS: f64 = 150.0;
 /// Run times in the paper: unprotected, under TIC, and under TIC with a lost cluster.
 const PUBLISHED_SECONDS: [f64; 3] = [175.0, 185.0, 216.0];
 
-/// Number of settings: each cluster alone, and all together unprotected, under TIC, and with the loss.
+/// The number of settings: each cluster alone, and all together unprotected, under TIC, and with the loss.
 pub(super) const SETTINGS: usize = SPEEDS.len() + 3;
 
-/// Returns the share of the power that the last cluster has.
+/// Returns the last cluster's share of the power.
 fn lost_share() -> f64 {
     f64::from(SPEEDS[2]) / f64::from(SPEEDS.iter().sum::<u32>())
 }
 
-/// Returns by how many percent a run takes longer if a cluster is lost at `at`, and what it had done is not lost.
+/// Returns by how many percent a run takes longer if the last cluster is lost at `at` seconds without its previous
+/// work.
 fn ideal_percent(run: &Costs, at: f64) -> f64 {
     let rest = (run.seconds - at) / (1.0 - lost_share());
     100.0 * ((at + rest) / run.seconds - 1.0)
@@ -44,7 +46,7 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
     }
     let unprotected = lab.costs("three clusters, unprotected", &together.federation(UNPROTECTED, &[]))?;
     let tic = lab.costs("three clusters under TIC", &together.federation(TIC, &[]))?;
-    // After half of the work, in a run without failures.
+    // Half of the run time of a run without failures.
     let at = of(&tic, |it| it.seconds).mean / 2.0;
     let fault = format!("{{ at: {at:.3}s, loseCluster: {{ cluster: c2, storage: lost, returns: false }} }}");
     let lost = lab.costs("three clusters under TIC, one is lost", &together.federation(TIC, &[fault]))?;

@@ -1,12 +1,12 @@
-//! The evaluation of the paper on TIC and SEL (section VII), repeated: figures 7 to 13.
+//! Reproduction of the evaluation of the paper on TIC and SEL (section VII): figures 7 to 13.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | `granularity` | tasks by threshold (figure 7) |
 //! | `fault_free` | run time and stored data without failures (figures 8 and 9) |
-//! | `faults` | what crashes cost (figures 10 and 11) |
-//! | `heterogeneous` | clusters of different speed, one of which is lost for good (figure 12) |
-//! | `satin` | compared with Satin (figure 13) |
+//! | `faults` | the cost of crashes (figures 10 and 11) |
+//! | `heterogeneous` | clusters of different speed, one of which is lost permanently (figure 12) |
+//! | `satin` | TIC compared with Satin (figure 13) |
 
 mod fault_free;
 mod faults;
@@ -40,7 +40,7 @@ pub const PAPER: Paper = Paper {
     command: "faultline reproduce tic",
 };
 
-/// Repeats the evaluation. Runs whose results `store` has are not repeated.
+/// Reproduces the evaluation. Does not repeat runs whose results are in `store`.
 pub fn reproduce(settings: Settings, store: &mut Store<'_>) -> Reproduction {
     let all_of_them: [&Experiment<'_>; 5] = [
         &granularity::granularity,
@@ -57,9 +57,9 @@ pub fn reproduce(settings: Settings, store: &mut Store<'_>) -> Reproduction {
 
 const UNPROTECTED: &str = "{ none: {} }";
 const SATIN: &str = "{ satin: {} }";
-/// Time of a leaf task, the paper's mean (VII-C).
+/// Duration of a leaf task in seconds: the paper's mean (VII-C).
 const TASK_SECONDS: f64 = 0.23;
-/// Time until a failure is detected (1 s) and the process is restarted (0.2 s).
+/// Seconds until a failure is detected (1 s) and the process is restarted (0.2 s).
 const OUTAGE_SECONDS: f64 = 1.2;
 
 /// Returns TIC with this `tau` in seconds, and one replica on another node.
@@ -82,7 +82,7 @@ struct Program {
 }
 
 impl Program {
-    /// One cluster of `places` nodes.
+    /// Creates a program on one cluster of `places` nodes.
     fn new(lab: &Lab<'_, '_>, places: u32) -> Program {
         Program { clusters: vec![(places, 100)], levels: if lab.is_quick() { 17 } else { 21 } }
     }
@@ -96,7 +96,7 @@ impl Program {
         last
     }
 
-    /// Returns the run time in seconds if no place ever waits.
+    /// Returns the run time in seconds if no place ever has to wait.
     fn ideal_seconds(&self) -> f64 {
         let power: f64 =
             self.clusters.iter().map(|&(nodes, speed)| f64::from(nodes) * f64::from(speed) / 100.0).sum();
@@ -105,7 +105,7 @@ impl Program {
 
     /// Returns the federation under a protocol, with faults; both in the form of a file.
     fn federation(&self, protocol: &str, faults: &[String]) -> Federation {
-        /// Largest number that one task computes without spawning others.
+        /// The largest number that one task computes without spawning others.
         const THRESHOLD: u32 = 5;
         let cluster = |(number, (nodes, speed)): (usize, &(u32, u32))| {
             format!("{{ name: c{number}, nodes: {nodes}, speed: {speed} }}")
@@ -140,7 +140,7 @@ fn of(runs: &[Costs], quantity: impl Fn(&Costs) -> f64) -> Spread {
     Spread::of(runs.iter().map(quantity))
 }
 
-/// Returns the overhead of runs, in percent, over the runs with the same seeds that they are compared with.
+/// Returns the overhead of runs, in percent, compared with the runs with the same seeds in `without`.
 fn longer(runs: &[Costs], without: &[Costs]) -> Spread {
     Spread::of(runs.iter().zip(without).map(|(run, without)| 100.0 * (run.seconds / without.seconds - 1.0)))
 }

@@ -6,27 +6,27 @@ use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 use crate::reproduce::{Interrupted, Lab};
 
-/// Places of the program, as in the paper.
+/// The number of places of the program, as in the paper.
 const PLACES: u32 = 32;
-/// When the process fails, in percent of the run time.
+/// The times of the failure, in percent of the run time.
 const MOMENTS: [u32; 3] = [25, 50, 75];
 /// Seconds between two checkpoints, as in the paper.
 const TAU: u32 = 1;
-/// Seconds that a checkpoint may take until it is durable.
+/// Seconds after which a checkpoint is durable, at most.
 const WRITE_SECONDS: f64 = 0.1;
-/// Which process fails: one that began without work, and the one that began with the program.
+/// The failing processes, with their ranks: one that starts without work, and the one that starts with the program.
 const VICTIMS: [(&str, u32); 2] = [("a process", 17), ("the first process", 0)];
 
-/// Number of settings: each of two protocols without a failure, and with each process that fails at each moment.
+/// The number of settings: each of two protocols without a failure, and with each failing process at each time.
 pub(super) const SETTINGS: usize = 2 * (1 + VICTIMS.len() * MOMENTS.len());
 
-/// One protocol with one process that fails.
+/// The results of one protocol with one failing process.
 struct Way {
     name: String,
     is_tic: bool,
-    /// Time of re-executed tasks in seconds, by the moment of the failure.
+    /// Time of re-executed tasks in seconds, by the time of the failure.
     again: Vec<(f64, Spread)>,
-    /// By moment, in percent.
+    /// Overhead in percent, by the time of the failure.
     longer: Vec<Spread>,
 }
 

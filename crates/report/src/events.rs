@@ -1,5 +1,4 @@
-//! Sentences about a run as it happens, from the facts that the supervisor states or receives. Judges
-//! nothing, and uses only facts.
+//! Events of a run as it happens, in sentences, derived only from the facts that the supervisor states or receives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,80 +7,81 @@ use faultline_core::{Claim, ClusterId, EndedBy, Fact, Fault, FaultNo, Incarnatio
 use faultline_history::GroupId;
 use faultline_trace::manifest::LinkEntry;
 
-use crate::cast::{self, Cast};
 use crate::explain::count;
 use crate::fault::{describe_change, describe_fault};
+use crate::names::{self, DisplayNames};
 
 /// A reportable event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The kind of event, in one word.
+    /// Kind of event, in one word.
     pub reason: &'static str,
-    /// Whether it is a warning.
+    /// Whether the event is a warning.
     pub warning: bool,
-    /// A description of what happened.
+    /// Description in one sentence.
     pub text: String,
 }
 
-/// Reports the events of one run, and counts them.
+/// Derives the events of one run from its facts, and counts checkpoints and rollbacks.
 #[derive(Debug)]
-pub struct Narrator {
-    cast: Cast,
+pub struct EventReporter {
+    names: DisplayNames,
     checkpoints: BTreeMap<ClusterId, Checkpoints>,
-    /// Faults that are pauses.
+    /// Planned faults that are pauses.
     pauses: BTreeSet<FaultNo>,
-    /// Groups of which a failure was reported, but not yet the rollback.
+    /// Groups whose failure was reported, but whose rollback was not yet reported.
     failing: BTreeSet<GroupId>,
-    /// Groups that cannot be restored.
-    given_up: BTreeSet<GroupId>,
-    /// Rollbacks that were reported.
+    /// Groups of which no checkpoint can be restored.
+    unrecoverable: BTreeSet<GroupId>,
+    /// Reported rollbacks.
     returns: BTreeSet<(GroupId, Incarnation)>,
 }
 
 #[derive(Debug, Default)]
 struct Checkpoints {
-    /// Positions by the group that takes the checkpoints.
+    /// Positions, with the group that takes the checkpoints.
     positions: BTreeSet<(GroupId, Position)>,
     forced: usize,
 }
 
-impl Narrator {
-    /// Creates the narrator of a run of `cast`.
-    pub fn new(cast: Cast) -> Narrator {
-        Narrator {
-            cast,
+impl EventReporter {
+    /// Creates a reporter of the run with these processes and clusters.
+    pub fn new(names: DisplayNames) -> EventReporter {
+        EventReporter {
+            names,
             checkpoints: BTreeMap::new(),
             pauses: BTreeSet::new(),
             failing: BTreeSet::new(),
-            given_up: BTreeSet::new(),
+            unrecoverable: BTreeSet::new(),
             returns: BTreeSet::new(),
         }
     }
 
     /// Returns the names of processes and clusters.
-    pub fn cast(&self) -> &Cast {
-        &self.cast
+    pub fn names(&self) -> &DisplayNames {
+        &self.names
     }
 
-    /// Handles a fact that `process` stated. Returns an event if there is something to report.
+    /// Handles a fact stated by `process`. Returns the event to report, if any.
     pub fn stated(&mut self, process: ProcessId, fact: &Fact) -> Option<Event> {
-        let cluster = self.cast.cluster_of(process);
-        let group = self.cast.group_of(process);
+        let cluster = self.names.cluster_of(process);
+        let group = self.names.group_of(process);
         match fact {
-            Fact::Begun => tell("Begun", "the application starts".to_owned()),
+            Fact::Begun => tell("Started", "the application starts".to_owned()),
             Fact::Injecting { no, fault } => {
                 if matches!(**fault, Fault::Pause { .. }) {
                     self.pauses.insert(*no);
                 }
-                warn("FaultInjected", format!("fault {}: {}", no.0, describe_fault(fault, &self.cast)))
+                warn("FaultInjected", format!("fault {}: {}", no.0, describe_fault(fault, &self.names)))
             }
             Fact::Ineffective { no, reason } => {
                 warn("FaultWithoutEffect", format!("fault {} has no effect: {reason}", no.0))
             }
             Fact::Failed { process, by, .. } => self.ended(*process, *by),
-            Fact::Detected { process, .. } if self.failing.insert(self.cast.group_of(*process)) => {
-                warn("FailureDetected", format!("the failure of {} is detected", self.cast.process(*process)))
-            }
+            Fact::Detected { process, .. } if self.failing.insert(self.names.group_of(*process)) => warn(
+                "FailureDetected",
+                format!("the failure of {} is detected", self.names.process(*process)),
+            ),
             Fact::Changed(change) => {
                 let reason = match &**change {
                     Change::Link { .. } => "LinkChanged",
@@ -89,15 +89,15 @@ impl Narrator {
                     Change::Pause(true) => "Paused",
                     Change::Pause(false) => "Resumed",
                 };
-                tell(reason, describe_change(change, &self.cast))
+                tell(reason, describe_change(change, &self.names))
             }
-            Fact::Joined(cluster) => tell("Joined", format!("{} joins", self.cast.cluster(*cluster))),
+            Fact::Joined(cluster) => tell("Joined", format!("{} joins", self.names.cluster(*cluster))),
             Fact::Left(cluster) => {
-                tell("Left", format!("{} leaves; its storage is released", self.cast.cluster(*cluster)))
+                tell("Left", format!("{} leaves; its storage is released", self.names.cluster(*cluster)))
             }
             Fact::Absorbed(absorbed) => {
-                let (by, of) = (self.cast.process(process), self.cast.process(absorbed.0));
-                self.failing.remove(&self.cast.group_of(absorbed.0));
+                let (by, of) = (self.names.process(process), self.names.process(absorbed.0));
+                self.failing.remove(&self.names.group_of(absorbed.0));
                 tell("TookOver", format!("{by} takes over the work of {of}"))
             }
             Fact::Completed => tell("Finished", "every rank has finished".to_owned()),
@@ -112,13 +112,15 @@ impl Narrator {
                 Claim::RolledBack { to, checkpoint, .. } if self.returns.insert((group, to.incarnation)) => {
                     let target = match checkpoint.sn.0 {
                         0 => "its initial state".to_owned(),
-                        _ => format!("checkpoint {}", cast::checkpoint(*checkpoint)),
+                        _ => format!("checkpoint {}", names::checkpoint(*checkpoint)),
                     };
                     self.failing.remove(&group);
-                    tell("RolledBack", format!("{} rolls back to {target}", self.cast.group(group)))
+                    tell("RolledBack", format!("{} rolls back to {target}", self.names.group(group)))
                 }
-                Claim::Unrecoverable { cluster, .. } if self.given_up.insert(GroupId::claimed(*cluster)) => {
-                    let group = self.cast.group(GroupId::claimed(*cluster));
+                Claim::Unrecoverable { cluster, .. }
+                    if self.unrecoverable.insert(GroupId::claimed(*cluster)) =>
+                {
+                    let group = self.names.group(GroupId::claimed(*cluster));
                     warn("Unrecoverable", format!("no checkpoint of {group} can be restored"))
                 }
                 _ => None,
@@ -127,35 +129,36 @@ impl Narrator {
         }
     }
 
-    /// Returns what to report about the end of a life beside its detection, if anything.
+    /// Returns the event to report about the end of a life in addition to its detection, if any.
     fn ended(&self, process: ProcessId, by: EndedBy) -> Option<Event> {
-        let name = self.cast.process(process);
+        let name = self.names.process(process);
         match by {
             EndedBy::Fault(no) if self.pauses.contains(&no) => warn(
-                "TakenForDead",
+                "DeclaredFailed",
                 format!("{name} is paused for too long (fault {}), and is declared failed and killed", no.0),
             ),
             EndedBy::Silence => warn(
-                "TakenForDead",
+                "DeclaredFailed",
                 format!(
-                    "{name} sent no heartbeat for too long, and is declared failed and killed; this is not a planned \
+                    "{name} sent no heartbeat for too long, and is declared failed and killed, without a planned \
                      fault"
                 ),
             ),
             EndedBy::PlaceLost => warn(
                 "PlaceLost",
                 format!(
-                    "{name} is lost together with its place (on Kubernetes, its pod); this is not a planned fault"
+                    "{name} is lost together with its place (on Kubernetes, its pod), without a planned fault"
                 ),
             ),
-            EndedBy::StorageLost => {
-                warn("StorageLost", format!("{name} has a new place, and lost its storage with the old one"))
-            }
+            EndedBy::StorageLost => warn(
+                "StorageLost",
+                format!("{name} moves to a new place, and loses its storage with the old one"),
+            ),
             EndedBy::Fault(_) | EndedBy::SupervisorRestarted => None,
         }
     }
 
-    /// Reports that the links have been measured.
+    /// Returns the event that reports the measurements of the links.
     pub fn measured(&self, links: &[LinkEntry]) -> Event {
         let all = count(links.len() as u64, "link");
         let off = links.iter().filter(|it| it.as_asked() == Some(false)).count();
@@ -173,17 +176,17 @@ impl Narrator {
 
     /// Returns how often a cluster rolled back.
     pub fn rollbacks(&self, cluster: ClusterId) -> usize {
-        self.returns.iter().filter(|(it, _)| self.cast.cluster_of_group(*it) == cluster).count()
+        self.returns.iter().filter(|(it, _)| self.names.cluster_of_group(*it) == cluster).count()
     }
 
     /// Returns whether a process of a cluster has failed, and the cluster has not rolled back yet.
     pub fn is_failing(&self, cluster: ClusterId) -> bool {
-        self.failing.iter().any(|&it| self.cast.cluster_of_group(it) == cluster)
+        self.failing.iter().any(|&it| self.names.cluster_of_group(it) == cluster)
     }
 
     /// Returns whether no checkpoint of a cluster can be restored.
-    pub fn is_given_up(&self, cluster: ClusterId) -> bool {
-        self.given_up.iter().any(|&it| self.cast.cluster_of_group(it) == cluster)
+    pub fn is_unrecoverable(&self, cluster: ClusterId) -> bool {
+        self.unrecoverable.iter().any(|&it| self.names.cluster_of_group(it) == cluster)
     }
 }
 

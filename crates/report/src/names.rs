@@ -1,20 +1,19 @@
-//! The processes and clusters of a run with their display names. Contains no facts.
+//! Display names of the processes and clusters of a run. Contains no facts.
 
 use faultline_core::{ClusterId, ImageName, MessageId, Position, ProcessId, Role, Scope};
 use faultline_history::GroupId;
 use faultline_trace::Manifest;
 
-/// The clusters of a run with their processes and names.
+/// The clusters and processes of a run with their display names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cast {
+pub struct DisplayNames {
     clusters: Vec<(String, Vec<ProcessId>)>,
     processes: Vec<(String, ClusterId)>,
-    /// The number of ranks if each rank rolls back by itself, as its own group. Otherwise, a cluster counts
-    /// as a group.
+    /// Number of ranks if each rank rolls back by itself, as its own group; `None` if each cluster is a group.
     ranks: Option<usize>,
 }
 
-impl Cast {
+impl DisplayNames {
     /// Reads the names of a recorded run.
     pub fn new(manifest: &Manifest) -> Self {
         let mut clusters: Vec<_> = manifest.clusters.iter().map(|it| (it.name.clone(), Vec::new())).collect();
@@ -26,7 +25,7 @@ impl Cast {
         let processes = manifest.processes.iter().map(|it| (it.name.clone(), it.cluster)).collect();
         let ranks = manifest.processes.iter().filter(|it| it.role == Role::RANK).count();
         let ranks = (manifest.promises.scope == Scope::Process).then_some(ranks);
-        Cast { clusters, processes, ranks }
+        DisplayNames { clusters, processes, ranks }
     }
 
     /// Returns every cluster.
@@ -49,7 +48,7 @@ impl Cast {
         self.processes.get(process.index()).map_or(ClusterId::OUTSIDE, |&(_, cluster)| cluster)
     }
 
-    /// Returns the groups that roll back together: in reports, these are the clusters or the ranks.
+    /// Returns the groups that roll back together: the clusters or the ranks.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
         (0..self.ranks.unwrap_or(self.clusters.len())).map(|index| GroupId(index as u16))
     }
