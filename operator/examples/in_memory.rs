@@ -1,5 +1,5 @@
-//! The operator's reconciliation with an API server in memory, and its page of metrics, whose address it prints. Needs
-//! no cluster: `cargo xtask dashboards` scrapes it.
+//! Runs the operator's reconciliation against an API server in memory, and serves its metrics at the address that it
+//! prints. Needs no cluster. `cargo xtask dashboards` scrapes it.
 
 #[expect(dead_code, reason = "the tests use all of it")]
 #[path = "../tests/common/mod.rs"]
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
     tokio::spawn(metrics::serve_on(listener, Arc::clone(&metrics)));
-    // Before that, another operator holds the lease.
+    // Until then, another operator holds the lease.
     tokio::time::sleep(LEASE).await;
     metrics.lead(true);
     let settings = Settings::default();
@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let federation: Federation = serde_json::from_value(stored)?;
             let begun = Instant::now();
             let result = reconcile(Arc::new(federation), Arc::clone(&context)).await;
-            metrics.looked(begun.elapsed(), result.is_ok());
+            metrics.reconciled(begun.elapsed(), result.is_ok());
         }
         for write in server.writes() {
             let method = write.split(' ').next().unwrap_or_default();

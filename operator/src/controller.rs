@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use crate::metrics::Metrics;
 use crate::mirror::{self, Mirror};
 use crate::naming;
-use crate::reconcile::keys::Known;
+use crate::reconcile::keys::KnownKey;
 use crate::reconcile::unreadable::unreadable;
 use crate::reconcile::update_status::Pace;
 use crate::reconcile::validate::Refusal;
@@ -36,7 +36,7 @@ const CONCURRENCY: u16 = 32;
 /// Delay before the next attempt after a failure: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// A federation, or why this operator cannot read it. One that cannot be read does not keep it from the others.
+/// A federation, or why this operator cannot read it. A federation that cannot be read does not block the others.
 type Guarded = DeserializeGuard<Federation>;
 
 /// Everything that reconciling a federation needs.
@@ -56,12 +56,13 @@ pub struct Context {
     sessions: Mutex<HashMap<String, Session>>,
 }
 
-/// State of a federation that is kept to spare the API server and the supervisor. All of it can be found again.
+/// Cached state of a federation, which saves requests to the API server and the supervisor. All of it can be
+/// reconstructed.
 #[derive(Clone, Default)]
 pub struct Session {
     /// The federation's key.
-    pub key: Option<Known>,
-    /// The places that the supervisor was last told.
+    pub key: Option<KnownKey>,
+    /// The places that were last sent to the supervisor.
     pub pushed: Option<Places>,
     /// Limits how often its status is written.
     pub statuses: Pace,
@@ -148,9 +149,9 @@ pub async fn run(
             .with_config(config)
             .reconcile_on(triggers)
             .graceful_shutdown_on(stop)
-            .run(look, retry, Arc::clone(&context))
+            .run(reconcile_guarded, retry, Arc::clone(&context))
             .for_each(|done| async {
-                // Failed attempts have been reported by `look`.
+                // Failed attempts have been reported by `reconcile_guarded`.
                 if let Err(kube::runtime::controller::Error::QueueError(error)) = done {
                     tracing::warn!(%error, "the watch of federations failed and is restarted");
                 }
@@ -174,7 +175,7 @@ where
     }
 }
 
-/// Removes the unused part of a pod, which is most of it, since there may be thousands.
+/// Removes the unused fields of a pod, which are most of it: there may be thousands of pods.
 fn trim_pod(pod: &mut Pod) {
     pod.metadata.managed_fields = None;
     pod.spec = None;
@@ -224,7 +225,10 @@ where
     (known, keep_up)
 }
 
-async fn look(federation: Arc<Guarded>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+async fn reconcile_guarded(
+    federation: Arc<Guarded>,
+    context: Arc<Context>,
+) -> Result<Action, ReconcileError> {
     let begun = Instant::now();
     let name = format!("{}/{}", federation.namespace().unwrap_or_default(), federation.name_any());
     let uid = federation.uid().unwrap_or_default();
@@ -232,7 +236,7 @@ async fn look(federation: Arc<Guarded>, context: Arc<Context>) -> Result<Action,
         Ok(readable) => reconcile(Arc::new(readable.clone()), Arc::clone(&context)).await,
         Err(error) => unreadable(&federation, &error.error, &context).await,
     };
-    context.metrics.looked(begun.elapsed(), result.is_ok());
+    context.metrics.reconciled(begun.elapsed(), result.is_ok());
     match &result {
         Ok(_) => context.session(&uid, |it| it.failures = 0),
         Err(error) => {

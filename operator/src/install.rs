@@ -10,7 +10,7 @@ use crate::naming::FIELD_MANAGER;
 
 /// Namespace of the operator in `manifests/install.yaml`.
 pub const NAMESPACE: &str = "faultline-system";
-/// The lease that determines which of several operators works.
+/// The lease that determines which of several operators is active.
 pub const LEASE: &str = "faultline-operator";
 /// Port of the operator's metrics and health.
 pub const METRICS_PORT: u16 = 8080;
@@ -29,7 +29,7 @@ pub struct Rule {
 
 /// Rights of the operator in the namespaces that it watches.
 pub const RULES: &[Rule] = &[
-    // Watching federations, and holding them until their objects are gone.
+    // Watching federations, and keeping them until their objects are deleted.
     Rule { api_groups: ["faultline.dev"], resources: &["federations"], verbs: &["list", "patch", "watch"] },
     // Reporting their state.
     Rule { api_groups: ["faultline.dev"], resources: &["federations/status"], verbs: &["patch"] },
@@ -54,7 +54,7 @@ pub const RULES: &[Rule] = &[
     Rule { api_groups: [""], resources: &["events"], verbs: &["list"] },
 ];
 
-/// Rights of the operator in its own namespace: electing the operator that works.
+/// Rights of the operator in its own namespace: electing the active operator.
 pub const LEASE_RULES: &[Rule] = &[Rule {
     api_groups: ["coordination.k8s.io"],
     resources: &["leases"],

@@ -20,22 +20,22 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Looks after the federations of a Kubernetes cluster: makes their pods, tells their supervisors where those are, and
-/// says in each resource what has become of it.
+/// Manage the federations of a Kubernetes cluster: create their pods, tell their supervisors where the pods are, and
+/// report the state of each run in its resource.
 ///
-/// Of several operators one works, and the others wait for its lease.
+/// If several operators run, only the one that holds the lease is active. The others wait for the lease.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
     #[command(flatten)]
     settings: Settings,
-    /// Looks after one namespace only. Default: after all.
+    /// Manage only the federations in this namespace. Default: in all namespaces.
     #[arg(long, env = "FAULTLINE_NAMESPACE", value_name = "NAME")]
     namespace: Option<String>,
-    /// Serves /metrics and /healthz here.
+    /// Serve /metrics and /healthz at this address.
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from(([0, 0, 0, 0], METRICS_PORT)))]
     metrics: SocketAddr,
-    /// How this operator calls itself among several.
+    /// Use this name to hold the lease.
     #[arg(long, env = "POD_NAME", value_name = "NAME", default_value = "faultline-operator")]
     identity: String,
 }
@@ -65,7 +65,7 @@ async fn work(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { settings, namespace, metrics: address, identity } = arguments;
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
-        .map_err(|_| "another TLS library is already installed")?;
+        .map_err(|_| "another TLS provider is already installed")?;
     let metrics = Arc::new(Metrics::default());
     let client = client(Arc::clone(&metrics)).await?;
     let page = tokio::spawn(metrics::serve(address, Arc::clone(&metrics)));
@@ -89,7 +89,7 @@ async fn work(arguments: Arguments) -> Result<(), Failure> {
     let context = Arc::new(Context::new(client, settings, identity, metrics));
     let over = {
         let (mut leads, stopped) = (leads.clone(), stopped.clone());
-        // Without the lease, another operator works. This one starts from the beginning.
+        // Once the lease is lost, another operator becomes active, and this one exits.
         async move {
             changes_to(&mut leads, false, &stopped).await;
         }
@@ -99,7 +99,7 @@ async fn work(arguments: Arguments) -> Result<(), Failure> {
         served = page => served??,
     }
     let lost = !*stopped.borrow();
-    // Returns the lease.
+    // Releases the lease.
     drop(leads);
     lease.await??;
     if lost { Err("the lease was lost, or a watch ended".into()) } else { Ok(()) }
@@ -115,7 +115,7 @@ async fn client(metrics: Arc<Metrics>) -> Result<Client, Failure> {
     Ok(ClientBuilder::try_from(config)?.with_layer(&count).build())
 }
 
-/// Returns a receiver that tells whether the operator is to end.
+/// Returns a receiver that becomes true once a signal asks the operator to stop.
 fn stopped() -> Result<watch::Receiver<bool>, Failure> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (stop, stopped) = watch::channel(false);
@@ -125,13 +125,14 @@ fn stopped() -> Result<watch::Receiver<bool>, Failure> {
             _ = interrupt.recv() => {}
         }
         stop.send_replace(true);
-        // Kept until the end of the process, so that its end is not mistaken for a signal.
+        // Kept until the process exits, so that dropping it is not mistaken for a signal.
         std::future::pending::<()>().await;
     });
     Ok(stopped)
 }
 
-/// Waits until the lease is held or not, as `wanted`. Returns `false` if the operator is to end first.
+/// Waits until this operator holds the lease, or does not, as `wanted`. Returns `false` if the operator must stop
+/// first.
 async fn changes_to(
     leads: &mut watch::Receiver<bool>,
     wanted: bool,

@@ -1,4 +1,4 @@
-//! Metrics of the operator, and the page that shows them.
+//! Metrics of the operator, and the HTTP endpoint that serves them.
 
 mod federations;
 
@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    looks: Family<LookLabels, Counter>,
+    reconciles: Family<ReconcileLabels, Counter>,
     duration: Histogram,
     requests: Family<RequestLabels, Counter>,
     leader: Gauge,
@@ -35,7 +35,7 @@ pub struct Metrics {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LookLabels {
+struct ReconcileLabels {
     outcome: Outcome,
 }
 
@@ -56,8 +56,8 @@ impl Default for Metrics {
         let federations = Federations::default();
         root.register_collector(Box::new(federations.clone()));
         let registry = root.sub_registry_with_prefix("operator");
-        let looks = Family::default();
-        registry.register("reconciles", "Reconciliations of federations", looks.clone());
+        let reconciles = Family::default();
+        registry.register("reconciles", "Reconciliations of federations", reconciles.clone());
         let duration = Histogram::new(exponential_buckets(0.001, 4.0, 8));
         registry.register_with_unit(
             "reconcile_duration",
@@ -68,16 +68,16 @@ impl Default for Metrics {
         let requests = Family::default();
         registry.register("api_requests", "Requests to the API server", requests.clone());
         let leader = Gauge::default();
-        registry.register("leader", "Whether this operator is active", leader.clone());
-        Metrics { registry: root, looks, duration, requests, leader, federations }
+        registry.register("leader", "1 if this operator holds the lease, otherwise 0", leader.clone());
+        Metrics { registry: root, reconciles, duration, requests, leader, federations }
     }
 }
 
 impl Metrics {
     /// Counts a reconciliation with its duration and outcome.
-    pub fn looked(&self, duration: Duration, done: bool) {
+    pub fn reconciled(&self, duration: Duration, done: bool) {
         let outcome = if done { Outcome::Done } else { Outcome::Failed };
-        self.looks.get_or_create(&LookLabels { outcome }).inc();
+        self.reconciles.get_or_create(&ReconcileLabels { outcome }).inc();
         self.duration.observe(duration.as_secs_f64());
     }
 
@@ -96,7 +96,7 @@ impl Metrics {
         self.federations.forget(uid);
     }
 
-    /// Records whether this operator works or waits.
+    /// Records whether this operator is active or waits for the lease.
     pub fn lead(&self, leads: bool) {
         self.leader.set(leads.into());
     }
@@ -111,7 +111,7 @@ pub async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Resul
     serve_on(TcpListener::bind(address).await?, metrics).await
 }
 
-/// Serves the same pages on a listener that exists.
+/// Serves the same pages on an existing listener.
 ///
 /// # Errors
 ///
@@ -126,7 +126,7 @@ pub async fn serve_on(listener: TcpListener, metrics: Arc<Metrics>) -> std::io::
 
 async fn page(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
     let mut text = String::new();
-    encode(&mut text, &metrics.registry).expect("a string takes everything");
+    encode(&mut text, &metrics.registry).expect("writing to a string never fails");
     ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }
 
@@ -139,8 +139,8 @@ mod tests {
     #[test]
     fn the_page_shows_what_was_counted() {
         let metrics = Metrics::default();
-        metrics.looked(Duration::from_millis(3), true);
-        metrics.looked(Duration::from_millis(3), false);
+        metrics.reconciled(Duration::from_millis(3), true);
+        metrics.reconciled(Duration::from_millis(3), false);
         metrics.requested(&http::Method::PATCH);
         metrics.lead(true);
         let mut federation = crate::reconcile::build::tests::quickstart();
@@ -152,7 +152,7 @@ mod tests {
             "faultline_federation_info{{namespace=\"experiments\",federation=\"quickstart\",protocol=\"{protocol}\"}} 1"
         );
         let mut text = String::new();
-        encode(&mut text, &metrics.registry).expect("a string takes everything");
+        encode(&mut text, &metrics.registry).expect("writing to a string never fails");
         for line in [
             "faultline_operator_reconciles_total{outcome=\"Done\"} 1",
             "faultline_operator_reconciles_total{outcome=\"Failed\"} 1",
@@ -168,7 +168,7 @@ mod tests {
         }
         metrics.forget("1");
         text.clear();
-        encode(&mut text, &metrics.registry).expect("a string takes everything");
+        encode(&mut text, &metrics.registry).expect("writing to a string never fails");
         assert!(!text.contains("faultline_federation"), "a federation that is gone is not shown: {text}");
     }
 }

@@ -56,7 +56,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
         let owners = || self.store.state().iter().filter_map(|it| owner(it)).collect::<Vec<_>>();
         let mut touched = match &event {
             Event::Apply(object) | Event::Delete(object) => owner(object).into_iter().collect(),
-            // Objects that were deleted while the watch was broken concern their federations, too.
+            // Objects that were deleted while the watch was broken also concern their federations.
             Event::InitDone => owners(),
             Event::Init | Event::InitApply(_) => Vec::new(),
         };
@@ -72,20 +72,20 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
 
 /// Objects of a federation, by name.
 #[derive(Clone, Debug, Default)]
-pub struct Belongings {
+pub struct OwnedObjects {
     /// Its stateful sets.
     pub sets: BTreeMap<String, Arc<StatefulSet>>,
     /// The pods of those sets.
     pub pods: BTreeMap<String, Arc<Pod>>,
 }
 
-impl Belongings {
+impl OwnedObjects {
     /// Returns the objects of `federation` in the mirrors.
-    pub fn of(federation: &Federation, sets: &Mirror<StatefulSet>, pods: &Mirror<Pod>) -> Belongings {
+    pub fn of(federation: &Federation, sets: &Mirror<StatefulSet>, pods: &Mirror<Pod>) -> OwnedObjects {
         let namespace = federation.namespace().unwrap_or_default();
         let groups = validate::groups(federation).into_iter();
         let groups = groups.map(|it| (naming::set(federation, &it.name), it.nodes));
-        let mut belongings = Belongings::default();
+        let mut owned_objects = OwnedObjects::default();
         for (name, nodes) in groups.chain([(naming::supervisor(federation), 1)]) {
             let Some(set) = sets.get(&namespace, &name).filter(|it| belongs(&**it, federation)) else {
                 continue;
@@ -94,27 +94,27 @@ impl Belongings {
                 let name = format!("{name}-{number}");
                 let pod = pods.get(&namespace, &name);
                 if let Some(pod) = pod.filter(|it| is_controlled(&**it, set.uid().as_deref())) {
-                    belongings.pods.insert(name, pod);
+                    owned_objects.pods.insert(name, pod);
                 }
             }
-            belongings.sets.insert(name, set);
+            owned_objects.sets.insert(name, set);
         }
-        belongings
+        owned_objects
     }
 
-    /// Returns the objects in the mirrors whose chain of controllers leads to `federation`, whatever its spec says or
-    /// has said.
+    /// Returns the objects in the mirrors whose chain of controllers leads to `federation`, whatever its spec is or
+    /// was.
     pub fn by_owner<F: Resource>(
         federation: &F,
         sets: &Mirror<StatefulSet>,
         pods: &Mirror<Pod>,
-    ) -> Belongings {
+    ) -> OwnedObjects {
         let sets = sets.all().into_iter().filter(|it| belongs(&**it, federation));
         let sets: BTreeMap<String, Arc<StatefulSet>> = sets.map(|it| (it.name_any(), it)).collect();
         let is_of_a_set = |pod: &Pod| sets.values().any(|it| is_controlled(pod, it.uid().as_deref()));
         let pods = pods.all().into_iter().filter(|it| it.namespace() == federation.meta().namespace);
         let pods = pods.filter(|it| is_of_a_set(it)).map(|it| (it.name_any(), it)).collect();
-        Belongings { sets, pods }
+        OwnedObjects { sets, pods }
     }
 }
 
@@ -195,7 +195,7 @@ mod tests {
         }
 
         fn known(&self) -> Vec<String> {
-            Belongings::of(&self.federation, &self.sets, &self.pods).pods.into_keys().collect()
+            OwnedObjects::of(&self.federation, &self.sets, &self.pods).pods.into_keys().collect()
         }
 
         fn ours(&self, name: &str) -> Pod {
@@ -238,8 +238,8 @@ mod tests {
         // A whole set in another namespace, and one here that is controlled by another federation of the same name.
         world.set(Event::Apply(set("elsewhere", PARIS, &world.uid())));
         world.set(Event::Apply(set("experiments", "quickstart-rennes", "its predecessor")));
-        let belongings = Belongings::of(&world.federation, &world.sets, &world.pods);
-        assert_eq!(belongings.sets.into_keys().collect::<Vec<_>>(), [PARIS]);
+        let owned_objects = OwnedObjects::of(&world.federation, &world.sets, &world.pods);
+        assert_eq!(owned_objects.sets.into_keys().collect::<Vec<_>>(), [PARIS]);
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
         let world = World::new();
         world.pod(Event::Apply(world.ours("quickstart-paris-0")));
         assert_eq!(world.pod(Event::Init), [""; 0]);
-        assert_eq!(world.known(), ["quickstart-paris-0"], "until all is known, what was known counts");
+        assert_eq!(world.known(), ["quickstart-paris-0"], "old objects count until the new list is complete");
         assert_eq!(world.pod(Event::InitDone), ["quickstart"]);
         assert_eq!(world.known(), [""; 0]);
     }

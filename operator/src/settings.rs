@@ -4,23 +4,23 @@ use clap::Args;
 use faultline_client::naming::NODE_IMAGE;
 use faultline_client::ports;
 
-/// What stays the same for as long as the operator runs.
+/// Settings that do not change while the operator runs.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The image of the processes and of their supervisor.
+    /// Run processes and supervisors from this image.
     #[arg(long, env = "FAULTLINE_NODE_IMAGE", value_name = "IMAGE", default_value = NODE_IMAGE)]
     pub node_image: String,
-    /// When the pods of federations pull their image: Always, IfNotPresent or Never.
+    /// Pull the image of pods according to this policy: Always, IfNotPresent or Never.
     #[arg(long, env = "FAULTLINE_NODE_PULL_POLICY", value_name = "POLICY", default_value = PULL_POLICY,
         value_parser = ["Always", "IfNotPresent", "Never"])]
     pub node_pull_policy: String,
-    /// Secrets with which they pull it, of the namespace of each federation.
+    /// Pull the image of pods with these secrets, comma-separated, from the namespace of each federation.
     #[arg(long, env = "FAULTLINE_NODE_PULL_SECRETS", value_name = "NAMES", value_delimiter = ',')]
     pub node_pull_secrets: Vec<String>,
-    /// Most pods of one federation, with the supervisor's. A larger federation is refused.
+    /// Reject federations with more pods than this, including the supervisor's pod.
     #[arg(long, env = "FAULTLINE_MAX_PODS", value_name = "N", default_value_t = MAX_PODS)]
     pub max_pods: u32,
-    /// The port of the supervisors' API.
+    /// Port of the supervisors' API.
     #[arg(skip = ports::SUPERVISOR_API)]
     pub supervisor_api_port: u16,
 }

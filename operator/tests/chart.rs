@@ -57,7 +57,7 @@ fn named(objects: impl Iterator<Item = Value>) -> BTreeMap<String, Value> {
 }
 
 #[test]
-#[ignore = "needs helm"]
+#[ignore = "needs helm: run by the step `chart` of .ci/run"]
 fn the_chart_installs_what_the_manifest_does() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/install.yaml");
     let mut expected = read(&std::fs::read_to_string(manifest).expect("it is there"));
@@ -71,8 +71,8 @@ fn the_chart_installs_what_the_manifest_does() {
 }
 
 #[test]
-#[ignore = "needs helm"]
-fn in_one_namespace_nothing_is_granted_outside() {
+#[ignore = "needs helm: run by the step `chart` of .ci/run"]
+fn with_namespace_scope_nothing_is_granted_outside_the_namespace() {
     let rendered = rendered(&["--set", "scope=namespace,crds.install=false"]);
     assert!(
         rendered.keys().all(|it| !it.starts_with("Cluster") && !it.starts_with("Custom")),
@@ -86,7 +86,7 @@ fn in_one_namespace_nothing_is_granted_outside() {
 }
 
 #[test]
-#[ignore = "needs helm"]
+#[ignore = "needs helm: run by the step `chart` of .ci/run"]
 fn values_are_checked_and_every_option_renders() {
     assert!(helm(&["lint", "--strict"]).is_ok_and(|it| it.contains("0 chart(s) failed")));
     for bad in ["replicas=-1", "scope=galaxy", "operator.image.tag=latest", "no.such=value"] {

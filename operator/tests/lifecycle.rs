@@ -1,4 +1,4 @@
-//! The whole life of a federation, with an API server in memory and a supervisor whose status the test sets: the
+//! The whole lifecycle of a federation, with an API server in memory and a supervisor whose status the test sets: the
 //! order of writes, restarts of the operator at any point, and the rights used.
 
 mod common;
@@ -227,7 +227,7 @@ fn pod(name: &str, set: &Value) -> Value {
     })
 }
 
-fn told(number: u64, reason: &str, text: &str) -> Told {
+fn supervisor_event(number: u64, reason: &str, text: &str) -> Told {
     Told { number, at_seconds: None, reason: reason.into(), warning: false, text: text.into() }
 }
 
@@ -240,13 +240,13 @@ async fn run_to_the_verdict(world: &mut World, mut look: impl AsyncFnMut(&mut Wo
     look(world).await;
     world.supervisor.say(|it| {
         it.phase = supervision::Phase::Running;
-        it.events = vec![told(1, "Begun", "The application has begun.")];
+        it.events = vec![supervisor_event(1, "Started", "The application has begun.")];
     });
     look(world).await;
     world.supervisor.say(|it| {
         it.phase = supervision::Phase::Completed;
         it.verdict = Some(Verdict::Pass);
-        it.events.push(told(2, "Completed", "The verdict is pass."));
+        it.events.push(supervisor_event(2, "Completed", "The verdict is pass."));
     });
     look(world).await;
     look(world).await;
@@ -282,7 +282,7 @@ async fn a_federation_is_made_followed_and_cleaned_up() {
 
     world.make_pods();
     world.look().await.unwrap();
-    assert_eq!(world.condition("PodsReady"), "True AllRun");
+    assert_eq!(world.condition("PodsReady"), "True AllRunning");
     let places = world.supervisor.places.lock().unwrap().clone();
     assert_eq!((places.len(), places[0].generation, places[0].places.len()), (1, 1, 6));
     let tokens = world.supervisor.tokens.lock().unwrap().clone();
@@ -291,10 +291,10 @@ async fn a_federation_is_made_followed_and_cleaned_up() {
 
     world.server.writes();
     world.look().await.unwrap();
-    assert_eq!(world.server.writes(), [""; 0], "nothing has changed, nothing is written");
+    assert_eq!(world.server.writes(), [""; 0], "nothing is written without a change");
     assert_eq!(world.supervisor.places.lock().unwrap().len(), 1);
 
-    // A pod is to be deleted. The supervisor is told only once it is gone.
+    // The pod is being deleted. The supervisor learns of it only when the pod is gone.
     let path = format!("{PODS}/quickstart-paris-1");
     let uid = world.server.get(&path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let request = Request { id: 7, action: Action::DeletePod, process: "paris-1".into(), uid };
@@ -331,7 +331,7 @@ async fn a_federation_is_made_followed_and_cleaned_up() {
     world.look().await.unwrap();
     for path in world.server.paths(SETS) {
         let set = world.server.get(&path).unwrap();
-        assert!(set["metadata"]["deletionTimestamp"].is_string(), "{path} is to go after its pods");
+        assert!(set["metadata"]["deletionTimestamp"].is_string(), "{path} must be deleted after its pods");
     }
     world.look().await.unwrap();
     assert_eq!(world.status().phase, Phase::Deleting);
@@ -430,13 +430,13 @@ async fn a_neighbour_with_every_label_is_ignored() {
         assert!(forger.tokens.lock().unwrap().is_empty(), "{namespace}/{name} was sent the token");
         assert_ne!(world.status().phase, Phase::Completed);
     }
-    // The real pods arrive, and the run with them.
+    // The real pods start, and the run starts with them.
     world.server.remove(&format!("{PODS}/quickstart-supervisor-0"));
     world.server.remove(&format!("{PODS}/quickstart-paris-1"));
     world.make_pods();
     world.look().await.unwrap();
     world.look().await.unwrap();
-    assert_eq!(world.condition("PodsReady"), "True AllRun");
+    assert_eq!(world.condition("PodsReady"), "True AllRunning");
     assert!(!world.supervisor.tokens.lock().unwrap().is_empty(), "the true one is asked");
     assert!(forger.tokens.lock().unwrap().is_empty());
     // Bystanders delay nothing.
@@ -467,7 +467,7 @@ async fn reconcile_twice_without_mirror(world: &World) {
 }
 
 #[tokio::test]
-async fn a_refusal_is_a_condition_and_passes_when_its_cause_does() {
+async fn a_refusal_sets_a_condition_until_its_cause_is_removed() {
     let world = World::new().await;
     world.look().await.unwrap();
     world.server.forbid("statefulsets", "exceeded quota: small", None);
@@ -478,11 +478,11 @@ async fn a_refusal_is_a_condition_and_passes_when_its_cause_does() {
     world.look().await.unwrap();
     world.make_pods();
     world.look().await.unwrap();
-    assert_eq!(world.condition("PodsReady"), "True AllRun");
+    assert_eq!(world.condition("PodsReady"), "True AllRunning");
 }
 
 #[tokio::test]
-async fn a_key_that_is_deleted_is_put_back_by_an_operator_that_knows_it_and_never_replaced_by_another() {
+async fn a_deleted_key_is_restored_if_known_and_never_replaced() {
     let mut world = World::new().await;
     world.look().await.unwrap();
     world.look().await.unwrap();
@@ -491,7 +491,7 @@ async fn a_key_that_is_deleted_is_put_back_by_an_operator_that_knows_it_and_neve
     let key = world.server.get(KEY).unwrap();
 
     world.server.remove(KEY);
-    world.context.session(UID, |it| it.key.as_mut().unwrap().doubt());
+    world.context.session(UID, |it| it.key.as_mut().unwrap().invalidate());
     world.look().await.unwrap();
     assert_eq!(world.server.get(KEY).unwrap()["data"], key["data"], "it is put back");
 
@@ -518,7 +518,7 @@ async fn a_key_that_is_deleted_is_put_back_by_an_operator_that_knows_it_and_neve
     world.server.put(KEY, key);
     world.look().await.unwrap();
     world.look().await.unwrap();
-    assert_eq!(world.condition("Reconciled"), "True Looked");
+    assert_eq!(world.condition("Reconciled"), "True Reconciled");
     assert_eq!(world.condition("Accepted"), "True Valid");
 }
 
@@ -543,21 +543,21 @@ async fn a_set_scaled_by_others_is_restored_and_reported() {
 }
 
 #[tokio::test]
-async fn repeated_failures_of_a_look_are_reported() {
+async fn repeated_failures_to_reconcile_are_reported() {
     let world = World::new().await;
     world.look().await.unwrap();
     world.look().await.unwrap();
     world.server.remove(&format!("{SETS}/quickstart-paris"));
     world.server.fail_writes_to("statefulsets");
     assert!(world.look().await.is_err());
-    assert!(world.status().condition("Reconciled").is_none(), "once is no news");
+    assert!(world.status().condition("Reconciled").is_none(), "a single failure is not reported");
     // The number that the controller counts.
     world.context.session(UID, |it| it.failures = 1);
     assert!(world.look().await.is_err());
     assert_eq!(world.condition("Reconciled"), "False CannotWrite");
     world.server.allow();
     world.look().await.unwrap();
-    assert_eq!(world.condition("Reconciled"), "True Looked");
+    assert_eq!(world.condition("Reconciled"), "True Reconciled");
 }
 
 #[tokio::test]
@@ -572,14 +572,16 @@ async fn a_run_that_ends_while_the_operator_has_no_rights_is_reported_once_it_ha
     let made = world.made();
     for resource in ["federations", "events"] {
         world.server.forbid(resource, "the operator may not do this", None);
-        world.supervisor.say(|it| it.events = vec![told(1, "Begun", "The application has begun.")]);
+        world
+            .supervisor
+            .say(|it| it.events = vec![supervisor_event(1, "Started", "The application has begun.")]);
         world.look().await.unwrap_err();
         assert_eq!(world.made(), made, "nothing is deleted or made while {resource} cannot be written");
     }
     world.supervisor.say(|it| {
         it.phase = supervision::Phase::Completed;
         it.verdict = Some(Verdict::Pass);
-        it.events.push(told(2, "Completed", "The verdict is pass."));
+        it.events.push(supervisor_event(2, "Completed", "The verdict is pass."));
     });
     world.look().await.unwrap_err();
     world.server.allow();
@@ -623,7 +625,7 @@ async fn a_pod_with_a_stuck_finalizer_holds_the_federation_and_is_named() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_being_deleted_takes_no_events_and_holds_nobody_up() {
+async fn a_namespace_that_is_being_deleted_rejects_events_without_blocking_the_operator() {
     let world = World::new().await;
     world.look().await.unwrap();
     world.look().await.unwrap();
@@ -632,7 +634,7 @@ async fn a_namespace_that_is_being_deleted_takes_no_events_and_holds_nobody_up()
     assert!(world.look().await.is_err(), "any other refusal is an error");
     world.server.forbid("events", "it is being terminated", Some("NamespaceTerminating"));
     world.look().await.unwrap();
-    assert_eq!(world.condition("PodsReady"), "True AllRun");
+    assert_eq!(world.condition("PodsReady"), "True AllRunning");
 }
 
 #[tokio::test]
@@ -678,7 +680,7 @@ async fn a_change_that_a_weakened_definition_admits_does_not_reach_the_pods() {
 }
 
 #[tokio::test]
-async fn a_federation_that_cannot_be_read_is_reported_and_holds_up_no_other() {
+async fn a_federation_that_cannot_be_read_is_reported_and_does_not_block_others() {
     const BROKEN: &str = "/apis/faultline.dev/v1alpha1/namespaces/experiments/federations/broken";
     let world = World::new().await;
     let mut federation = world.server.get(FEDERATION).unwrap();
@@ -778,7 +780,7 @@ async fn the_rights_are_those_that_are_used() {
         for resource in rule.resources {
             for verb in rule.verbs {
                 let right: Right = (rule.api_groups[0].into(), (*resource).into(), (*verb).into());
-                assert!(granted.insert(right), "{rule:?} stands there twice");
+                assert!(granted.insert(right), "{rule:?} is listed twice");
             }
         }
     }

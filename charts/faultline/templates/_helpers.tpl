@@ -19,7 +19,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{/* Whether PodMonitors are made. */}}
+{{/* Whether PodMonitors are created. */}}
 {{- define "faultline.monitored" -}}
 {{- if eq (toString .Values.metrics.podMonitor) "auto" -}}
 {{- .Capabilities.APIVersions.Has "monitoring.coreos.com/v1/PodMonitor" -}}

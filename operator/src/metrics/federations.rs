@@ -1,4 +1,4 @@
-//! What the status of each federation says, as metrics in the manner of kube-state-metrics.
+//! The status of each federation as metrics, in the style of kube-state-metrics.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,11 +26,11 @@ const VERDICTS: [&str; 3] = ["pass", "unknown", "fail"];
 
 /// The federations, by UID. A federation is removed once it is gone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Federations(Arc<Mutex<BTreeMap<String, Shown>>>);
+pub(super) struct Federations(Arc<Mutex<BTreeMap<String, Exported>>>);
 
-/// What is shown of a federation.
+/// Exported properties of a federation.
 #[derive(Clone, Debug)]
-struct Shown {
+struct Exported {
     namespace: String,
     federation: String,
     protocol: String,
@@ -45,7 +45,7 @@ type Labels = Vec<(&'static str, String)>;
 impl Federations {
     /// Shows the current status of a federation.
     pub(super) fn show(&self, federation: &Federation, status: &FederationStatus) {
-        let shown = Shown {
+        let shown = Exported {
             namespace: federation.namespace().unwrap_or_default(),
             federation: federation.name_any(),
             protocol: federation.spec.protocol.name().to_owned(),
@@ -63,37 +63,37 @@ impl Federations {
     }
 }
 
-impl Shown {
+impl Exported {
     /// Returns the labels of a series about this federation.
     fn labels(&self, name: &'static str, value: String) -> Labels {
-        let Shown { namespace, federation, .. } = self;
+        let Exported { namespace, federation, .. } = self;
         vec![("namespace", namespace.clone()), ("federation", federation.clone()), (name, value)]
     }
 }
 
 impl Collector for Federations {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let all: Vec<Shown> =
+        let all: Vec<Exported> =
             self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         let info = all.iter().map(|it| (it.labels("protocol", it.protocol.clone()), true));
-        family(&mut encoder, "federation_info", "A federation, with its protocol", info)?;
+        family(&mut encoder, "federation_info", "Federation and its protocol; always 1", info)?;
         let phases = all
             .iter()
             .flat_map(|it| PHASES.map(|of| (it.labels("phase", format!("{of:?}")), of == it.phase)));
-        family(&mut encoder, "federation_phase", "Phase: 1 for the current one", phases)?;
+        family(&mut encoder, "federation_phase", "1 for the current phase, 0 for the others", phases)?;
         let verdicts = all.iter().flat_map(|it| {
             VERDICTS.map(|of| (it.labels("verdict", of.to_owned()), it.verdict.as_deref() == Some(of)))
         });
         family(
             &mut encoder,
             "federation_verdict",
-            "Verdict of the run: 1 for the current one, once known",
+            "1 for the verdict of the run once it is known, otherwise 0",
             verdicts,
         )?;
         let conditions = all.iter().flat_map(|it| {
             it.conditions.iter().map(|(kind, holds)| (it.labels("condition", kind.clone()), *holds))
         });
-        family(&mut encoder, "federation_condition", "Condition: 1 if it is true", conditions)
+        family(&mut encoder, "federation_condition", "1 if the condition is true, otherwise 0", conditions)
     }
 }
 

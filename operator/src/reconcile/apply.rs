@@ -1,5 +1,5 @@
-//! Creates and changes objects as desired. Any write may be the last one: the next reconciliation finds what remains
-//! to be done.
+//! Creates and changes objects until they match the desired state. The operator may stop after any write: the next
+//! reconciliation determines what remains to be done.
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
@@ -17,7 +17,7 @@ use super::dereference::{Observed, find_supervisor};
 use super::keys::{self, KeyError};
 use super::validate::Validated;
 use crate::controller::Context;
-use crate::mirror::{self, Belongings};
+use crate::mirror::{self, OwnedObjects};
 use crate::naming;
 use crate::reconcile::build;
 
@@ -78,7 +78,7 @@ pub async fn apply(
     for drift in &desired.drifted {
         scale(federation, drift, context).await?;
     }
-    tell(federation, observed, &desired, context).await?;
+    update_supervisor(federation, observed, &desired, context).await?;
     Ok(Applied { obstacle, repaired: desired.drifted })
 }
 
@@ -109,23 +109,23 @@ where
     let uid = federation.uid().unwrap_or_default();
     let namespace = federation.namespace().unwrap_or_default();
     let sets: Api<StatefulSet> = Api::namespaced(context.client.clone(), &namespace);
-    let belongings = Belongings::by_owner(federation, &context.sets, &context.pods);
+    let owned_objects = OwnedObjects::by_owner(federation, &context.sets, &context.pods);
     let mut left = Vec::new();
-    for (name, set) in &belongings.sets {
+    for (name, set) in &owned_objects.sets {
         let ending = set.uid().unwrap_or_default();
         if set.metadata.deletion_timestamp.is_none() {
-            let this_very_one = DeleteParams {
+            let exactly_this = DeleteParams {
                 preconditions: Some(Preconditions { uid: set.uid(), resource_version: None }),
                 ..DeleteParams::foreground()
             };
-            gone(sets.delete(name, &this_very_one).await)
+            ignore_missing(sets.delete(name, &exactly_this).await)
                 .map_err(|it| ApplyError::Delete(name.clone(), it))?;
         }
         context.session(&uid, |it| it.ending.insert(ending));
         left.push(format!("the StatefulSet {name}"));
     }
-    // What holds everything else up is named first.
-    let (stuck, others): (Vec<_>, Vec<_>) = belongings.pods.iter().partition(|(_, pod)| is_stuck(pod));
+    // Pods that block all other deletions come first.
+    let (stuck, others): (Vec<_>, Vec<_>) = owned_objects.pods.iter().partition(|(_, pod)| is_stuck(pod));
     let stuck = stuck.into_iter().map(|(name, pod)| {
         format!("the pod {name}, which has the finalizers {}", pod.finalizers().join(", "))
     });
@@ -172,7 +172,7 @@ where
     let written = federations
         .patch_metadata(&federation.name_any(), &PatchParams::default(), &Patch::Merge(patch))
         .await;
-    gone(written.map(drop)).map_err(ApplyError::Finalizer)
+    ignore_missing(written.map(drop)).map_err(ApplyError::Finalizer)
 }
 
 /// Creates or changes the objects that are missing or differ.
@@ -182,7 +182,7 @@ async fn make(
     desired: &Desired,
     context: &Context,
 ) -> Result<Option<Obstacle>, ApplyError> {
-    // The pods of a run that is over are only deleted, which requires no key.
+    // After a run, pods are only deleted, which requires no key.
     if observed.phase() != Phase::Completed {
         let key = match keys::find(federation, !observed.sets.is_empty(), context).await {
             Ok(key) => key,
@@ -261,10 +261,10 @@ async fn scale(federation: &Federation, drift: &Drift, context: &Context) -> Res
     let parameters =
         PatchParams { field_manager: Some(naming::FIELD_MANAGER.into()), ..PatchParams::default() };
     let scaled = sets.patch(&drift.set, &parameters, &Patch::Merge(patch)).await;
-    gone(scaled).map_err(|it| ApplyError::Make(drift.set.clone(), it))
+    ignore_missing(scaled).map_err(|it| ApplyError::Make(drift.set.clone(), it))
 }
 
-/// Returns whether an object of the desired name belongs to another owner.
+/// Returns an obstacle if an object with the desired name belongs to another owner.
 fn taken<K: Resource<DynamicType = ()>>(
     federation: &Federation,
     there: &kube::core::PartialObjectMeta<K>,
@@ -290,9 +290,9 @@ fn refused(name: String, error: kube::Error) -> Result<Option<Obstacle>, ApplyEr
     }
 }
 
-/// Tells the supervisor where the processes are, and carries out its requests. Whatever it does not receive now is
-/// repeated at the next reconciliation.
-async fn tell(
+/// Sends the places of the processes to the supervisor, and carries out its requests. Data that it does not receive is
+/// sent again at the next reconciliation.
+async fn update_supervisor(
     federation: &Federation,
     observed: &Observed,
     desired: &Desired,
@@ -349,19 +349,19 @@ async fn delete_pod(
     let namespace = federation.namespace().unwrap_or_default();
     if let Some(claim) = claim {
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), &namespace);
-        gone(claims.delete(claim, &DeleteParams::default()).await)
+        ignore_missing(claims.delete(claim, &DeleteParams::default()).await)
             .map_err(|it| ApplyError::Delete(claim.to_owned(), it))?;
     }
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
-    let this_very_one = DeleteParams {
+    let exactly_this = DeleteParams {
         preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
         ..DeleteParams::default()
     };
-    gone(pods.delete(pod, &this_very_one).await).map_err(|it| ApplyError::Delete(pod.to_owned(), it))
+    ignore_missing(pods.delete(pod, &exactly_this).await).map_err(|it| ApplyError::Delete(pod.to_owned(), it))
 }
 
-/// An object that is gone, or has been replaced, needs no deletion.
-fn gone<T>(answer: Result<T, kube::Error>) -> Result<(), kube::Error> {
+/// Treats an object that is gone or has been replaced as a success.
+fn ignore_missing<T>(answer: Result<T, kube::Error>) -> Result<(), kube::Error> {
     match answer {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),

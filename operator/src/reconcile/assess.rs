@@ -1,4 +1,4 @@
-//! Derives a federation's status, and the news since the last one. Pure.
+//! Derives the status of a federation, and the events to report since the last status. Pure.
 
 use faultline_api::Federation;
 use faultline_api::resource::{
@@ -16,8 +16,8 @@ use super::dereference::{Observed, Supervision, is_known};
 use super::validate::{Refusal, Validated};
 use crate::naming;
 
-/// Number of a supervisor's events that become Kubernetes events. For longer runs, only the last ones are reported in
-/// addition.
+/// Maximum number of a supervisor's events that become Kubernetes events. For longer runs, the last events are
+/// reported in addition.
 const MAX_EVENTS: u64 = 300;
 /// Number of last events that are always reported.
 const LAST_EVENTS: u64 = 3;
@@ -36,8 +36,8 @@ pub enum Situation {
         /// The outcome of applying it.
         applied: Applied,
     },
-    /// The federation cannot be examined.
-    Unseen {
+    /// The reconciliation failed.
+    Failed {
         /// Reason in one word.
         reason: &'static str,
         /// Reason in a sentence.
@@ -53,85 +53,85 @@ pub enum Situation {
 /// Reason if a change of a federation is refused, and the federation continues as before.
 const CHANGE_REFUSED: &str = "ChangeRefused";
 
-/// Message of a run that is ready, and is paused by its user.
-const WAITS_FOR_ITS_USER: &str = "the application starts once spec.pause is removed";
+/// Message of a run that is ready and paused by its user.
+const READY_BUT_PAUSED: &str = "the application starts once spec.pause is removed";
 
-/// A change to be reported once.
+/// An event to be reported once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
-    /// Unique name of the news, independent of the operator that reports it.
+pub struct NewEvent {
+    /// Unique name of the event, independent of the operator that reports it.
     pub name: String,
     /// Reason in one word.
     pub reason: String,
     /// Description in a sentence.
     pub note: String,
-    /// Whether the news is a warning.
+    /// Whether the event is a warning.
     pub warning: bool,
 }
 
-/// Returns the status, and the news in it.
-pub fn assess(observed: &Observed, situation: &Situation, now: Time) -> (FederationStatus, Vec<News>) {
+/// Returns the status, and the events to report.
+pub fn assess(observed: &Observed, situation: &Situation, now: Time) -> (FederationStatus, Vec<NewEvent>) {
     let federation = &*observed.federation;
     let mut status = federation.status.clone().unwrap_or_default();
-    if !matches!(situation, Situation::Unseen { .. }) {
+    if !matches!(situation, Situation::Failed { .. }) {
         status.observed_generation = federation.metadata.generation;
     }
     status.protocol = Some(federation.spec.protocol.name().to_owned());
-    let mut report = Report { federation, status, news: Vec::new(), now };
-    if !matches!(situation, Situation::Unseen { .. }) {
-        report.seen();
+    let mut report = Report { federation, status, new_events: Vec::new(), now };
+    if !matches!(situation, Situation::Failed { .. }) {
+        report.recovered();
     }
     match situation {
-        Situation::Unseen { reason, message } => report.unseen(reason, message),
+        Situation::Failed { reason, message } => report.failed(reason, message),
         Situation::Rejected(refusal) => report.rejected(refusal),
         Situation::Deleting { left } => report.deleting(left),
         Situation::Accepted { validated, applied } => report.accepted(validated, observed, applied),
     }
-    (report.status, report.news)
+    (report.status, report.new_events)
 }
 
 struct Report<'a> {
     federation: &'a Federation,
     status: FederationStatus,
-    news: Vec<News>,
+    new_events: Vec<NewEvent>,
     now: Time,
 }
 
 impl Report<'_> {
     /// Keeps the rest of the status as it was at the last successful reconciliation.
-    fn unseen(&mut self, reason: &str, message: &str) {
-        self.say(message);
+    fn failed(&mut self, reason: &str, message: &str) {
+        self.set_message(message);
         if self.condition(condition::RECONCILED, "False", reason, message) {
-            self.tell(condition::RECONCILED, reason, message, true);
+            self.add_event(condition::RECONCILED, reason, message, true);
         }
     }
 
     /// Reports that a problem is over. Without an earlier problem, there is no condition.
-    fn seen(&mut self) {
+    fn recovered(&mut self) {
         if self.status.condition(condition::RECONCILED).is_some() {
-            self.condition(condition::RECONCILED, "True", "Looked", "the federation is being reconciled");
+            self.condition(condition::RECONCILED, "True", "Reconciled", "the federation is being reconciled");
         }
     }
 
     fn rejected(&mut self, refusal: &Refusal) {
         self.status.phase = Phase::Rejected;
-        self.say(&refusal.message);
+        self.set_message(&refusal.message);
         if self.condition(condition::ACCEPTED, "False", "Invalid", &refusal.message) {
-            self.tell(condition::ACCEPTED, "Rejected", &refusal.message, true);
+            self.add_event(condition::ACCEPTED, "Rejected", &refusal.message, true);
         }
     }
 
     fn deleting(&mut self, left: &[String]) {
         self.status.phase = Phase::Deleting;
         let first = left.first().map_or("nothing", String::as_str);
-        self.say(&format!("waiting for the deletion of {} objects, including {first}", left.len()));
+        self.set_message(&format!("waiting for the deletion of {} objects, including {first}", left.len()));
     }
 
     fn accepted(&mut self, validated: &Validated, observed: &Observed, applied: &Applied) {
         match &applied.obstacle {
             Some(Obstacle { reason: reason @ "NameTaken", message }) => {
                 if self.condition(condition::ACCEPTED, "False", reason, message) {
-                    self.tell(condition::ACCEPTED, reason, message, true);
+                    self.add_event(condition::ACCEPTED, reason, message, true);
                 }
             }
             _ => match self.change_refused(validated, observed) {
@@ -165,7 +165,7 @@ impl Report<'_> {
     /// Reports that the run is over, and that the state of pods no longer matters.
     fn over(&mut self) {
         let message = "the run has ended; only its record is kept";
-        self.condition(condition::PODS_READY, "False", "RunOver", message);
+        self.condition(condition::PODS_READY, "False", "RunEnded", message);
     }
 
     /// Reports changes by others that were reverted.
@@ -175,8 +175,8 @@ impl Report<'_> {
                 "the replicas of {set} were changed to {found}; restored to {wanted}, because the size of a \
                  federation cannot change while it runs"
             );
-            self.news.push(News {
-                name: self.news_name(&format!("drift of {set} at {generation}")),
+            self.new_events.push(NewEvent {
+                name: self.event_name(&format!("drift of {set} at {generation}")),
                 reason: "DriftRepaired".into(),
                 note,
                 warning: true,
@@ -184,7 +184,8 @@ impl Report<'_> {
         }
     }
 
-    /// Returns why the run continues as it was before the last change of the spec, if it does.
+    /// Returns why the last change of the spec was refused; `None` if it was not. After a refusal, the run continues
+    /// as before.
     fn change_refused(&self, validated: &Validated, observed: &Observed) -> Option<String> {
         if let Some(refusal) = &validated.refused {
             return Some(refusal.message.clone());
@@ -206,8 +207,8 @@ impl Report<'_> {
             before.is_some_and(|it| it.reason == CHANGE_REFUSED && it.observed_generation == generation);
         self.condition(condition::ACCEPTED, "False", CHANGE_REFUSED, &message);
         if !told {
-            self.news.push(News {
-                name: self.news_name(&format!("{CHANGE_REFUSED} {generation:?}")),
+            self.new_events.push(NewEvent {
+                name: self.event_name(&format!("{CHANGE_REFUSED} {generation:?}")),
                 reason: CHANGE_REFUSED.into(),
                 note: shortened(&message, MAX_NOTE),
                 warning: true,
@@ -221,11 +222,11 @@ impl Report<'_> {
             spec.kubernetes.results to store records on a volume that outlives the pod";
         self.status.phase = Phase::Completed;
         self.status.verdict = Some(word(&Verdict::Unknown));
-        self.condition(condition::RUNNING, "False", "Over", "the run has ended");
+        self.condition(condition::RUNNING, "False", "Ended", "the run has ended");
         if self.condition(condition::COMPLETED, "True", "RecordLost", message) {
-            self.tell(condition::COMPLETED, "RecordLost", message, true);
+            self.add_event(condition::COMPLETED, "RecordLost", message, true);
         }
-        self.say(message);
+        self.set_message(message);
     }
 
     /// Reports the state of the pods: how many run, and what prevents the others.
@@ -262,7 +263,7 @@ impl Report<'_> {
             Some(Obstacle { reason, message }) => {
                 let message = format!("{up} of {wanted} pods are running; {message}");
                 if self.condition(condition::PODS_READY, "False", reason, &message) {
-                    self.tell(condition::PODS_READY, reason, &message, true);
+                    self.add_event(condition::PODS_READY, reason, &message, true);
                 }
             }
             None if up < wanted => {
@@ -275,8 +276,8 @@ impl Report<'_> {
             }
             None => {
                 let message = format!("all {wanted} pods are running, including the supervisor's");
-                if self.condition(condition::PODS_READY, "True", "AllRun", &message) {
-                    self.tell(condition::PODS_READY, "PodsReady", &message, false);
+                if self.condition(condition::PODS_READY, "True", "AllRunning", &message) {
+                    self.add_event(condition::PODS_READY, "PodsReady", &message, false);
                 }
             }
         }
@@ -300,12 +301,12 @@ impl Report<'_> {
                 let message = format!("the supervisor does not respond: {why}");
                 self.condition(condition::SUPERVISED, "False", "Silent", &message);
                 if answered {
-                    self.tell(condition::SUPERVISED, "SupervisorSilent", &message, true);
+                    self.add_event(condition::SUPERVISED, "SupervisorSilent", &message, true);
                 }
                 self.status.phase = self.status.phase.max(Phase::Starting);
             }
             Supervision::Known(status) => {
-                self.condition(condition::SUPERVISED, "True", "Answers", "the supervisor responds");
+                self.condition(condition::SUPERVISED, "True", "Responding", "the supervisor responds");
                 self.supervised(validated, status);
             }
         }
@@ -348,7 +349,7 @@ impl Report<'_> {
         self.status.rollbacks = Some(said.rollbacks);
         self.links(said);
         self.run(validated, said);
-        self.story(said);
+        self.report_events(said);
     }
 
     fn links(&mut self, said: &Status) {
@@ -359,7 +360,7 @@ impl Report<'_> {
         let off = |it: &&Link| it.measured_micros.map(|measured| measured.abs_diff(it.requested_micros));
         let worst = links.iter().filter(|it| it.as_asked.is_some()).max_by_key(|it| off(it));
         let fine = judged.iter().filter(|it| **it).count();
-        let mut message = format!("{sentence}; {fine} of {} have the requested delay", judged.len());
+        let mut message = format!("{sentence}; {fine} of {} links have the requested delay", judged.len());
         if let Some((worst, off)) = worst.and_then(|it| Some((it, off(&it)?))) {
             message += &format!(
                 ", and the link from {} to {} deviates most, by {off} us from the requested {} us",
@@ -368,7 +369,7 @@ impl Report<'_> {
         }
         let unmeasured = links.iter().filter(|it| it.measured_micros.is_none()).count();
         if unmeasured > 0 && !judged.is_empty() {
-            message += &format!("; {unmeasured} more were changed and have not been measured yet");
+            message += &format!("; links that changed and have not been measured yet: {unmeasured}");
         }
         let (status, reason) = match () {
             () if judged.is_empty() => ("Unknown", "NotMeasured"),
@@ -388,7 +389,7 @@ impl Report<'_> {
             }
         }
         if self.condition(condition::LINKED, status, reason, &message) && status == "False" {
-            self.tell(condition::LINKED, "LinksNotAsAsked", &message, true);
+            self.add_event(condition::LINKED, "LinksNotAsAsked", &message, true);
         }
     }
 
@@ -409,7 +410,7 @@ impl Report<'_> {
                 self.condition(condition::RUNNING, "False", "Gathering", &waiting());
             }
             Run::Measuring if self.federation.spec.pause => {
-                self.condition(condition::RUNNING, "False", "Paused", WAITS_FOR_ITS_USER);
+                self.condition(condition::RUNNING, "False", "Paused", READY_BUT_PAUSED);
             }
             Run::Paused => {
                 let message = "the federation is paused until spec.pause is removed";
@@ -430,16 +431,16 @@ impl Report<'_> {
                 );
             }
             Run::Completed | Run::Failed => {
-                self.condition(condition::RUNNING, "False", "Over", "the run has ended");
+                self.condition(condition::RUNNING, "False", "Ended", "the run has ended");
             }
         }
         if !matches!(said.phase, Run::Completed | Run::Failed) {
-            self.condition(condition::COMPLETED, "False", "NotOver", "the run has not ended");
+            self.condition(condition::COMPLETED, "False", "NotEnded", "the run has not ended");
             return;
         }
         let verdict = said.verdict.unwrap_or(Verdict::Unknown);
         let reason = match (said.phase, verdict) {
-            (Run::Failed, _) => "NotCarriedOut",
+            (Run::Failed, _) => "RunFailed",
             (_, Verdict::Pass) => "Pass",
             (_, Verdict::Unknown) => "Unknown",
             (_, Verdict::Fail) => "Fail",
@@ -454,7 +455,7 @@ impl Report<'_> {
     }
 
     /// Reports the supervisor's events that have not been reported yet.
-    fn story(&mut self, said: &Status) {
+    fn report_events(&mut self, said: &Status) {
         let same = is_known(self.federation, &said.supervisor);
         let told = if same { self.status.last_event.unwrap_or(0).unsigned_abs() } else { 0 };
         self.status.supervisor = Some(said.supervisor.clone());
@@ -464,8 +465,8 @@ impl Report<'_> {
             let last = over && event.number + LAST_EVENTS > newest.number;
             if event.number <= MAX_EVENTS || last {
                 let at = event.at_seconds.map(|it| format!("At {it:.2} s: ")).unwrap_or_default();
-                self.news.push(News {
-                    name: self.news_name(&format!("event {} of {}", event.number, said.supervisor)),
+                self.new_events.push(NewEvent {
+                    name: self.event_name(&format!("event {} of {}", event.number, said.supervisor)),
                     reason: event.reason.clone(),
                     note: shortened(&format!("{at}{}", event.text), MAX_NOTE),
                     warning: event.warning,
@@ -473,23 +474,23 @@ impl Report<'_> {
             }
         }
         self.status.last_event = i64::try_from(newest.number).ok();
-        self.say(&newest.text);
+        self.set_message(&newest.text);
     }
 
-    /// Returns the most important fact at present.
+    /// Sets the message to the most important fact.
     fn headline(&mut self, observed: &Observed, applied: &Applied) {
         if let Some(obstacle) = &applied.obstacle {
-            self.say(&obstacle.message);
+            self.set_message(&obstacle.message);
             return;
         }
         let refused = self.status.condition(condition::ACCEPTED).filter(|it| it.reason == CHANGE_REFUSED);
         if let Some(why) = refused.filter(|_| self.status.phase < Phase::Completed) {
             let why = why.message.clone();
-            self.say(&why);
+            self.set_message(&why);
             return;
         }
         if self.status.phase == Phase::Linking && self.federation.spec.pause {
-            self.say(WAITS_FOR_ITS_USER);
+            self.set_message(READY_BUT_PAUSED);
         }
         if self.status.phase < Phase::Linking || !matches!(observed.supervision, Supervision::Known(_)) {
             let kind = match observed.supervision {
@@ -499,7 +500,7 @@ impl Report<'_> {
             };
             if let Some(it) = self.status.condition(kind) {
                 let message = it.message.clone();
-                self.say(&message);
+                self.set_message(&message);
             }
         }
     }
@@ -531,7 +532,7 @@ impl Report<'_> {
         Obstacle { reason, message: message.to_owned() }
     }
 
-    fn say(&mut self, message: &str) {
+    fn set_message(&mut self, message: &str) {
         self.status.message = Some(shortened(message, MAX_MESSAGE));
     }
 
@@ -556,21 +557,21 @@ impl Report<'_> {
         changed
     }
 
-    /// Adds news about a condition. The same change has the same name, even if the status that records the report was
-    /// not written.
-    fn tell(&mut self, kind: &str, reason: &str, note: &str, warning: bool) {
+    /// Adds an event about a condition. The same change always gets the same name, so that it is not reported again
+    /// if writing the status failed.
+    fn add_event(&mut self, kind: &str, reason: &str, note: &str, warning: bool) {
         let before = self.federation.status.as_ref();
         let before = before.and_then(|it| it.condition(kind));
         let since = before.map(|it| format!("{} {} {}", it.status, it.reason, it.last_transition_time.0));
-        self.news.push(News {
-            name: self.news_name(&format!("{kind} {reason} after {since:?}")),
+        self.new_events.push(NewEvent {
+            name: self.event_name(&format!("{kind} {reason} after {since:?}")),
             reason: reason.into(),
             note: shortened(note, MAX_NOTE),
             warning,
         });
     }
 
-    fn news_name(&self, what: &str) -> String {
+    fn event_name(&self, what: &str) -> String {
         let uid = self.federation.uid().unwrap_or_default();
         blake3::hash(format!("{uid} {what}").as_bytes()).to_hex()[..16].to_owned()
     }
@@ -585,7 +586,7 @@ struct Emulated {
     sentence: String,
 }
 
-/// Returns what emulates the links, from the features of those kernels that may be configured.
+/// Derives what emulates the links from the features that the kernels support.
 fn emulated(shaping: Option<&Shaping>) -> Emulated {
     const IN_NODE: &str = "delay lines in the nodes emulate the links";
     let Some(Shaping { places, rates, delays, lacks }) = shaping else {
@@ -613,7 +614,7 @@ fn emulated(shaping: Option<&Shaping>) -> Emulated {
 
 /// Returns what prevents a pod from running, unless it only needs time.
 fn obstacle(pod: &Pod) -> Option<Obstacle> {
-    const PATIENCE_ENDS_AT: &[&str] = &[
+    const NEEDS_ACTION: &[&str] = &[
         "ErrImagePull",
         "ImagePullBackOff",
         "ErrImageNeverPull",
@@ -634,7 +635,7 @@ fn obstacle(pod: &Pod) -> Option<Obstacle> {
     let waiting =
         status.container_statuses.iter().flatten().find_map(|it| it.state.as_ref()?.waiting.as_ref())?;
     let why = waiting.reason.clone().unwrap_or_default();
-    PATIENCE_ENDS_AT.iter().find(|it| **it == why).map(|reason| Obstacle {
+    NEEDS_ACTION.iter().find(|it| **it == why).map(|reason| Obstacle {
         reason,
         message: format!("{}: {}", pod.name_any(), waiting.message.clone().unwrap_or(why)),
     })

@@ -16,14 +16,14 @@ use kube::{Api, ResourceExt};
 use thiserror::Error;
 
 use super::build;
-use super::keys::{self, KeyError, Known};
+use super::keys::{self, KeyError, KnownKey};
 use crate::controller::Context;
-use crate::mirror::Belongings;
+use crate::mirror::OwnedObjects;
 use crate::naming;
 use crate::supervisor::{Supervisor, SupervisorError};
 
-/// Time between two queries why pods are missing. If many federations are created at the same time, most only wait
-/// for their turn.
+/// Minimum time between two queries for the reason why pods are missing. If many federations are created at once,
+/// most pods only wait for their turn.
 const ASKED_EVERY: Duration = Duration::from_secs(3);
 
 /// The existing state of a federation.
@@ -37,7 +37,7 @@ pub struct Observed {
     pub pods: BTreeMap<String, Arc<Pod>>,
     /// Status of its supervisor.
     pub supervision: Supervision,
-    /// The places that the supervisor was last told, as far as is known.
+    /// The places that were last sent to the supervisor, as far as is known.
     pub pushed: Option<Places>,
     /// Why a set could not create its pods, in the words of the API server.
     pub refused: Option<String>,
@@ -46,7 +46,7 @@ pub struct Observed {
 /// Status of a supervisor.
 #[derive(Clone, Debug, Default)]
 pub enum Supervision {
-    /// There is no supervisor yet, or none is needed any more.
+    /// There is no supervisor yet, or it is no longer needed.
     #[default]
     Absent,
     /// The pod runs, but the supervisor does not answer.
@@ -89,8 +89,8 @@ impl Observed {
         self.federation.status.as_ref().is_some_and(|it| it.holds(condition::PODS_READY))
     }
 
-    /// Returns whether the record of the run is lost: the application had begun, and the supervisor does not know it.
-    /// Without intervention, the supervisor would run the federation again.
+    /// Returns whether the record of the run is lost: the application had started, and the supervisor does not know
+    /// it. The supervisor would otherwise run the federation again.
     pub fn has_lost_record(&self) -> bool {
         let Supervision::Known(said) = &self.supervision else { return false };
         let begins = !matches!(said.phase, Run::Judging | Run::Completed | Run::Failed);
@@ -100,7 +100,7 @@ impl Observed {
     }
 }
 
-/// Reads the existing state of a federation whose pods are those of `made`.
+/// Reads the existing state of a federation whose pods were created from `made`.
 ///
 /// # Errors
 ///
@@ -111,7 +111,7 @@ pub async fn dereference(
     context: &Context,
 ) -> Result<Observed, DereferenceError> {
     let uid = federation.uid().unwrap_or_default();
-    let Belongings { sets, pods } = Belongings::of(made, &context.sets, &context.pods);
+    let OwnedObjects { sets, pods } = OwnedObjects::of(made, &context.sets, &context.pods);
     let mut observed = Observed { sets, pods, ..Observed::of(Arc::clone(federation)) };
     if observed.phase() == Phase::Completed {
         return Ok(observed);
@@ -122,13 +122,13 @@ pub async fn dereference(
         observed.supervision = match ask(&supervisor, federation).await {
             Ok(status) => Supervision::Known(Box::new(status)),
             Err(error) => {
-                // Both may mean that the supervisor has another key.
+                // Both errors may mean that the supervisor has another key.
                 let is_doubtful = match &error {
                     SupervisorError::Refused(status, _) => *status == StatusCode::UNAUTHORIZED,
                     error => matches!(error, SupervisorError::Tls(_)),
                 };
                 if is_doubtful {
-                    context.session(&uid, |it| it.key.iter_mut().for_each(Known::doubt));
+                    context.session(&uid, |it| it.key.iter_mut().for_each(KnownKey::invalidate));
                 }
                 Supervision::Silent(error.to_string())
             }

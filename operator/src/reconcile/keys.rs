@@ -24,15 +24,15 @@ const ENTRY: &str = "key";
 
 /// A federation's key, as it was last read.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct KnownKey {
     key: String,
     /// When it was read; `None` if it must be read again.
     at: Option<Instant>,
 }
 
-impl Known {
+impl KnownKey {
     /// Requires the key to be read again before it is used.
-    pub fn doubt(&mut self) {
+    pub fn invalidate(&mut self) {
         self.at = None;
     }
 }
@@ -91,8 +91,8 @@ impl KeyError {
     }
 }
 
-/// Returns the key. Restores a key that was deleted while this operator knows it. Creates a key if there never was
-/// one, unless `in_use` says that pods already depend on a key that is gone.
+/// Returns the key of a federation. If the key was deleted and this operator still knows it, the key is restored.
+/// Otherwise a new key is created, unless `in_use` says that pods already depend on the lost key.
 ///
 /// # Errors
 ///
@@ -100,7 +100,8 @@ impl KeyError {
 pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> Result<String, KeyError> {
     let uid = federation.uid().unwrap_or_default();
     let known = context.session(&uid, |it| it.key.clone());
-    if let Some(Known { key, .. }) = known.as_ref().filter(|it| it.at.is_some_and(|at| at.elapsed() < FRESH))
+    if let Some(KnownKey { key, .. }) =
+        known.as_ref().filter(|it| it.at.is_some_and(|at| at.elapsed() < FRESH))
     {
         return Ok(key.clone());
     }
@@ -121,14 +122,14 @@ pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> R
             }
             key
         }
-        (None, Some(Known { key, .. })) => {
+        (None, Some(KnownKey { key, .. })) => {
             tracing::warn!(federation = federation.name_any(), name, "the key was deleted; restoring it");
             make(&secrets, federation, name, key).await?
         }
         (None, None) if in_use => return Err(KeyError::Gone(name)),
         (None, None) => make(&secrets, federation, name, random()?).await?,
     };
-    context.session(&uid, |it| it.key = Some(Known { key: key.clone(), at: Some(Instant::now()) }));
+    context.session(&uid, |it| it.key = Some(KnownKey { key: key.clone(), at: Some(Instant::now()) }));
     Ok(key)
 }
 
@@ -151,7 +152,7 @@ fn random() -> Result<String, getrandom::Error> {
     getrandom::fill(&mut bytes)?;
     let mut key = String::with_capacity(KEY_DIGITS);
     for byte in bytes {
-        write!(key, "{byte:02x}").expect("a string takes everything");
+        write!(key, "{byte:02x}").expect("writing to a string never fails");
     }
     Ok(key)
 }

@@ -1,7 +1,7 @@
 //! The federation as it was when its pods were created.
 //!
-//! The rules of the definition let only some fields change. If a definition without these rules is installed, any field
-//! can, and the pods of a run must not follow.
+//! The rules of the definition let only some fields change. If a definition without these rules is installed, any
+//! field can change, but the pods of a run must not.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use kube::{Api, ResourceExt};
 use thiserror::Error;
 
 use super::build::FILE;
-use super::validate::{Refusal, told};
+use super::validate::{Refusal, described};
 use crate::controller::Context;
 use crate::{mirror, naming};
 
@@ -20,8 +20,8 @@ use crate::{mirror, naming};
 #[error("cannot read the ConfigMap {0}, which contains the federation as it was applied: {1}")]
 pub struct MadeError(String, #[source] kube::Error);
 
-/// Returns the federation with the spec of its file, and why it cannot be changed to what it is now, if it has been. A
-/// federation that has no file yet, or whose file was deleted, is returned as it is.
+/// Returns the federation that the pods were created from, with the reason for refusing the current spec, if a field
+/// changed that cannot change. Otherwise, or if the federation has no file, returns the federation as it is.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub async fn made(
         return Ok((Arc::clone(federation), None));
     }
     let made = Federation { spec: (*spec).clone(), ..(**federation).clone() };
-    Ok((Arc::new(made), Some(Refusal { message: told(&problems) })))
+    Ok((Arc::new(made), Some(Refusal { message: described(&problems) })))
 }
 
 async fn spec(federation: &Federation, context: &Context) -> Result<Option<Arc<FederationSpec>>, MadeError> {

@@ -5,11 +5,10 @@
 //! | existing state | [`mod@dereference`] | reads from the API server, the mirrors and the supervisor |
 //! | validity | [`mod@validate`] | pure |
 //! | desired state | [`mod@build`] | pure |
-//! | making it so | [`mod@apply`] | writes |
+//! | applying it | [`mod@apply`] | writes |
 //! | reporting | [`mod@update_status`] | [`mod@assess`] derives the report, pure; writes |
 //!
-//! No state is kept between reconciliations that could not be found again: the operator may end between any two
-//! writes.
+//! State that is kept between reconciliations can be reconstructed: the operator may stop between any two writes.
 
 pub mod apply;
 pub mod assess;
@@ -69,18 +68,18 @@ pub enum ReconcileError {
 ///
 /// Fails if a step fails. The controller then retries.
 pub async fn reconcile(federation: Arc<Federation>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let looked = look(Arc::clone(&federation), &context).await;
-    if let Err(error) = &looked {
+    let result = reconcile_steps(Arc::clone(&federation), &context).await;
+    if let Err(error) = &result {
         let uid = federation.uid().unwrap_or_default();
         if error.is_lasting() || context.session(&uid, |it| it.failures) > 0 {
-            let situation = Situation::Unseen { reason: error.reason(), message: error.to_string() };
+            let situation = Situation::Failed { reason: error.reason(), message: error.to_string() };
             let observed = dereference::Observed::of(federation);
             if let Err(unsaid) = update_status::update_status(&observed, &situation, &context).await {
                 tracing::warn!(error = %unsaid, "cannot write the status after a failed reconciliation");
             }
         }
     }
-    looked
+    result
 }
 
 impl ReconcileError {
@@ -98,7 +97,7 @@ impl ReconcileError {
             (_, Some(error)) => error.reason(),
             (ReconcileError::Dereference(_) | ReconcileError::Made(_), _) => "CannotRead",
             (ReconcileError::Apply(_), _) => "CannotWrite",
-            (ReconcileError::UpdateStatus(_), _) => "CannotTell",
+            (ReconcileError::UpdateStatus(_), _) => "CannotReport",
         }
     }
 
@@ -108,16 +107,16 @@ impl ReconcileError {
     }
 }
 
-async fn look(federation: Arc<Federation>, context: &Context) -> Result<Action, ReconcileError> {
+async fn reconcile_steps(federation: Arc<Federation>, context: &Context) -> Result<Action, ReconcileError> {
     if federation.metadata.deletion_timestamp.is_some() {
         return delete(federation, context).await;
     }
     if !federation.finalizers().iter().any(|it| it == naming::FINALIZER) {
-        // First of all. The write triggers the next reconciliation.
+        // The finalizer comes first. Writing it triggers the next reconciliation.
         apply::add_finalizer(&federation, context).await?;
         return Ok(Action::await_change());
     }
-    // What the pods were made for. A definition that was weakened admits any change.
+    // The federation that the pods were created from. A definition without rules admits any change.
     let (made, changed) = made::made(&federation, context).await?;
     let observed = dereference::dereference(&federation, &made, context).await?;
     let validated = match changed.map_or_else(|| validate(&federation, context), Err) {
@@ -131,7 +130,7 @@ async fn look(federation: Arc<Federation>, context: &Context) -> Result<Action, 
     };
     let desired = build::build(&validated, &observed, &context.settings, context.client.default_namespace());
     let applied = apply::apply(&validated, &observed, desired, context).await?;
-    let next = next_look(&observed, &applied);
+    let next = next_reconciliation(&observed, &applied);
     let situation = Situation::Accepted { validated: Box::new(validated), applied };
     let unsaid = update_status::update_status(&observed, &situation, context).await?;
     Ok(after(next.into_iter().chain(unsaid).min()))
@@ -156,8 +155,8 @@ fn validate(federation: &Federation, context: &Context) -> Result<Validated, Ref
     Ok(validate::passed(federation))
 }
 
-/// Returns the delay until the next reconciliation; `None` if only changes are to be expected.
-fn next_look(observed: &dereference::Observed, applied: &Applied) -> Option<Duration> {
+/// Returns the delay until the next reconciliation; `None` if it only has to follow a change.
+fn next_reconciliation(observed: &dereference::Observed, applied: &Applied) -> Option<Duration> {
     match observed.phase() {
         Phase::Completed if applied.obstacle.is_none() => None,
         Phase::Running | Phase::Paused => Some(RUNNING),

@@ -19,7 +19,7 @@ use super::{ReconcileError, SOON, apply};
 use crate::controller::Context;
 use crate::naming;
 
-/// Owns what is reported here, apart from everything else in the status, which is unknown and stays.
+/// Field manager of this report. The rest of the status has another manager and stays unchanged.
 const MANAGER: &str = "faultline-operator-unreadable";
 
 /// Reports that a federation cannot be read because of `error`, once per generation.
@@ -58,7 +58,7 @@ async fn write(
     context: &Context,
 ) -> Result<(), kube::Error> {
     let message = format!(
-        "the operator cannot read this federation, and leaves what belongs to it as it is: {error}; correct it, and \
+        "the operator cannot read this federation, and leaves its objects unchanged: {error}; correct the federation, and \
          install the custom resource definition of this operator"
     );
     let message = shortened(&message, MAX_MESSAGE);

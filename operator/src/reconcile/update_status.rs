@@ -16,19 +16,20 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 use thiserror::Error;
 
-use super::assess::{self, News, Situation};
+use super::assess::{self, NewEvent, Situation};
 use super::dereference::Observed;
 use crate::controller::Context;
 use crate::naming;
 
-/// Mean time between two writes of a status.
+/// Minimum mean time between two writes of a status.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Time between a write and one that only updates the progress.
 const PROGRESS: Duration = Duration::from_secs(2);
 /// Additional time per federation, so that an API server, which takes tens of milliseconds of a core per write, has
 /// time for other requests.
 const SHARE: Duration = Duration::from_millis(50);
-/// How much earlier a write may come that a user may wait for: the few steps of a start follow each other closely.
+/// How much earlier a write may happen if a user may be waiting for it: the few steps of a start follow each other
+/// closely.
 const CREDIT: Duration = Duration::from_secs(3);
 
 /// A write that failed.
@@ -56,12 +57,12 @@ pub async fn update_status(
     let federation = &*observed.federation;
     let uid = federation.uid().unwrap_or_default();
     let now = Timestamp::now();
-    let (status, news) = assess::assess(observed, situation, Time(now));
+    let (status, new_events) = assess::assess(observed, situation, Time(now));
     context.metrics.show(federation, &status);
-    if news.is_empty() && federation.status.as_ref() == Some(&status) {
+    if new_events.is_empty() && federation.status.as_ref() == Some(&status) {
         return Ok(None);
     }
-    let is_awaited = !news.is_empty() || is_awaited(federation.status.as_ref(), &status);
+    let is_awaited = !new_events.is_empty() || is_awaited(federation.status.as_ref(), &status);
     let progress = PROGRESS + SHARE * context.federations();
     let wait = context.session(&uid, |it| it.statuses.wait(is_awaited, progress, Instant::now()));
     if wait > Duration::ZERO {
@@ -69,7 +70,7 @@ pub async fn update_status(
     }
     // Events first: the status records which have been reported, and an event that is reported twice has the same
     // name.
-    for (it, place) in news.iter().zip(0..) {
+    for (it, place) in new_events.iter().zip(0..) {
         // Readers order events by their times.
         let at = now + Duration::from_micros(place);
         publish(federation, it, at, context).await.map_err(UpdateStatusError::Event)?;
@@ -84,7 +85,7 @@ pub async fn update_status(
 pub struct Pace {
     /// When it was last written.
     last: Option<Instant>,
-    /// When the next write keeps the mean.
+    /// Earliest time of a write that keeps the mean rate.
     due: Option<Instant>,
 }
 
@@ -138,21 +139,21 @@ async fn write(
 
 async fn publish(
     federation: &Federation,
-    news: &News,
+    new_events: &NewEvent,
     at: Timestamp,
     context: &Context,
 ) -> Result<(), kube::Error> {
     let namespace = federation.namespace().unwrap_or_default();
     let event = Event {
         metadata: kube::core::ObjectMeta {
-            name: Some(format!("{}.{}", federation.name_any(), news.name)),
+            name: Some(format!("{}.{}", federation.name_any(), new_events.name)),
             namespace: Some(namespace.clone()),
             ..Default::default()
         },
-        action: Some(news.reason.clone()),
-        reason: Some(news.reason.clone()),
-        note: Some(news.note.clone()),
-        type_: Some(if news.warning { "Warning" } else { "Normal" }.into()),
+        action: Some(new_events.reason.clone()),
+        reason: Some(new_events.reason.clone()),
+        note: Some(new_events.note.clone()),
+        type_: Some(if new_events.warning { "Warning" } else { "Normal" }.into()),
         event_time: Some(MicroTime(at)),
         regarding: Some(federation.object_ref(&())),
         reporting_controller: Some("faultline.dev/operator".into()),

@@ -49,7 +49,7 @@ impl Validated {
     }
 }
 
-/// Validates a federation. The error says why it cannot be run.
+/// Validates a federation.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
     check(federation).map(|()| passed(federation))
 }
 
-/// Returns whether a federation can be run. Evaluates all rules of the definition, which takes longer than the rest
+/// Checks whether a federation can be run. Evaluates all rules of the definition, which takes longer than the rest
 /// of a reconciliation.
 ///
 /// # Errors
@@ -67,9 +67,9 @@ pub fn validate(federation: &Federation) -> Result<Validated, Refusal> {
 pub fn check(federation: &Federation) -> Result<(), Refusal> {
     let problems = faultline_api::validate(federation);
     if !problems.is_empty() {
-        return Err(Refusal { message: told(&problems) });
+        return Err(Refusal { message: described(&problems) });
     }
-    // Its pods are created only once.
+    // Pods are created only once, at the start.
     if let Some(place) = federation.spec.clusters.iter().position(|it| !it.is_permanent()) {
         let message = format!(
             "spec.clusters[{place}]: clusters cannot join or leave on Kubernetes (omit joinsAfter and leavesAfter, \
@@ -81,9 +81,9 @@ pub fn check(federation: &Federation) -> Result<(), Refusal> {
 }
 
 /// Returns what is wrong, with the remedies.
-pub(super) fn told(problems: &[Problem]) -> String {
-    let told = problems.iter().map(|it| format!("{}: {} ({})", it.path, it.message, it.help));
-    told.collect::<Vec<_>>().join("; ")
+pub(super) fn described(problems: &[Problem]) -> String {
+    let problems = problems.iter().map(|it| format!("{}: {} ({})", it.path, it.message, it.help));
+    problems.collect::<Vec<_>>().join("; ")
 }
 
 /// Returns whether a federation has no more pods than this operator permits.
@@ -98,8 +98,8 @@ pub fn fits(federation: &Federation, max_pods: u32) -> Result<(), Refusal> {
         return Ok(());
     }
     let message = format!(
-        "spec.clusters: {processes} processes and the supervisor need {pods} pods, and this operator makes at most \
-         {max_pods} for a federation (use fewer nodes, or start the operator with `--max-pods {pods}`)"
+        "spec.clusters: {processes} processes and the supervisor need {pods} pods, but this operator creates at most \
+         {max_pods} per federation (use fewer nodes, or start the operator with `--max-pods {pods}`)"
     );
     Err(Refusal { message })
 }
@@ -132,7 +132,7 @@ mod tests {
     use faultline_api::samples;
 
     #[test]
-    fn every_cluster_is_a_group_and_so_is_every_process_beside_the_ranks() {
+    fn clusters_and_processes_outside_them_are_groups() {
         let mut federation = quickstart();
         let names = |it: &Validated| it.groups.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&validate(&federation).unwrap()), ["paris", "rennes"]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn no_sample_lacks_a_process_that_its_run_waits_for() {
+    fn every_process_of_a_sample_has_a_pod() {
         for sample in samples::SAMPLES {
             let federation = faultline_api::parse(sample.name, sample.text.as_bytes()).expect("it is valid");
             let Ok(validated) = validate(&federation) else { continue };
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_all_that_is_wrong_and_what_to_do() {
+    fn a_refusal_lists_all_problems_with_remedies() {
         let mut federation = quickstart();
         federation.spec.clusters[1].name = "paris".into();
         federation.spec.deadline = Some("1ms".parse().unwrap());

@@ -108,7 +108,7 @@ impl ApiServer {
         self.0.lock().unwrap().refusing = Some((resource.into(), answer));
     }
 
-    /// Refuses nothing any more.
+    /// Accepts all writes again.
     pub(crate) fn allow(&self) {
         self.0.lock().unwrap().refusing = None;
     }

@@ -1,4 +1,4 @@
-//! The status and news, without a cluster.
+//! The status and new_events, without a cluster.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ fn accepted(obstacle: Option<Obstacle>) -> Situation {
     Situation::Accepted { validated, applied: Applied { obstacle, ..Applied::default() } }
 }
 
-/// Returns status and news, and gives the federation that status.
-fn look(observed: &mut Observed, situation: &Situation, seconds: i64) -> (FederationStatus, Vec<News>) {
-    let (status, news) = assess(observed, situation, at(seconds));
+/// Returns status and new_events, and gives the federation that status.
+fn look(observed: &mut Observed, situation: &Situation, seconds: i64) -> (FederationStatus, Vec<NewEvent>) {
+    let (status, new_events) = assess(observed, situation, at(seconds));
     let mut federation = (*observed.federation).clone();
     federation.status = Some(status.clone());
     observed.federation = Arc::new(federation);
-    (status, news)
+    (status, new_events)
 }
 
 fn condition_of<'a>(status: &'a FederationStatus, kind: &str) -> &'a Condition {
@@ -47,21 +47,21 @@ fn link(from: &str, to: &str, requested: u64, measured: u64) -> Link {
     }
 }
 
-fn reasons(news: &[News]) -> Vec<&str> {
-    news.iter().map(|it| it.reason.as_str()).collect()
+fn reasons(new_events: &[NewEvent]) -> Vec<&str> {
+    new_events.iter().map(|it| it.reason.as_str()).collect()
 }
 
 #[test]
 fn an_invalid_federation_is_rejected_and_reported_once() {
     let mut observed = Observed::of(Arc::new(quickstart()));
     let situation = Situation::Rejected(Refusal { message: "spec.deadline: too short".into() });
-    let (status, news) = look(&mut observed, &situation, 1);
+    let (status, new_events) = look(&mut observed, &situation, 1);
     assert_eq!(status.phase, Phase::Rejected);
     assert_eq!(status.observed_generation, Some(1));
     let condition = condition_of(&status, condition::ACCEPTED);
     assert_eq!((&*condition.status, &*condition.message), ("False", "spec.deadline: too short"));
-    assert_eq!(reasons(&news), ["Rejected"]);
-    assert!(news[0].warning);
+    assert_eq!(reasons(&new_events), ["Rejected"]);
+    assert!(new_events[0].warning);
     assert_eq!(look(&mut observed, &situation, 2), (status, vec![]), "nothing new, not even a time");
 }
 
@@ -76,14 +76,14 @@ fn the_reason_why_pods_do_not_run_is_reported_verbatim() {
     for (message, reason) in cases {
         let mut observed = Observed::of(Arc::new(quickstart()));
         observed.refused = Some(message.into());
-        let (status, news) = look(&mut observed, &accepted(None), 1);
+        let (status, new_events) = look(&mut observed, &accepted(None), 1);
         let condition = condition_of(&status, condition::PODS_READY);
         assert_eq!((&*condition.status, &*condition.reason), ("False", reason));
         assert!(condition.message.starts_with("0 of 7 pods are running; "), "{}", condition.message);
         assert!(condition.message.ends_with(message), "{}", condition.message);
         let has_remedy = condition.message.contains("spec.kubernetes.resources, or ");
         assert_eq!(has_remedy, matches!(reason, "Quota" | "LimitRange"), "{}", condition.message);
-        assert_eq!(reasons(&news), [reason]);
+        assert_eq!(reasons(&new_events), [reason]);
         assert_eq!(status.message.as_ref(), Some(&condition.message), "it is the headline");
     }
 }
@@ -143,9 +143,9 @@ fn a_changed_link_counts_as_requested_only_once_measured() {
     let said = Status { phase: Run::Running, links, ..Status::default() };
     let (status, _) = look(&mut running(said), &accepted(None), 1);
     let linked = condition_of(&status, condition::LINKED);
-    assert!(linked.message.contains("1 of 1 have the requested delay"), "{}", linked.message);
+    assert!(linked.message.contains("1 of 1 links have the requested delay"), "{}", linked.message);
     assert!(
-        linked.message.ends_with("1 more were changed and have not been measured yet"),
+        linked.message.ends_with("links that changed and have not been measured yet: 1"),
         "{}",
         linked.message
     );
@@ -216,9 +216,9 @@ fn a_pod_that_cannot_start_says_why() {
 fn a_name_that_is_taken_is_a_refusal() {
     let mut observed = Observed::of(Arc::new(quickstart()));
     let obstacle = Obstacle { reason: "NameTaken", message: "there is a Secret already".into() };
-    let (status, news) = look(&mut observed, &accepted(Some(obstacle)), 1);
+    let (status, new_events) = look(&mut observed, &accepted(Some(obstacle)), 1);
     assert_eq!(condition_of(&status, condition::ACCEPTED).status, "False");
-    assert_eq!(news[0].reason, "NameTaken");
+    assert_eq!(new_events[0].reason, "NameTaken");
     let (status, _) = look(&mut observed, &accepted(None), 2);
     assert_eq!(condition_of(&status, condition::ACCEPTED).status, "True", "it is free again");
 }
@@ -243,9 +243,9 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
         look(&mut observed, &accepted(None), seconds)
     };
 
-    let (status, news) = next(&said, 1);
+    let (status, new_events) = next(&said, 1);
     assert_eq!(status.phase, Phase::Starting);
-    assert_eq!(reasons(&news), ["PodsReady"]);
+    assert_eq!(reasons(&new_events), ["PodsReady"]);
     assert_eq!(status.message.as_deref(), Some("waiting for paris-0"));
     assert_eq!(condition_of(&status, condition::LINKED).status, "Unknown");
 
@@ -261,11 +261,11 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
         worst_latency_micros: Some(4000),
     };
     said.rollbacks = 2;
-    said.events = vec![event(1, "Begun"), event(2, "FaultInjected")];
-    let (status, news) = next(&said, 2);
+    said.events = vec![event(1, "Started"), event(2, "FaultInjected")];
+    let (status, new_events) = next(&said, 2);
     assert_eq!(status.phase, Phase::Running);
-    assert_eq!(reasons(&news), ["Begun", "FaultInjected"]);
-    assert_eq!(news[0].note, "At 1.50 s: event 1");
+    assert_eq!(reasons(&new_events), ["Started", "FaultInjected"]);
+    assert_eq!(new_events[0].note, "At 1.50 s: event 1");
     assert_eq!(status.last_event, Some(2));
     assert_eq!(status.faults_done.as_deref(), Some("1/2"));
     assert_eq!((status.worst_skew_micros, status.worst_latency_micros), (Some(900), Some(4000)));
@@ -275,20 +275,20 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
     assert_eq!(status.shaping.as_deref(), Some("inNode"));
     let linked = condition_of(&status, condition::LINKED);
     assert_eq!((&*linked.status, &*linked.reason), ("True", "InNode"));
-    assert!(linked.message.contains("2 of 2 have the requested delay"), "{}", linked.message);
+    assert!(linked.message.contains("2 of 2 links have the requested delay"), "{}", linked.message);
     assert!(linked.message.contains("from paris to rennes deviates most, by 40 us"), "{}", linked.message);
     assert_eq!(condition_of(&status, condition::COMPLETED).status, "False");
 
-    let (again, news) = next(&said, 3);
-    assert_eq!((again, reasons(&news)), (status, vec![]), "what has been told is not told again");
+    let (again, new_events) = next(&said, 3);
+    assert_eq!((again, reasons(&new_events)), (status, vec![]), "events are reported once");
 
     said.phase = Run::Completed;
     said.verdict = Some(Verdict::Pass);
     said.events = vec![event(3, "Completed")];
-    let (status, news) = next(&said, 4);
+    let (status, new_events) = next(&said, 4);
     assert_eq!(status.phase, Phase::Completed);
     assert_eq!(status.verdict.as_deref(), Some("pass"));
-    assert_eq!(reasons(&news), ["Completed"]);
+    assert_eq!(reasons(&new_events), ["Completed"]);
     let completed = condition_of(&status, condition::COMPLETED);
     assert_eq!((&*completed.status, &*completed.reason), ("True", "Pass"));
     assert_eq!(completed.last_transition_time, at(4));
@@ -301,7 +301,7 @@ fn a_run_that_could_not_be_carried_out_is_completed_and_unknown() {
     let completed = condition_of(&status, condition::COMPLETED);
     assert_eq!(
         (&*completed.status, &*completed.reason, &*completed.message),
-        ("True", "NotCarriedOut", "no room")
+        ("True", "RunFailed", "no room")
     );
     assert_eq!(status.verdict.as_deref(), Some("unknown"));
 }
@@ -311,14 +311,14 @@ fn a_silent_supervisor_is_reported_and_changes_no_phase() {
     let mut observed = running(Status { phase: Run::Running, ..Status::default() });
     look(&mut observed, &accepted(None), 1);
     observed.supervision = Supervision::Silent("no answer within 2s".into());
-    let (status, news) = look(&mut observed, &accepted(None), 2);
+    let (status, new_events) = look(&mut observed, &accepted(None), 2);
     assert_eq!(status.phase, Phase::Running);
-    assert_eq!(reasons(&news), ["SupervisorSilent"]);
+    assert_eq!(reasons(&new_events), ["SupervisorSilent"]);
     assert!(status.message.is_some_and(|it| it.contains("no answer")));
 }
 
 #[test]
-fn a_supervisor_that_knows_nothing_of_a_run_that_had_begun_ends_it() {
+fn a_supervisor_without_the_record_of_a_started_run_ends_it() {
     let first = Status { supervisor: "first".into(), phase: Run::Running, ..Status::default() };
     let mut observed = running(first);
     let (status, _) = look(&mut observed, &accepted(None), 1);
@@ -327,12 +327,12 @@ fn a_supervisor_that_knows_nothing_of_a_run_that_had_begun_ends_it() {
     let second = Status { supervisor: "second".into(), phase: Run::Gathering, ..Status::default() };
     observed.supervision = Supervision::Known(Box::new(second));
     assert!(observed.has_lost_record());
-    let (status, news) = look(&mut observed, &accepted(None), 2);
+    let (status, new_events) = look(&mut observed, &accepted(None), 2);
     assert_eq!(status.phase, Phase::Completed);
     assert_eq!(status.verdict.as_deref(), Some("unknown"));
     assert_eq!(condition_of(&status, condition::COMPLETED).reason, "RecordLost");
-    assert_eq!(reasons(&news), ["RecordLost"]);
-    assert_eq!(look(&mut observed, &accepted(None), 3).1, vec![], "it stays over");
+    assert_eq!(reasons(&new_events), ["RecordLost"]);
+    assert_eq!(look(&mut observed, &accepted(None), 3).1, vec![], "it stays completed");
 }
 
 #[test]
@@ -343,25 +343,26 @@ fn a_restarted_supervisor_numbers_its_events_anew() {
         events,
         ..Status::default()
     };
-    let mut observed = running(said("first", Run::Running, vec![event(1, "Begun"), event(2, "RolledBack")]));
+    let mut observed =
+        running(said("first", Run::Running, vec![event(1, "Started"), event(2, "RolledBack")]));
     let (_, told) = look(&mut observed, &accepted(None), 1);
     let second = said("second", Run::Completed, vec![event(1, "SupervisorRestarted")]);
     observed.supervision = Supervision::Known(Box::new(second));
-    let (status, news) = look(&mut observed, &accepted(None), 2);
-    assert_eq!(reasons(&news), ["SupervisorRestarted"]);
-    assert_ne!(news[0].name, told[0].name, "it is another event 1");
+    let (status, new_events) = look(&mut observed, &accepted(None), 2);
+    assert_eq!(reasons(&new_events), ["SupervisorRestarted"]);
+    assert_ne!(new_events[0].name, told[0].name, "it is another event 1");
     assert_eq!((status.last_event, status.supervisor.as_deref()), (Some(1), Some("second")));
 }
 
 #[test]
-fn the_same_news_has_the_same_name_and_other_news_another() {
+fn equal_events_have_equal_names() {
     let situation = Situation::Rejected(Refusal { message: "no".into() });
     let first = Observed::of(Arc::new(quickstart()));
     let (_, told) = assess(&first, &situation, at(1));
     let (_, told_again) = assess(&first, &situation, at(2));
     assert_eq!(
         told, told_again,
-        "an operator that ended before it wrote the status tells it under the same name"
+        "an operator that stopped before writing the status reports the event again under the same name"
     );
     let mut other = quickstart();
     other.metadata.uid = Some("other".into());
@@ -373,8 +374,8 @@ fn the_same_news_has_the_same_name_and_other_news_another() {
 fn a_long_list_of_events_is_cut_in_the_middle() {
     let events: Vec<Event> = (1..=1000).map(|it| event(it, "RolledBack")).collect();
     let said = Status { phase: Run::Completed, events, ..Status::default() };
-    let (status, news) = look(&mut running(said), &accepted(None), 1);
-    let told: Vec<&News> = news.iter().filter(|it| it.reason == "RolledBack").collect();
+    let (status, new_events) = look(&mut running(said), &accepted(None), 1);
+    let told: Vec<&NewEvent> = new_events.iter().filter(|it| it.reason == "RolledBack").collect();
     assert_eq!(told.len() as u64, MAX_EVENTS + LAST_EVENTS);
     assert!(told.last().is_some_and(|it| it.note.ends_with("event 1000")));
     assert_eq!(status.last_event, Some(1000));
@@ -393,14 +394,14 @@ fn a_refused_change_is_reported_once_and_the_run_continues() {
     let said = Status { phase: Run::Running, amendment: refused("spec.faults: gone"), ..Status::default() };
     let mut observed = Observed::of(Arc::new(quickstart()));
     observed.supervision = Supervision::Known(Box::new(said.clone()));
-    let (status, news) = look(&mut observed, &accepted(None), 1);
+    let (status, new_events) = look(&mut observed, &accepted(None), 1);
     let condition = condition_of(&status, condition::ACCEPTED);
     assert_eq!((&*condition.status, &*condition.reason), ("False", "ChangeRefused"));
     assert!(condition.message.contains("spec.faults: gone"), "{}", condition.message);
     assert_eq!((status.phase, &status.message), (Phase::Running, &Some(condition.message.clone())));
-    assert_eq!(reasons(&news).iter().filter(|it| **it == "ChangeRefused").count(), 1);
-    let (_, news) = look(&mut observed, &accepted(None), 2);
-    assert!(!reasons(&news).contains(&"ChangeRefused"), "{news:?}");
+    assert_eq!(reasons(&new_events).iter().filter(|it| **it == "ChangeRefused").count(), 1);
+    let (_, new_events) = look(&mut observed, &accepted(None), 2);
+    assert!(!reasons(&new_events).contains(&"ChangeRefused"), "{new_events:?}");
 
     // A newer spec that the supervisor has not answered yet, then an invalid one.
     let mut federation = (*observed.federation).clone();
@@ -411,9 +412,9 @@ fn a_refused_change_is_reported_once_and_the_run_continues() {
     let refusal = Refusal { message: "spec.links: nonsense".into() };
     let validated = Box::new(crate::reconcile::validate::unchanged(&federation, refusal));
     let situation = Situation::Accepted { validated, applied: Applied::default() };
-    let (status, news) = look(&mut observed, &situation, 4);
+    let (status, new_events) = look(&mut observed, &situation, 4);
     assert!(condition_of(&status, condition::ACCEPTED).message.contains("spec.links: nonsense"));
-    assert_eq!((status.phase, reasons(&news)), (Phase::Running, vec!["ChangeRefused"]));
+    assert_eq!((status.phase, reasons(&new_events)), (Phase::Running, vec!["ChangeRefused"]));
 }
 
 #[test]
@@ -439,5 +440,5 @@ fn a_run_that_must_not_start_yet_reports_the_reason() {
     observed.federation = Arc::new(federation);
     let (status, _) = look(&mut observed, &accepted(None), 1);
     assert_eq!(status.phase, Phase::Linking);
-    assert_eq!(status.message.as_deref(), Some(WAITS_FOR_ITS_USER));
+    assert_eq!(status.message.as_deref(), Some(READY_BUT_PAUSED));
 }

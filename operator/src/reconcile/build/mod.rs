@@ -1,4 +1,4 @@
-//! Derives the desired objects from the federation and the existing objects. Pure.
+//! Derives the desired objects from the federation and the existing objects, without side effects.
 
 mod node;
 pub(crate) mod pod;
@@ -82,7 +82,7 @@ pub fn build(validated: &Validated, observed: &Observed, settings: &Settings, op
     let federation = &validated.federation;
     // Once the run is over, only its record is needed.
     let over = observed.phase() == Phase::Completed || observed.has_lost_record();
-    // Another operator with another image may want different pods. Those of a run stay unchanged, including the one
+    // An operator with another image would create different pods. The pods of a run stay unchanged, including the one
     // that keeps its record.
     let has_begun = observed.phase() >= Phase::Linking;
     let stays = |it: &StatefulSet| has_begun && observed.sets.contains_key(&it.name_any());
@@ -130,7 +130,8 @@ where
     metadata.name = Some(name);
     metadata.namespace = federation.namespace();
     metadata.labels = Some(naming::labels(federation));
-    // Its objects are deleted after it, not before: no blocking, and no right to block, is needed.
+    // Objects are deleted after their federation. They need not block its deletion, and the operator needs no right
+    // to do so.
     let owner =
         federation.controller_owner_ref(&()).map(|it| OwnerReference { block_owner_deletion: None, ..it });
     metadata.owner_references = Some(owner.into_iter().collect());

@@ -12,8 +12,7 @@ use crate::naming::{self, Component};
 use crate::reconcile::validate::Group;
 use crate::settings::Settings;
 
-/// Grace period of a deleted node in seconds. Nearly zero, but not zero, which would let its successor start while it
-/// still runs.
+/// Grace period of a deleted node in seconds. Not zero: its successor could then start while it still runs.
 const GRACE_SECONDS: u32 = 2;
 
 /// CPU limit in millicores: a process computes on one core, and communicates on another.
@@ -96,8 +95,8 @@ fn volumes(federation: &Federation) -> Vec<Value> {
     ]
 }
 
-/// Adds a shaper beside the agent, which finds it in a directory that only they share. The shaper does not get the
-/// key.
+/// Adds the shaper's container next to the agent, which finds it in a directory that only they share. The shaper does
+/// not get the key.
 fn add_shaper(containers: &mut Vec<Value>, volumes: &mut Vec<Value>, settings: &Settings) {
     let directory = json!({ "name": naming::SHAPER, "mountPath": SHAPER_DIRECTORY });
     let socket = format!("{SHAPER_DIRECTORY}/shaper");

@@ -49,7 +49,7 @@ pub(super) fn labels(federation: &Federation, component: Component, group: Optio
     json!(labels)
 }
 
-/// Returns annotations with which a Prometheus without its own operator finds a pod's metrics.
+/// Returns the annotations by which Prometheus finds a pod's metrics if its operator is not installed.
 pub(super) fn scraped(port: u16) -> Value {
     json!({ "prometheus.io/scrape": "true", "prometheus.io/port": port.to_string(), "prometheus.io/path": "/metrics" })
 }
@@ -123,7 +123,7 @@ pub(super) fn quantity(size: Size) -> String {
     size.to_string().trim_end_matches('B').to_owned()
 }
 
-/// Puts the data of a set's pods on volumes, or else on the disk of the Kubernetes node.
+/// Stores the data of a set's pods on volumes, or on the disk of the Kubernetes node if there are none.
 pub(super) fn keep_data(set: &mut Value, volume: Option<&Volume>) {
     match volume {
         Some(volume) => {

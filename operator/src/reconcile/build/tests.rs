@@ -88,7 +88,7 @@ fn the_objects_of_the_quick_start_are_as_reviewed() {
 }
 
 #[test]
-fn a_process_finds_its_own_key_and_the_supervisor_alone_the_federations() {
+fn processes_mount_their_own_key_and_only_the_supervisor_mounts_the_federations() {
     let process = set_of(&with(|_| {}), "quickstart-paris");
     let pod = &process["spec"]["template"]["spec"];
     let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("it has mounts");
@@ -130,7 +130,7 @@ fn every_pod_is_confined() {
         let env = container["env"].as_array().cloned().unwrap_or_default();
         assert!(
             env.iter().all(|it| it["valueFrom"]["fieldRef"].is_object()),
-            "no key stands in an environment"
+            "no environment variable contains a key"
         );
         assert!(container["image"].as_str().is_some_and(|it| !it.ends_with(":latest") && it.contains(':')));
         for volume in pod["volumes"].as_array().expect("it has volumes") {
@@ -139,7 +139,7 @@ fn every_pod_is_confined() {
     }
 }
 
-/// Rights that only a shaper has, and what it does not need.
+/// Checks the rights that only a shaper has.
 #[test]
 fn a_shaper_has_one_capability_and_no_key_and_nothing_else_changes() {
     let plain = set_of(&with(|_| {}), "quickstart-paris");
@@ -167,7 +167,10 @@ fn a_shaper_has_one_capability_and_no_key_and_nothing_else_changes() {
 
     let args = agent["args"].as_array().expect("it has arguments");
     assert_eq!(args[args.len() - 2..], [json!("--shaper"), json!("/run/faultline/shaper")]);
-    assert_eq!(agent["securityContext"], plain["containers"][0]["securityContext"], "no more than before");
+    assert_eq!(
+        agent["securityContext"], plain["containers"][0]["securityContext"],
+        "the agent gets no further rights"
+    );
     assert_eq!(shaped["securityContext"], plain["securityContext"]);
     assert_eq!(shaped["automountServiceAccountToken"], false);
     let supervisor = set_of(&with(|it| it.links = Some(Emulation::Tc)), "quickstart-supervisor");
@@ -201,7 +204,7 @@ fn clusters_are_spread_pinned_or_given_a_kubernetes_node_each() {
 }
 
 #[test]
-fn a_cluster_runs_at_its_site_with_the_secrets_and_the_priority_that_were_given() {
+fn a_cluster_runs_at_its_site_with_the_given_secrets_and_priority() {
     let spread = |it: &mut Kubernetes| {
         let site: Site = serde_json::from_value(json!({
             "nodeSelector": { "zone": "b" },
@@ -233,7 +236,7 @@ fn a_cluster_runs_at_its_site_with_the_secrets_and_the_priority_that_were_given(
 }
 
 #[test]
-fn data_is_on_the_nodes_disk_or_on_volumes_that_go_with_the_federation_or_stay() {
+fn data_is_on_the_nodes_disk_or_on_volumes_that_are_deleted_or_kept() {
     let has_directory = |set: &Value| {
         let volumes = set["spec"]["template"]["spec"]["volumes"].as_array().expect("it has volumes").clone();
         volumes.iter().any(|it| it["name"] == "data" && it["emptyDir"].is_object())
@@ -310,7 +313,7 @@ fn an_operator_with_another_image_leaves_the_pods_of_a_run_alone() {
     assert_eq!(remade(Phase::Starting), all, "an image that could not be pulled is replaced");
     assert_eq!(remade(Phase::Linking), [""; 0]);
     assert_eq!(remade(Phase::Running), [""; 0]);
-    assert_eq!(remade(Phase::Completed), all[1..], "they go, and the record stays where it is");
+    assert_eq!(remade(Phase::Completed), all[1..], "the node pods are removed, and the record stays");
 }
 
 #[test]
@@ -329,7 +332,7 @@ fn places_are_those_of_running_pods_and_announced_once() {
     let name = "quickstart-paris-1";
     observed.pods.insert(name.into(), pod(name, Some("paris"), "uid of paris-1", false));
     let places = built(&observed).places.expect("they are new");
-    assert_eq!(places.generation, 5, "newer than what the supervisor knows from an operator before");
+    assert_eq!(places.generation, 5, "newer than the places from an earlier operator");
     let processes: Vec<&str> = places.places.iter().map(|it| it.process.as_str()).collect();
     assert_eq!(processes, ["paris-0", "paris-2", "rennes-0", "rennes-1", "rennes-2"]);
     assert_eq!(places.places[0].address, "10.0.0.18:7400");
@@ -340,12 +343,12 @@ fn places_are_those_of_running_pods_and_announced_once() {
     assert_eq!(built(&observed).places, None);
 
     observed.supervision = Supervision::Known(Box::default());
-    let again = built(&observed).places.expect("a supervisor that has forgotten is told again");
+    let again = built(&observed).places.expect("a restarted supervisor is told again");
     assert_eq!((again.generation, again.places), (6, places.places));
 }
 
 #[test]
-fn a_pod_that_is_being_deleted_is_no_place() {
+fn a_pod_that_is_being_deleted_is_not_a_place() {
     let mut observed = running(Status::default());
     let mut going = (*observed.pods["quickstart-rennes-0"]).clone();
     going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
@@ -355,7 +358,7 @@ fn a_pod_that_is_being_deleted_is_no_place() {
 }
 
 #[test]
-fn requests_are_for_one_very_pod() {
+fn requests_apply_only_to_the_pod_with_their_uid() {
     let request = |id, action, process: &str, uid: &str| Request {
         id,
         action,
@@ -396,7 +399,11 @@ fn requests_are_for_one_very_pod() {
     let mut pod = (*going.pods["quickstart-paris-0"]).clone();
     pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     going.pods.insert("quickstart-paris-0".into(), Arc::new(pod));
-    assert_eq!(built(&going).orders.len(), 2, "what is being deleted is neither deleted again nor done");
+    assert_eq!(
+        built(&going).orders.len(),
+        2,
+        "a pod that is being deleted is neither deleted again nor reported as done"
+    );
 }
 
 fn yaml(object: &impl serde::Serialize) -> String {
@@ -415,11 +422,11 @@ fn a_change_is_sent_until_the_supervisor_confirms_it() {
     };
     let knows =
         |generation| Status { amendment: Some(Amendment { generation, refused: None }), ..Status::default() };
-    assert_eq!(look(1, Status::default()), None, "that is what its file says");
+    assert_eq!(look(1, Status::default()), None, "its file contains this spec");
     let told = look(2, Status::default()).expect("it is told");
     assert!(told.generation == 2 && told.spec.pause);
     assert_eq!(look(2, knows(2)), None);
     assert!(look(3, knows(2)).is_some());
     let over = Status { phase: faultline_api::supervision::Phase::Judging, ..Status::default() };
-    assert_eq!(look(2, over), None, "nothing of a run that is over can change");
+    assert_eq!(look(2, over), None, "a run that has ended cannot change");
 }
