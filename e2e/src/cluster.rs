@@ -22,12 +22,12 @@ use crate::scenario::{Busy, Failure};
 
 /// Default name of a federation, and the sample from which federations are made.
 pub const QUICK_START: &str = "quickstart";
-/// Time limit for an application to begin.
+/// Time limit for an application to start.
 const STARTS: Duration = Duration::from_secs(120);
-/// Time limit for a run to be over and judged.
+/// Time limit for a run to end and be judged.
 const JUDGED: Duration = Duration::from_secs(240);
-/// Time between two checks of what cannot be watched.
-const LOOK: Duration = Duration::from_millis(500);
+/// Time between two checks of a state that cannot be watched.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// Time limit for deleting a namespace.
 const CLEANED_UP: Duration = Duration::from_secs(120);
 
@@ -39,7 +39,7 @@ pub struct Cluster {
 
 /// A namespace for one scenario.
 #[derive(Clone)]
-pub struct Room {
+pub struct TestNamespace {
     /// The cluster.
     pub client: Client,
     /// The namespace.
@@ -56,15 +56,16 @@ impl Cluster {
         let client = Client::try_from(config)?;
         let version = client.apiserver_version().await?;
         println!("Kubernetes {}.{}", version.major, version.minor);
-        Api::<Federation>::all(client.clone())
-            .list(&ListParams::default())
-            .await
-            .map_err(|it| format!("Faultline is not installed there ({it}): see docs/kubernetes.md"))?;
+        Api::<Federation>::all(client.clone()).list(&ListParams::default()).await.map_err(|it| {
+            format!(
+                "cannot list federations ({it}): install Faultline on the cluster, see docs/kubernetes.md"
+            )
+        })?;
         Ok(Cluster { client })
     }
 
     /// Creates a namespace.
-    pub async fn room(&self, scenario: &str) -> Result<Room, Failure> {
+    pub async fn create_namespace(&self, scenario: &str) -> Result<TestNamespace, Failure> {
         let mut random = [0; 4];
         getrandom::fill(&mut random)?;
         let suffix: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -74,14 +75,14 @@ impl Cluster {
             "labels": { "pod-security.kubernetes.io/enforce": "restricted" },
         } }))?;
         Api::all(self.client.clone()).create(&PostParams::default(), &object).await?;
-        Ok(Room { client: self.client.clone(), namespace })
+        Ok(TestNamespace { client: self.client.clone(), namespace })
     }
 }
 
-impl Room {
+impl TestNamespace {
     /// Creates another namespace on the same cluster.
-    pub async fn beside(&self, name: &str) -> Result<Room, Failure> {
-        Cluster { client: self.client.clone() }.room(name).await
+    pub async fn another(&self, name: &str) -> Result<TestNamespace, Failure> {
+        Cluster { client: self.client.clone() }.create_namespace(name).await
     }
 
     /// Sets the profile of Pod Security that is enforced in this namespace.
@@ -92,7 +93,7 @@ impl Room {
         Ok(())
     }
 
-    /// Restarts a container of a pod: its image is referred to by another name, and a kubelet restarts a container
+    /// Restarts a container of a pod by referring to its image under another name: a kubelet restarts a container
     /// whose image has changed.
     pub async fn restart_container(&self, pod: &str, container: &str) -> Result<(), Failure> {
         let pods = self.api::<Pod>();
@@ -100,7 +101,7 @@ impl Room {
         let it = spec.containers.iter().find(|it| it.name == container);
         let image = it.and_then(|it| it.image.clone()).ok_or("there is no such container")?;
         if image.contains('/') {
-            return Err(format!("the image {image} has no other name that is known here").into());
+            return Err(format!("no other name is known for the image {image}").into());
         }
         let image = format!("docker.io/library/{image}");
         let patch = json!({ "spec": { "containers": [{ "name": container, "image": image }] } });
@@ -116,7 +117,7 @@ impl Room {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Applies the quick start with changes, and returns it as the API server has it.
+    /// Applies the quick start with changes, and returns it as stored by the API server.
     pub async fn apply(&self, change: impl FnOnce(&mut FederationSpec)) -> Result<Federation, Failure> {
         self.apply_as(QUICK_START, change).await
     }
@@ -134,7 +135,7 @@ impl Room {
         .await
     }
 
-    /// Applies a sample with changes, and returns it as the API server has it.
+    /// Applies a sample with changes, and returns it as stored by the API server.
     pub async fn apply_sample(
         &self,
         name: &str,
@@ -146,8 +147,8 @@ impl Room {
         Ok(self.api().create(&PostParams::default(), &federation).await?)
     }
 
-    /// Applies a sample with a long latency between clusters, for a scenario that does not test the precision of links on
-    /// a busy machine.
+    /// Applies a sample with a long latency between clusters, for scenarios that do not test the precision of links
+    /// and must work on a busy machine.
     pub async fn apply_over_slow_links(&self, name: &str) -> Result<Federation, Failure> {
         self.apply_sample(name, |federation| {
             let links = federation.spec.links.as_mut();
@@ -167,18 +168,18 @@ impl Room {
     ) -> Result<FederationStatus, Failure> {
         let is_so = |it: Option<&Federation>| it.and_then(|it| it.status.as_ref()).is_some_and(&wanted);
         let federation = self.until::<Federation>(name, what, within, is_so).await?;
-        federation.and_then(|it| it.status).ok_or_else(|| format!("{name} is gone").into())
+        federation.and_then(|it| it.status).ok_or_else(|| format!("{name} was deleted").into())
     }
 
     /// Returns the reasons of all events of federations in this namespace.
-    pub async fn told(&self) -> Result<BTreeSet<String>, Failure> {
+    pub async fn event_reasons(&self) -> Result<BTreeSet<String>, Failure> {
         let events = self.api::<Event>().list(&ListParams::default()).await?.items;
         let told = events.into_iter().filter(|it| it.involved_object.kind.as_deref() == Some("Federation"));
         Ok(told.filter_map(|it| it.reason).collect())
     }
 
     /// Returns the messages of the events of federations with this reason.
-    pub async fn told_of(&self, reason: &str) -> Result<Vec<String>, Failure> {
+    pub async fn event_messages(&self, reason: &str) -> Result<Vec<String>, Failure> {
         let events = self.api::<Event>().list(&ListParams::default()).await?.items;
         let told = events.into_iter().filter(|it| it.involved_object.kind.as_deref() == Some("Federation"));
         let told = told.filter(|it| it.reason.as_deref() == Some(reason));
@@ -208,7 +209,7 @@ impl Room {
     {
         match timeout(within, await_condition(self.api::<K>(), name, wanted)).await {
             Ok(object) => Ok(object?),
-            Err(_) => Err(format!("not within {within:?}: {what}").into()),
+            Err(_) => Err(format!("timed out after {within:?}, waiting for: {what}").into()),
         }
     }
 
@@ -232,16 +233,17 @@ impl Room {
         }
     }
 
-    /// Waits for the verdict of a run that lost lives of this cluster together with their places. Returns it with the
-    /// reasons of all events. The cluster must have rolled back. The verdict must be `pass`, or `unknown` for no
-    /// other reason than facts that were lost with these lives.
+    /// Waits for the verdict of a run in which lives of this cluster were lost together with their places. Returns
+    /// the reasons of all events. The cluster must have rolled back. The verdict must be `pass`, or `unknown` only
+    /// because facts were lost with these lives.
     ///
     /// # Errors
     ///
     /// Fails if the verdict or its reason differs, or if the cluster has not rolled back.
-    pub async fn outlives(&self, name: &str, cluster: &str) -> Result<BTreeSet<String>, Failure> {
+    pub async fn recovers(&self, name: &str, cluster: &str) -> Result<BTreeSet<String>, Failure> {
         let status = self.verdict(name).await?;
-        let completed = status.condition(condition::COMPLETED).ok_or("no condition says how it ended")?;
+        let completed =
+            status.condition(condition::COMPLETED).ok_or("the condition `Completed` is missing")?;
         let said = (status.verdict.as_deref(), completed.reason.as_str());
         let is_expected = match said {
             (Some("pass"), "Pass") => true,
@@ -257,7 +259,7 @@ impl Room {
         if rollbacks.is_none_or(|it| it < 1) {
             return Err(format!("{cluster} has rolled back {rollbacks:?} times").into());
         }
-        self.told().await
+        self.event_reasons().await
     }
 
     /// Deletes a federation, and waits until only objects of other owners remain.
@@ -265,7 +267,7 @@ impl Room {
         self.api::<Federation>().delete(name, &DeleteParams::default()).await?;
         let is_gone = |it: Option<&Federation>| it.is_none();
         self.until::<Federation>(name, &format!("{name} is gone"), CLEANED_UP, is_gone).await?;
-        // The garbage collector deletes the key and the file, which no other object owned.
+        // The garbage collector deletes the key and the file.
         let begun = Instant::now();
         loop {
             let left = self.remains(name).await?;
@@ -273,9 +275,11 @@ impl Room {
                 return Ok(());
             }
             if begun.elapsed() > CLEANED_UP {
-                return Err(format!("{name} is gone, but there is still {}", left.join(", ")).into());
+                return Err(
+                    format!("{name} was deleted, but these objects remain: {}", left.join(", ")).into()
+                );
             }
-            sleep(LOOK).await;
+            sleep(CHECK_EVERY).await;
         }
     }
 
@@ -355,14 +359,14 @@ impl Room {
         text
     }
 
-    /// Deletes the namespace, and waits until it is gone. Nothing in it may block this.
-    pub async fn leave(self) -> Result<(), Failure> {
+    /// Deletes the namespace, and waits until it is gone. No object in it may block this.
+    pub async fn remove(self) -> Result<(), Failure> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         namespaces.delete(&self.namespace, &DeleteParams::background()).await?;
         let is_gone = await_condition(namespaces, &self.namespace, |it: Option<&Namespace>| it.is_none());
         match timeout(CLEANED_UP, is_gone).await {
             Ok(gone) => Ok(gone.map(drop)?),
-            Err(_) => Err(format!("the namespace {} does not go", self.namespace).into()),
+            Err(_) => Err(format!("the namespace {} is not deleted", self.namespace).into()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The harness of scenarios on a real Kubernetes cluster with the operator.
 //!
-//! Every scenario has its own namespace, under the profile `restricted` of Pod Security, and leaves nothing behind.
-//! It waits for conditions, never for time to pass. If it fails, the objects in the namespace are printed.
+//! Every scenario has its own namespace with the profile `restricted` of Pod Security, and leaves nothing behind. It
+//! waits for conditions, never for a fixed time. If it fails, the objects in the namespace are printed.
 
 #![allow(clippy::missing_errors_doc, clippy::missing_panics_doc)] // every failure ends the scenario and says why
 
@@ -11,8 +11,8 @@ mod operators;
 mod program;
 mod scenario;
 
-pub use cluster::{Cluster, QUICK_START, Room};
+pub use cluster::{Cluster, QUICK_START, TestNamespace};
 pub use machine::{Machine, Skipped};
 pub use operators::Operators;
-pub use program::{Program, Ran, Running};
+pub use program::{Finished, Program, Running};
 pub use scenario::{Busy, Failure, KUBECONFIG, Scenario, kubeconfig, main};

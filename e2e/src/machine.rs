@@ -1,4 +1,4 @@
-//! Machines of a cluster that are containers, such as those of `kind`: for faults that no API can cause.
+//! Kubernetes nodes that are containers, such as those of `kind`, for faults that no API can cause.
 
 use std::process::Stdio;
 
@@ -29,7 +29,9 @@ impl Machine {
         let machine = Machine { name: name.to_owned(), client: client.clone() };
         match machine.run("true").await {
             Ok(_) => Ok(machine),
-            Err(error) => Err(Skipped(format!("{name} is no container of Docker's here: {error}")).into()),
+            Err(error) => {
+                Err(Skipped(format!("{name} is not a container in this machine's Docker: {error}")).into())
+            }
         }
     }
 
@@ -37,7 +39,7 @@ impl Machine {
     pub async fn of_control_plane(client: &Client) -> Result<Machine, Failure> {
         let labelled = ListParams::default().labels("node-role.kubernetes.io/control-plane");
         let nodes = Api::<Node>::all(client.clone()).list(&labelled).await?;
-        let node = nodes.iter().next().ok_or("there is no node of the control plane")?;
+        let node = nodes.iter().next().ok_or("the control plane has no node")?;
         Machine::find(client, &node.name_any()).await
     }
 
@@ -57,8 +59,7 @@ impl Machine {
         Err(format!("`docker {}`: {}, {}", arguments.join(" "), output.status, said.trim()).into())
     }
 
-    /// Sends a signal to all processes of a pod, by its UID: the kubelet gives every pod a control group with this
-    /// name.
+    /// Sends a signal to all processes of a pod, by its UID, which is part of the name of the pod's control group.
     pub async fn signal_pod(&self, uid: &str, signal: &str) -> Result<(), Failure> {
         let uid = uid.replace('-', "_");
         let line = format!(

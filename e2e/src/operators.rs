@@ -13,11 +13,11 @@ use crate::Failure;
 
 const SELECTOR: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=operator";
 /// Time limit for stopping and starting them.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between two checks.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 
-/// Operators that have been stopped, so that another one can work.
+/// Installed operators that have been stopped, so that another one can be active.
 pub struct Operators {
     client: Client,
     /// The operators' deployments, with their numbers of replicas.
@@ -25,8 +25,8 @@ pub struct Operators {
 }
 
 impl Operators {
-    /// Stops all operators, and waits until none works.
-    pub async fn send_away(client: &Client) -> Result<Operators, Failure> {
+    /// Stops all operators, and waits until none runs.
+    pub async fn stop(client: &Client) -> Result<Operators, Failure> {
         let found = Api::<Deployment>::all(client.clone()).list(&of_operators()).await?;
         let replicas = |it: &Deployment| it.spec.as_ref().and_then(|it| it.replicas).unwrap_or(1);
         let installed = found.into_iter().map(|it| (it.clone(), replicas(&it))).collect();
@@ -37,16 +37,16 @@ impl Operators {
         let pods = Api::<Pod>::all(client.clone());
         let gone = async {
             while !pods.list_metadata(&of_operators()).await?.items.is_empty() {
-                sleep(LOOK).await;
+                sleep(CHECK_EVERY).await;
             }
             Ok::<_, Failure>(())
         };
-        timeout(PATIENCE, gone).await.map_err(|_| "an operator does not go")??;
+        timeout(TIMEOUT, gone).await.map_err(|_| "an operator does not stop")??;
         Ok(operators)
     }
 
     /// Starts the operators again.
-    pub async fn bring_back(self) -> Result<(), Failure> {
+    pub async fn start(self) -> Result<(), Failure> {
         for (it, replicas) in &self.installed {
             self.scale(it, *replicas).await?;
             let api: Api<Deployment> = self.api(it);
@@ -54,11 +54,11 @@ impl Operators {
                 let ready =
                     |it: &Deployment| it.status.as_ref().and_then(|it| it.ready_replicas).unwrap_or(0);
                 while ready(&api.get(&it.name_any()).await?) < *replicas {
-                    sleep(LOOK).await;
+                    sleep(CHECK_EVERY).await;
                 }
                 Ok::<_, Failure>(())
             };
-            timeout(PATIENCE, works).await.map_err(|_| "an operator does not come back")??;
+            timeout(TIMEOUT, works).await.map_err(|_| "an operator does not restart")??;
         }
         Ok(())
     }

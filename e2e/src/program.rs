@@ -1,4 +1,4 @@
-//! The programs of users: `faultline`, and beside it `kubectl-faultline`, which it calls.
+//! The programs of users: `faultline`, and `kubectl-faultline`, which it calls.
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -17,26 +17,26 @@ pub struct Program(PathBuf);
 pub struct Running(Child);
 
 /// The outcome of running a program.
-pub struct Ran {
+pub struct Finished {
     /// The exit status; `None` if the program was killed.
     pub status: Option<i32>,
     /// Standard output.
     pub out: String,
     /// Standard error.
-    pub said: String,
+    pub stderr: String,
 }
 
 impl Program {
-    /// Returns the program as it was last built, beside these tests.
-    pub fn here() -> Result<Program, Failure> {
+    /// Returns the program as last built, in the target directory of these tests.
+    pub fn built() -> Result<Program, Failure> {
         // target/debug/deps/chaos-0123, target/debug/faultline
         let tests = std::env::current_exe()?;
-        let place = tests.ancestors().nth(2).ok_or("the tests are in no directory")?;
+        let place = tests.ancestors().nth(2).ok_or("the tests are not in a target directory")?;
         for (name, package) in [("faultline", "faultline-cli"), ("kubectl-faultline", "faultline-kubectl")] {
             let program = place.join(name);
             if !program.exists() {
                 return Err(format!(
-                    "there is no {}: `cargo build -p {package}` makes it",
+                    "there is no {}: build it with `cargo build -p {package}`",
                     program.display()
                 )
                 .into());
@@ -45,15 +45,15 @@ impl Program {
         Ok(Program(place.join("faultline")))
     }
 
-    /// Returns the plugin of `kubectl` as it was last built, beside these tests.
+    /// Returns the plugin of `kubectl` as last built, in the target directory of these tests.
     pub fn plugin() -> Result<Program, Failure> {
-        Program::here().map(|Program(faultline)| Program(faultline.with_file_name("kubectl-faultline")))
+        Program::built().map(|Program(faultline)| Program(faultline.with_file_name("kubectl-faultline")))
     }
 
-    /// Runs the program to its end, on the cluster of the tests.
-    pub async fn run(&self, arguments: &[&str]) -> Result<Ran, Failure> {
+    /// Runs the program on the cluster of the tests, until it exits.
+    pub async fn run(&self, arguments: &[&str]) -> Result<Finished, Failure> {
         let mut command = self.command(arguments);
-        Ok(Ran::of(command.output().await?))
+        Ok(Finished::of(command.output().await?))
     }
 
     /// Starts the program on the cluster of the tests.
@@ -75,20 +75,20 @@ impl Program {
 impl Running {
     /// Sends an interrupt, like Ctrl-C.
     pub fn interrupt(&self) -> Result<(), Failure> {
-        let id = self.0.id().and_then(|it| i32::try_from(it).ok()).ok_or("it has ended already")?;
+        let id = self.0.id().and_then(|it| i32::try_from(it).ok()).ok_or("the program has already exited")?;
         Ok(kill(Pid::from_raw(id), Signal::SIGINT)?)
     }
 
-    /// Waits for the program's end.
-    pub async fn end(self) -> Result<Ran, Failure> {
-        Ok(Ran::of(self.0.wait_with_output().await?))
+    /// Waits until the program exits.
+    pub async fn end(self) -> Result<Finished, Failure> {
+        Ok(Finished::of(self.0.wait_with_output().await?))
     }
 }
 
-impl Ran {
-    fn of(output: Output) -> Ran {
+impl Finished {
+    fn of(output: Output) -> Finished {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ran { status: output.status.code(), out: text(&output.stdout), said: text(&output.stderr) }
+        Finished { status: output.status.code(), out: text(&output.stdout), stderr: text(&output.stderr) }
     }
 
     /// Parses the output as JSON.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use thiserror::Error;
 
-use crate::{Cluster, Room, Skipped};
+use crate::{Cluster, Skipped, TestNamespace};
 
 /// Why a scenario failed.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -17,26 +17,26 @@ type Outcome = Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
 
 /// One fault, and its required effect.
 pub struct Scenario {
-    /// Name of the scenario, which is that of its file.
+    /// Name of the scenario: the name of its file.
     pub name: &'static str,
     /// The steps of the scenario.
-    pub run: fn(Room) -> Outcome,
+    pub run: fn(TestNamespace) -> Outcome,
 }
 
-/// Nothing was wrong, but the machine was too busy for a verdict.
+/// Error of a scenario in which nothing was wrong, but the machine was too busy for a verdict.
 #[derive(Debug, Error)]
 #[error("the machine is too busy: {0}")]
 pub struct Busy(String);
 
 impl Busy {
-    /// Returns that the machine was too busy if a verdict is `unknown`, and for no other reason.
+    /// Returns this error if a verdict is `unknown` only because of a busy machine.
     pub fn found(verdict: Option<&str>, reasons: &str) -> Option<Busy> {
         (verdict == Some("unknown") && is_of_busy_machine(reasons)).then(|| Busy(reasons.to_owned()))
     }
 }
 
 const LONGEST: Duration = Duration::from_secs(300);
-/// How often a scenario is run on a machine that is too busy for it.
+/// Maximum number of attempts on a machine that is too busy for a scenario.
 const ATTEMPTS: u32 = 3;
 const FAILED: &str = "FAILED";
 /// No attempt could be judged.
@@ -44,9 +44,9 @@ const BUSY: &str = "BUSY";
 /// Environment variable with the path of the cluster's kubeconfig.
 pub const KUBECONFIG: &str = "FAULTLINE_E2E_KUBECONFIG";
 
-/// Runs the scenarios whose names contain an argument, or all without arguments, on the cluster of the kubeconfig in
-/// `FAULTLINE_E2E_KUBECONFIG`. Without that variable, they are skipped with a message: a developer need not have a
-/// cluster.
+/// Runs the scenarios whose names contain an argument, or all of them, on the cluster of the kubeconfig in
+/// `FAULTLINE_E2E_KUBECONFIG`. Skips them with a message if that variable is not set, because not every developer has
+/// a cluster.
 pub fn main(scenarios: &[Scenario]) -> ExitCode {
     let wanted: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     let chosen: Vec<&Scenario> = scenarios
@@ -58,11 +58,11 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let Some(kubeconfig) = kubeconfig() else {
-        eprintln!("!!! SKIPPED: {} scenarios on Kubernetes: {KUBECONFIG} names no kubeconfig", chosen.len());
+        eprintln!("!!! SKIPPED: {} scenarios on Kubernetes: {KUBECONFIG} is not set", chosen.len());
         return ExitCode::SUCCESS;
     };
     if chosen.is_empty() {
-        eprintln!("no scenario is called so: {}", wanted.join(", "));
+        eprintln!("no scenario has a name that contains: {}", wanted.join(", "));
         return ExitCode::FAILURE;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -92,7 +92,7 @@ async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure>
         let performed = loop {
             match perform(scenario, &cluster).await {
                 Err(error) if error.is::<Busy>() && attempt < ATTEMPTS => {
-                    println!("!!! BUSY: {error}; trying again");
+                    println!("!!! BUSY: {error}; retrying");
                     attempt += 1;
                 }
                 other => break other,
@@ -119,21 +119,22 @@ async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure>
 }
 
 async fn perform(scenario: &Scenario, cluster: &Cluster) -> Result<(), Failure> {
-    let room = cluster.room(scenario.name).await?;
-    let run = AssertUnwindSafe((scenario.run)(room.clone())).catch_unwind();
+    let ns = cluster.create_namespace(scenario.name).await?;
+    let run = AssertUnwindSafe((scenario.run)(ns.clone())).catch_unwind();
     let result = match tokio::time::timeout(LONGEST, run).await {
         Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err("it panicked".into()),
-        Err(_) => Err(format!("it took more than {LONGEST:?}").into()),
+        Ok(Err(_)) => Err("the scenario panicked".into()),
+        Err(_) => Err(format!("the scenario took more than {LONGEST:?}").into()),
     };
     if result.as_ref().is_err_and(|it| !it.is::<Skipped>()) {
-        println!("{}", room.dump().await);
+        println!("{}", ns.dump().await);
     }
-    let left = room.leave().await;
+    let left = ns.remove().await;
     result.and(left)
 }
 
-/// Returns whether a verdict is `unknown` for these reasons because of the machine alone: links or deaths came late.
+/// Returns whether a verdict is `unknown` for these reasons only because the machine was slow: links or faults took
+/// effect late.
 fn is_of_busy_machine(reasons: &str) -> bool {
     let is_late = |it: &str| {
         it.contains("the delay of the link")

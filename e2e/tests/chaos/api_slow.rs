@@ -1,20 +1,20 @@
-//! The API server works only a fifth of the time while a federation starts and runs. Everything takes longer, and nothing
-//! else changes.
+//! The API server gets only a fifth of the time while a federation starts and runs. Everything takes longer, and
+//! nothing else changes.
 
-use faultline_e2e::{Failure, Machine, QUICK_START, Room};
+use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace};
 
-/// Forty seconds in which the API server stands for four fifths of every second.
+/// Forty seconds in which the API server is paused for four fifths of every second.
 const SLOW: &str = "for _ in $(seq 40); do pkill -STOP -x kube-apiserver; sleep 0.8; \
     pkill -CONT -x kube-apiserver; sleep 0.2; done";
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    let machine = Machine::of_control_plane(&room.client).await?;
-    room.apply(|_| {}).await?;
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    let machine = Machine::of_control_plane(&ns.client).await?;
+    ns.apply(|_| {}).await?;
     let slowed = machine.run(SLOW).await;
-    // Should the loop have been interrupted.
+    // In case the loop was interrupted.
     machine.run("pkill -CONT -x kube-apiserver").await?;
     slowed?;
-    let status = room.passes(QUICK_START).await?;
+    let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"));
-    room.delete(QUICK_START).await
+    ns.delete(QUICK_START).await
 }

@@ -1,20 +1,20 @@
-//! An invalid federation is refused at admission; what admission cannot detect becomes a condition.
+//! An invalid federation is rejected at admission. Errors that admission cannot detect become a condition.
 
 use std::time::Duration;
 
 use faultline_api::Federation;
 use faultline_api::resource::{Fault, FederationStatus, Kubernetes, Phase};
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let refused =
-        async |what: &str, change: fn(&mut faultline_api::FederationSpec)| match room.apply(change).await {
+        async |what: &str, change: fn(&mut faultline_api::FederationSpec)| match ns.apply(change).await {
             Ok(_) => Err(Failure::from(format!("admitted: {what}"))),
             Err(error) if error.to_string().contains(what) => Ok(()),
-            Err(error) => Err(format!("refused, but not because `{what}`: {error}").into()),
+            Err(error) => Err(format!("rejected, but not because of `{what}`: {error}").into()),
         };
     refused("Too long", |spec| spec.clusters[0].name = "c".repeat(41)).await?;
     refused("Duplicate value", |spec| spec.clusters[1].name = "paris".into()).await?;
@@ -24,7 +24,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         }
     })
     .await?;
-    // The same words as in `validate`.
+    // The same messages as in `validate`.
     let renamed = |spec: &mut faultline_api::FederationSpec| spec.clusters[1].name = "nancy".into();
     refused("there is no cluster `rennes`, which `crash.cluster`", renamed).await?;
     refused("there is no cluster `rennes`, which `when.cluster`", renamed).await?;
@@ -46,44 +46,45 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         spec.kubernetes = kubernetes(json!({ "sites": { "pari": {} } }))
     })
     .await?;
-    match room.apply_as("a.b", |_| {}).await {
+    match ns.apply_as("a.b", |_| {}).await {
         Err(error)
             if error.to_string().contains("`a.b` is not a valid name for a federation: use at most 40") => {}
         other => return Err(format!("a name with a dot: {other:?}").into()),
     }
 
-    // The operator compares durations, the API server does not.
-    room.apply(|spec| spec.deadline = "1ms".parse().ok()).await?;
+    // The operator compares durations, but the API server does not.
+    ns.apply(|spec| spec.deadline = "1ms".parse().ok()).await?;
     let rejected = |it: &FederationStatus| it.phase == Phase::Rejected;
-    let status = room.wait(QUICK_START, "it is rejected", Duration::from_secs(30), rejected).await?;
+    let status =
+        ns.wait(QUICK_START, "the federation is rejected", Duration::from_secs(30), rejected).await?;
     assert!(status.message.as_ref().is_some_and(|it| it.contains("spec.deadline")), "{status:#?}");
-    assert_eq!(room.remains(QUICK_START).await?, [""; 0], "nothing was made");
+    assert_eq!(ns.remains(QUICK_START).await?, [""; 0], "nothing was created");
 
-    same_quantities(&room).await?;
-    // No status but one of these.
+    same_quantities(&ns).await?;
+    // The status allows only known phases.
     let phase = Patch::Merge(json!({ "status": { "phase": "Sleeping" } }));
-    match room.api::<Federation>().patch_status(QUICK_START, &PatchParams::default(), &phase).await {
+    match ns.api::<Federation>().patch_status(QUICK_START, &PatchParams::default(), &phase).await {
         Err(error) if error.to_string().contains("Unsupported value: \"Sleeping\"") => {}
         other => return Err(format!("an unknown phase: {other:?}").into()),
     }
     let patch = Patch::Merge(json!({ "spec": { "seed": 8 } }));
-    match room.api::<Federation>().patch(QUICK_START, &PatchParams::default(), &patch).await {
+    match ns.api::<Federation>().patch(QUICK_START, &PatchParams::default(), &patch).await {
         Ok(_) => Err("a federation was changed".into()),
         Err(error) if error.to_string().contains("cannot change") => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Quantities are accepted as Kubernetes writes them, and writing one differently is no change.
-async fn same_quantities(room: &Room) -> Result<(), Failure> {
+/// Quantities are accepted in the notation of Kubernetes, and an equal quantity in another notation is not a change.
+async fn same_quantities(ns: &TestNamespace) -> Result<(), Failure> {
     const NAME: &str = "quantities";
     let resource = ApiResource::erase::<Federation>(&());
-    let objects: Api<DynamicObject> = Api::namespaced_with(room.client.clone(), &room.namespace, &resource);
+    let objects: Api<DynamicObject> = Api::namespaced_with(ns.client.clone(), &ns.namespace, &resource);
     let sample = faultline_api::samples::sample(QUICK_START).ok_or("there is no such sample")?;
     let mut written = DynamicObject::new(NAME, &resource);
     let mut federation = serde_saphyr::from_str::<Value>(sample.text)?;
     let spec = &mut federation["spec"];
-    // It must not start.
+    // The federation must not start.
     spec["pause"] = json!(true);
     spec["kubernetes"] = json!({ "resources": { "cpu": "100m", "memory": "512Mi" } });
     written.data = json!({ "spec": spec });
@@ -103,7 +104,7 @@ async fn same_quantities(room: &Room) -> Result<(), Failure> {
     ] {
         match patch(spec).await {
             Err(error) if error.to_string().contains(what) => {}
-            other => return Err(format!("not refused because `{what}`: {other:?}").into()),
+            other => return Err(format!("not rejected because of `{what}`: {other:?}").into()),
         }
     }
     objects.delete(NAME, &DeleteParams::default()).await?;

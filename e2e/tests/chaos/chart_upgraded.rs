@@ -1,10 +1,10 @@
 //! The operator is installed with the chart in one namespace, and upgraded while a federation runs there. The run is
-//! not affected. `helm uninstall` removes everything that `helm` has created.
+//! not affected. `helm uninstall` removes everything that `helm` created.
 
 use std::process::Stdio;
 
 use faultline_api::resource::Phase;
-use faultline_e2e::{Failure, Operators, QUICK_START, Room, Skipped, kubeconfig};
+use faultline_e2e::{Failure, Operators, QUICK_START, Skipped, TestNamespace, kubeconfig};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::ListParams;
@@ -13,48 +13,48 @@ use tokio::process::Command;
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/faultline");
 const RELEASE: &str = "faultline-e2e";
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    if helm(&room, &["version"]).await.is_err() {
-        return Err(Skipped("there is no helm".into()).into());
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    if helm(&ns, &["version"]).await.is_err() {
+        return Err(Skipped("helm is not installed".into()).into());
     }
-    let operators = Operators::send_away(&room.client).await?;
-    let went = upgraded(&room).await;
-    let uninstalled = helm(&room, &["uninstall", RELEASE, "--wait"]).await;
-    operators.bring_back().await?;
+    let operators = Operators::stop(&ns.client).await?;
+    let went = upgraded(&ns).await;
+    let uninstalled = helm(&ns, &["uninstall", RELEASE, "--wait"]).await;
+    operators.start().await?;
     went.and(uninstalled)?;
-    let left = room.api::<Deployment>().list(&ListParams::default()).await?.items;
-    let accounts = room.api::<ServiceAccount>().list(&ListParams::default()).await?.items;
+    let left = ns.api::<Deployment>().list(&ListParams::default()).await?.items;
+    let accounts = ns.api::<ServiceAccount>().list(&ListParams::default()).await?.items;
     assert!(left.is_empty() && accounts.len() <= 1, "helm has left {left:?} {accounts:?}");
     Ok(())
 }
 
-async fn upgraded(room: &Room) -> Result<(), Failure> {
+async fn upgraded(ns: &TestNamespace) -> Result<(), Failure> {
     // The definition is already installed, for all namespaces.
     let values = ["--set", "scope=namespace", "--set", "crds.install=false", "--wait", "--timeout", "2m"];
-    helm(room, &[&["install", RELEASE, CHART], &values[..]].concat()).await?;
-    room.apply(|_| {}).await?;
-    room.reach(QUICK_START, Phase::Running).await?;
+    helm(ns, &[&["install", RELEASE, CHART], &values[..]].concat()).await?;
+    ns.apply(|_| {}).await?;
+    ns.reach(QUICK_START, Phase::Running).await?;
     let pods = async || -> Result<_, Failure> {
-        let mut pods = room.pods().await?;
+        let mut pods = ns.pods().await?;
         pods.retain(|name, _| name.starts_with(QUICK_START));
         Ok(pods)
     };
     let before = pods().await?;
-    let operators = || room.api::<Deployment>();
+    let operators = || ns.api::<Deployment>();
     let generation = operators().get("faultline-operator").await?.metadata.generation;
     let replaced = ["--set", "operator.log=debug", "--set", "node.image.tag=another"];
-    helm(room, &[&["upgrade", RELEASE, CHART], &values[..], &replaced].concat()).await?;
+    helm(ns, &[&["upgrade", RELEASE, CHART], &values[..], &replaced].concat()).await?;
     let upgraded = operators().get("faultline-operator").await?.metadata.generation;
-    assert!(upgraded > generation, "the chart makes another operator: {generation:?}, {upgraded:?}");
-    assert_eq!(pods().await?, before, "no pod of the federation was made anew");
-    let status = room.passes(QUICK_START).await?;
+    assert!(upgraded > generation, "the chart creates another operator: {generation:?}, {upgraded:?}");
+    assert_eq!(pods().await?, before, "no pod of the federation was replaced");
+    let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"));
-    room.delete(QUICK_START).await
+    ns.delete(QUICK_START).await
 }
 
-async fn helm(room: &Room, arguments: &[&str]) -> Result<(), Failure> {
+async fn helm(ns: &TestNamespace, arguments: &[&str]) -> Result<(), Failure> {
     let mut command = Command::new("helm");
-    command.args(arguments).args(["--namespace", &room.namespace]).stdin(Stdio::null()).kill_on_drop(true);
+    command.args(arguments).args(["--namespace", &ns.namespace]).stdin(Stdio::null()).kill_on_drop(true);
     command.envs(kubeconfig().map(|it| ("KUBECONFIG", it)));
     let output = command.output().await?;
     if output.status.success() {

@@ -1,18 +1,18 @@
 //! A whole cluster is killed at once with its storage, which contained all replicas of its checkpoints. The protocol
-//! is correct, but the run cannot answer the question: its verdict is `unknown`, with the reason.
+//! is correct, but the run has no result: its verdict is `unknown`, with the reason.
 
 use faultline_api::resource::{Fate, Fault, LoseCluster, Protocol, ReplicateTo};
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    room.apply(|spec| {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    ns.apply(|spec| {
         let Protocol::Hc3i(hc3i) = &mut spec.protocol else { panic!("the quick start runs HC3I") };
         hc3i.replicate_to = Some(ReplicateTo::SameCluster);
         let lose = LoseCluster { cluster: "rennes".into(), storage: Some(Fate::Lost), returns: None };
         spec.faults = vec![Fault { at: "6s".parse().ok(), lose_cluster: Some(lose), ..Fault::default() }];
     })
     .await?;
-    let status = room.verdict(QUICK_START).await?;
+    let status = ns.verdict(QUICK_START).await?;
     assert_eq!(status.verdict.as_deref(), Some("unknown"), "{status:#?}");
     let rennes = status.clusters.iter().find(|it| it.name == "rennes").expect("it is listed");
     assert_eq!(rennes.state.as_deref(), Some("unrecoverable"), "{status:#?}");

@@ -1,16 +1,16 @@
 //! A whole cluster is killed at once. Its storage is kept, and restores it.
 
 use faultline_api::resource::{Fate, Fault, LoseCluster, Phase};
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    room.apply(|spec| {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    ns.apply(|spec| {
         let lose = LoseCluster { cluster: "paris".into(), storage: Some(Fate::Kept), returns: None };
         spec.faults = vec![Fault { at: "6s".parse().ok(), lose_cluster: Some(lose), ..Fault::default() }];
     })
     .await?;
-    room.reach(QUICK_START, Phase::Running).await?;
-    let status = room.passes(QUICK_START).await?;
+    ns.reach(QUICK_START, Phase::Running).await?;
+    let status = ns.passes(QUICK_START).await?;
     assert!(status.clusters.iter().any(|it| it.name == "paris" && it.rollbacks >= 1), "{status:#?}");
     assert!(status.worst_skew_micros.is_some_and(|it| it < 50_000), "{:?}", status.worst_skew_micros);
     Ok(())

@@ -1,16 +1,16 @@
-//! The same file is run by the user's program on the simulator and in pods: with the same plan of faults, the same
-//! result of the computation, the same summary and exit status. Afterwards, nothing of the federation remains. The
-//! record of a federation that was applied manually is fetched, and its supervisor's log is printed.
+//! The same file runs in the simulator and in pods, started by the command-line program: with the same plan of
+//! faults, the same result, the same summary and exit status. Afterwards, nothing of the federation remains. For a
+//! federation that was applied manually, the program fetches the record and prints the supervisor's log.
 
 use std::path::Path;
 
 use faultline_api::Federation;
-use faultline_e2e::{Busy, Failure, Program, QUICK_START, Room};
+use faultline_e2e::{Busy, Failure, Program, QUICK_START, TestNamespace};
 use kube::api::ListParams;
 use serde_json::Value;
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    let program = Program::here()?;
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    let program = Program::built()?;
     let plugin = Program::plugin()?;
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("federation.yaml");
@@ -23,44 +23,44 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let of_simulation = program
         .run(&["run", &file, "--backend", "simulate", "--out", &simulated, "--format", "json"])
         .await?;
-    let in_namespace = ["--namespace", &room.namespace];
+    let in_namespace = ["--namespace", &ns.namespace];
     let on_cluster = ["run", &file, "--backend", "kubernetes", "--out", &in_pods, "--format", "json"];
     let of_pods = program.run(&[&on_cluster[..], &in_namespace].concat()).await?;
-    let why = of_pods.said.split_once("the verdict is unknown: ").and_then(|it| it.1.lines().next());
+    let why = of_pods.stderr.split_once("the verdict is unknown: ").and_then(|it| it.1.lines().next());
     if let Some(busy) = why.and_then(|why| Busy::found(Some("unknown"), why)) {
         return Err(busy.into());
     }
-    assert_eq!((of_simulation.status, of_pods.status), (Some(0), Some(0)), "{}", of_pods.said);
+    assert_eq!((of_simulation.status, of_pods.status), (Some(0), Some(0)), "{}", of_pods.stderr);
     let (of_simulation, of_pods) = (of_simulation.json()?, of_pods.json()?);
     assert_eq!(of_pods["verdict"], "pass");
     assert_eq!(of_pods["run"]["backend"], "kubernetes");
     assert_eq!(digests(&of_pods)?, digests(&of_simulation)?);
     assert_eq!(plan(&of_pods)?, plan(&of_simulation)?);
-    let left = room.api::<Federation>().list(&ListParams::default()).await?.items;
-    assert!(left.is_empty(), "a federation was left: {left:?}");
+    let left = ns.api::<Federation>().list(&ListParams::default()).await?.items;
+    assert!(left.is_empty(), "a federation remains: {left:?}");
 
-    room.apply(|spec| spec.faults.clear()).await?;
+    ns.apply(|spec| spec.faults.clear()).await?;
     let early = plugin.run(&[&["fetch", "federation/quickstart"][..], &in_namespace].concat()).await?;
-    assert_eq!(early.status, Some(2), "{}", early.said);
-    assert!(early.said.contains("has no record yet"), "{}", early.said);
-    room.passes(QUICK_START).await?;
+    assert_eq!(early.status, Some(2), "{}", early.stderr);
+    assert!(early.stderr.contains("has no record yet"), "{}", early.stderr);
+    ns.passes(QUICK_START).await?;
     let fetched = path(&dir.path().join("fetched"));
     let fetch = ["fetch", "federation/quickstart", "--out", &fetched];
     let done = program.run(&[&fetch[..], &in_namespace].concat()).await?;
-    assert_eq!((done.status, done.out.trim()), (Some(0), &*fetched), "{}", done.said);
+    assert_eq!((done.status, done.out.trim()), (Some(0), &*fetched), "{}", done.stderr);
     let checked = program.run(&["check", &fetched, "--format", "json"]).await?;
-    assert_eq!(checked.status, Some(0), "{}", checked.said);
+    assert_eq!(checked.status, Some(0), "{}", checked.stderr);
     assert_eq!(digests(&checked.json()?)?, digests(&of_simulation)?, "a result without faults is the same");
 
     let logged = plugin.run(&[&["logs", "federation/quickstart"][..], &in_namespace].concat()).await?;
-    assert_eq!(logged.status, Some(0), "{}", logged.said);
+    assert_eq!(logged.status, Some(0), "{}", logged.stderr);
     let gone = plugin.run(&[&["logs", "quickstart", "paris-99"][..], &in_namespace].concat()).await?;
     assert_eq!(gone.status, Some(2));
-    assert!(gone.said.contains("no process `paris-99`"), "{}", gone.said);
+    assert!(gone.stderr.contains("no process `paris-99`"), "{}", gone.stderr);
 
     let missing = program.run(&[&["fetch", "federation/missing"][..], &in_namespace].concat()).await?;
     assert_eq!(missing.status, Some(2));
-    assert!(missing.said.contains("federation `missing` not found"), "{}", missing.said);
+    assert!(missing.stderr.contains("federation `missing` not found"), "{}", missing.stderr);
     Ok(())
 }
 
@@ -74,7 +74,7 @@ fn digests(summary: &Value) -> Result<&Value, Failure> {
     }
 }
 
-/// Returns the planned faults with their times in the summary.
+/// Returns the planned faults with their times from the summary.
 fn plan(summary: &Value) -> Result<Vec<[&Value; 3]>, Failure> {
     let faults = summary["faults"].as_array().ok_or("there are no faults")?;
     Ok(faults.iter().map(|it| [&it["no"], &it["when"], &it["what"]]).collect())

@@ -1,12 +1,12 @@
 //! A process is killed. While its cluster agrees on a checkpoint to restore, another process is killed, triggered by
-//! an action of the protocol.
+//! a fact of the protocol.
 
 use faultline_api::resource::{Crash, Fault, When};
 use faultline_core::FactKind;
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    room.apply(|spec| {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    ns.apply(|spec| {
         let crash = |node| {
             Some(Crash {
                 process: None,
@@ -28,7 +28,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         ];
     })
     .await?;
-    let status = room.passes(QUICK_START).await?;
+    let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"));
     assert!(status.clusters.iter().any(|it| it.name == "paris" && it.rollbacks >= 1), "{status:#?}");
     Ok(())

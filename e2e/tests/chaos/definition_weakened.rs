@@ -1,12 +1,12 @@
-//! The definition is replaced with one that checks nothing, while a federation runs. A federation that cannot even be
-//! read is reported, and does not keep the operator from the others. A change that no rule refuses any more does not
-//! affect the run. Nothing is left of either.
+//! The definition is replaced with one that checks nothing, while a federation runs. A federation that cannot be read
+//! is reported, and does not block the others. A change that no rule rejects does not affect the run. Nothing of
+//! either federation remains.
 
 use std::time::Duration;
 
 use faultline_api::Federation;
 use faultline_api::resource::{FederationStatus, Phase, condition};
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Resource};
@@ -17,29 +17,29 @@ const DEFINITION: &str = "federations.faultline.dev";
 const UNREADABLE: &str = "unreadable";
 const WITHIN: Duration = Duration::from_secs(60);
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    let definitions: Api<CustomResourceDefinition> = Api::all(room.client.clone());
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(ns.client.clone());
     let definition = serde_json::to_value(definitions.get(DEFINITION).await?.spec)?;
-    room.apply(|_| {}).await?;
-    room.reach(QUICK_START, Phase::Running).await?;
+    ns.apply(|_| {}).await?;
+    ns.reach(QUICK_START, Phase::Running).await?;
     let mut weak = definition.clone();
     weak["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] =
         json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     weak["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = Value::Null;
     replace(&definitions, &weak).await?;
-    let played = play(&room).await;
-    // The other scenarios need it.
+    let outcome = run_steps(&ns).await;
+    // Other scenarios need the definition.
     replace(&definitions, &definition).await?;
-    played?;
-    let left = room.remains(QUICK_START).await?;
+    outcome?;
+    let left = ns.remains(QUICK_START).await?;
     assert!(left.is_empty(), "{left:?}");
     Ok(())
 }
 
-async fn play(room: &Room) -> Result<(), Failure> {
+async fn run_steps(ns: &TestNamespace) -> Result<(), Failure> {
     let objects: Api<DynamicObject> = Api::namespaced_with(
-        room.client.clone(),
-        &room.namespace,
+        ns.client.clone(),
+        &ns.namespace,
         &kube::api::ApiResource::erase::<Federation>(&()),
     );
     let mut broken = DynamicObject::new(UNREADABLE, &kube::api::ApiResource::erase::<Federation>(&()));
@@ -53,17 +53,17 @@ async fn play(room: &Room) -> Result<(), Failure> {
         }
         sleep(Duration::from_millis(500)).await;
     }
-    let before = room.pods().await?;
+    let before = ns.pods().await?;
     let fewer = json!({ "spec": {
         "seed": 99, "clusters": [{ "name": "paris", "nodes": 1 }, { "name": "nancy", "nodes": 3 }],
     } });
-    let federations = room.api::<Federation>();
+    let federations = ns.api::<Federation>();
     federations.patch(QUICK_START, &PatchParams::default(), &Patch::Merge(fewer)).await?;
     let refused = |it: &FederationStatus| {
         it.condition(condition::ACCEPTED)
             .is_some_and(|it| it.reason == "ChangeRefused" && it.message.contains("clusters"))
     };
-    room.wait(QUICK_START, "the change is refused", WITHIN, refused).await?;
+    ns.wait(QUICK_START, "the change is refused", WITHIN, refused).await?;
 
     let told = async {
         loop {
@@ -77,15 +77,15 @@ async fn play(room: &Room) -> Result<(), Failure> {
     };
     let told = tokio::time::timeout(WITHIN, told)
         .await
-        .map_err(|_| "the status does not say that it cannot be read")??;
+        .map_err(|_| "the status does not report that the federation cannot be read")??;
     println!("    {}", told["message"].as_str().unwrap_or_default());
 
-    let status = room.passes(QUICK_START).await?;
+    let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"), "{status:#?}");
     let made = before.keys().filter(|it| it.contains("nancy")).count();
-    assert_eq!(made, 0, "no pod was made for the change");
+    assert_eq!(made, 0, "no pod was created for the change");
     objects.delete(UNREADABLE, &DeleteParams::default()).await?;
-    room.delete(QUICK_START).await
+    ns.delete(QUICK_START).await
 }
 
 /// Replaces the definition's spec.

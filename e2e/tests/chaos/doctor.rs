@@ -1,16 +1,16 @@
-//! The program examines the cluster and the kernels of its Kubernetes nodes. If Pod Security refuses the probes in
-//! the namespace, the remedy is printed. Once it is applied, every node's kernel is tried. No pod remains.
+//! `doctor` examines the cluster and the kernels of its Kubernetes nodes. If Pod Security rejects the probes in the
+//! namespace, it prints the remedy. Once that is applied, it probes every node's kernel. No pod remains.
 
-use faultline_e2e::{Failure, Program, Ran, Room};
+use faultline_e2e::{Failure, Finished, Program, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use serde_json::Value;
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let program = Program::plugin()?;
-    let doctor = ["doctor", "--format", "json", "--namespace", &room.namespace];
-    let Ran { status, out, said } = program.run(&doctor).await?;
-    assert_eq!(status, Some(0), "{out}{said}");
+    let doctor = ["doctor", "--format", "json", "--namespace", &ns.namespace];
+    let Finished { status, out, stderr } = program.run(&doctor).await?;
+    assert_eq!(status, Some(0), "{out}{stderr}");
     let found: Value = serde_json::from_str(&out)?;
     for name in ["API server", "definition", "operator", "rights", "nodes"] {
         assert_eq!(states(&found, name), ["ok"], "{out}");
@@ -23,7 +23,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     assert!(kept_out.out.contains("pod-security.kubernetes.io/enforce=privileged"), "{}", kept_out.out);
     assert_eq!(kept_out.json()?["trafficControl"], false);
 
-    room.set_profile("privileged").await?;
+    ns.set_profile("privileged").await?;
     let probed = program.run(&with_tc).await?;
     let found = probed.json()?;
     for ability in ["sch_htb", "sch_fifo", "cls_u32", "sch_netem", "ifb", "act_mirred"] {
@@ -32,7 +32,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let needed = ["sch_htb", "sch_fifo", "cls_u32"].map(|it| states(&found, it) == ["ok"]);
     assert_eq!(found["trafficControl"], !needed.contains(&false), "{}", probed.out);
     assert_eq!(probed.status, Some(if found["trafficControl"] == true { 0 } else { 1 }));
-    let left = room.api::<Pod>().list(&ListParams::default()).await?.items;
+    let left = ns.api::<Pod>().list(&ListParams::default()).await?.items;
     assert!(left.iter().all(|it| it.metadata.deletion_timestamp.is_some()), "pods are left: {left:?}");
 
     let full = program.run(&[&doctor[..], &["--nodes", "4000000"]].concat()).await?;

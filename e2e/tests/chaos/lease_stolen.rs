@@ -1,10 +1,10 @@
-//! Another holder takes the operator's lease while a federation runs, and never renews it. The operator stops working at
-//! once, takes the lease again when it has expired, and the run is neither disturbed nor forgotten.
+//! Another holder takes the operator's lease while a federation runs, and never renews it. The operator stops
+//! immediately, and takes the lease again once it has expired. The run is not affected.
 
 use std::time::Duration;
 
 use faultline_api::resource::Phase;
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
@@ -18,12 +18,12 @@ const THIEF: &str = "thief";
 /// Time within which an operator must hold the lease again: its duration is 15 s, and the operator restarts.
 const RETURNS: Duration = Duration::from_secs(90);
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    room.apply(|_| {}).await?;
-    room.reach(QUICK_START, Phase::Running).await?;
-    let leases = Api::<Lease>::all(room.client.clone()).list(&ListParams::default()).await?;
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    ns.apply(|_| {}).await?;
+    ns.reach(QUICK_START, Phase::Running).await?;
+    let leases = Api::<Lease>::all(ns.client.clone()).list(&ListParams::default()).await?;
     let lease = leases.into_iter().find(|it| it.name_any() == LEASE).ok_or("no operator has a lease")?;
-    let leases: Api<Lease> = Api::namespaced(room.client.clone(), &lease.namespace().unwrap_or_default());
+    let leases: Api<Lease> = Api::namespaced(ns.client.clone(), &lease.namespace().unwrap_or_default());
     let stolen = json!({ "spec": { "holderIdentity": THIEF, "renewTime": MicroTime(Timestamp::now()) } });
     leases.patch(LEASE, &PatchParams::default(), &Patch::Merge(stolen)).await?;
     let returned = async {
@@ -38,7 +38,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     timeout(RETURNS, returned)
         .await
         .map_err(|_| format!("no operator holds the lease after {RETURNS:?}"))??;
-    let status = room.passes(QUICK_START).await?;
-    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor forgotten");
-    room.delete(QUICK_START).await
+    let status = ns.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor lost");
+    ns.delete(QUICK_START).await
 }

@@ -1,24 +1,24 @@
 //! While the application runs, a link is changed and a fault is added: both are applied, reported and recorded. Other
-//! changes are refused.
+//! changes are rejected.
 
 use std::time::Duration;
 
 use faultline_api::Federation;
 use faultline_api::resource::{FederationStatus, Phase, condition};
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let patch = async |spec: Value| {
         let patch = Patch::Merge(json!({ "spec": spec }));
-        room.api::<Federation>().patch(QUICK_START, &PatchParams::default(), &patch).await
+        ns.api::<Federation>().patch(QUICK_START, &PatchParams::default(), &patch).await
     };
-    let made = room.apply(|spec| spec.faults.truncate(1)).await?;
-    room.reach(QUICK_START, Phase::Running).await?;
-    let before = room.pods().await?;
+    let made = ns.apply(|spec| spec.faults.truncate(1)).await?;
+    ns.reach(QUICK_START, Phase::Running).await?;
+    let before = ns.pods().await?;
 
     let slower = json!({ "between": { "latency": "15ms", "jitter": "0s", "bandwidth": "100Mbit" } });
     patch(json!({ "links": slower })).await?;
@@ -28,7 +28,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     patch(json!({ "faults": faults })).await?;
     // If several changes arrive together, only the last one counts, and the last one here will be refused.
     let is_planned = |it: &FederationStatus| it.faults_done.as_ref().is_some_and(|it| it.ends_with("/2"));
-    room.wait(QUICK_START, "the fault is planned", Duration::from_secs(20), is_planned).await?;
+    ns.wait(QUICK_START, "the fault is planned", Duration::from_secs(20), is_planned).await?;
     let another = json!([{ "at": "50s", "crash": { "cluster": "paris", "node": 0 } }]);
     for (what, spec) in [
         ("`deadline` cannot change", json!({ "deadline": "100s" })),
@@ -36,28 +36,28 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     ] {
         match patch(spec).await {
             Err(error) if error.to_string().contains(what) => {}
-            other => return Err(format!("not refused because `{what}`: {other:?}").into()),
+            other => return Err(format!("not rejected because of `{what}`: {other:?}").into()),
         }
     }
     let accepted = |wanted: &'static str| {
         move |it: &FederationStatus| it.condition(condition::ACCEPTED).is_some_and(|it| it.status == wanted)
     };
     let soon = Duration::from_secs(20);
-    // Admission does not know the names of processes, or which faults the run has accepted.
+    // Admission knows neither the names of processes nor which faults the run has accepted.
     let no_such_process = json!({ "at": "9s", "crash": { "process": "paris-70" } });
     let mut more = faults.clone();
     more.as_array_mut().ok_or("faults are a list")?.push(no_such_process);
     patch(json!({ "faults": more })).await?;
-    let status = room.wait(QUICK_START, "the change is refused", soon, accepted("False")).await?;
+    let status = ns.wait(QUICK_START, "the change is refused", soon, accepted("False")).await?;
     assert!(status.phase >= Phase::Running && status.phase <= Phase::Completed, "{status:#?}");
     patch(json!({ "faults": faults })).await?;
-    room.wait(QUICK_START, "what was refused is taken back", soon, accepted("True")).await?;
+    ns.wait(QUICK_START, "the refused change is withdrawn", soon, accepted("True")).await?;
     patch(json!({ "faults": [] })).await?;
-    room.wait(QUICK_START, "the faults of a run stay", soon, accepted("False")).await?;
+    ns.wait(QUICK_START, "faults of a run cannot be removed", soon, accepted("False")).await?;
 
-    let status = room.passes(QUICK_START).await?;
+    let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"), "{status:#?}");
-    let events = room.api::<Event>().list(&ListParams::default()).await?;
+    let events = ns.api::<Event>().list(&ListParams::default()).await?;
     let told = |reason: &str, text: &str| {
         events.iter().any(|it| {
             it.reason.as_deref() == Some(reason) && it.message.as_ref().is_some_and(|it| it.contains(text))
@@ -71,10 +71,10 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     ] {
         assert!(told(reason, text), "no event {reason} with `{text}`");
     }
-    let after = room.pods().await?;
+    let after = ns.pods().await?;
     let supervisor = format!("{QUICK_START}-supervisor-0");
-    assert_eq!(before.get(&supervisor), after.get(&supervisor), "no pod was replaced for a change");
-    let federation: Federation = room.api().get(QUICK_START).await?;
+    assert_eq!(before.get(&supervisor), after.get(&supervisor), "no pod was replaced because of a change");
+    let federation: Federation = ns.api().get(QUICK_START).await?;
     assert_eq!(federation.name_any(), QUICK_START);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! One file per fault.
+//! Scenarios with faults on a cluster, one file per fault.
 //!
 //! ```text
 //! FAULTLINE_E2E_KUBECONFIG=FILE cargo test -p faultline-e2e             all scenarios
@@ -55,7 +55,7 @@ use faultline_e2e::Scenario;
 
 macro_rules! scenarios {
     ($($name:ident),* $(,)?) => {
-        &[$(Scenario { name: stringify!($name), run: |room| Box::pin($name::run(room)) }),*]
+        &[$(Scenario { name: stringify!($name), run: |ns| Box::pin($name::run(ns)) }),*]
     };
 }
 

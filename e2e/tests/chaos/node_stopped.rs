@@ -1,20 +1,20 @@
 //! A Kubernetes node with processes of a federation stops, like a machine without power, and returns. Its processes
-//! begin new lives there, on their previous storage.
+//! begin new lives there with their previous storage.
 
 use faultline_api::resource::Phase;
-use faultline_e2e::{Failure, Machine, QUICK_START, Room, Skipped};
+use faultline_e2e::{Failure, Machine, QUICK_START, Skipped, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::ListParams;
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    room.apply(|spec| {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    ns.apply(|spec| {
         spec.faults = vec![];
         spec.deadline = "240s".parse().ok();
     })
     .await?;
-    room.reach(QUICK_START, Phase::Running).await?;
-    let pods = room.api::<Pod>().list(&ListParams::default()).await?.items;
+    ns.reach(QUICK_START, Phase::Running).await?;
+    let pods = ns.api::<Pod>().list(&ListParams::default()).await?.items;
     let place = |pod: &Pod| pod.spec.as_ref().and_then(|it| it.node_name.clone());
     let supervisor = format!("{QUICK_START}-supervisor-0");
     let of_supervisor = pods.iter().find(|it| it.name_any() == supervisor).and_then(place);
@@ -22,10 +22,10 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     let Some(victim) = pods.iter().filter_map(place).find(|it| Some(it) != of_supervisor.as_ref()) else {
         return Err(Skipped("all pods are on one Kubernetes node".into()).into());
     };
-    let machine = Machine::find(&room.client, &victim).await?;
+    let machine = Machine::find(&ns.client, &victim).await?;
     machine.stop().await?;
     machine.start().await?;
-    let status = room.passes(QUICK_START).await?;
+    let status = ns.passes(QUICK_START).await?;
     assert!(status.rollbacks.is_some_and(|it| it > 0), "{status:#?}");
     Ok(())
 }

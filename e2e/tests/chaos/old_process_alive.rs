@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use faultline_api::resource::{Application, FederationStatus};
-use faultline_e2e::{Failure, Machine, QUICK_START, Room};
+use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 const VICTIM: &str = "quickstart-paris-1";
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    room.apply(|spec| {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    ns.apply(|spec| {
         spec.faults.clear();
         if let Application::Heat(heat) = &mut spec.application {
             heat.steps = Some(1500); // 30 s of computation
@@ -20,37 +20,37 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
     .await?;
     let has_checkpoints =
         |it: &FederationStatus| !it.clusters.is_empty() && it.clusters.iter().all(|it| it.checkpoints >= 2);
-    room.wait(QUICK_START, "two checkpoints", Duration::from_secs(120), has_checkpoints).await?;
-    let pod = room.api::<Pod>().get(VICTIM).await?;
+    ns.wait(QUICK_START, "two checkpoints", Duration::from_secs(120), has_checkpoints).await?;
+    let pod = ns.api::<Pod>().get(VICTIM).await?;
     let uid = pod.uid().ok_or("a pod without a UID")?;
-    let node = pod.spec.and_then(|it| it.node_name).ok_or("a pod on no node")?;
-    let machine = Machine::find(&room.client, &node).await?;
-    let played = play(&room, &machine, &uid).await;
+    let node = pod.spec.and_then(|it| it.node_name).ok_or("the pod is not on a node")?;
+    let machine = Machine::find(&ns.client, &node).await?;
+    let outcome = run_steps(&ns, &machine, &uid).await;
     // Restore the machine even after a failure.
     machine.signal_pod(&uid, "CONT").await?;
     machine.run("systemctl start kubelet").await?;
     machine.admit(true).await?;
-    played?;
-    let told = room.outlives(QUICK_START, "paris").await?;
-    assert!(told.contains("TakenForDead") || told.contains("PlaceLost"), "{told:?}");
-    room.delete(QUICK_START).await
+    outcome?;
+    let told = ns.recovers(QUICK_START, "paris").await?;
+    assert!(told.contains("DeclaredFailed") || told.contains("PlaceLost"), "{told:?}");
+    ns.delete(QUICK_START).await
 }
 
-async fn play(room: &Room, machine: &Machine, uid: &str) -> Result<(), Failure> {
+async fn run_steps(ns: &TestNamespace, machine: &Machine, uid: &str) -> Result<(), Failure> {
     machine.admit(false).await?;
     machine.run("systemctl stop kubelet").await?;
     machine.signal_pod(uid, "STOP").await?;
-    // The supervisor requests the deletion of the pod, which its kubelet would have to confirm.
+    // The supervisor requests the deletion of the pod, which the kubelet would have to confirm.
     let within = Duration::from_secs(60);
     let is_condemned = |it: Option<&Pod>| it.is_some_and(|it| it.metadata.deletion_timestamp.is_some());
-    room.until::<Pod>(VICTIM, "the pod is to be deleted", within, is_condemned).await?;
-    room.kill_pod(VICTIM).await?;
+    ns.until::<Pod>(VICTIM, "the pod is being deleted", within, is_condemned).await?;
+    ns.kill_pod(VICTIM).await?;
     let runs_elsewhere = |it: Option<&Pod>| {
         let another = it.filter(|it| it.uid().as_deref() != Some(uid));
         another.and_then(|it| it.status.as_ref()?.phase.as_deref()).is_some_and(|it| it == "Running")
     };
-    room.until::<Pod>(VICTIM, "another pod runs", within, runs_elsewhere).await?;
+    ns.until::<Pod>(VICTIM, "another pod runs", within, runs_elsewhere).await?;
     machine.signal_pod(uid, "CONT").await?;
     let is_over_it = |it: &FederationStatus| it.rollbacks.is_some_and(|it| it >= 1);
-    room.wait(QUICK_START, "the rollback", within, is_over_it).await.map(drop)
+    ns.wait(QUICK_START, "the rollback", within, is_over_it).await.map(drop)
 }

@@ -1,11 +1,11 @@
-//! Nothing passes between the operator and the API server for a while, in either direction, while a federation runs.
-//! Neither end is told. The run needs neither, and the status reports it once the operator is connected again.
+//! The network between the operator and the API server is cut for a while in both directions, without notice, while a
+//! federation runs. The run needs neither, and the status reports it once the operator is connected again.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use faultline_api::resource::Phase;
-use faultline_e2e::{Failure, Machine, QUICK_START, Room};
+use faultline_e2e::{Failure, Machine, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
@@ -13,20 +13,20 @@ use tokio::time::sleep;
 
 const PARTITIONED: Duration = Duration::from_secs(30);
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let of_operator =
         ListParams::default().labels("app.kubernetes.io/name=faultline,app.kubernetes.io/component=operator");
-    let operator = Api::<Pod>::all(room.client.clone()).list(&of_operator).await?.items;
+    let operator = Api::<Pod>::all(ns.client.clone()).list(&of_operator).await?.items;
     let operator = operator.first().ok_or("there is no operator")?;
     let node =
-        operator.spec.as_ref().and_then(|it| it.node_name.clone()).ok_or("the operator is on no node")?;
+        operator.spec.as_ref().and_then(|it| it.node_name.clone()).ok_or("the operator is not on a node")?;
     let address =
         operator.status.as_ref().and_then(|it| it.pod_ip.as_ref()).ok_or("the operator has no address")?;
     let address: IpAddr = address.parse()?;
-    let machine = Machine::find(&room.client, &node).await?;
+    let machine = Machine::find(&ns.client, &node).await?;
 
-    room.apply(|_| {}).await?;
-    room.reach(QUICK_START, Phase::Running).await?;
+    ns.apply(|_| {}).await?;
+    ns.reach(QUICK_START, Phase::Running).await?;
     for rule in rules(address) {
         machine.run(&format!("iptables -I {rule}")).await?;
     }
@@ -37,14 +37,14 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         removed = removed.and(machine.run(&format!("iptables -D {rule}")).await.map(drop));
     }
     removed?;
-    assert!(counted? > 0, "no packet was dropped: nothing was tried");
-    let status = room.passes(QUICK_START).await?;
-    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor forgotten");
-    room.delete(QUICK_START).await
+    assert!(counted? > 0, "no packet was dropped: the test has no effect");
+    let status = ns.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor lost");
+    ns.delete(QUICK_START).await
 }
 
-/// Returns the rules that drop packets between the operator at this address and the API server. They hold for existing
-/// connections, too.
+/// Returns the rules that drop packets between the operator at this address and the API server, also on existing
+/// connections.
 fn rules(operator: IpAddr) -> [String; 2] {
     [
         format!("FORWARD -s {operator} -p tcp --dport 6443 -j DROP"),

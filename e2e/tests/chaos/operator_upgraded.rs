@@ -1,10 +1,10 @@
-//! While a federation runs, another operator takes over, which would create different pods with another image. Those
-//! of the run stay unchanged to its end, and its record afterwards.
+//! While a federation runs, another operator takes over, which would create different pods with another image. The
+//! pods of the run stay unchanged, and after the run, the pod with its record does.
 
 use std::time::Duration;
 
 use faultline_api::resource::Phase;
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
@@ -14,35 +14,35 @@ use tokio::time::timeout;
 
 const IMAGE: &str = "FAULTLINE_NODE_IMAGE";
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let of_operator =
         ListParams::default().labels("app.kubernetes.io/name=faultline,app.kubernetes.io/component=operator");
-    let all = Api::<Deployment>::all(room.client.clone()).list(&of_operator).await?;
+    let all = Api::<Deployment>::all(ns.client.clone()).list(&of_operator).await?;
     let operator = all.items.first().ok_or("there is no operator")?;
-    let own = Api::namespaced(room.client.clone(), &operator.namespace().unwrap_or_default());
+    let own = Api::namespaced(ns.client.clone(), &operator.namespace().unwrap_or_default());
     let spec = operator.spec.as_ref().and_then(|it| it.template.spec.as_ref());
     let variables = spec.iter().flat_map(|it| &it.containers).flat_map(|it| it.env.iter().flatten());
     let image = variables.filter(|it| it.name == IMAGE).find_map(|it| it.value.clone());
-    let image = image.ok_or("the operator is told no image")?;
+    let image = image.ok_or("the operator has no image for pods")?;
 
-    room.apply(|_| {}).await?;
-    room.reach(QUICK_START, Phase::Running).await?;
+    ns.apply(|_| {}).await?;
+    ns.reach(QUICK_START, Phase::Running).await?;
     let supervisor = format!("{QUICK_START}-supervisor-0");
-    let before = room.pods().await?;
+    let before = ns.pods().await?;
     upgrade(&own, &operator.name_any(), &format!("{image}-next")).await?;
     let went_on = async {
-        assert_eq!(room.pods().await?, before, "no pod was made anew");
-        let status = room.passes(QUICK_START).await?;
+        assert_eq!(ns.pods().await?, before, "no pod was replaced");
+        let status = ns.passes(QUICK_START).await?;
         assert_eq!(status.faults_done.as_deref(), Some("2/2"));
-        assert_eq!(room.pods().await?.get(&supervisor), before.get(&supervisor), "the record is there");
-        room.delete(QUICK_START).await
+        assert_eq!(ns.pods().await?.get(&supervisor), before.get(&supervisor), "the record is kept");
+        ns.delete(QUICK_START).await
     };
     let went_on = went_on.await;
     upgrade(&own, &operator.name_any(), &image).await?;
     went_on
 }
 
-/// Makes the operator create pods with this image, and waits until such an operator works.
+/// Makes the operator create pods with this image, and waits until the new operator is ready.
 async fn upgrade(operators: &Api<Deployment>, name: &str, image: &str) -> Result<(), Failure> {
     let patch = json!({ "spec": { "template": { "spec": { "containers": [
         { "name": "operator", "env": [{ "name": IMAGE, "value": image }] },

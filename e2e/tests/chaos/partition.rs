@@ -1,11 +1,11 @@
-//! For a while nothing passes between the clusters; then everything that was held does. Before and after that, the
+//! For a while, no message passes between the clusters. Then all delayed messages arrive. Before and after that, the
 //! properties of a link change for a while. No process is declared failed.
 
 use faultline_api::resource::{Fault, LinkChange, Partition};
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    room.apply(|spec| {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    ns.apply(|spec| {
         let slower = |span: &str| {
             Some(LinkChange {
                 from: "rennes".into(),
@@ -31,7 +31,7 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         ];
     })
     .await?;
-    let status = room.passes(QUICK_START).await?;
+    let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("3/3"));
     assert_eq!(status.rollbacks, Some(0), "{status:#?}");
     Ok(())

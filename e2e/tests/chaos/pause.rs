@@ -2,10 +2,10 @@
 //! resumes.
 
 use faultline_api::resource::{Fault, Pause, Phase};
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    room.apply(|spec| {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    ns.apply(|spec| {
         let pause = |span: &str| {
             Some(Pause {
                 process: None,
@@ -20,12 +20,16 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         ];
     })
     .await?;
-    room.reach(QUICK_START, Phase::Running).await?;
-    let before = room.pods().await?;
-    let status = room.passes(QUICK_START).await?;
+    ns.reach(QUICK_START, Phase::Running).await?;
+    let before = ns.pods().await?;
+    let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"));
     assert!(status.clusters.iter().any(|it| it.name == "rennes" && it.rollbacks >= 1), "{status:#?}");
     let supervisor = format!("{QUICK_START}-supervisor-0");
-    assert_eq!(room.pods().await?.get(&supervisor), before.get(&supervisor), "nothing happened to it");
+    assert_eq!(
+        ns.pods().await?.get(&supervisor),
+        before.get(&supervisor),
+        "the supervisor's pod is unchanged"
+    );
     Ok(())
 }

@@ -1,57 +1,57 @@
-//! Links by traffic control in a namespace with the profile `restricted`: the pods are refused, and the federation
+//! Links by traffic control in a namespace with the profile `restricted`: the pods are rejected, and the federation
 //! reports the remedy. Once it is applied, the federation runs. NET_ADMIN is the only obstacle.
 
 use std::time::Duration;
 
 use faultline_api::resource::{Condition, Emulation, FederationStatus, Kubernetes, condition};
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use tokio::time::{Instant, sleep};
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    room.apply(|spec| {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    ns.apply(|spec| {
         spec.kubernetes = Some(Kubernetes { links: Some(Emulation::Tc), ..Kubernetes::default() });
     })
     .await?;
     let ready = |it: &FederationStatus| it.condition(condition::PODS_READY).cloned();
     let is_refused = |it: &FederationStatus| ready(it).is_some_and(|it| it.reason == "PodSecurity");
     let within = Duration::from_secs(60);
-    let status = room.wait(QUICK_START, "Pod Security is named", within, is_refused).await?;
+    let status = ns.wait(QUICK_START, "Pod Security is named", within, is_refused).await?;
     let Condition { message, .. } = ready(&status).expect("waited for");
-    let remedy = format!("namespace {} pod-security.kubernetes.io/enforce=privileged", room.namespace);
+    let remedy = format!("namespace {} pod-security.kubernetes.io/enforce=privileged", ns.namespace);
     assert!(message.contains(&remedy), "{message}");
 
-    room.set_profile("privileged").await?;
-    let status = room.passes(QUICK_START).await?;
-    assert!(status.shaping.is_some_and(|it| it.starts_with("tc")), "traffic control has a part in it");
+    ns.set_profile("privileged").await?;
+    let status = ns.passes(QUICK_START).await?;
+    assert!(status.shaping.is_some_and(|it| it.starts_with("tc")), "traffic control takes part");
     Ok(())
 }
 
-/// Checks that under the profile `baseline`, the API server names NET_ADMIN as the only violation of a pod.
-pub(crate) async fn only_net_admin(room: &Room, pod: &str) -> Result<(), Failure> {
-    let mut pod = room.api::<Pod>().get(pod).await?;
+/// Checks that the API server names NET_ADMIN as the only violation of a pod under the profile `baseline`.
+pub(crate) async fn only_net_admin(ns: &TestNamespace, pod: &str) -> Result<(), Failure> {
+    let mut pod = ns.api::<Pod>().get(pod).await?;
     pod.metadata = kube::core::ObjectMeta { name: Some("again".into()), ..Default::default() };
     pod.status = None;
     if let Some(spec) = &mut pod.spec {
         spec.node_name = None;
     }
-    let pods: Api<Pod> = room.api();
-    room.set_profile("baseline").await?;
+    let pods: Api<Pod> = ns.api();
+    ns.set_profile("baseline").await?;
     let why = refusal(&pods, &pod, true)
         .await?
         .ok_or("a pod with NET_ADMIN is allowed under the profile baseline")?;
     let named = r#"violates PodSecurity "baseline:latest": non-default capabilities (container "shaper" must not include "NET_ADMIN" in securityContext.capabilities.add)"#;
     assert!(why.contains(named), "{why}");
-    room.set_profile("privileged").await?;
+    ns.set_profile("privileged").await?;
     match refusal(&pods, &pod, false).await? {
         None => Ok(()),
-        Some(why) => Err(format!("the profile privileged is not in force: {why}").into()),
+        Some(why) => Err(format!("the profile privileged is not in effect: {why}").into()),
     }
 }
 
-/// Returns why the API server would refuse a pod. It learns of a profile by a watch, so it is asked until it answers
-/// as expected, or for ten seconds.
+/// Returns why the API server would reject a pod. The API server learns of a changed profile by a watch, so the query
+/// is repeated until the answer is as expected, or for ten seconds.
 async fn refusal(pods: &Api<Pod>, pod: &Pod, expected: bool) -> Result<Option<String>, Failure> {
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     let until = Instant::now() + Duration::from_secs(10);

@@ -1,12 +1,12 @@
-//! A Kubernetes node with all processes of a cluster stops and is given up: its pods are created again on another
-//! node. Then it returns. The cluster rolls back to the replicas in the other cluster, and nothing of the old node is
-//! accepted.
+//! A Kubernetes node with all processes of a cluster stops and is declared lost: its pods are created again on
+//! another node. Then it returns. The cluster rolls back to the replicas in the other cluster, and messages of the
+//! old node are rejected.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use faultline_api::resource::{Application, FederationStatus, Kubernetes};
-use faultline_e2e::{Failure, Machine, QUICK_START, Room, Skipped};
+use faultline_e2e::{Failure, Machine, QUICK_START, Skipped, TestNamespace};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
@@ -17,33 +17,37 @@ use tokio::time::timeout;
 const POOL: &str = "faultline.dev/pool";
 const CLUSTERS: [&str; 2] = ["paris", "rennes"];
 /// Time limit for a node to be declared lost, or ready.
-const NOTICED: Duration = Duration::from_secs(120);
+const DETECTED: Duration = Duration::from_secs(120);
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    let nodes = Api::<Node>::all(room.client.clone()).list(&ListParams::default()).await?;
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    let nodes = Api::<Node>::all(ns.client.clone()).list(&ListParams::default()).await?;
     let tainted =
         |it: &&Node| it.spec.as_ref().and_then(|it| it.taints.as_ref()).is_some_and(|it| !it.is_empty());
     let workers: Vec<String> = nodes.iter().filter(|it| !tainted(it)).map(ResourceExt::name_any).collect();
     let [first, second, ..] = &workers[..] else {
-        return Err(Skipped("there is no other Kubernetes node to move to".into()).into());
+        return Err(Skipped("the cluster has only one suitable Kubernetes node".into()).into());
     };
-    let machines = [Machine::find(&room.client, first).await?, Machine::find(&room.client, second).await?];
+    let machines = [Machine::find(&ns.client, first).await?, Machine::find(&ns.client, second).await?];
     let workers = [first.clone(), second.clone()];
     for (worker, cluster) in workers.iter().zip(CLUSTERS) {
-        pool(&room, worker, Some(cluster)).await?;
+        pool(&ns, worker, Some(cluster)).await?;
     }
-    let played = play(&room, &workers, &machines).await;
+    let outcome = run_steps(&ns, &workers, &machines).await;
     // Restore the machines even after a failure.
     for (worker, machine) in workers.iter().zip(&machines) {
         machine.start().await?;
-        pool(&room, worker, None).await?;
-        becomes(&room, worker, true).await?;
+        pool(&ns, worker, None).await?;
+        becomes(&ns, worker, true).await?;
     }
-    played
+    outcome
 }
 
-async fn play(room: &Room, workers: &[String; 2], machines: &[Machine; 2]) -> Result<(), Failure> {
-    room.apply(|spec| {
+async fn run_steps(
+    ns: &TestNamespace,
+    workers: &[String; 2],
+    machines: &[Machine; 2],
+) -> Result<(), Failure> {
+    ns.apply(|spec| {
         spec.faults.clear();
         spec.deadline = "280s".parse().ok();
         if let Application::Heat(heat) = &mut spec.application {
@@ -55,20 +59,20 @@ async fn play(room: &Room, workers: &[String; 2], machines: &[Machine; 2]) -> Re
     .await?;
     let has_checkpoints =
         |it: &FederationStatus| !it.clusters.is_empty() && it.clusters.iter().all(|it| it.checkpoints >= 2);
-    room.wait(QUICK_START, "two checkpoints", NOTICED, has_checkpoints).await?;
+    ns.wait(QUICK_START, "two checkpoints", DETECTED, has_checkpoints).await?;
     let place = |it: &Pod| it.spec.as_ref().and_then(|it| it.node_name.clone());
-    let supervisor = room.api::<Pod>().get(&format!("{QUICK_START}-supervisor-0")).await?;
-    // The supervisor stays where it is.
+    let supervisor = ns.api::<Pod>().get(&format!("{QUICK_START}-supervisor-0")).await?;
+    // The supervisor stays on its node.
     let victim = usize::from(place(&supervisor).as_ref() == Some(&workers[0]));
     let pods: Vec<String> = (0..3).map(|it| format!("{QUICK_START}-{}-{it}", CLUSTERS[victim])).collect();
-    let before = room.pods().await?;
+    let before = ns.pods().await?;
 
     machines[victim].stop().await?;
     // Otherwise their successors would be scheduled on the same node.
-    becomes(room, &workers[victim], false).await?;
-    pool(room, &workers[1 - victim], Some(CLUSTERS[victim])).await?;
+    becomes(ns, &workers[victim], false).await?;
+    pool(ns, &workers[1 - victim], Some(CLUSTERS[victim])).await?;
     for pod in &pods {
-        match room.kill_pod(pod).await {
+        match ns.kill_pod(pod).await {
             Err(error) if !error.to_string().contains("not found") => return Err(error),
             _ => {}
         }
@@ -80,36 +84,36 @@ async fn play(room: &Room, workers: &[String; 2], machines: &[Machine; 2]) -> Re
                 it.uid() != old && it.status.as_ref().is_some_and(|it| it.phase.as_deref() == Some("Running"))
             })
         };
-        let pod = room.until::<Pod>(name, "its pod runs elsewhere", NOTICED, moved).await?;
+        let pod = ns.until::<Pod>(name, "its pod runs on another node", DETECTED, moved).await?;
         assert_eq!(pod.as_ref().and_then(place).as_ref(), Some(&workers[1 - victim]));
     }
     machines[victim].start().await?;
-    becomes(room, &workers[victim], true).await?;
+    becomes(ns, &workers[victim], true).await?;
 
-    let told = room.outlives(QUICK_START, CLUSTERS[victim]).await?;
-    assert!(told.contains("PlaceLost") || told.contains("TakenForDead"), "{told:?}");
-    let status = room.verdict(QUICK_START).await?;
+    let told = ns.recovers(QUICK_START, CLUSTERS[victim]).await?;
+    assert!(told.contains("PlaceLost") || told.contains("DeclaredFailed"), "{told:?}");
+    let status = ns.verdict(QUICK_START).await?;
     assert!(status.clusters.iter().all(|it| it.state.as_deref() == Some("finished")), "{status:#?}");
-    room.delete(QUICK_START).await
+    ns.delete(QUICK_START).await
 }
 
 /// Puts a node into a pool, or removes it from its pool.
-async fn pool(room: &Room, node: &str, pool: Option<&str>) -> Result<(), Failure> {
+async fn pool(ns: &TestNamespace, node: &str, pool: Option<&str>) -> Result<(), Failure> {
     let patch = Patch::Merge(json!({ "metadata": { "labels": { POOL: pool } } }));
-    Api::<Node>::all(room.client.clone()).patch(node, &PatchParams::default(), &patch).await?;
+    Api::<Node>::all(ns.client.clone()).patch(node, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
 /// Waits until a node is ready, or is declared lost.
-async fn becomes(room: &Room, node: &str, ready: bool) -> Result<(), Failure> {
+async fn becomes(ns: &TestNamespace, node: &str, ready: bool) -> Result<(), Failure> {
     let is_so = |it: Option<&Node>| {
         let conditions = it.and_then(|it| it.status.as_ref()?.conditions.as_ref());
         let is_ready =
             |it: &k8s_openapi::api::core::v1::NodeCondition| it.type_ == "Ready" && it.status == "True";
         conditions.is_some_and(|it| it.iter().any(is_ready) == ready)
     };
-    let nodes = Api::<Node>::all(room.client.clone());
-    timeout(NOTICED, await_condition(nodes, node, is_so))
+    let nodes = Api::<Node>::all(ns.client.clone());
+    timeout(DETECTED, await_condition(nodes, node, is_so))
         .await
         .map_err(|_| format!("{node} does not become ready: {ready}"))??;
     Ok(())

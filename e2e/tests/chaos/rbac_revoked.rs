@@ -1,10 +1,10 @@
-//! The operator's rights are revoked while a federation runs, and given back before it ends. The run needs none of them:
-//! it goes through its faults, and is reported once the operator may write again.
+//! The operator's rights are revoked while a federation runs, and restored before it ends. The run does not need
+//! them: its faults are injected, and it is reported once the operator may write again.
 
 use std::time::Duration;
 
 use faultline_api::resource::Phase;
-use faultline_e2e::{Failure, QUICK_START, Room, Skipped};
+use faultline_e2e::{Failure, QUICK_START, Skipped, TestNamespace};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
@@ -15,18 +15,18 @@ use tokio::time::sleep;
 const ROLE: &str = "faultline-operator";
 const REVOKED: Duration = Duration::from_secs(20);
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    let roles: Api<ClusterRole> = Api::all(room.client.clone());
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    let roles: Api<ClusterRole> = Api::all(ns.client.clone());
     let role = roles.get_opt(ROLE).await?;
     let role = role.ok_or_else(|| Skipped(format!("there is no ClusterRole {ROLE}")))?;
-    room.apply(|_| {}).await?;
-    room.reach(QUICK_START, Phase::Running).await?;
-    set_rules(&room.client, &json!([])).await?;
+    ns.apply(|_| {}).await?;
+    ns.reach(QUICK_START, Phase::Running).await?;
+    set_rules(&ns.client, &json!([])).await?;
     sleep(REVOKED).await;
-    set_rules(&room.client, &json!(role.rules)).await?;
-    let status = room.passes(QUICK_START).await?;
+    set_rules(&ns.client, &json!(role.rules)).await?;
+    let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"));
-    room.delete(QUICK_START).await
+    ns.delete(QUICK_START).await
 }
 
 async fn set_rules(client: &Client, rules: &serde_json::Value) -> Result<(), Failure> {

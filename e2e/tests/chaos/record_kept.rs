@@ -1,30 +1,30 @@
-//! The record of a run is kept when its federation is deleted. Another federation of the same name has its own run
+//! The record of a run is kept when its federation is deleted. Another federation with the same name has its own run
 //! and record.
 
 use faultline_api::resource::{Crash, Fault, Kubernetes, Protocol, Volume};
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::DeleteParams;
 
 const CLAIM: &str = "data-quickstart-supervisor-0";
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let volume = || {
         let volume = Volume { size: "64MiB".parse().expect("a size"), keep: true, storage_class: None };
         Some(Kubernetes { results: Some(volume), ..Kubernetes::default() })
     };
-    room.apply(|spec| {
+    ns.apply(|spec| {
         spec.faults.clear();
         spec.kubernetes = volume();
     })
     .await?;
-    let status = room.passes(QUICK_START).await?;
+    let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("0/0"));
-    room.delete(QUICK_START).await?;
-    let claims = room.api::<PersistentVolumeClaim>();
+    ns.delete(QUICK_START).await?;
+    let claims = ns.api::<PersistentVolumeClaim>();
     claims.get(CLAIM).await?;
 
-    room.apply(|spec| {
+    ns.apply(|spec| {
         spec.seed = Some(8);
         spec.protocol = Protocol::Coordinated(Default::default());
         let crash =
@@ -33,9 +33,9 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         spec.kubernetes = volume();
     })
     .await?;
-    let status = room.passes(QUICK_START).await?;
+    let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("1/1"), "it is another run: {status:#?}");
-    room.delete(QUICK_START).await?;
+    ns.delete(QUICK_START).await?;
     claims.delete(CLAIM, &DeleteParams::default()).await?;
     Ok(())
 }

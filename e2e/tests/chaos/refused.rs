@@ -1,32 +1,32 @@
-//! The namespace has no room for the pods. The federation reports this in the API server's words, for longer than a
-//! run may last, and runs once there is room.
+//! A quota of the namespace does not allow the pods. The federation reports this in the API server's words, for
+//! longer than a run may take, and runs once the quota allows it.
 
 use std::time::Duration;
 
 use faultline_api::resource::{FederationStatus, condition};
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 use tokio::time::sleep;
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let quota: ResourceQuota = serde_json::from_value(
         json!({ "metadata": { "name": "small" }, "spec": { "hard": { "pods": "2" } } }),
     )?;
-    room.api().create(&PostParams::default(), &quota).await?;
-    room.apply(|spec| spec.deadline = "45s".parse().ok()).await?;
+    ns.api().create(&PostParams::default(), &quota).await?;
+    ns.apply(|spec| spec.deadline = "45s".parse().ok()).await?;
     let reason = |it: &FederationStatus| {
         let it = it.condition(condition::PODS_READY)?;
         Some((it.status.clone(), it.reason.clone(), it.message.clone()))
     };
     let is_refused = |it: &FederationStatus| reason(it).is_some_and(|it| it.1 == "Quota");
-    let status = room.wait(QUICK_START, "the quota is named", Duration::from_secs(60), is_refused).await?;
+    let status = ns.wait(QUICK_START, "the quota is named", Duration::from_secs(60), is_refused).await?;
     assert!(reason(&status).is_some_and(|it| it.2.contains("exceeded quota: small")), "{status:#?}");
     sleep(Duration::from_secs(50)).await;
-    room.api::<ResourceQuota>().delete("small", &DeleteParams::default()).await?;
+    ns.api::<ResourceQuota>().delete("small", &DeleteParams::default()).await?;
     let all_run = |it: &FederationStatus| reason(it).is_some_and(|it| it.0 == "True");
-    room.wait(QUICK_START, "all pods run", Duration::from_secs(240), all_run).await?;
-    room.passes(QUICK_START).await?;
+    ns.wait(QUICK_START, "all pods run", Duration::from_secs(240), all_run).await?;
+    ns.passes(QUICK_START).await?;
     Ok(())
 }

@@ -1,30 +1,34 @@
-//! A user presses Ctrl-C while `faultline run --backend kubernetes` shows a federation: nothing of it remains.
+//! A user presses Ctrl-C while `faultline run --backend kubernetes` runs a federation: nothing of it remains.
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
-use faultline_e2e::{Failure, Program, QUICK_START, Room};
+use faultline_e2e::{Failure, Program, QUICK_START, TestNamespace};
 use kube::api::ListParams;
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    let program = Program::here()?;
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    let program = Program::built()?;
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("federation.yaml");
     let sample = faultline_api::samples::sample(QUICK_START).ok_or("there is no such sample")?;
     std::fs::write(&file, sample.text)?;
     let (file, out) = (file.display().to_string(), dir.path().join("out").display().to_string());
-    let command = ["run", &file, "--backend", "kubernetes", "--out", &out, "--namespace", &room.namespace];
+    let command = ["run", &file, "--backend", "kubernetes", "--out", &out, "--namespace", &ns.namespace];
     let running = program.start(&command)?;
-    room.reach(QUICK_START, Phase::Running).await?;
+    ns.reach(QUICK_START, Phase::Running).await?;
     running.interrupt()?;
     let ran = running.end().await?;
-    assert!(ran.status.is_some_and(|it| it != 0), "{}", ran.said);
-    let remedy = format!("kubectl delete federation {QUICK_START} --namespace {}", room.namespace);
-    assert!(ran.said.contains(&remedy) && ran.said.contains("the federation was deleted"), "{}", ran.said);
-    let left = room.api::<Federation>().list(&ListParams::default()).await?.items;
-    assert!(left.is_empty(), "a federation was left: {left:?}");
-    room.until::<Federation>(
+    assert!(ran.status.is_some_and(|it| it != 0), "{}", ran.stderr);
+    let remedy = format!("kubectl delete federation {QUICK_START} --namespace {}", ns.namespace);
+    assert!(
+        ran.stderr.contains(&remedy) && ran.stderr.contains("the federation was deleted"),
+        "{}",
+        ran.stderr
+    );
+    let left = ns.api::<Federation>().list(&ListParams::default()).await?.items;
+    assert!(left.is_empty(), "a federation remains: {left:?}");
+    ns.until::<Federation>(
         QUICK_START,
-        "it is gone",
+        "the federation is deleted",
         std::time::Duration::from_secs(1),
         |it: Option<&Federation>| it.is_none(),
     )

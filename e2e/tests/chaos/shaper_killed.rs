@@ -1,25 +1,25 @@
-//! Shapers end while the application runs, and are replaced. What was in force stays in force; later changes are
-//! applied by the new ones.
+//! Shapers are killed while the application runs, and replaced. Their settings stay in effect, and the new shapers
+//! apply later changes.
 
 use std::time::Duration;
 
 use faultline_api::resource::{
     Application, Crash, Emulation, Fault, Kubernetes, LinkChange, Phase, condition,
 };
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::pod_security::only_net_admin;
 
 const VICTIMS: [&str; 2] = ["quickstart-paris-0", "quickstart-rennes-1"];
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
-    room.set_profile("privileged").await?;
-    room.apply(|spec| {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
+    ns.set_profile("privileged").await?;
+    ns.apply(|spec| {
         spec.kubernetes = Some(Kubernetes { links: Some(Emulation::Tc), ..Kubernetes::default() });
         if let Application::Heat(heat) = &mut spec.application {
             heat.steps = Some(1500); // 30 s of computation
-            // A checkpoint must not keep the slower link busy: in the kernel, echoes wait behind it.
+            // A checkpoint must not keep the slower link busy: in the kernel, measurements wait behind it.
             heat.state = "64KiB".parse().ok();
         }
         let change = LinkChange {
@@ -40,10 +40,10 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
         ];
     })
     .await?;
-    room.reach(QUICK_START, Phase::Running).await?;
-    only_net_admin(&room, VICTIMS[0]).await?;
+    ns.reach(QUICK_START, Phase::Running).await?;
+    only_net_admin(&ns, VICTIMS[0]).await?;
     for victim in VICTIMS {
-        room.restart_container(victim, "shaper").await?;
+        ns.restart_container(victim, "shaper").await?;
     }
     for victim in VICTIMS {
         let restarts = |pod: &Pod, name: &str| {
@@ -53,11 +53,11 @@ pub(crate) async fn run(room: Room) -> Result<(), Failure> {
             Some(it.restart_count)
         };
         let is_another = |it: Option<&Pod>| it.and_then(|it| restarts(it, "shaper")).is_some_and(|it| it > 0);
-        let pod = room.until::<Pod>(victim, "another shaper", Duration::from_secs(60), is_another).await?;
+        let pod = ns.until::<Pod>(victim, "another shaper", Duration::from_secs(60), is_another).await?;
         let node = pod.as_ref().and_then(|it| restarts(it, "faultline"));
-        assert_eq!(node, Some(0), "the container beside it notices nothing");
+        assert_eq!(node, Some(0), "the other container does not restart");
     }
-    let status = room.passes(QUICK_START).await?;
+    let status = ns.passes(QUICK_START).await?;
     assert_eq!(status.faults_done.as_deref(), Some("2/2"));
     assert!(status.holds(condition::LINKED), "{status:?}");
     Ok(())

@@ -2,22 +2,23 @@
 //! One is deleted while the other continues.
 
 use faultline_api::resource::{FederationSpec, Phase};
-use faultline_e2e::{Failure, Room};
+use faultline_e2e::{Failure, TestNamespace};
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let small = |spec: &mut FederationSpec| {
         spec.clusters.iter_mut().for_each(|it| it.nodes = 2);
-        // Three federations at once are a heavy load for a small machine; the precision of links is not tested here.
+        // Three federations at once are a heavy load for a small machine. This scenario does not test the precision
+        // of links.
         let between = spec.links.as_mut().and_then(|it| it.between.as_mut()).expect("they have a latency");
         between.latency = "50ms".parse().ok();
     };
     for name in ["first", "second", "third"] {
-        room.apply_as(name, small).await?;
+        ns.apply_as(name, small).await?;
     }
-    room.reach("third", Phase::Running).await?;
-    room.delete("third").await?;
+    ns.reach("third", Phase::Running).await?;
+    ns.delete("third").await?;
     for name in ["first", "second"] {
-        let status = room.passes(name).await?;
+        let status = ns.passes(name).await?;
         assert_eq!(status.faults_done.as_deref(), Some("2/2"), "{name}");
     }
     Ok(())

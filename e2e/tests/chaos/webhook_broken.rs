@@ -1,11 +1,11 @@
-//! An admission webhook that does not answer refuses the pods of a federation, and later everything that the operator
-//! reports. The first is reported, in the API server's words. The second does not disturb the run, which is reported
-//! once the webhook is gone.
+//! An admission webhook that does not answer first blocks the pods of a federation, and later all reports of the
+//! operator. The federation reports the first in the API server's words. The second does not affect the run, which is
+//! reported once the webhook is removed.
 
 use std::time::Duration;
 
 use faultline_api::resource::{FederationStatus, Phase, condition};
-use faultline_e2e::{Failure, QUICK_START, Room};
+use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
@@ -14,41 +14,42 @@ use tokio::time::sleep;
 
 const SILENT: Duration = Duration::from_secs(15);
 
-pub(crate) async fn run(room: Room) -> Result<(), Failure> {
+pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let pods =
         json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"] });
     let reports = json!({
         "apiGroups": ["faultline.dev", "events.k8s.io"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"],
         "resources": ["federations/status", "events"],
     });
-    let webhook = install(&room, &pods).await?;
-    room.apply(|_| {}).await?;
+    let webhook = install(&ns, &pods).await?;
+    ns.apply(|_| {}).await?;
     let refused = |it: &FederationStatus| {
         it.condition(condition::PODS_READY)
             .is_some_and(|it| it.status == "False" && it.message.contains("broken.example.com"))
     };
-    let told = room.wait(QUICK_START, "the webhook is named", Duration::from_secs(60), refused).await;
-    remove(&room, &webhook).await?;
+    let told = ns.wait(QUICK_START, "the webhook is named", Duration::from_secs(60), refused).await;
+    remove(&ns, &webhook).await?;
     println!("    {}", told?.message.unwrap_or_default());
-    // Sets whose pods were refused are retried with increasing delays.
-    room.wait(QUICK_START, "it runs", Duration::from_secs(200), |it| it.phase >= Phase::Running).await?;
+    // Sets whose pods were rejected are retried with increasing delays.
+    ns.wait(QUICK_START, "the application runs", Duration::from_secs(200), |it| it.phase >= Phase::Running)
+        .await?;
 
-    let webhook = install(&room, &reports).await?;
+    let webhook = install(&ns, &reports).await?;
     sleep(SILENT).await;
-    remove(&room, &webhook).await?;
-    let status = room.passes(QUICK_START).await?;
-    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor forgotten");
-    room.delete(QUICK_START).await
+    remove(&ns, &webhook).await?;
+    let status = ns.passes(QUICK_START).await?;
+    assert_eq!(status.faults_done.as_deref(), Some("2/2"), "neither repeated nor lost");
+    ns.delete(QUICK_START).await
 }
 
-/// Installs a webhook for requests of this kind in the namespace of the scenario. Nothing listens at its address.
-async fn install(room: &Room, rule: &Value) -> Result<String, Failure> {
+/// Installs a webhook for these requests in the namespace of the scenario. No program listens at its address.
+async fn install(ns: &TestNamespace, rule: &Value) -> Result<String, Failure> {
     let webhook: ValidatingWebhookConfiguration = serde_json::from_value(json!({
-        "metadata": { "name": room.namespace },
+        "metadata": { "name": ns.namespace },
         "webhooks": [{
             "name": "broken.example.com",
             "clientConfig": { "url": "https://127.0.0.1:9/" },
-            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": room.namespace } },
+            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": ns.namespace } },
             "rules": [rule],
             "failurePolicy": "Fail",
             "sideEffects": "None",
@@ -56,14 +57,14 @@ async fn install(room: &Room, rule: &Value) -> Result<String, Failure> {
             "admissionReviewVersions": ["v1"],
         }],
     }))?;
-    Api::<ValidatingWebhookConfiguration>::all(room.client.clone())
+    Api::<ValidatingWebhookConfiguration>::all(ns.client.clone())
         .create(&PostParams::default(), &webhook)
         .await?;
-    Ok(room.namespace.clone())
+    Ok(ns.namespace.clone())
 }
 
-async fn remove(room: &Room, webhook: &str) -> Result<(), Failure> {
-    let webhooks = Api::<ValidatingWebhookConfiguration>::all(room.client.clone());
+async fn remove(ns: &TestNamespace, webhook: &str) -> Result<(), Failure> {
+    let webhooks = Api::<ValidatingWebhookConfiguration>::all(ns.client.clone());
     webhooks.delete(webhook, &DeleteParams::default()).await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Fake Kubernetes nodes: pods bound to them are reported as running, and as gone once they are deleted.
+//! Fake Kubernetes nodes: pods that are bound to them are reported as running, and removed once they are deleted.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -81,7 +81,7 @@ pub(super) async fn beat(client: Client, names: Vec<String>) -> Result<(), Failu
     }
 }
 
-/// Plays the kubelet for the pods of a namespace that are bound to the nodes, until the future is dropped. Each pod
+/// Acts as the kubelet for the pods of a namespace that are bound to the nodes, until the future is dropped. Each pod
 /// gets an address of this machine.
 pub(super) async fn host(client: Client, namespace: String) -> Result<(), Failure> {
     let pods: Api<Pod> = Api::namespaced(client, &namespace);
@@ -140,7 +140,7 @@ fn unless_gone<T>(answer: kube::Result<T>) -> Result<(), Failure> {
     }
 }
 
-/// Keeps pods away from all nodes of the cluster that accept some. Returns these nodes.
+/// Keeps new pods off all nodes of the cluster that accept pods. Returns these nodes.
 pub(super) async fn reserve(client: &Client) -> Result<Vec<String>, Failure> {
     let all = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
     let takes = |it: &&Node| !it.spec.as_ref().and_then(|it| it.unschedulable).unwrap_or(false);

@@ -1,8 +1,8 @@
-//! Measures the operator on the cluster of the kubeconfig in `FAULTLINE_E2E_KUBECONFIG`. A missed goal is not a
-//! failure, since time is never a test.
+//! Measures the operator on the cluster of the kubeconfig in `FAULTLINE_E2E_KUBECONFIG`. Reports goals, but never fails
+//! because of a slow machine.
 //!
 //! ```text
-//! cargo run -p faultline-e2e --bin figures -- startup    from `apply` until all pods run, beside plain sets of pods
+//! cargo run -p faultline-e2e --bin figures -- startup    from `apply` until all pods run, compared with plain sets of pods
 //! cargo run -p faultline-e2e --bin figures -- scale      hundreds of federations, with pods only in the API server
 //! ```
 
@@ -17,16 +17,16 @@ use std::process::ExitCode;
 use clap::Parser;
 use faultline_e2e::{Cluster, Failure, KUBECONFIG, kubeconfig};
 
-/// Takes figures of the operator.
+/// Measure the operator.
 #[derive(Parser)]
 #[command(name = "figures")]
 enum Figures {
-    /// From `apply` until all pods run and all links are emulated, beside plain sets of as many pods. Needs the operator on
-    /// the cluster.
+    /// Measure the time from `apply` until all pods run and all links are emulated, compared with plain sets of as
+    /// many pods. The operator must be installed on the cluster.
     Startup(startup::Startup),
-    /// What many federations cost an operator, which is started here. Their pods run nowhere: this program plays the
-    /// kubelets and the supervisors, so that the cluster has to be on this machine. The operator that is installed there
-    /// stands aside meanwhile, and no pod of anybody else is scheduled.
+    /// Measure what many federations cost an operator, which this program starts. Their pods do not run: this program
+    /// acts as the kubelets and the supervisors, so the cluster must be on this machine. Meanwhile, it stops the
+    /// operator that is installed there and keeps other pods from being scheduled.
     Scale(scale::Scale),
 }
 
@@ -43,7 +43,8 @@ fn main() -> ExitCode {
 }
 
 async fn take(figures: Figures) -> Result<(), Failure> {
-    let kubeconfig = kubeconfig().ok_or_else(|| format!("{KUBECONFIG} names no kubeconfig"))?;
+    let kubeconfig =
+        kubeconfig().ok_or_else(|| format!("{KUBECONFIG} is not set; set it to the path of a kubeconfig"))?;
     let cluster = Cluster::connect(&kubeconfig).await?;
     match figures {
         Figures::Startup(it) => it.take(&cluster).await,

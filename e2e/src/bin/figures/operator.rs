@@ -1,4 +1,4 @@
-//! An operator that runs on this machine, and its resource usage as seen from outside.
+//! An operator that runs on this machine, and its resource usage as measured from outside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,12 +15,12 @@ use tokio::time::sleep;
 
 /// Address of its metrics.
 const METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 17380);
-/// Time limit for its start.
+/// Time limit for it to become active.
 const WORKS: Duration = Duration::from_secs(60);
-/// Clock ticks per second, which are the same for programs on every Linux.
+/// Clock ticks per second. Every Linux uses the same number for programs.
 const TICKS: f64 = 100.0;
 
-/// The operator. Killed when it is dropped.
+/// The operator. Killed when this value is dropped.
 pub(super) struct Operator(Child);
 
 /// Resources used since the start.
@@ -35,7 +35,7 @@ pub(super) struct Used {
 }
 
 impl Operator {
-    /// Starts the program, and waits until it works.
+    /// Starts the program, and waits until it is active.
     pub(super) async fn start(program: &PathBuf) -> Result<Operator, Failure> {
         let mut command = Command::new(program);
         command.args(["--metrics", &METRICS.to_string()]).stdin(Stdio::null()).kill_on_drop(true);
@@ -48,7 +48,7 @@ impl Operator {
                 return Ok(operator);
             }
         }
-        Err("the operator does not begin to work".into())
+        Err("the operator has not become active".into())
     }
 
     pub(super) async fn used(&self) -> Result<Used, Failure> {

@@ -1,5 +1,5 @@
-//! The cost of many federations for an operator, and the delay that it causes: the time until all pods of all
-//! federations run, compared with as many plain sets of pods; requests, memory, and writes of statuses.
+//! Measures the cost of many federations for an operator, and the delay that it causes: the time until all pods of
+//! all federations run, compared with as many plain sets of pods; requests, memory, and writes of statuses.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use faultline_api::Federation;
 use faultline_api::resource::{FederationStatus, Phase};
-use faultline_e2e::{Cluster, Failure, Operators, Room};
+use faultline_e2e::{Cluster, Failure, Operators, TestNamespace};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -26,21 +26,21 @@ use super::supervisors::Supervisors;
 /// Number of parallel requests of this program.
 const AT_ONCE: usize = 8;
 /// Time between two checks.
-const LOOK: Duration = Duration::from_secs(1);
-/// Upper time limit.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Time limit for each step.
 const LONGEST: Duration = Duration::from_secs(1800);
 /// Time for which the statuses of running federations are watched.
 const WATCHED: Duration = Duration::from_secs(20);
 
 #[derive(Args)]
 pub(super) struct Scale {
-    /// How many federations at last; before that a quarter and a half of them.
-    #[arg(long, default_value_t = 200)]
+    /// Measure up to N federations, after a quarter and a half of N.
+    #[arg(long, default_value_t = 200, value_name = "N")]
     federations: u32,
-    /// Processes of each; the supervisor's pod comes on top.
-    #[arg(long, default_value_t = 25)]
+    /// Give each federation N processes, in addition to the supervisor's pod.
+    #[arg(long, default_value_t = 25, value_name = "N")]
     processes: u32,
-    /// The operator's program. Default: the one beside this.
+    /// Run the operator in FILE. Default: the one in the directory of this program.
     #[arg(long, value_name = "FILE")]
     operator: Option<PathBuf>,
 }
@@ -67,42 +67,42 @@ impl Scale {
         };
         if !program.exists() {
             let it = program.display();
-            return Err(format!("there is no {it}: `cargo build -p faultline-operator` makes it").into());
+            return Err(format!("there is no {it}: build it with `cargo build -p faultline-operator`").into());
         }
-        let room = cluster.room("scale").await?;
-        let client = room.client.clone();
-        let sent = Operators::send_away(&client).await?;
+        let ns = cluster.create_namespace("scale").await?;
+        let client = ns.client.clone();
+        let sent = Operators::stop(&client).await?;
         let reserved = kubelet::reserve(&client).await?;
         let nodes = kubelet::make(&client, self.federations * (self.processes + 1)).await?;
         let taken = tokio::select! {
-            taken = self.measure(&room, &program, &nodes) => taken,
+            taken = self.measure(&ns, &program, &nodes) => taken,
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
         };
         // Restore the cluster even after an error, beginning with the nodes, which the operators need.
         let freed = kubelet::admit(&client, &reserved, true).await;
         let removed = kubelet::remove(&client, &nodes).await;
-        let back = sent.bring_back().await;
-        let left = room.leave().await;
+        let back = sent.start().await;
+        let left = ns.remove().await;
         taken.and(freed).and(removed).and(back).and(left)
     }
 
-    async fn measure(&self, room: &Room, program: &PathBuf, nodes: &[String]) -> Result<(), Failure> {
+    async fn measure(&self, ns: &TestNamespace, program: &PathBuf, nodes: &[String]) -> Result<(), Failure> {
         let mut kubelets = JoinSet::new();
-        kubelets.spawn(kubelet::beat(room.client.clone(), nodes.to_vec()));
-        kubelets.spawn(kubelet::host(room.client.clone(), room.namespace.clone()));
+        kubelets.spawn(kubelet::beat(ns.client.clone(), nodes.to_vec()));
+        kubelets.spawn(kubelet::host(ns.client.clone(), ns.namespace.clone()));
         tokio::select! {
-            taken = self.compare(room, program) => taken,
-            Some(ended) = kubelets.join_next() => Err(format!("a kubelet ended: {ended:?}").into()),
+            taken = self.compare(ns, program) => taken,
+            Some(ended) = kubelets.join_next() => Err(format!("a fake kubelet stopped: {ended:?}").into()),
         }
     }
 
-    async fn compare(&self, room: &Room, program: &PathBuf) -> Result<(), Failure> {
+    async fn compare(&self, ns: &TestNamespace, program: &PathBuf) -> Result<(), Failure> {
         let clusters =
             vec![("paris".to_owned(), self.processes / 2), ("rennes".to_owned(), self.processes.div_ceil(2))];
         let supervisors = Supervisors::start(clusters).await?;
-        let alone = self.without_operator(room).await?;
+        let alone = self.without_operator(ns).await?;
         println!(
-            "{} sets of {} pods in all, without an operator: all run after {:.1} s",
+            "without an operator: {} sets with a total of {} pods, all running after {:.1} s",
             self.federations * 3,
             self.federations * (self.processes + 1),
             alone.as_secs_f64()
@@ -110,7 +110,7 @@ impl Scale {
         let operator = Operator::start(program).await?;
         let mut waves = Vec::new();
         for share in [4, 2, 1] {
-            let wave = self.wave(room, &operator, &supervisors, self.federations.div_ceil(share)).await?;
+            let wave = self.wave(ns, &operator, &supervisors, self.federations.div_ceil(share)).await?;
             println!("{}", wave.row());
             waves.push(wave);
         }
@@ -131,38 +131,38 @@ impl Scale {
                 .collect::<Vec<_>>()
                 .join(", ")
         };
-        println!("requests until all run: {}; in all: {}", requests(&last.starting), requests(&last.whole));
-        println!("memory of the operator, at most: {:.1} MB (goal: 100)", last.whole.memory / 1e6);
+        println!("requests until all run: {}; in total: {}", requests(&last.starting), requests(&last.whole));
+        println!("peak memory of the operator: {:.1} MB (goal: 100)", last.whole.memory / 1e6);
         Ok(())
     }
 
     /// Creates as many plain sets with as many pods. Returns the time until all pods ran.
-    async fn without_operator(&self, room: &Room) -> Result<Duration, Failure> {
-        let sets = self.sets(room)?;
+    async fn without_operator(&self, ns: &TestNamespace) -> Result<Duration, Failure> {
+        let sets = self.sets(ns)?;
         let begun = Instant::now();
-        each(&sets, async |set| Ok(room.api().create(&PostParams::default(), set).await.map(drop)?)).await?;
+        each(&sets, async |set| Ok(ns.api().create(&PostParams::default(), set).await.map(drop)?)).await?;
         let all_run = async || {
-            let sets = room.api::<StatefulSet>().list(&ListParams::default()).await?;
+            let sets = ns.api::<StatefulSet>().list(&ListParams::default()).await?;
             let ready = sets.iter().filter_map(|it| it.status.as_ref()?.ready_replicas).sum::<i32>();
             Ok(ready.unsigned_abs() == self.federations * (self.processes + 1))
         };
         until("all pods run", all_run).await?;
         let took = begun.elapsed();
         let names: Vec<String> = sets.iter().map(ResourceExt::name_any).collect();
-        let api = room.api::<StatefulSet>();
+        let api = ns.api::<StatefulSet>();
         each(&names, async |it| Ok(api.delete(it, &DeleteParams::background()).await.map(drop)?)).await?;
-        until("no pod is left", async || nobody_left(room).await).await?;
+        until("no pods remain", async || no_pods_left(ns).await).await?;
         Ok(took)
     }
 
-    fn sets(&self, room: &Room) -> Result<Vec<StatefulSet>, Failure> {
+    fn sets(&self, ns: &TestNamespace) -> Result<Vec<StatefulSet>, Failure> {
         let sizes = [self.processes / 2, self.processes.div_ceil(2), 1];
         let mut sets = Vec::new();
         for federation in 0..self.federations {
             for (number, pods) in sizes.into_iter().enumerate() {
                 let name = format!("plain-{federation}-{number}");
                 sets.push(serde_json::from_value(json!({
-                    "metadata": { "name": name, "namespace": room.namespace },
+                    "metadata": { "name": name, "namespace": ns.namespace },
                     "spec": {
                         "replicas": pods,
                         "podManagementPolicy": "Parallel",
@@ -181,7 +181,7 @@ impl Scale {
     /// Runs `federations` federations in parallel, from `apply` to their end.
     async fn wave(
         &self,
-        room: &Room,
+        ns: &TestNamespace,
         operator: &Operator,
         supervisors: &Supervisors,
         federations: u32,
@@ -190,7 +190,7 @@ impl Scale {
         let begun = Instant::now();
         let names: Vec<String> = (0..federations).map(|it| format!("f{federations}-{it}")).collect();
         let apply = async |name: &String| {
-            let applied = room.apply_as(name, |spec| {
+            let applied = ns.apply_as(name, |spec| {
                 spec.clusters[0].nodes = self.processes / 2;
                 spec.clusters[1].nodes = self.processes.div_ceil(2);
                 spec.faults.clear();
@@ -199,30 +199,30 @@ impl Scale {
         };
         each(&names, apply).await?;
         let reached = async |wanted: fn(&FederationStatus) -> bool| {
-            let all = room.api::<Federation>().list(&ListParams::default()).await?;
+            let all = ns.api::<Federation>().list(&ListParams::default()).await?;
             Ok(all.iter().all(|it| it.status.as_ref().is_some_and(wanted)))
         };
         until("all run", async || reached(|it| it.phase == Phase::Running).await).await?;
         let (converged, starting) = (begun.elapsed(), operator.used().await?.since(&before));
-        let writes = self.writes(room).await?;
+        let writes = self.writes(ns).await?;
         supervisors.complete();
-        until("all are over", async || reached(|it| it.phase == Phase::Completed).await).await?;
-        let api = room.api::<Federation>();
+        until("all runs have ended", async || reached(|it| it.phase == Phase::Completed).await).await?;
+        let api = ns.api::<Federation>();
         each(&names, async |it| Ok(api.delete(it, &DeleteParams::default()).await.map(drop)?)).await?;
         let gone = async || {
-            let left = room.api::<Federation>().list_metadata(&ListParams::default().limit(1)).await?.items;
-            Ok(left.is_empty() && nobody_left(room).await?)
+            let left = ns.api::<Federation>().list_metadata(&ListParams::default().limit(1)).await?.items;
+            Ok(left.is_empty() && no_pods_left(ns).await?)
         };
-        until("all are gone", gone).await?;
+        until("all federations are deleted", gone).await?;
         let whole = operator.used().await?.since(&before);
         let pods = federations * (self.processes + 1);
         Ok(Wave { federations, pods, converged, starting, whole, writes })
     }
 
     /// Returns the write rate of the most frequently written status, per second.
-    async fn writes(&self, room: &Room) -> Result<f64, Failure> {
+    async fn writes(&self, ns: &TestNamespace) -> Result<f64, Failure> {
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-        let events = watcher(room.api::<Federation>(), watcher::Config::default()).default_backoff();
+        let events = watcher(ns.api::<Federation>(), watcher::Config::default()).default_backoff();
         let begun = Instant::now();
         let mut events = Box::pin(events.take_until(sleep(WATCHED)));
         while let Some(event) = events.next().await {
@@ -236,8 +236,8 @@ impl Scale {
 }
 
 impl Wave {
-    const HEAD: &str = "| federations | pods | all run after | requests per pod until then | in all \
-                        | seconds of a core until then | writes of a status, at most |\n\
+    const HEAD: &str = "| federations | pods | all run after | requests per pod until then | in total \
+                        | CPU time until then | peak rate of writes of a status |\n\
                         | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
 
     fn row(&self) -> String {
@@ -279,13 +279,13 @@ async fn until(what: &str, is_so: impl AsyncFn() -> Result<bool, Failure>) -> Re
     let begun = Instant::now();
     while !is_so().await? {
         if begun.elapsed() > LONGEST {
-            return Err(format!("not within {LONGEST:?}: {what}").into());
+            return Err(format!("timed out after {LONGEST:?}, waiting until {what}").into());
         }
-        sleep(LOOK).await;
+        sleep(CHECK_EVERY).await;
     }
     Ok(())
 }
 
-async fn nobody_left(room: &Room) -> Result<bool, Failure> {
-    Ok(room.api::<Pod>().list_metadata(&ListParams::default().limit(1)).await?.items.is_empty())
+async fn no_pods_left(ns: &TestNamespace) -> Result<bool, Failure> {
+    Ok(ns.api::<Pod>().list_metadata(&ListParams::default().limit(1)).await?.items.is_empty())
 }

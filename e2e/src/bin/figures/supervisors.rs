@@ -1,4 +1,4 @@
-//! Fake supervisors, all in this program, which the address of a request distinguishes.
+//! Fake supervisors, all in this program. The address of a request determines which one is meant.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 const PORT: u16 = 7301;
 /// Number of steps of an application per process.
 const STEPS: u64 = 1_000_000;
-/// Number of steps per second, so that no two status requests return the same.
+/// Number of steps per second, so that each status differs from the previous one.
 const PACE: u64 = 50;
 
 /// All fake supervisors.
@@ -51,7 +51,7 @@ impl Supervisors {
         Ok(supervisors)
     }
 
-    /// Ends all runs in progress.
+    /// Ends all runs.
     pub(super) fn complete(&self) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.values_mut().for_each(|it| it.over = true);
