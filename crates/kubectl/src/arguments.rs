@@ -53,7 +53,7 @@ Example:
 }
 
 impl Command {
-    /// Whether the program's own work is to be logged.
+    /// Returns whether the program logs its own work.
     pub(crate) fn is_verbose(&self) -> bool {
         matches!(self, Command::Run(RunArguments { output, .. }) if output.verbose > 1)
     }
@@ -79,8 +79,8 @@ pub(crate) struct RunArguments {
     /// Run N times with consecutive seeds, and print a table with one row per run
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(1..=u32::MAX.into()))]
     pub(crate) repeat: u32,
-    /// Stop waiting for the run after this time and leave it in the cluster. Default: wait without limit, even while
-    /// pods cannot start
+    /// Stop waiting for the run after this time, and leave it in the cluster. Default: no limit, even while pods
+    /// cannot start
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<Duration>,
     /// Write the record to DIR instead of a new directory in `faultline-runs`
@@ -92,12 +92,12 @@ pub(crate) struct RunArguments {
     pub(crate) cluster: KubernetesArguments,
 }
 
-/// Check what a Kubernetes cluster can run and emulate in one namespace, and suggest fixes.
+/// Check whether a Kubernetes cluster can run federations in a namespace, and suggest fixes.
 ///
-/// Checks the definition, the operator, your permissions, and the room for pods. With `--tc`, also tests on each
+/// Checks the definition, the operator, your permissions, and the capacity for pods. With `--tc`, also tests on each
 /// Kubernetes node, in a temporary pod, which features of `spec.kubernetes.links: tc` the kernel supports. This
-/// requires permission to list nodes, to create, get, list and delete pods, and to get pods/log. Exits with 1 if
-/// something that was requested is not possible.
+/// requires permission to list nodes, to create, get, list and delete pods, and to get pods/log. Exits with 1 if the
+/// cluster cannot do what was requested.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -105,7 +105,7 @@ Examples:
   kubectl faultline doctor --nodes 200 --tc
   kubectl faultline doctor --namespace experiments --format json")]
 pub(crate) struct DoctorArguments {
-    /// Set the number of nodes of the planned run
+    /// Check the capacity for a run with N nodes
     #[arg(long, value_name = "N", default_value = "6", allow_negative_numbers = true, value_parser = nodes)]
     pub(crate) nodes: NonZero<u32>,
     /// Also check traffic control
@@ -124,9 +124,9 @@ pub(crate) struct DoctorArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  kubectl faultline logs federation/quickstart             log of the supervisor
+  kubectl faultline logs federation/quickstart          log of the supervisor
   kubectl faultline logs quickstart paris-1 --follow
-  kubectl faultline logs quickstart paris-1 --previous     the log before it")]
+  kubectl faultline logs quickstart paris-1 --previous  before the last restart")]
 pub(crate) struct LogsArguments {
     /// Federation, in kubectl's notation
     #[arg(value_name = "federation/NAME")]
@@ -150,7 +150,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn help_fits_and_no_example_is_broken_over_lines() {
+    fn help_fits_and_examples_are_not_wrapped() {
         let all = Arguments::command();
         let commands = all.get_subcommands().cloned().chain([all.clone()]);
         for (command, width) in commands.flat_map(|it| [(it.clone(), 80), (it, 120)]) {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_fits_into_a_resource() {
+    fn seeds_are_limited_to_those_of_a_resource() {
         let with = |seed: &str| Arguments::try_parse_from(["kubectl-faultline", "run", "--seed", seed]);
         assert!(with("9223372036854775807").is_ok());
         assert!(with("9223372036854775808").unwrap_err().to_string().contains("to 9223372036854775807"));

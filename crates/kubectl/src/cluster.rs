@@ -16,7 +16,7 @@ use crate::arguments::KubernetesArguments;
 use crate::supervisor::Supervisor;
 
 /// Time between two checks while waiting.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) const INSTALL: &str = "see docs/kubernetes.md for how to install Faultline on a cluster";
 
 /// Why an operation on a cluster failed.
@@ -24,8 +24,8 @@ pub(crate) const INSTALL: &str = "see docs/kubernetes.md for how to install Faul
 pub(crate) struct Denied {
     /// The error to print.
     pub(crate) command_error: CommandError,
-    /// Whether the API server cannot be reached or has a problem of its own, so that a later attempt may succeed.
-    pub(crate) passes: bool,
+    /// Whether the API server is unreachable or has a temporary problem, so that a later attempt may succeed.
+    pub(crate) is_temporary: bool,
 }
 
 impl From<Denied> for CommandError {
@@ -36,12 +36,12 @@ impl From<Denied> for CommandError {
 
 impl From<CommandError> for Denied {
     fn from(command_error: CommandError) -> Denied {
-        Denied { command_error, passes: false }
+        Denied { command_error, is_temporary: false }
     }
 }
 
-/// Returns whether a later attempt may succeed without any action of the user.
-fn passes(error: &kube::Error) -> bool {
+/// Returns whether a later attempt may succeed without any action by the user.
+fn is_temporary(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => status.code == 429 || status.code >= 500,
         kube::Error::HyperError(_) | kube::Error::Service(_) | kube::Error::ReadEvents(_) => true,
@@ -59,11 +59,11 @@ impl Cluster {
     /// Connects in the same way as `kubectl`.
     pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<Cluster, CommandError> {
         const HELP: &str = "name a kubeconfig in the environment variable KUBECONFIG, and a context of it with \
-                            `--context`; `kubectl get federations` has to work, too";
+                            `--context`; `kubectl get federations` must also work";
         // A test may already have connected.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let unfit = |error: &dyn std::fmt::Display| {
-            CommandError::input(miette!(help = HELP, "no Kubernetes cluster is known: {error}"))
+            CommandError::input(miette!(help = HELP, "cannot find a Kubernetes cluster: {error}"))
         };
         let config = match &arguments.context {
             None => Config::infer().await.map_err(|it| unfit(&it))?,
@@ -94,7 +94,7 @@ impl Cluster {
         Cluster { client, namespace: namespace.to_owned() }
     }
 
-    /// Returns a federation that must exist.
+    /// Returns a federation.
     pub(crate) async fn federation(&self, name: &str) -> Result<Federation, CommandError> {
         self.find(name).await?.ok_or_else(|| {
             let help = "list federations with `kubectl get federations --all-namespaces`, or name a namespace with \
@@ -128,8 +128,8 @@ impl Cluster {
         }
     }
 
-    /// Deletes exactly this federation, and waits until all its objects are gone. Another federation of the same name
-    /// stays.
+    /// Deletes exactly this federation, and waits until all its objects are deleted. Does not delete another
+    /// federation with the same name.
     pub(crate) async fn delete(&self, federation: &Federation) -> Result<(), Denied> {
         let name = federation.name_any();
         let this_very_one = DeleteParams {
@@ -142,7 +142,7 @@ impl Cluster {
             Err(error) => return Err(self.denied("delete", "federations", &error)),
         }
         while self.find(&name).await?.is_some_and(|it| it.uid() == federation.uid()) {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_EVERY).await;
         }
         Ok(())
     }
@@ -158,8 +158,9 @@ impl Cluster {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let secret = secrets.get(&name).await.map_err(|it| self.denied("get", "secrets", &it))?;
         let key = secret.data.unwrap_or_default().remove("key").map(|it| it.0).unwrap_or_default();
-        let token = faultline_api::supervision::token(&String::from_utf8_lossy(&key))
-            .map_err(|error| CommandError::machine(format!("the secret {name} contains no key: {error}")))?;
+        let token = faultline_api::supervision::token(&String::from_utf8_lossy(&key)).map_err(|error| {
+            CommandError::machine(format!("the secret {name} does not contain a key: {error}"))
+        })?;
         let pods = Api::namespaced(self.client.clone(), &self.namespace);
         Ok(Supervisor::new(pods, format!("{}-0", naming::supervisor(federation)), token))
     }
@@ -174,11 +175,11 @@ impl Cluster {
         pods.log_stream(pod, parameters).await.map_err(|it| self.denied("get", "pods/log", &it))
     }
 
-    /// Returns a federation if it exists.
+    /// Returns a federation; `None` if it does not exist.
     pub(crate) async fn find(&self, name: &str) -> Result<Option<Federation>, Denied> {
         match self.federations().get(name).await {
             Ok(federation) => Ok(Some(federation)),
-            // The details contain the name only if the kind is known and the object itself is missing.
+            // The details of the answer contain the name only if the kind is known and the object itself is missing.
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 let kind_is_known = status.details.as_ref().is_some_and(|it| it.name == name);
                 if kind_is_known {
@@ -209,10 +210,10 @@ impl Cluster {
                 );
                 CommandError::input(miette!(help = help, "{}", status.message))
             }
-            // If the whole kind of resource is missing, the answer is not a status, and has only a code.
+            // If the kind of resource is unknown, the answer is not a status, and has only a code.
             kube::Error::Api(status) if status.code == 404 => {
                 let is_place = status.details.as_ref().is_some_and(|it| it.kind == "namespaces");
-                let help = if is_place { "name a namespace that exists with `--namespace`" } else { INSTALL };
+                let help = if is_place { "name an existing namespace with `--namespace`" } else { INSTALL };
                 CommandError::input(miette!(
                     help = help,
                     "cannot {verb} {what}: {}",
@@ -221,6 +222,6 @@ impl Cluster {
             }
             error => CommandError::machine(format!("the API server failed to {verb} {what}: {error}")),
         };
-        Denied { command_error, passes: passes(error) }
+        Denied { command_error, is_temporary: is_temporary(error) }
     }
 }

@@ -1,5 +1,5 @@
-//! `kubectl faultline doctor`: determines whether a cluster can run federations in a namespace, and which link
-//! emulation the kernels of its Kubernetes nodes support.
+//! `kubectl faultline doctor`: checks whether a cluster can run federations in a namespace, and which link emulation
+//! the kernels of its Kubernetes nodes support.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -39,7 +39,7 @@ const PROBED_WITHIN: Duration = Duration::from_secs(60);
 /// Number of probes that run in parallel.
 const AT_A_TIME: usize = 16;
 /// Time between two checks of a probe.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// Selector of operators.
 const OPERATORS: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=operator";
 
@@ -49,7 +49,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> 
     examine(&arguments.cluster, nodes, arguments.tc)?.print(nodes, arguments.tc, arguments.format)
 }
 
-/// Examines what a cluster can run and, on request, shape.
+/// Examines what a cluster can run and, on request, which links it can shape.
 fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Examination, CommandError> {
     crate::block_on(async {
         let cluster = Cluster::connect(arguments).await?;
@@ -59,7 +59,7 @@ fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Exam
         let version = version.map_err(|error| {
             CommandError::machine(format!("cannot read the version of the API server: {error}"))
         })?;
-        let mut findings = vec![age(&version.major, &version.minor)];
+        let mut findings = vec![version_finding(&version.major, &version.minor)];
         findings.push(examiner.definition().await);
         let (operator, image) = examiner.operator().await;
         findings.push(operator);
@@ -83,7 +83,7 @@ fn examine(arguments: &KubernetesArguments, nodes: u64, tc: bool) -> Result<Exam
     })
 }
 
-/// Name of the finding if kernels cannot be tried.
+/// Name of the finding about kernels that could not be probed.
 const KERNELS: &str = "kernels";
 
 struct Examiner {
@@ -104,11 +104,11 @@ impl Examiner {
             Ok(_) => missing(
                 NAME,
                 format!(
-                    "{} differs from that of this program, {}",
+                    "{} differs from the definition in this program, version {}",
                     ours.name_any(),
                     env!("CARGO_PKG_VERSION")
                 ),
-                "install the definition, the operator and this program in the same version",
+                "install the same version of the definition, the operator and this program",
             ),
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
                 let federations: Api<Federation> = Api::namespaced(self.client.clone(), &self.namespace);
@@ -118,7 +118,7 @@ impl Examiner {
                 }
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => no_definition(),
-            Err(error) => fail(NAME, format!("cannot check: {error}"), INSTALL),
+            Err(error) => fail(NAME, format!("cannot check the definition: {error}"), INSTALL),
         }
     }
 
@@ -139,7 +139,7 @@ impl Examiner {
                 return (missing(NAME, format!("not checked: {error}"), remedy), image());
             }
         };
-        let concerned: Vec<&Deployment> = operators.iter().filter(|it| self.is_looked_after(it)).collect();
+        let concerned: Vec<&Deployment> = operators.iter().filter(|it| self.is_managed(it)).collect();
         match concerned.as_slice() {
             [] => {
                 let detail = format!("no visible operator manages the namespace `{}`", self.namespace);
@@ -169,7 +169,7 @@ impl Examiner {
         }
     }
 
-    fn is_looked_after(&self, operator: &Deployment) -> bool {
+    fn is_managed(&self, operator: &Deployment) -> bool {
         setting(operator, "FAULTLINE_NAMESPACE").is_none_or(|it| it == self.namespace)
     }
 
@@ -226,7 +226,7 @@ impl Examiner {
         let hosts: Vec<Node> = nodes.into_iter().filter(takes_pods).collect();
         let room: u64 = hosts.iter().map(pods_at_most).sum();
         let detail = format!("{} of {all} accept pods, at most {room} in total", hosts.len());
-        // The supervisor has a pod, too.
+        // The supervisor also has a pod.
         let finding = if room > wanted {
             ok(NAME, detail)
         } else {
@@ -305,7 +305,7 @@ impl Examiner {
 async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
     let begun = Instant::now();
     let command_error = |error: &dyn std::fmt::Display| {
-        (error.to_string(), "make sure that pods of the node image can run there".to_owned())
+        (error.to_string(), "make sure that pods with the node image can run on this node".to_owned())
     };
     loop {
         let pod = pods.get(name).await.map_err(|it| command_error(&it))?;
@@ -327,17 +327,17 @@ async fn said(pods: &Api<Pod>, name: &str) -> Result<Probe, (String, String)> {
             let why = waiting.and_then(|it| it.message.or(it.reason)).unwrap_or_default();
             return Err(command_error(&format!("the probe did not end within {PROBED_WITHIN:?}: {why}")));
         }
-        sleep(LOOK).await;
+        sleep(CHECK_EVERY).await;
     }
     let log = pods.logs(name, &LogParams::default()).await.map_err(|it| command_error(&it))?;
     let line = log.lines().last().unwrap_or_default();
     serde_json::from_str(line).map_err(|_| {
         let remedy = "configure the operator with a node image of this program's version".to_owned();
-        (format!("the probe printed `{line}`, which this program does not understand"), remedy)
+        (format!("the probe printed `{line}`, which this program cannot parse"), remedy)
     })
 }
 
-/// Reports, for each element of link emulation, where it is available and where not.
+/// Reports for each element of link emulation where it is available.
 fn abilities(probes: &BTreeMap<String, Probe>) -> Vec<Finding> {
     let findings = Ability::OF_LINKS.into_iter().filter(|_| !probes.is_empty()).map(|ability| {
         let lacking: Vec<(&str, &str)> = probes
@@ -357,7 +357,7 @@ fn abilities(probes: &BTreeMap<String, Probe>) -> Vec<Finding> {
     findings.collect()
 }
 
-fn age(major: &str, minor: &str) -> Finding {
+fn version_finding(major: &str, minor: &str) -> Finding {
     const NAME: &str = "API server";
     // Some providers write `33+`.
     let number: u32 = minor.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn tainted_and_unready_nodes_take_no_pods() {
+    fn tainted_and_unready_nodes_do_not_accept_pods() {
         assert!(takes_pods(&node(json!({}), "True")));
         assert!(takes_pods(&node(
             json!({ "taints": [{ "key": "a", "effect": "PreferNoSchedule" }] }),
@@ -447,13 +447,13 @@ mod tests {
 
     #[test]
     fn old_clusters_are_unsupported() {
-        assert_eq!(age("1", "33").state, CheckState::Ok);
-        assert_eq!(age("1", "34+").state, CheckState::Ok);
-        assert_eq!(age("1", "32").state, CheckState::Fail);
+        assert_eq!(version_finding("1", "33").state, CheckState::Ok);
+        assert_eq!(version_finding("1", "34+").state, CheckState::Ok);
+        assert_eq!(version_finding("1", "32").state, CheckState::Fail);
     }
 
     #[test]
-    fn what_a_kernel_lacks_is_said_of_the_nodes_that_have_it() {
+    fn a_finding_names_the_nodes_whose_kernels_lack_a_feature() {
         let probe = |netem: Result<(), String>| Probe {
             findings: vec![(Ability::Htb, Ok(())), (Ability::Netem, netem)],
         };

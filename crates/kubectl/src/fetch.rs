@@ -16,7 +16,7 @@ use miette::miette;
 
 use crate::arguments::FetchArguments;
 use crate::cluster::Cluster;
-use crate::supervisor::{AskError, Supervisor};
+use crate::supervisor::{RequestError, Supervisor};
 
 /// `kubectl faultline fetch`
 pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
@@ -27,7 +27,7 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
         let phase = federation.status.as_ref().map(|it| it.phase).unwrap_or_default();
         if federation.status.is_none() {
             return Err(CommandError::input(miette!(
-                help = UNHEEDED,
+                help = NOT_RECONCILED,
                 "the federation `{name}` has no record yet: no operator has reconciled it"
             )));
         }
@@ -66,7 +66,7 @@ pub(crate) async fn unpack(
     })?;
     let fetched = supervisor.fetch(dir).await;
     if fetched.is_err() {
-        // The cause of the failure may also prevent this. A record that is cut short is then detected as such.
+        // The cause of the failure may also prevent this. A truncated record is then detected as such.
         let _ = bundle.clear().map(|()| fs::remove_dir(dir));
     }
     fetched.map_err(|error| {
@@ -74,7 +74,7 @@ pub(crate) async fn unpack(
     })
 }
 
-/// Returns the error for a run that is over while its supervisor has no record, and will never have one.
+/// Returns the error for a run that has ended but whose record is lost.
 fn record_lost(federation: &Federation) -> CommandError {
     const HELP: &str = "set `spec.kubernetes.results` to store records on a volume that outlives the pod";
     let name = federation.name_any();
@@ -85,7 +85,7 @@ fn record_lost(federation: &Federation) -> CommandError {
 }
 
 /// Returns the error for a failed request to a supervisor, with its remedy.
-pub(crate) fn unreachable(error: AskError, federation: &Federation) -> CommandError {
+pub(crate) fn unreachable(error: RequestError, federation: &Federation) -> CommandError {
     if error.is_forbidden() {
         let help = "this requires permission to `get` and to `create` pods/portforward; docs/kubernetes.md contains \
             a role with all required permissions";
@@ -96,7 +96,8 @@ pub(crate) fn unreachable(error: AskError, federation: &Federation) -> CommandEr
     CommandError::machine(format!("{error}; see `kubectl describe pod {pod} --namespace {namespace}`"))
 }
 
-const UNHEEDED: &str = "check with `kubectl faultline doctor` whether an operator manages its namespace";
+const NOT_RECONCILED: &str =
+    "check with `kubectl faultline doctor` whether an operator manages its namespace";
 
 /// Extracts the name from `NAME` or `federation/NAME`.
 pub(crate) fn name(given: &str) -> Result<&str, CommandError> {
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_federation_is_named_as_kubectl_names_it() {
+    fn federations_are_named_in_the_notation_of_kubectl() {
         assert_eq!(name("quickstart").unwrap(), "quickstart");
         for kind in
             ["federation", "federations", "fed", "federation.faultline.dev", "federations.faultline.dev"]

@@ -1,4 +1,4 @@
-//! `kubectl faultline logs`: prints the logs of the programs in the pods of a federation.
+//! `kubectl faultline logs`: prints the logs of the containers of a federation.
 
 use std::io;
 

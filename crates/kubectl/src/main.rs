@@ -1,5 +1,5 @@
-//! `kubectl faultline`: federations on a Kubernetes cluster, from the user's point of view. It needs only the rights
-//! of a user; the operator does the rest. `faultline run --backend kubernetes` calls it, too.
+//! `kubectl faultline`: federations on a Kubernetes cluster, from the user's point of view. It needs only the
+//! permissions of a user; the operator does the rest. `faultline run --backend kubernetes` calls it.
 
 mod arguments;
 mod cluster;
@@ -57,7 +57,7 @@ fn perform(command: &Command) -> Result<Exit, CommandError> {
     }
 }
 
-/// Runs asynchronous work to its end.
+/// Runs asynchronous work until it completes.
 fn block_on<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime

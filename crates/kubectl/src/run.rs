@@ -1,5 +1,5 @@
-//! `kubectl faultline run`: runs a federation on a cluster, from its creation to its end. Once the record has been
-//! fetched, nothing of the federation remains on the cluster.
+//! `kubectl faultline run`: runs a federation on a cluster, from its creation to its deletion. Once the record has
+//! been fetched, nothing of the federation remains on the cluster.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,21 +26,22 @@ use crate::fetch::{unpack, unreachable};
 use crate::supervisor::{Supervisor, is_over};
 
 /// Time between two checks of a run.
-const LOOK: Duration = Duration::from_secs(1);
-/// Upper limit, in checks, of the delay before an unreachable API server is asked again. The delay doubles each time.
-const RARELY: u32 = 32;
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Maximum delay before the next request to an unreachable API server, in checks. The delay doubles after each
+/// failure.
+const MAX_DELAY: u32 = 32;
 /// Number of checks within which an operator must accept or reject a new federation.
-const UNHEEDED: u32 = 15;
-/// Number of checks for which a supervisor that has answered before may be silent until the user is informed.
-const PATIENCE: u32 = 5;
-/// Number of checks for which a supervisor may be silent once the resource says that the run is over.
-const GIVEN_UP: u32 = 60;
+const NOT_RECONCILED: u32 = 15;
+/// Number of checks for which a supervisor may be silent before the user is informed.
+const SILENT_REPORT: u32 = 5;
+/// Number of checks for which a supervisor may be silent once the status reports the end of the run.
+const SILENT_LIMIT: u32 = 60;
 
 /// How a run ended.
 enum End {
-    /// There is a record, and this supervisor has it.
+    /// The record is available from this supervisor.
     Over(Box<Supervisor>),
-    /// There is no record, and will be none.
+    /// There is no record, and there will be none.
     Without(CommandError),
 }
 
@@ -65,7 +66,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     })
 }
 
-/// Returns the federation with this seed, unless a resource cannot have it.
+/// Returns the federation with this seed. Fails if the seed is too large for a resource.
 fn with_seed(federation: &Federation, seed: u64) -> Result<Federation, CommandError> {
     if i64::try_from(seed).is_err() {
         let help = format!("use a seed of at most {} with `--seed`", i64::MAX);
@@ -79,7 +80,8 @@ fn with_seed(federation: &Federation, seed: u64) -> Result<Federation, CommandEr
     Ok(federation)
 }
 
-/// Runs a federation to its end, with the record in `dir`. A federation whose end was not observed stays on the cluster.
+/// Runs a federation to its end, with the record in `dir`. A federation whose end was not observed stays on the
+/// cluster.
 fn once(
     arguments: &RunArguments,
     federation: Federation,
@@ -100,14 +102,14 @@ fn once(
             cluster: &cluster,
             federation: &federation,
             screen,
-            look: LOOK,
+            check_every: CHECK_EVERY,
             told: 0,
             said: String::new(),
         };
         let deletion = cluster.deletion(&federation);
         let ended = tokio::select! {
             ended = within(timeout, watch.follow()) => Some(ended),
-            () = raised(interrupted) => None,
+            () = until_interrupted(interrupted) => None,
         };
         watch.screen.finish();
         let ended = ended.unwrap_or_else(|| {
@@ -128,7 +130,7 @@ fn once(
         let fetched = match &ended {
             End::Over(supervisor) => tokio::select! {
                 fetched = unpack(supervisor, &federation, dir) => fetched,
-                () = raised(interrupted) => Err(CommandError::machine(format!(
+                () = until_interrupted(interrupted) => Err(CommandError::machine(format!(
                     "interrupted while fetching the record: the federation stays in the cluster; fetch the record \
                      with `kubectl faultline fetch federation/{}`, and delete both with `{deletion}`",
                     name(&federation),
@@ -136,7 +138,7 @@ fn once(
             },
             End::Without(_) => Ok(()),
         };
-        // A record that could not be fetched stays on the cluster.
+        // If the record could not be fetched, it stays on the cluster.
         if fetched.is_ok()
             && let Err(error) = delete(&cluster, &federation).await
         {
@@ -150,7 +152,7 @@ fn once(
     })
 }
 
-/// Returns the result of following a run, unless that exceeds the user's time limit.
+/// Returns the outcome of following a run, or an error if that exceeds the user's time limit.
 async fn within(
     timeout: Option<quantity::Duration>,
     follow: impl Future<Output = Result<End, CommandError>>,
@@ -162,11 +164,11 @@ async fn within(
     })
 }
 
-/// Deletes a federation that has ended. Repeats the request for half a minute if the API server cannot be reached.
+/// Deletes a federation whose run has ended. Retries for half a minute if the API server cannot be reached.
 async fn delete(cluster: &Cluster, federation: &Federation) -> Result<(), CommandError> {
-    for failures in 0..RARELY.ilog2() {
+    for failures in 0..MAX_DELAY.ilog2() {
         match cluster.delete(federation).await {
-            Err(Denied { passes: true, .. }) => sleep(LOOK * 2_u32.pow(failures)).await,
+            Err(Denied { is_temporary: true, .. }) => sleep(CHECK_EVERY * 2_u32.pow(failures)).await,
             done => return Ok(done?),
         }
     }
@@ -179,50 +181,50 @@ struct Watch<'a> {
     federation: &'a Federation,
     screen: Screen,
     /// Time between two checks.
-    look: Duration,
+    check_every: Duration,
     /// Number of the newest event that was shown.
     told: u64,
     /// The last message that was shown.
     said: String,
 }
 
-/// The state of a run as a watch has seen it.
+/// The state of a run as observed so far.
 #[derive(Default)]
 struct Seen {
     supervisor: Option<Supervisor>,
-    /// Number of consecutive checks at which the supervisor did not answer.
+    /// Number of consecutive checks in which the supervisor did not answer.
     silent: u32,
-    looks: u32,
+    checks: u32,
 }
 
 impl Watch<'_> {
-    /// Shows the run until it is over. An API server that cannot be reached is asked again with increasing delays.
+    /// Shows the run until it has ended. Retries with increasing delays if the API server cannot be reached.
     async fn follow(&mut self) -> Result<End, CommandError> {
         let mut seen = Seen::default();
         let mut failures = 0;
         loop {
-            let pause = match self.look_once(&mut seen).await {
+            let pause = match self.check(&mut seen).await {
                 Ok(Some(end)) => return Ok(end),
                 Ok(None) => {
                     failures = 0;
                     1
                 }
-                Err(Denied { command_error, passes: true }) => {
+                Err(Denied { command_error, is_temporary: true }) => {
                     if failures == 0 {
                         self.screen.tell(None, &format!("{}; retrying", command_error.report));
                     }
                     failures += 1;
-                    2_u32.saturating_pow(failures - 1).min(RARELY)
+                    2_u32.saturating_pow(failures - 1).min(MAX_DELAY)
                 }
                 Err(Denied { command_error, .. }) => return Err(command_error),
             };
-            sleep(self.look * pause).await;
+            sleep(self.check_every * pause).await;
         }
     }
 
-    async fn look_once(&mut self, seen: &mut Seen) -> Result<Option<End>, Denied> {
+    async fn check(&mut self, seen: &mut Seen) -> Result<Option<End>, Denied> {
         let status = self.resource().await?;
-        seen.looks += 1;
+        seen.checks += 1;
         if status.phase == Phase::Rejected {
             let why = status.message.unwrap_or_default();
             let command_error = CommandError::input(miette!("the operator rejected the federation: {why}"));
@@ -238,7 +240,7 @@ impl Watch<'_> {
         let Some(supervisor) = &seen.supervisor else {
             self.say(match status.message.as_deref() {
                 Some(message) => message,
-                None if seen.looks < UNHEEDED => "waiting for the operator",
+                None if seen.checks < NOT_RECONCILED => "waiting for the operator",
                 None => {
                     "waiting for the operator, which has not reconciled the federation yet; check with `kubectl \
                      faultline doctor` whether it is running and manages this namespace"
@@ -251,22 +253,22 @@ impl Watch<'_> {
                 self.show(&said, &status);
                 return Ok(seen.supervisor.take().map(|it| End::Over(Box::new(it))));
             }
-            // It is another supervisor, which knows nothing about a run that is over.
+            // This is another supervisor, which does not have the record of the run that ended.
             Ok(_) if is_over_there => seen.silent += 1,
             Ok(said) => {
                 seen.silent = 0;
                 self.show(&said, &status);
             }
             Err(error) if error.is_forbidden() => return Err(unreachable(error, self.federation).into()),
-            // It may soon be in another pod, with other information.
+            // The supervisor may soon run in another pod.
             Err(error) => {
                 seen.silent += 1;
-                if seen.silent == PATIENCE {
+                if seen.silent == SILENT_REPORT {
                     self.screen.tell(None, &format!("the supervisor does not respond: {error}"));
                 }
             }
         }
-        if is_over_there && seen.silent >= GIVEN_UP {
+        if is_over_there && seen.silent >= SILENT_LIMIT {
             let message = "the run has ended, but its supervisor does not send the record";
             return Err(CommandError::machine(message).into());
         }
@@ -308,7 +310,7 @@ impl Watch<'_> {
             supervision::Phase::Running => "running",
             supervision::Phase::Paused => "paused",
             supervision::Phase::Judging => "judging",
-            supervision::Phase::Completed | supervision::Phase::Failed => "over",
+            supervision::Phase::Completed | supervision::Phase::Failed => "ended",
         };
         if self.screen.is_due() {
             let rows: Vec<Row> = said.clusters.iter().map(row).collect();
@@ -329,7 +331,7 @@ fn row(cluster: &supervision::Cluster) -> Row {
     }
 }
 
-/// Determines the namespace of the federation, which its file may specify, too.
+/// Determines the namespace of the federation from the arguments and the file.
 fn place(asked: &KubernetesArguments, federation: &Federation) -> Result<KubernetesArguments, CommandError> {
     let mut asked = asked.clone();
     match (&asked.namespace, &federation.metadata.namespace) {
@@ -350,7 +352,7 @@ fn name(federation: &Federation) -> String {
 }
 
 /// Waits for an interrupt.
-async fn raised(interrupted: &AtomicBool) {
+async fn until_interrupted(interrupted: &AtomicBool) {
     while !interrupted.load(Ordering::Relaxed) {
         sleep(Duration::from_millis(100)).await;
     }
@@ -371,7 +373,7 @@ mod tests {
     use crate::arguments::{Format, OutputArguments};
 
     #[test]
-    fn a_file_may_say_which_namespace_it_is_for() {
+    fn a_file_may_name_its_namespace() {
         let sample = faultline_api::samples::sample("quickstart").unwrap();
         let mut federation = faultline_api::parse("quickstart", sample.text.as_bytes()).unwrap();
         let asked = |namespace: Option<&str>| KubernetesArguments {
@@ -386,7 +388,7 @@ mod tests {
         assert!(chosen(asked(Some("mine")), &federation).is_err());
     }
 
-    /// An API server that answers each request with the next of these, and repeats the last one.
+    /// An API server that answers each request with the next of these answers, and repeats the last one.
     fn cluster(answers: Vec<Result<serde_json::Value, u16>>) -> (Cluster, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = asked.clone();
@@ -409,7 +411,7 @@ mod tests {
         (Cluster::at(kube::Client::new(service, "default"), "default"), asked)
     }
 
-    /// Returns the result of following a run there.
+    /// Returns the outcome of following a run on this cluster.
     async fn followed(cluster: &Cluster, timeout: Option<quantity::Duration>) -> Result<End, CommandError> {
         let federation: Federation = serde_json::from_value(resource(json!({}))).expect("a federation");
         let quiet = OutputArguments { format: Format::Text, quiet: true, verbose: 0 };
@@ -417,7 +419,7 @@ mod tests {
             cluster,
             federation: &federation,
             screen: Screen::new(quiet, true, String::new()),
-            look: Duration::from_millis(1),
+            check_every: Duration::from_millis(1),
             told: 0,
             said: String::new(),
         };
@@ -428,7 +430,7 @@ mod tests {
         let sample = faultline_api::samples::sample("quickstart").unwrap();
         let federation = faultline_api::parse("quickstart", sample.text.as_bytes()).unwrap();
         let mut object = serde_json::to_value(federation).unwrap();
-        object["metadata"]["uid"] = json!("the very one");
+        object["metadata"]["uid"] = json!("the uid");
         object["status"] = status;
         object
     }
@@ -437,20 +439,20 @@ mod tests {
         resource(json!({
             "phase": "Completed",
             "conditions": [{
-                "type": "Completed", "status": "True", "reason": "RecordLost", "message": "it is gone",
+                "type": "Completed", "status": "True", "reason": "RecordLost", "message": "the record is lost",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }],
         }))
     }
 
     #[tokio::test]
-    async fn an_api_server_that_cannot_be_reached_for_a_while_ends_nothing() {
+    async fn a_temporarily_unreachable_api_server_does_not_end_the_run() {
         let starting = resource(json!({ "phase": "Starting", "message": "0 of 7 pods run" }));
         let answers = vec![Ok(starting), Err(0), Err(503), Err(0), Ok(lost())];
         let (cluster, asked) = cluster(answers);
         let end = followed(&cluster, None).await;
-        let Ok(End::Without(command_error)) = end else { panic!("the run is over, and has no record") };
-        assert_eq!(command_error.report.to_string(), "it is gone");
+        let Ok(End::Without(command_error)) = end else { panic!("the run has ended without a record") };
+        assert_eq!(command_error.report.to_string(), "the record is lost");
         assert_eq!(asked.load(Ordering::Relaxed), 5);
     }
 
@@ -462,10 +464,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waiting_for_pods_that_never_start_ends_after_the_given_time() {
+    async fn the_timeout_ends_waiting_for_pods_that_never_start() {
         let (cluster, _) = cluster(vec![Ok(resource(json!({ "phase": "Starting", "message": "no room" })))]);
         let Err(command_error) = followed(&cluster, "50ms".parse().ok()).await else {
-            panic!("it is not over")
+            panic!("the run has not ended")
         };
         let told = command_error.report.to_string();
         assert!(told.contains("50ms") && told.contains("--timeout"), "{told}");

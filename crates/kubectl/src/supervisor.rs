@@ -1,4 +1,4 @@
-//! The supervisor of a federation, reached through the API server by a forwarded port of its pod.
+//! The supervisor of a federation, reached through the API server by port forwarding to its pod.
 
 use std::io;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) struct Supervisor {
 
 /// Why a request to a supervisor failed.
 #[derive(Debug, Error)]
-pub(crate) enum AskError {
+pub(crate) enum RequestError {
     /// The port could not be forwarded.
     #[error("cannot forward the port of the pod {pod}: {source}")]
     Forward {
@@ -33,7 +33,7 @@ pub(crate) enum AskError {
         /// Cause of the failure.
         source: kube::Error,
     },
-    /// The supervisor does not answer, or refuses.
+    /// The supervisor does not answer, or refuses the request.
     #[error("the supervisor in the pod {pod}: {source}")]
     Supervisor {
         /// Name of the pod.
@@ -42,23 +42,25 @@ pub(crate) enum AskError {
         source: SupervisorError,
     },
     /// The answer cannot be parsed.
-    #[error("this version does not understand the supervisor's answer: {0}")]
-    Understand(#[from] serde_json::Error),
+    #[error(
+        "cannot parse the supervisor's answer: {0}; use the same version of this program and the node image"
+    )]
+    Parse(#[from] serde_json::Error),
     /// The record could not be unpacked.
     #[error("cannot unpack the record: {0}")]
     Unpack(io::Error),
 }
 
-/// An answer over a port that stays forwarded until the answer has been read.
+/// An answer, with the forwarded port that must stay open until the answer has been read.
 struct Forwarded {
     answer: Answer,
     _port: Portforwarder,
 }
 
-impl AskError {
-    /// Returns whether the user lacks the right to do this.
+impl RequestError {
+    /// Returns whether the user lacks permission for the request.
     pub(crate) fn is_forbidden(&self) -> bool {
-        matches!(self, AskError::Forward { source, .. } if match source {
+        matches!(self, RequestError::Forward { source, .. } if match source {
             kube::Error::Api(status) => status.is_forbidden(),
             // The handshake of a forwarded port reports only the status.
             kube::Error::UpgradeConnection(kube::client::UpgradeConnectionError::ProtocolSwitch(status)) => status.as_u16() == 403,
@@ -68,7 +70,10 @@ impl AskError {
 
     /// Returns whether the supervisor has no complete record yet.
     pub(crate) fn is_too_early(&self) -> bool {
-        matches!(self, AskError::Supervisor { source: SupervisorError::Refused(StatusCode::CONFLICT, _), .. })
+        matches!(
+            self,
+            RequestError::Supervisor { source: SupervisorError::Refused(StatusCode::CONFLICT, _), .. }
+        )
     }
 }
 
@@ -78,14 +83,14 @@ impl Supervisor {
     }
 
     /// Returns the status of the federation, with the events after number `after`.
-    pub(crate) async fn status(&self, after: u64) -> Result<Status, AskError> {
+    pub(crate) async fn status(&self, after: u64) -> Result<Status, RequestError> {
         let Forwarded { answer, _port } = self.ask(&format!("{STATUS}?after={after}")).await?;
         let said = answer.whole().await.map_err(|it| self.silent(it))?;
         Ok(serde_json::from_slice(&said)?)
     }
 
     /// Unpacks the record of the run into `dir`.
-    pub(crate) async fn fetch(&self, dir: &Path) -> Result<(), AskError> {
+    pub(crate) async fn fetch(&self, dir: &Path) -> Result<(), RequestError> {
         let Forwarded { answer, _port } = self.ask(BUNDLE).await?;
         let pieces = stream::unfold(answer, async |mut answer| {
             let piece = answer.piece().await?.map_err(io::Error::other);
@@ -94,11 +99,11 @@ impl Supervisor {
         let record = SyncIoBridge::new(StreamReader::new(Box::pin(pieces)));
         let dir = dir.to_owned();
         let unpacked = tokio::task::spawn_blocking(move || tar::Archive::new(record).unpack(dir));
-        unpacked.await.map_err(io::Error::other).flatten().map_err(AskError::Unpack)
+        unpacked.await.map_err(io::Error::other).flatten().map_err(RequestError::Unpack)
     }
 
-    async fn ask(&self, path: &str) -> Result<Forwarded, AskError> {
-        let forward = |source| AskError::Forward { pod: self.pod.clone(), source };
+    async fn ask(&self, path: &str) -> Result<Forwarded, RequestError> {
+        let forward = |source| RequestError::Forward { pod: self.pod.clone(), source };
         let mut port = self.pods.portforward(&self.pod, &[ports::SUPERVISOR_API]).await.map_err(forward)?;
         let stream =
             port.take_stream(ports::SUPERVISOR_API).expect("it was requested, and is taken only here");
@@ -108,12 +113,12 @@ impl Supervisor {
         Ok(Forwarded { answer, _port: port })
     }
 
-    fn silent(&self, source: SupervisorError) -> AskError {
-        AskError::Supervisor { pod: self.pod.clone(), source }
+    fn silent(&self, source: SupervisorError) -> RequestError {
+        RequestError::Supervisor { pod: self.pod.clone(), source }
     }
 }
 
-/// Returns whether the supervisor has nothing further to report about the run.
+/// Returns whether the run has ended and been judged, or failed.
 pub(crate) fn is_over(status: &Status) -> bool {
     matches!(status.phase, supervision::Phase::Completed | supervision::Phase::Failed)
 }

@@ -15,24 +15,24 @@ fn refused(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn without_a_cluster_each_command_explains_where_it_looks_for_one() {
+fn without_a_cluster_each_command_explains_how_to_name_one() {
     for arguments in [&["run"][..], &["fetch", "quickstart"], &["doctor"], &["logs", "quickstart"]] {
         let said = refused(arguments);
-        assert!(said.contains("no Kubernetes cluster is known") && said.contains("KUBECONFIG"), "{said}");
+        assert!(said.contains("cannot find a Kubernetes cluster") && said.contains("KUBECONFIG"), "{said}");
     }
 }
 
 #[test]
-fn a_file_with_mistakes_is_refused_before_a_cluster_is_looked_for() {
+fn an_invalid_file_is_rejected_before_connecting_to_a_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("wrong.yaml");
     std::fs::write(&file, "kind: Federation\n").unwrap();
     let said = refused(&["run", file.to_str().unwrap()]);
-    assert!(said.contains("wrong.yaml") && !said.contains("no Kubernetes cluster"), "{said}");
+    assert!(said.contains("wrong.yaml") && !said.contains("a Kubernetes cluster"), "{said}");
 }
 
 #[test]
-fn shells_can_complete_it() {
+fn completions_can_be_generated() {
     let output = program().args(["completions", "bash"]).output().unwrap();
     assert!(output.status.success());
     let script = String::from_utf8(output.stdout).unwrap();
