@@ -1,5 +1,5 @@
 //! Prints one table of all benchmarks: each measurement compared with its baseline, and whether it meets its goal. A
-//! missed goal is not a failure, since time is never a test. `benches/README.md` explains the measurements.
+//! missed goal is not an error, because no test depends on time. `benches/README.md` explains the measurements.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -26,7 +26,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("faultline-runtime-tests", "places"),
 ];
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Debug, PartialEq)]
 struct Row {
     what: String,
@@ -47,7 +47,9 @@ pub(crate) fn run(
 ) -> Result<ExitCode, Box<dyn Error>> {
     if let Some(name) = names.iter().find(|name| !BENCHES.iter().any(|it| is_named(it, name))) {
         let all: Vec<&str> = BENCHES.iter().map(|it| it.1).collect();
-        return Err(format!("there is no benchmark {name}: {}, or {SIMULATOR}", all.join(", ")).into());
+        return Err(
+            format!("there is no benchmark {name}: use one of {}, or {SIMULATOR}", all.join(", ")).into()
+        );
     }
     let wanted = |it: &&_| names.is_empty() || names.iter().any(|name| is_named(it, name));
     let (mut rows, mut points, mut broken) = (Vec::new(), Vec::new(), Vec::new());
@@ -70,11 +72,11 @@ pub(crate) fn run(
         }
         rows.extend(found);
     }
-    // With fewer turns and sizes, the figures would be useless.
+    // Shorter runs would give useless curves.
     if !quick {
         draw(repository, &points)?;
     }
-    println!("| what | measured | baseline | ratio | goal | |\n| --- | --- | --- | --- | --- | --- |");
+    println!("| measurement | value | baseline | ratio | goal | |\n| --- | --- | --- | --- | --- | --- |");
     for Row { what, measured, baseline, ratio, goal } in rows {
         let (goal, met) = match goal {
             Some(goal) => (format!("<= {goal}"), if ratio <= goal { "met" } else { "missed" }),
@@ -105,15 +107,15 @@ fn tabbed(line: &str) -> Option<Row> {
     })
 }
 
-/// Parses a point of a figure: the name of what grows, its size, and the time per event relative to the smallest
-/// size.
+/// Parses a point of a chart: the name of the quantity that grows, its size, and the time per event relative to the
+/// smallest size.
 fn point(line: &str) -> Option<(String, f64, f64)> {
     let fields: Vec<&str> = line.strip_prefix("point\t")?.split('\t').collect();
     let [figure, x, y] = fields[..] else { return None };
     Some((figure.into(), x.parse().ok()?, y.parse().ok()?))
 }
 
-/// Writes `benches/growth-THING.svg` for each thing that grows.
+/// Writes `benches/growth-NAME.svg` for each quantity that grows.
 fn draw(repository: &Repository, points: &[(String, f64, f64)]) -> Result<(), Box<dyn Error>> {
     let mut figures: BTreeMap<&str, BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
     for (figure, x, y) in points {
@@ -122,9 +124,9 @@ fn draw(repository: &Repository, points: &[(String, f64, f64)]) -> Result<(), Bo
     for (what, sizes) in figures {
         let spreads = sizes.into_iter().map(|(x, ratios)| ((x as f64).log10(), Spread::of(ratios)));
         let chart = Chart {
-            title: format!("Time for an event of the simulator by the number of {what}"),
+            title: format!("Time per event of the simulator, by number of {what}"),
             x: format!("{what}, as a power of ten"),
-            y: "time for an event, beside the smallest".into(),
+            y: "time per event, relative to the smallest".into(),
             series: vec![Series { name: "mean and range of the turns".into(), points: spreads.collect() }],
             stated: Vec::new(),
         };
@@ -148,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn a_point_is_read_whole_or_not_at_all() {
+    fn incomplete_points_are_ignored() {
         assert_eq!(point("point\tnodes\t1000\t1.5"), Some(("nodes".to_owned(), 1000.0, 1.5)));
         assert_eq!(point("point\tnodes\t1000"), None);
     }
 
     #[test]
-    fn a_row_is_read_whole_or_not_at_all() {
+    fn incomplete_rows_are_ignored() {
         let row = tabbed("row\twhat\t1 s\tnone 1 s\t1.010\t1.02").expect("a row");
         assert_eq!((row.ratio, row.goal), (1.01, Some(1.02)));
         assert_eq!(tabbed("row\twhat\t1 s\tnone 1 s\t1.010\t").expect("a row").goal, None);

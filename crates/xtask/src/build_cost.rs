@@ -1,8 +1,9 @@
-//! What it costs to compile the default program from nothing, in seconds of CPU, by cause. Seconds of CPU hold on a busy
-//! machine; the time that passes does not.
+//! Measures the cost of compiling the default program from scratch, in seconds of CPU, by cause. CPU seconds are
+//! comparable even on a busy machine, unlike the elapsed time.
 //!
-//! Cargo runs this program in place of the compiler (`RUSTC_WRAPPER`), with [`RECORD`] naming a file: it runs the compiler, and
-//! adds a line with what that took, the linker included. What is left of the total is Cargo and build scripts.
+//! Cargo runs this program in place of the compiler (`RUSTC_WRAPPER`). If [`RECORD`] names a file, this program runs
+//! the compiler, and adds a line with the CPU seconds of the compiler and the linker. Cargo and build scripts account
+//! for the rest of the total.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -19,20 +20,20 @@ use nix::sys::time::TimeValLike;
 
 use crate::Repository;
 
-/// Names the file to which the compiler's costs are added.
+/// Environment variable that names the file to which the compiler's costs are added.
 const RECORD: &str = "FAULTLINE_BUILD_COST";
-/// Crates that several causes need.
+/// Name of the row for crates that several causes need.
 const SHARED: &str = "needed by several";
-/// Crates for which no compiler ran.
+/// Name of the row for everything except the compiler.
 const REST: &str = "Cargo and build scripts";
-/// Crates of a cause that are named.
+/// Maximum number of crates that are listed for a cause.
 const NAMED: usize = 4;
 
-/// Runs the compiler and records what it took, if Cargo calls this program for that.
+/// Runs the compiler and records its cost if Cargo calls this program in place of the compiler; `None` otherwise.
 pub(crate) fn compile() -> Option<Result<ExitCode, Box<dyn Error>>> {
     let record = std::env::var_os(RECORD)?;
     let mut arguments = std::env::args_os().skip(1);
-    // Called by hand, or by a Cargo that this program runs for something else.
+    // The variable is also set when this program is called manually, or by a Cargo that it runs for another purpose.
     let compiler = arguments.next().filter(|it| it.to_string_lossy().ends_with("rustc"))?;
     Some(recorded(compiler, arguments.collect(), Path::new(&record)))
 }
@@ -47,15 +48,15 @@ fn recorded(compiler: OsString, arguments: Vec<OsString>, record: &Path) -> Resu
     Ok(ExitCode::from(status.code().and_then(|it| u8::try_from(it).ok()).unwrap_or(1)))
 }
 
-/// Seconds of CPU that children took that have ended, with theirs.
+/// Returns the CPU seconds of all child processes that have ended, including their descendants.
 fn of_children() -> Result<f64, Box<dyn Error>> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let microseconds = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Ok(microseconds as f64 / 1e6)
 }
 
-/// Builds the default program's release from nothing and prints what that took. Fails if it took more than `at_most` seconds of
-/// CPU.
+/// Builds the default program in the release profile from scratch, and prints the cost. Fails if it exceeds `at_most`
+/// seconds of CPU.
 #[expect(clippy::disallowed_methods, reason = "shows how long the build took")]
 pub(crate) fn run(repository: &Repository, at_most: Option<f64>) -> Result<ExitCode, Box<dyn Error>> {
     let target: &Path = repository.metadata.target_directory.as_ref();
@@ -65,7 +66,7 @@ pub(crate) fn run(repository: &Repository, at_most: Option<f64>) -> Result<ExitC
         command
     };
     if !cargo(&["clean", "--quiet", "--profile", "release"]).status()?.success() {
-        return Err("cannot remove what was built before".into());
+        return Err("cannot remove the files of earlier builds".into());
     }
     fs::create_dir_all(target)?;
     let record = target.join("build-cost.tsv");
@@ -85,14 +86,14 @@ pub(crate) fn run(repository: &Repository, at_most: Option<f64>) -> Result<ExitC
     println!("\n{total:.0} s of CPU in {took:.0} s; the program has {size:.1} MB");
     Ok(match at_most.filter(|it| total > *it) {
         Some(goal) => {
-            println!("that is more than {goal:.0} s of CPU");
+            println!("this exceeds the limit of {goal:.0} s of CPU");
             ExitCode::FAILURE
         }
         None => ExitCode::SUCCESS,
     })
 }
 
-/// Seconds of CPU by crate.
+/// Parses the CPU seconds of each crate.
 fn parse(record: &str) -> BTreeMap<String, f64> {
     let mut units = BTreeMap::new();
     for (name, seconds) in record.lines().filter_map(|line| line.split_once('\t')) {
@@ -101,15 +102,15 @@ fn parse(record: &str) -> BTreeMap<String, f64> {
     units
 }
 
-/// The dependencies of each crate, by the names that the compiler uses.
+/// Dependencies between crates, by the names that the compiler uses.
 #[derive(Debug, Default)]
 struct Edges {
-    /// Of the workspace.
+    /// Crates of the workspace.
     own: BTreeSet<String>,
     needs: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// The edges among crates that were compiled.
+/// Returns the dependencies between crates that were compiled.
 fn edges(repository: &Repository, units: &BTreeMap<String, f64>) -> Result<Edges, Box<dyn Error>> {
     let resolve = repository.metadata.resolve.as_ref().ok_or("cargo has not resolved the dependencies")?;
     let members: BTreeSet<&PackageId> = repository.metadata.workspace_members.iter().collect();
@@ -135,14 +136,14 @@ fn edges(repository: &Repository, units: &BTreeMap<String, f64>) -> Result<Edges
     Ok(edges)
 }
 
-/// The compiler's name for every build script.
+/// Crate name that Cargo gives to all build scripts. A record of the compiler cannot tell them apart.
 const BUILD: &str = "build_script_build";
 
-/// The cost of a cause, and of each of its crates.
+/// For each cause, its crates and their CPU seconds.
 type Causes = BTreeMap<String, Vec<(String, f64)>>;
 
-/// Each crate of the workspace is a cause. So is each crate from outside that one of those needs: it is the cause of what nothing
-/// else needs.
+/// Assigns each crate to a cause. Each crate of the workspace is a cause. Each external crate that one of them needs
+/// directly is also a cause: of itself, and of the crates that only it needs.
 fn causes(units: &BTreeMap<String, f64>, edges: &Edges) -> Causes {
     let needs = |name: &str| edges.needs.get(name).into_iter().flatten();
     let direct: BTreeSet<&String> =
@@ -171,7 +172,7 @@ fn causes(units: &BTreeMap<String, f64>, edges: &Edges) -> Causes {
     causes
 }
 
-/// The table, as Markdown: the most expensive cause first.
+/// Returns the table as Markdown, starting with the most expensive cause.
 fn table(causes: Causes, rest: f64, total: f64) -> String {
     let mut causes = causes;
     causes.entry(REST.to_owned()).or_default().push(("run".to_owned(), rest));
@@ -183,7 +184,7 @@ fn table(causes: Causes, rest: f64, total: f64) -> String {
         })
         .collect();
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut text = "| cause | CPU seconds | of all | crates |\n| --- | --- | --- | --- |\n".to_owned();
+    let mut text = "| cause | CPU seconds | share | crates |\n| --- | --- | --- | --- |\n".to_owned();
     for (seconds, cause, crates) in rows {
         let named: Vec<_> =
             crates.iter().take(NAMED).map(|(name, seconds)| format!("{name} {seconds:.1}")).collect();
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_counts_for_the_only_dependency_that_needs_it() {
+    fn a_crate_is_assigned_to_the_only_dependency_that_needs_it() {
         let units =
             parse("own\t5\nclient\t1\ntls\t7.5\ntls\t0.5\nyaml\t2\nserde\t3\nbuild_script_build\t4\n");
         let needs = [
@@ -216,7 +217,7 @@ mod tests {
         let causes = causes(&units, &Edges { own: set(&["own"]), needs });
         let sum = |cause: &str| causes[cause].iter().map(|it| it.1).sum::<f64>();
         assert_eq!(sum("own"), 5.0);
-        assert_eq!(sum("client"), 9.0, "with what only it needs");
+        assert_eq!(sum("client"), 9.0, "including crates that only it needs");
         assert_eq!(sum("yaml"), 2.0);
         assert_eq!(sum(SHARED), 3.0);
         assert_eq!(sum(REST), 4.0);
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compiler_is_recorded_with_its_status() {
+    fn the_cost_of_a_compiler_is_recorded_and_its_status_returned() {
         let dir = tempfile::tempdir().unwrap();
         let record = dir.path().join("record");
         let spin = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit 3";

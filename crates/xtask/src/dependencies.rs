@@ -25,13 +25,13 @@ const PERMISSIVE: &[&str] = &[
 
 /// Crates that are built in several versions, and why this repository cannot change that.
 const DUPLICATES: &[(&str, &str)] = &[
-    ("base64", "k8s-openapi and serde-saphyr are not at the same version"),
-    ("embedded-io", "postcard names two versions, and builds neither without its features"),
-    ("getrandom", "kube's ahash is still at version 0.3, and a TLS library that is not built at 0.2"),
-    ("syn", "derive macros move to version 3 one by one"),
-    ("thiserror", "cel, which checks the resource's rules, is still at version 1"),
-    ("thiserror-impl", "as thiserror"),
-    ("unicode-width", "miette is still at version 0.1"),
+    ("base64", "k8s-openapi and serde-saphyr need different versions"),
+    ("embedded-io", "postcard depends on two versions, both optional"),
+    ("getrandom", "kube's ahash still needs version 0.3, and an optional TLS library needs 0.2"),
+    ("syn", "derive macros are migrating to version 3"),
+    ("thiserror", "cel, which checks the resource's rules, still needs version 1"),
+    ("thiserror-impl", "like thiserror"),
+    ("unicode-width", "miette still needs version 0.1"),
 ];
 
 pub(crate) fn licences(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
@@ -42,14 +42,14 @@ pub(crate) fn licences(repository: &Repository) -> Result<Problems, Box<dyn Erro
 
 fn judge_licence(name: &str, licence: Option<&str>) -> Option<String> {
     let Some(licence) = licence else {
-        return Some(format!("{name} does not say under what licence it is"));
+        return Some(format!("{name} does not declare a licence"));
     };
     let Ok(expression) = Expression::parse_mode(licence, ParseMode::LAX) else {
-        return Some(format!("{name} has a licence that cannot be read: {licence}"));
+        return Some(format!("{name} has a licence that cannot be parsed: {licence}"));
     };
     let permissive =
         expression.evaluate(|it| it.license.id().is_some_and(|id| PERMISSIVE.contains(&id.name)));
-    (!permissive).then(|| format!("{name} is under {licence}"))
+    (!permissive).then(|| format!("{name} has the licence {licence}, which is not permissive"))
 }
 
 pub(crate) fn duplicates(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
@@ -83,7 +83,7 @@ fn judge_versions(built: impl Iterator<Item = (String, String)>, known: &[(&str,
     let gone = known
         .iter()
         .filter(|(name, _)| !versions.contains_key(*name))
-        .map(|(name, _)| format!("{name} is built once: take it off the list"));
+        .map(|(name, _)| format!("{name} is built in one version: remove it from the list"));
     new.chain(gone).collect()
 }
 
@@ -102,12 +102,12 @@ mod tests {
     }
 
     #[test]
-    fn new_duplicates_and_old_excuses_are_problems() {
+    fn new_duplicates_and_outdated_exceptions_are_problems() {
         let built = || [("a", "1"), ("a", "2"), ("b", "1")].map(|(it, version)| (it.into(), version.into()));
         assert_eq!(judge_versions(built().into_iter(), &[("a", "reason")]), [""; 0]);
         assert_eq!(
             judge_versions(built().into_iter(), &[("b", "reason")]),
-            ["a is built in versions 1 and 2", "b is built once: take it off the list"]
+            ["a is built in versions 1 and 2", "b is built in one version: remove it from the list"]
         );
     }
 }

@@ -1,5 +1,5 @@
-//! What is handed out to users without a compiler: for each platform an archive with the static programs, an inventory of what
-//! they were made from (an SBOM in the form of CycloneDX), and checksums of all.
+//! Release files for users without a compiler: for each platform an archive with static programs, an inventory of all
+//! components (an SBOM in CycloneDX format), and checksums.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::Repository;
 
-/// The platforms, with the linker for one that this machine is not, and the packages of Debian that contain it and a static
-/// C library.
+/// The platforms, each with the linker for building on another platform, and the Debian packages that contain that
+/// linker and a static C library.
 const PLATFORMS: &[(&str, &str, &str)] = &[
     ("x86_64-unknown-linux-gnu", "x86_64-linux-gnu-gcc", "gcc-x86-64-linux-gnu libc6-dev-amd64-cross"),
     ("aarch64-unknown-linux-gnu", "aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
@@ -21,12 +21,12 @@ const PLATFORMS: &[(&str, &str, &str)] = &[
 /// The packages and their programs.
 const PROGRAMS: &[(&str, &str)] =
     &[("faultline-cli", "faultline"), ("faultline-kubectl", "kubectl-faultline")];
-/// Beside the programs.
+/// Files in each archive in addition to the programs.
 const DOCUMENTS: &[&str] = &["LICENSE", "README.md"];
 const SUMS: &str = "SHA256SUMS";
 
-/// Makes everything below `dist` in the target directory. A platform that this machine cannot build for is named, and is a
-/// failure only if it is the machine's own.
+/// Creates all release files in `dist` in the target directory. Reports platforms that this machine cannot build for,
+/// and fails only if that is its own platform.
 pub(crate) fn run(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {
     let target: &Path = repository.metadata.target_directory.as_ref();
     let dist = target.join("dist");
@@ -62,12 +62,12 @@ pub(crate) fn run(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The platform of this machine.
+/// Returns the platform of this machine.
 fn host() -> Result<String, Box<dyn Error>> {
     let said = Command::new("rustc").arg("-vV").output()?;
     let said = String::from_utf8(said.stdout)?;
     let host = said.lines().find_map(|it| it.strip_prefix("host: "));
-    Ok(host.ok_or("rustc does not say for which platform it is")?.to_owned())
+    Ok(host.ok_or("`rustc -vV` does not print its host platform")?.to_owned())
 }
 
 fn version(repository: &Repository) -> Result<String, Box<dyn Error>> {
@@ -77,7 +77,7 @@ fn version(repository: &Repository) -> Result<String, Box<dyn Error>> {
     Ok(program.version.to_string())
 }
 
-/// The static programs for a platform.
+/// Builds the static programs for a platform.
 fn built(
     repository: &Repository,
     target: &Path,
@@ -88,7 +88,10 @@ fn built(
         let there =
             Command::new(linker).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         if !there.is_ok_and(|it| it.success()) {
-            return Err(format!("there is no linker {linker}; on Debian: apt-get install {packages}").into());
+            return Err(format!(
+                "the linker {linker} is not installed; on Debian: apt-get install {packages}"
+            )
+            .into());
         }
         let added = Command::new("rustup").args(["target", "add", platform]).output();
         match added {
@@ -116,7 +119,7 @@ fn built(
         PROGRAMS.iter().map(|it| target.join(platform).join("release").join(it.1)).collect();
     for program in &programs {
         if !is_static(&fs::read(program)?) {
-            return Err(format!("{} needs a loader: it is not static", program.display()).into());
+            return Err(format!("{} is not static: it needs a loader", program.display()).into());
         }
     }
     Ok(programs)
@@ -127,7 +130,7 @@ fn last_line(said: &[u8]) -> String {
     said.lines().last().unwrap_or("its standard library cannot be fetched").to_owned()
 }
 
-/// Whether a program of 64 bits needs no loader, as its program headers say (`PT_INTERP` names one).
+/// Returns whether a 64-bit ELF program needs no loader, according to its program headers (`PT_INTERP` names one).
 fn is_static(program: &[u8]) -> bool {
     const PT_INTERP: u32 = 3;
     let number = |offset: usize, size: usize| -> Option<u64> {
@@ -142,7 +145,7 @@ fn is_static(program: &[u8]) -> bool {
         && headers().is_some_and(|it| !it.is_empty() && !it.contains(&PT_INTERP.into()))
 }
 
-/// An archive with the programs and the documents in a directory of its name.
+/// Packs the programs and the documents into an archive, in a directory with its name.
 fn archive(
     repository: &Repository,
     dist: &Path,
@@ -156,7 +159,7 @@ fn archive(
         fs::copy(&file, directory.join(name))?;
     }
     let archive = format!("{name}.tar.gz");
-    // The same files give the same archive.
+    // Equal files give equal archives.
     let options = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "-czf"];
     let packed = Command::new("tar")
         .args(options)
@@ -172,7 +175,8 @@ fn archive(
     Ok(archive)
 }
 
-/// Inventory of the programs in the format CycloneDX: every crate that is compiled into one, or compiles one.
+/// Returns the inventory of the programs in CycloneDX format: all crates that are compiled into one, or needed to
+/// compile one.
 fn inventory_of(repository: &Repository) -> Result<Value, Box<dyn Error>> {
     let resolve = repository.metadata.resolve.as_ref().ok_or("cargo has not resolved the dependencies")?;
     let package = |id: &PackageId| &repository.metadata[id];
@@ -224,8 +228,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_with_a_loader_is_told_from_one_without() {
-        // This test is linked dynamically; its program headers are taken off for the counterproof.
+    fn static_and_dynamic_programs_are_distinguished() {
+        // This test is linked dynamically. Without its program headers, it would look static.
         let own = fs::read(std::env::current_exe().unwrap()).unwrap();
         assert!(!is_static(&own));
         let mut without = own.clone();

@@ -1,8 +1,8 @@
-//! Runs the commands that README.md and `docs/` print, so that no document shows a command that fails.
+//! Runs the commands that README.md and `docs/` print, so that no document contains a command that fails.
 //!
-//! Each document has a scratch directory. Its `sh` blocks run there command by command, in order, as printed, with the
-//! programs of `--programs` on the path. `DIR` stands for the newest record in that directory. [`EXCEPTIONS`] lists the
-//! commands that run in another form or elsewhere; an exception that matches no command is an error.
+//! Each document has a scratch directory, in which its `sh` blocks run command by command, in order, as printed, with
+//! the programs of `--programs` on the path. `DIR` stands for the newest record in that directory. [`EXCEPTIONS`]
+//! lists the commands that run in another form or elsewhere. An exception that matches no command is an error.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -13,7 +13,7 @@ use std::time::{Instant, SystemTime};
 
 use crate::Repository;
 
-/// How a command runs that does not run as printed.
+/// How to run a command that does not run as printed.
 #[derive(Clone, Copy, Debug)]
 enum Instead {
     /// Run this instead: fewer seeds, a free port, a smaller search.
@@ -22,11 +22,11 @@ enum Instead {
     After(&'static str),
     /// Run this instead if the user is root.
     AsRoot(&'static str),
-    /// Run it as printed, although most commands of its document run elsewhere.
+    /// Run it as printed, although most other commands of the document run elsewhere.
     AsPrinted,
-    /// Run it as printed; the document says that it ends with status 3.
+    /// Run it as printed, and expect exit status 3, as the document says.
     Unknown,
-    /// Skip it: this step of `.ci/run`, or this test, runs it.
+    /// Skip it: the given step of `.ci/run`, or the given test, runs it.
     In(&'static str),
 }
 use Instead::{After, AsPrinted, AsRoot, In, Run, Unknown};
@@ -34,7 +34,7 @@ use Instead::{After, AsPrinted, AsRoot, In, Run, Unknown};
 const DEFECTS: Instead = In("the test `defects` of `faultline-fuzz`, which needs no build of its own");
 const SCENARIOS: Instead = In("the scenarios of `e2e`, on a Kubernetes cluster");
 
-/// The document, how its command begins, and how it runs instead. The longest match counts.
+/// Document, beginning of the command, and how it runs instead. The longest match applies.
 const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ("README.md", "cargo run --release -- run", In("the step `quick start`")),
     ("README.md", "cargo test --workspace", In("the step `tests`")),
@@ -95,7 +95,7 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     (
         "docs/kubernetes.md",
         "cargo install --locked",
-        In("the test `plugin` of `faultline-cli`, on what was built"),
+        In("the test `plugin` of `faultline-cli`, on the built program"),
     ),
     ("docs/kubernetes.md", "faultline validate manifests", After("ln -s $REPOSITORY/manifests manifests")),
     (
@@ -105,16 +105,17 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ),
 ];
 
-/// Attempts at a command that ends with status 3: the verdict of a run on a busy machine can be `unknown`.
+/// Maximum number of attempts at a command that exits with status 3, because the verdict of a run on a busy machine
+/// can be `unknown`.
 const ATTEMPTS: usize = 3;
 const UNKNOWN: i32 = 3;
 
-/// A command as a document prints it.
+/// A command as printed in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Printed {
-    /// Its first line, counted from 1.
+    /// Number of its first line, from 1.
     line: usize,
-    /// All of it; several lines where it continues.
+    /// Its whole text, with several lines if it continues.
     text: String,
 }
 
@@ -163,14 +164,14 @@ pub(crate) fn run(repository: &Repository, programs: &Path, only: &[String]) -> 
         .zip(&used)
         .filter(|((document, ..), used)| !used.get() && documents.iter().any(|it| it == document));
     for ((document, begins, _), _) in unused {
-        println!("FAILED    {document} prints no command that begins with `{begins}`");
+        println!("FAILED    {document} contains no command that begins with `{begins}`");
         failed.push((*document).to_owned());
     }
     println!("{ran} commands ran, {elsewhere} run elsewhere, {} failed", failed.len());
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
 }
 
-/// README.md and every document below `docs/`, from the repository's root.
+/// Returns the paths of README.md and of every document in `docs/`, relative to the repository's root.
 fn documents(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let mut names = vec!["README.md".to_owned()];
     for directory in ["docs", "docs/tutorial"] {
@@ -185,7 +186,7 @@ fn documents(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(names)
 }
 
-/// The exception for a command: the one that matches most of it.
+/// Returns the index of the exception for a command: the one with the longest match.
 fn exception(document: &str, command: &str) -> Option<usize> {
     let matching = EXCEPTIONS
         .iter()
@@ -194,7 +195,7 @@ fn exception(document: &str, command: &str) -> Option<usize> {
     matching.max_by_key(|(_, (_, begins, _))| begins.len()).map(|(index, _)| index)
 }
 
-/// The commands of the `sh` blocks of a document.
+/// Returns the commands in the `sh` blocks of a document.
 fn printed(text: &str) -> Result<Vec<Printed>, Box<dyn Error>> {
     let mut commands = Vec::new();
     let mut is_inside = false;
@@ -205,7 +206,7 @@ fn printed(text: &str) -> Result<Vec<Printed>, Box<dyn Error>> {
             _ if content.starts_with("```") => {
                 is_inside = false;
                 if let Some(cut) = pending.take() {
-                    return Err(format!("line {}: `{}` does not end", cut.line, cut.text).into());
+                    return Err(format!("line {}: the command `{}` does not end", cut.line, cut.text).into());
                 }
             }
             _ if is_inside => {
@@ -222,7 +223,7 @@ fn printed(text: &str) -> Result<Vec<Printed>, Box<dyn Error>> {
     Ok(commands)
 }
 
-/// Whether a shell would run this, instead of waiting for more lines.
+/// Returns whether a command is complete, so that a shell would not wait for more lines.
 fn is_complete(command: &str) -> Result<bool, Box<dyn Error>> {
     let here_document = command.split("<<'").nth(1).and_then(|it| it.split('\'').next());
     if here_document.is_some_and(|end| command.lines().all(|line| line != end)) || command.ends_with('\\') {
@@ -232,7 +233,7 @@ fn is_complete(command: &str) -> Result<bool, Box<dyn Error>> {
     Ok(parsed.success())
 }
 
-/// Where the commands of one document run.
+/// Directory in which the commands of one document run.
 struct Scratch {
     directory: PathBuf,
     repository: PathBuf,
@@ -251,7 +252,7 @@ impl Scratch {
         Ok(Scratch { directory, repository: repository.root.clone(), path })
     }
 
-    /// Runs a command, or what stands in for it. The inner error is why it failed.
+    /// Runs a command, or its replacement. The inner error is the reason why it failed.
     fn perform(&self, printed: &str, instead: Option<Instead>) -> Result<Result<(), String>, Box<dyn Error>> {
         let (command, expected) = match instead {
             None | Some(In(_) | AsPrinted) => (printed, 0),
@@ -263,7 +264,7 @@ impl Scratch {
             Some(Run(command)) => (command, 0),
             Some(AsRoot(command)) if is_root()? => (command, 0),
             Some(AsRoot(_)) => {
-                println!("SKIPPED   this needs root");
+                println!("SKIPPED   requires root");
                 return Ok(Ok(()));
             }
         };
@@ -302,7 +303,7 @@ impl Scratch {
         Ok(Err(why))
     }
 
-    /// The newest directory below `faultline-runs` that holds a manifest.
+    /// Returns the newest directory in `faultline-runs` that contains a manifest.
     fn newest_record(&self) -> Result<Option<PathBuf>, Box<dyn Error>> {
         let Ok(entries) = fs::read_dir(self.directory.join("faultline-runs")) else { return Ok(None) };
         let mut newest: Option<(SystemTime, PathBuf)> = None;
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_shell_blocks_are_found_and_no_others() {
+    fn only_commands_in_shell_blocks_are_found() {
         let document =
             "words\n```sh\none # why\n\n# a comment\ntwo\n```\n```yaml\nthree\n```\n```sh\nfour\n```\n";
         assert_eq!(texts(document), ["one # why", "two", "four"]);
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exception_that_matches_most_counts() {
+    fn the_longest_matching_exception_applies() {
         let of = |command| exception("README.md", command).map(|index| EXCEPTIONS[index].1);
         assert_eq!(
             of("faultline reproduce hc3i --with-processes"),

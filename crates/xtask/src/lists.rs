@@ -1,5 +1,5 @@
-//! Checks lists in the documents against the code: every name is present and none is outdated. Also checks the quick
-//! start's file.
+//! Checks lists in the documents against the code: no name may be missing or outdated. Also checks the quick start's
+//! file.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -62,7 +62,7 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
 /// Compares the first federation in a Markdown text with a sample, including comments.
 fn same_federation(text: &str, sample: &str) -> Option<String> {
     let shown = text.split("```yaml\n").nth(1).and_then(|it| it.split("```").next()).unwrap_or_default();
-    let differs = || format!("{QUICK_START} does not show what `faultline samples quickstart` prints");
+    let differs = || format!("{QUICK_START} does not contain the output of `faultline samples quickstart`");
     (shown != sample).then(differs)
 }
 
@@ -98,7 +98,7 @@ fn listed(text: &str, title: &str) -> BTreeSet<String> {
 
 fn compare(place: &str, listed: &BTreeSet<String>, expected: &BTreeSet<String>) -> Problems {
     let missing = expected.difference(listed).map(|it| format!("{place}: `{it}` is missing"));
-    let dead = listed.difference(expected).map(|it| format!("{place}: there is no `{it}`"));
+    let dead = listed.difference(expected).map(|it| format!("{place}: `{it}` does not exist"));
     missing.chain(dead).collect()
 }
 
@@ -107,17 +107,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_and_dead_names_are_problems() {
+    fn missing_and_outdated_names_are_problems() {
         let text = "## Words\n\n| word | what |\n| --- | --- |\n| `old` | x |\n| `kept` | `y` |\n\n## Next\n| `other` |";
         let expected = BTreeSet::from(["kept".to_owned(), "new".to_owned()]);
         assert_eq!(
             compare("file", &listed(text, "Words"), &expected),
-            ["file: `new` is missing", "file: there is no `old`"]
+            ["file: `new` is missing", "file: `old` does not exist"]
         );
     }
 
     #[test]
-    fn the_quick_start_is_shown_as_it_is() {
+    fn the_quick_start_in_the_document_must_equal_the_sample() {
         let sample = SAMPLES[0].text;
         let shown = |text: &str| format!("words\n```yaml\n{text}```\nmore words");
         assert_eq!(same_federation(&shown(sample), sample), None);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_as_users_write_them() {
+    fn names_have_the_form_that_users_write() {
         assert_eq!(name(FactKind::CheckpointRequested), "checkpointRequested");
         assert_eq!(name(Defect::NoDrain), "no-drain");
     }

@@ -1,19 +1,19 @@
-//! The repository's own chores: checks that no compiler performs, and generated files.
+//! Maintenance tasks of the repository: checks that no compiler performs, and generated files.
 //!
 //! ```text
-//! cargo xtask bench       runs every benchmark, or those that are named, beside its baseline and prints the table
-//! cargo xtask build-cost  builds the default program from nothing and prints what that costs, by cause
-//! cargo xtask check       every check below
-//! cargo xtask dashboards  has a real Prometheus answer every query of the dashboards
-//! cargo xtask dist        makes static programs, an inventory of what is in them, and checksums
+//! cargo xtask bench       runs all or the named benchmarks, and prints each measurement with its baseline
+//! cargo xtask build-cost  builds the default program from scratch, and prints the cost by cause
+//! cargo xtask check       runs every check below
+//! cargo xtask dashboards  tests every query of the dashboards on a real Prometheus
+//! cargo xtask dist        builds static programs, an inventory of their components, and checksums
 //! cargo xtask documents   runs the commands that README.md and docs/ print
 //! cargo xtask generate    writes the generated files
-//! cargo xtask mutants     makes the code wrong in each of many small ways, and prints what finds it
-//! cargo xtask picture     runs the quick start and draws docs/quickstart.svg from it
+//! cargo xtask mutants     introduces small mistakes into the code, and prints which property detects each
+//! cargo xtask picture     runs the quick start, and draws docs/quickstart.svg from it
 //! ```
 //!
-//! Every check is a function from the repository to the problems found, and has a test that shows that it detects
-//! one.
+//! Every check is a function from the repository to the problems found, and has a test that shows that it detects a
+//! problem.
 
 mod bench;
 mod build_cost;
@@ -21,8 +21,8 @@ mod dashboards;
 mod dependencies;
 mod dist;
 mod documents;
-mod floors;
 mod generated;
+mod layers;
 mod lists;
 mod names;
 mod phrases;
@@ -36,59 +36,60 @@ use std::process::{Command, ExitCode};
 use cargo_metadata::{Metadata, MetadataCommand};
 use clap::Parser;
 
-/// The repository's own chores.
+/// Run the repository's maintenance tasks.
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
-enum Chore {
-    /// Runs every benchmark beside its baseline and prints the table.
+enum Task {
+    /// Run benchmarks, and print each measurement with its baseline.
     Bench {
-        /// Only these: a benchmark's name, or `simulator` for all of the simulator's.
+        /// Run only these: a benchmark's name, or `simulator` for all benchmarks of the simulator.
         names: Vec<String>,
-        /// Fewer turns and shorter runs, where a benchmark can.
+        /// Run fewer and shorter iterations, if the benchmark supports it.
         #[arg(long)]
         quick: bool,
     },
-    /// Builds the default program's release from nothing, and prints the seconds of CPU that it took, by cause.
+    /// Build the default program in the release profile from scratch, and print the CPU seconds by cause.
     BuildCost {
-        /// Fails if it took more than this, in seconds of CPU.
+        /// Fail if the build takes more CPU seconds than this.
         #[arg(long, value_name = "SECONDS")]
         at_most: Option<f64>,
     },
-    /// Checks the repository: floors, dependencies, sources, generated files, names of protocols, lists in the
-    /// documents.
+    /// Check the repository: layers, dependencies, sources, generated files, names of protocols, lists in the
+    /// documents, phrases.
     Check,
-    /// Has a real Prometheus, which scrapes runs with faults, answer every query of the dashboards.
+    /// Test every query of the dashboards on a real Prometheus, which scrapes runs with faults.
     Dashboards {
-        /// Also draws the dashboards into docs/.
+        /// Also draw the dashboards into docs/.
         #[arg(long)]
         draw: bool,
     },
-    /// Makes what is handed out to users without a compiler: static programs, an inventory of what is in them, checksums.
+    /// Build the release files for users without a compiler: static programs, an inventory of their components,
+    /// checksums.
     Dist,
-    /// Runs the commands that README.md and docs/ print.
+    /// Run the commands that README.md and docs/ print.
     Documents {
-        /// Only documents with this in their names.
+        /// Run only documents whose names contain one of these.
         names: Vec<String>,
-        /// The directory of the programs that the commands call.
+        /// Use the programs in DIR.
         #[arg(long, value_name = "DIR", default_value = "target/release")]
         programs: PathBuf,
     },
-    /// Writes the generated files.
+    /// Write the generated files.
     Generate,
-    /// Makes protocols, composite and supervisor wrong in each of many small ways, one at a time, and prints which property
-    /// finds it. Fails if one survives that is not argued to change nothing.
+    /// Introduce small mistakes into protocols, composite and supervisor, one at a time, and print which property
+    /// detects each. Fails if a mistake is not detected, unless it is known to be harmless.
     Mutants {
-        /// Only these mutations.
+        /// Introduce only these mistakes.
         names: Vec<String>,
-        /// Schedules of each protocol, at most.
-        #[arg(long, default_value_t = 300)]
+        /// Try at most N schedules of each protocol.
+        #[arg(long, default_value_t = 300, value_name = "N")]
         seeds: u64,
     },
-    /// Runs the quick start and draws docs/quickstart.svg from it.
+    /// Run the quick start, and draw docs/quickstart.svg from it.
     Picture,
 }
 
-/// The repository, as the checks see it.
+/// The repository, as input of the checks.
 pub(crate) struct Repository {
     /// Root directory of the repository.
     root: PathBuf,
@@ -102,23 +103,23 @@ type Problems = Vec<String>;
 type Check = fn(&Repository) -> Result<Problems, Box<dyn Error>>;
 
 const CHECKS: &[(&str, Check)] = &[
-    ("dependencies point down", floors::check),
+    ("dependencies point to lower layers", layers::check),
     ("licences are permissive", dependencies::licences),
     ("duplicates are known", dependencies::duplicates),
     ("crates follow the workspace's lints", sources::lints),
-    ("no_std crates are", sources::no_std),
+    ("no_std crates do not use std", sources::no_std),
     ("every source file is compiled", sources::reached),
-    ("no file names a machine or a registry", sources::places),
-    ("protocols are named in their rooms only", names::check),
+    ("no file contains paths of a machine or registries", sources::places),
+    ("protocols are named only where permitted", names::check),
     ("dashboards follow their rules", dashboards::check),
-    ("generated files are fresh", generated::check),
+    ("generated files are up to date", generated::check),
     ("lists in the documents are complete", lists::check),
     ("phrases are plain English", phrases::check),
 ];
 
 fn main() -> ExitCode {
     // Cargo calls this program in place of the compiler while it measures a build.
-    match build_cost::compile().unwrap_or_else(|| perform(&Chore::parse())) {
+    match build_cost::compile().unwrap_or_else(|| perform(&Task::parse())) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error}");
@@ -127,22 +128,22 @@ fn main() -> ExitCode {
     }
 }
 
-fn perform(chore: &Chore) -> Result<ExitCode, Box<dyn Error>> {
+fn perform(task: &Task) -> Result<ExitCode, Box<dyn Error>> {
     let metadata =
         MetadataCommand::new().other_options(["--filter-platform=x86_64-unknown-linux-gnu".into()]).exec()?;
     let repository = Repository { root: metadata.workspace_root.clone().into(), metadata };
-    match chore {
-        Chore::Bench { names, quick } => bench::run(&repository, names, *quick),
-        Chore::BuildCost { at_most } => build_cost::run(&repository, *at_most),
-        Chore::Check => check(&repository),
-        Chore::Dashboards { draw } => dashboards::try_queries(&repository, *draw).map(|()| ExitCode::SUCCESS),
-        Chore::Dist => dist::run(&repository),
-        Chore::Documents { names, programs } => {
+    match task {
+        Task::Bench { names, quick } => bench::run(&repository, names, *quick),
+        Task::BuildCost { at_most } => build_cost::run(&repository, *at_most),
+        Task::Check => check(&repository),
+        Task::Dashboards { draw } => dashboards::try_queries(&repository, *draw).map(|()| ExitCode::SUCCESS),
+        Task::Dist => dist::run(&repository),
+        Task::Documents { names, programs } => {
             documents::run(&repository, programs, names).map(|()| ExitCode::SUCCESS)
         }
-        Chore::Generate => generated::write(&repository).map(|()| ExitCode::SUCCESS),
-        Chore::Mutants { names, seeds } => mutants(&repository, names, *seeds),
-        Chore::Picture => picture::draw(&repository).map(|()| ExitCode::SUCCESS),
+        Task::Generate => generated::write(&repository).map(|()| ExitCode::SUCCESS),
+        Task::Mutants { names, seeds } => mutants(&repository, names, *seeds),
+        Task::Picture => picture::draw(&repository).map(|()| ExitCode::SUCCESS),
     }
 }
 

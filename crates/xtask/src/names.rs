@@ -1,4 +1,4 @@
-//! Checks where protocols are named. Everything else reads their promises, so that a protocol can be added or removed
+//! Checks where protocols are named. All other code reads their promises, so that a protocol can be added or removed
 //! without changes elsewhere, and an unknown protocol is treated like the others.
 
 use std::collections::BTreeSet;
@@ -10,8 +10,8 @@ use faultline_api::resource::Protocol;
 use crate::sources::files;
 use crate::{Problems, Repository};
 
-/// Places in which protocols may be named, with the reason.
-const ROOMS: &[(&str, &str)] = &[
+/// Paths of files that may name protocols, with the reason.
+const PERMITTED: &[(&str, &str)] = &[
     ("crates/protocols/", "the protocols themselves"),
     ("crates/api/", "the resource: an enum, its options and their validation"),
     ("crates/catalog/", "from the resource to values, and the names of defects"),
@@ -30,7 +30,8 @@ const ROOMS: &[(&str, &str)] = &[
     ("crates/xtask/", "documents of single protocols, and their commands"),
 ];
 
-/// Names that are also words. They count only as an identifier that begins with a capital, or as a complete string.
+/// Protocol names that are also ordinary words. They count only as an identifier that begins with a capital, or as a
+/// complete string.
 const WORDS: &[&str] = &["coordinated", "independent"];
 
 pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
@@ -44,16 +45,18 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
         }
         let path = file.display().to_string();
         let found = named(&fs::read_to_string(repository.root.join(&file))?, &names);
-        match ROOMS.iter().find(|(room, _)| path.starts_with(room)) {
-            Some((room, _)) if !found.is_empty() => drop(used.insert(*room)),
+        match PERMITTED.iter().find(|(path_prefix, _)| path.starts_with(path_prefix)) {
+            Some((path_prefix, _)) if !found.is_empty() => drop(used.insert(*path_prefix)),
             Some(_) => {}
             None => problems.extend(
                 found.iter().map(|(line, name)| format!("{path}:{line} names the protocol `{name}`")),
             ),
         }
     }
-    let unused = ROOMS.iter().filter(|(room, _)| !used.contains(room));
-    problems.extend(unused.map(|(room, _)| format!("{room} names no protocol, and needs no leave to")));
+    let unused = PERMITTED.iter().filter(|(path_prefix, _)| !used.contains(path_prefix));
+    problems.extend(
+        unused.map(|(path_prefix, _)| format!("{path_prefix} names no protocol: remove it from the list")),
+    );
     Ok(problems)
 }
 
@@ -102,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_tests_and_words_are_free() {
+    fn comments_tests_and_ordinary_words_do_not_count() {
         assert_eq!(found("//! HC3I, hc3i\n    /// Coordinated checkpoints\nlet coordinated = 1;\n"), []);
         assert_eq!(found("\"a coordinated one\"\n#[cfg(test)]\nmod tests { use Hc3i; }"), []);
     }

@@ -1,7 +1,7 @@
-//! Phrases of an older style, which read like a translation, each with the wording to use instead.
+//! Phrases of an older style, which read like a translation, each with a better wording.
 //!
-//! The check covers README.md, ARCHITECTURE.md, the other Markdown files, and the comments and code (above all, the
-//! string literals) of Rust files.
+//! The check covers README.md, ARCHITECTURE.md, all other Markdown files, and the comments and code of Rust files,
+//! above all their string literals.
 
 use std::error::Error;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::sources::files;
 use crate::{Problems, Repository};
 
-/// This file, which has to contain the phrases.
+/// This file, which must contain the phrases.
 const SELF: &str = "crates/xtask/src/phrases.rs";
 
 /// Phrases in lower case, and what to write instead. Matched as whole words, even across the end of a line.
@@ -94,7 +94,7 @@ fn judge(texts: &[(String, String)]) -> Problems {
     problems
 }
 
-/// Finds the phrases in a text. Comments and code of Rust are searched separately; Markdown has no code.
+/// Finds the phrases in a text. In Rust, comments and code are searched separately; Markdown counts as prose.
 fn find(text: &str, is_rust: bool) -> Vec<Found> {
     let (mut prose, mut code) = (Joined::default(), Joined::default());
     for (line, number) in text.lines().zip(1..) {
@@ -115,11 +115,11 @@ fn split(line: &str) -> (&str, &str) {
     (code, comment.trim_start_matches(['/', '!']))
 }
 
-/// Lines joined by blanks, in lower case, so that a phrase is found across the end of a line.
+/// Lines joined by blanks, in lower case, so that phrases are also found across line ends.
 #[derive(Default)]
 struct Joined {
     text: String,
-    /// Where each line begins in the text, and its number.
+    /// Start of each line in the text, and its number.
     lines: Vec<(usize, usize)>,
 }
 
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_words_are_no_phrases() {
+    fn parts_of_words_do_not_match() {
         assert_eq!(lines("for everyone, ergo background, a so-many-sided go backend", false), []);
         assert_eq!(lines("fn nobody_waits() { goes_on(somebody_s) }", true), []);
     }

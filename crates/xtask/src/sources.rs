@@ -1,4 +1,4 @@
-//! Checks the repository's own files for what the compiler does not see or know.
+//! Checks the repository's own files for problems that the compiler does not detect.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -8,11 +8,11 @@ use std::process::Command;
 
 use crate::{Problems, Repository};
 
-/// Crates that cannot reach a clock, a file or a socket, since their dependencies do not provide any.
+/// Crates that cannot use a clock, a file or a socket, because their dependencies do not provide any.
 const NO_STD: &[&str] = &["faultline-core", "faultline-protocols", "faultline-workloads"];
 
-/// Paths on a developer's machine, and registries other than the public one. Split into parts, so that this file does
-/// not contain them.
+/// Paths of a developer's machine, and registries other than the public one. Split into parts, so that this file does
+/// not contain them itself.
 const PLACES: &[&[&str]] = &[
     &["/ho", "me/"],
     &["/ro", "ot/"],
@@ -26,7 +26,7 @@ pub(crate) fn lints(repository: &Repository) -> Result<Problems, Box<dyn Error>>
     let mut problems = Vec::new();
     for package in repository.metadata.workspace_packages() {
         if !fs::read_to_string(&package.manifest_path)?.contains("[lints]\nworkspace = true\n") {
-            problems.push(format!("{} sets lints of its own", package.name));
+            problems.push(format!("{} does not use the workspace's lints", package.name));
         }
     }
     Ok(problems)
@@ -39,7 +39,7 @@ pub(crate) fn no_std(repository: &Repository) -> Result<Problems, Box<dyn Error>
             let root = package.manifest_path.with_file_name("src").join("lib.rs");
             let text = fs::read_to_string(&root)?;
             if !text.contains("\n#![no_std]\n") || text.contains("extern crate std") {
-                problems.push(format!("{root} lets the standard library in"));
+                problems.push(format!("{root} uses the standard library"));
             }
         }
     }
@@ -51,7 +51,7 @@ pub(crate) fn reached(repository: &Repository) -> Result<Problems, Box<dyn Error
     let packages = repository.metadata.workspace_packages();
     let targets = packages.iter().flat_map(|it| &it.targets);
     let mut roots: Vec<PathBuf> = targets.map(|it| it.src_path.clone().into()).collect();
-    // The examples are a workspace of their own.
+    // The examples have their own workspace.
     let is_root = |it: &PathBuf| {
         let parts: Vec<&str> = it.iter().filter_map(|part| part.to_str()).collect();
         matches!(parts[..], ["examples", _, "src", "lib.rs" | "main.rs"] | ["examples", _, "tests", _])
@@ -61,7 +61,7 @@ pub(crate) fn reached(repository: &Repository) -> Result<Problems, Box<dyn Error
     let sources = files(repository)?.into_iter().filter(|it| it.extension().is_some_and(|it| it == "rs"));
     Ok(sources
         .filter(|it| !compiled.contains(&repository.root.join(it)))
-        .map(|it| format!("{} is reached by no crate root", it.display()))
+        .map(|it| format!("{} is not reachable from any crate root", it.display()))
         .collect())
 }
 
@@ -89,7 +89,7 @@ fn reached_from(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Box<dyn Error>> 
     Ok(reached)
 }
 
-/// Returns `name` for a line `pub(crate) mod name;`.
+/// Returns `name` for a line such as `pub(crate) mod name;`.
 fn declared_module(line: &str) -> Option<&str> {
     let (before, name) = line.trim().strip_suffix(';')?.rsplit_once(' ')?;
     matches!(before, "mod" | "pub mod" | "pub(crate) mod" | "pub(super) mod").then_some(name)
@@ -114,7 +114,7 @@ fn named_places(text: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// Returns all files that are part of the repository, or would be after adding them.
+/// Returns all files that are part of the repository, or would be after `git add`.
 pub(crate) fn files(repository: &Repository) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let output = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_without_a_declaration_is_not_reached() {
+    fn a_module_without_a_declaration_is_not_reachable() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = dir.path().join(name);

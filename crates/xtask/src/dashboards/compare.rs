@@ -31,7 +31,7 @@ pub(super) const COMPARE: Dashboard = Dashboard {
                         LEGEND,
                     )]),
                 Panel::bars("Mean time of a process", "s", PLAIN)
-                    .about("Time since the application began, per process: the duration of the run without pauses.")
+                    .about("Time since the application started, per process: the duration of the run without pauses.")
                     .of(&[(
                         "sum by (federation, protocol) (faultline_process_time_seconds_total{RUNS}) \
                          / (sum by (federation, protocol) (faultline_processes{RUNS}) > 0)",

@@ -12,7 +12,7 @@ const CELL: (usize, usize) = (50, 30);
 const MARGIN: usize = 4;
 /// Number of instants in a graph.
 const POINTS: f64 = 90.0;
-/// Lines of a legend, at most.
+/// Maximum number of lines of a legend.
 const LEGEND_LINES: usize = 4;
 /// Mean width of a letter in a legend, in pixels.
 const LETTER: f64 = 5.2;
@@ -165,7 +165,7 @@ impl Drawing<'_> {
                 let is_gap = at - previous > 1.5 * self.step;
                 _ = write!(path, "{}{x:.0} {y:.0}", if is_gap { "M" } else { "L" });
                 if is_gap {
-                    // A point without neighbours is visible, too.
+                    // A point without neighbours must also be visible.
                     path.push_str("h1");
                 }
                 previous = at;
@@ -216,7 +216,7 @@ impl Drawing<'_> {
     }
 
     fn big(&mut self, area: Area, text: &str, color: &str) {
-        // Long texts are smaller.
+        // Long texts get a smaller font.
         let size = (area.width * 1.6 / text.chars().count().max(1) as f64).clamp(9.0, 26.0);
         let (x, y) = (area.x + area.width / 2.0, area.y + area.height * 0.6);
         _ = writeln!(

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn panels_have_places_and_numbers_of_their_own() {
+    fn panels_have_unique_positions_and_ids() {
         for dashboard in DASHBOARDS {
             let dashboard: Value = serde_json::from_str(&json(dashboard)).unwrap();
             let (mut cells, mut ids) = (BTreeSet::new(), BTreeSet::new());

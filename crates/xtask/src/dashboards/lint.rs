@@ -1,9 +1,9 @@
-//! Rules for the tables of the dashboards, after Grafana's dashboard-linter.
+//! Rules for the tables of the dashboards, based on Grafana's dashboard-linter.
 
 use super::table::{Dashboard, INTERVAL, Kind, PLACEHOLDERS, fill};
 
-/// Names of metrics that grow only: their values are counted since the start of one run, so that a panel may show them
-/// as they are only if it aggregates them.
+/// Suffix of metrics that only grow. Their values count from the start of one run, so a panel that shows them must
+/// aggregate them.
 const COUNTER: &str = "_total";
 
 /// Returns what is wrong with a dashboard.
@@ -16,19 +16,19 @@ pub(super) fn problems(dashboard: &Dashboard) -> Vec<String> {
             problem("another panel has this title");
         }
         if panel.description.is_empty() || !panel.description.ends_with('.') {
-            problem("a description is a sentence");
+            problem("the description must be a sentence");
         }
         if panel.queries.is_empty() {
-            problem("a panel shows something");
+            problem("the panel has no query");
         }
         if let Kind::Number(steps) | Kind::Bars(steps) = panel.kind
             && !steps.is_sorted_by(|one, other| one.0 < other.0)
         {
-            problem("thresholds ascend");
+            problem("thresholds must ascend");
         }
         for (query, legend) in panel.queries {
             if legend.is_empty() {
-                problem("a query has a legend");
+                problem("a query has no legend");
             }
             let absent = labels_of(legend).find(|label| !query.contains(label));
             if let Some(label) = absent {
@@ -43,15 +43,15 @@ pub(super) fn problems(dashboard: &Dashboard) -> Vec<String> {
         let mut problem =
             |what: &str| problems.push(format!("{}, {title}: {what}: {query}", dashboard.title));
         if query.contains("instance") {
-            problem("federations and clusters are selected, not instances");
+            problem("select federations and clusters, not instances");
         }
         let selects = PLACEHOLDERS.iter().any(|(name, _)| query.contains(name));
         if !selects && !query.contains("faultline_operator_") {
-            problem("a query selects what the user selected");
+            problem("the query ignores the user's selection");
         }
         let plain = fill(query, None);
         if PLACEHOLDERS.iter().chain([&INTERVAL]).any(|(name, _)| plain.contains(name)) {
-            problem("a placeholder is left");
+            problem("a placeholder was not replaced");
         }
         for variable in variables_in(&plain) {
             if !dashboard.variables.iter().any(|it| it.name == variable) {
@@ -61,7 +61,7 @@ pub(super) fn problems(dashboard: &Dashboard) -> Vec<String> {
         let is_aggregated =
             ["sum", "max", "rate(", "changes(", "histogram_quantile("].iter().any(|it| plain.contains(it));
         if plain.contains(COUNTER) && !is_aggregated {
-            problem("a counter is aggregated");
+            problem("a counter must be aggregated");
         }
         if plain.matches('(').count() != plain.matches(')').count() {
             problem("parentheses do not match");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_finds_its_mistake() {
+    fn each_rule_detects_its_violation() {
         const NAMESPACE: Variable = Variable { name: "namespace", label: "", query: "" };
         fn found(panels: Vec<Panel>) -> String {
             let panels: &'static [Panel] = panels.leak();
@@ -110,18 +110,18 @@ mod tests {
         assert_eq!(found(vec![GOOD]), "");
         for (panels, what) in [
             (vec![GOOD, GOOD], "another panel has this title"),
-            (vec![GOOD.about("None")], "a description is a sentence"),
-            (vec![GOOD.of(&[])], "a panel shows something"),
-            (vec![GOOD.of(&[("sum(a{NAMESPACES})", "")])], "a query has a legend"),
+            (vec![GOOD.about("None")], "the description must be a sentence"),
+            (vec![GOOD.of(&[])], "the panel has no query"),
+            (vec![GOOD.of(&[("sum(a{NAMESPACES})", "")])], "a query has no legend"),
             (vec![GOOD.of(&[("sum(a{NAMESPACES})", "{{kind}}")])], "no label `kind`"),
             (vec![GOOD.of(&[("sum by (instance) (a{NAMESPACES})", "a")])], "not instances"),
-            (vec![GOOD.of(&[("sum(a)", "a")])], "selects what the user selected"),
+            (vec![GOOD.of(&[("sum(a)", "a")])], "ignores the user's selection"),
             (vec![GOOD.of(&[("sum(a{RUNS})", "a")])], "no variable `federation`"),
-            (vec![GOOD.of(&[("a_total{NAMESPACES}", "a")])], "a counter is aggregated"),
+            (vec![GOOD.of(&[("a_total{NAMESPACES}", "a")])], "a counter must be aggregated"),
             (vec![GOOD.of(&[("sum(a{NAMESPACES}", "a")])], "parentheses do not match"),
             (
                 vec![Panel::number("Number", "s", &[(1.0, ""), (0.0, "")]).about("It is.").of(GOOD.queries)],
-                "thresholds ascend",
+                "thresholds must ascend",
             ),
         ] {
             let found = found(panels);

@@ -6,9 +6,9 @@ mod grafana;
 mod lint;
 mod operator;
 mod prometheus;
-mod rehearsal;
 mod run;
 mod table;
+mod test_runs;
 
 use std::error::Error;
 use std::fs;
@@ -24,7 +24,7 @@ const SCRAPE_SECONDS: u64 = 1;
 /// Value for Grafana's variable of the same name: here, enough scrapes for a rate in a run that takes seconds.
 const RATE_INTERVAL: &str = "5s";
 /// Additional time for the last scrapes after the runs.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the dashboards as JSON for Grafana, with the names of their files.
 pub(crate) fn files() -> impl Iterator<Item = (String, String)> {
@@ -36,26 +36,23 @@ pub(crate) fn check(_: &Repository) -> Result<Problems, Box<dyn Error>> {
     Ok(DASHBOARDS.iter().flat_map(|it| lint::problems(it)).collect())
 }
 
-/// Carries out runs with faults under several protocols, together with a Prometheus that scrapes them, and checks that
-/// every query of every dashboard has an answer. Then draws the dashboards into docs/, if `draws`.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a Prometheus scrapes in real time, and nothing says that it has"
-)]
+/// Carries out runs with faults under several protocols while a Prometheus scrapes them, and checks that every query
+/// of every dashboard has an answer. Then draws the dashboards into docs/ if `draws` is set.
+#[expect(clippy::disallowed_methods, reason = "a Prometheus scrapes in real time, and does not announce it")]
 pub(crate) fn try_queries(repository: &Repository, draws: bool) -> Result<(), Box<dyn Error>> {
     let dir = repository.metadata.target_directory.join("dashboards").into_std_path_buf();
     if dir.exists() {
         fs::remove_dir_all(&dir)?;
     }
     fs::create_dir_all(&dir)?;
-    rehearsal::build(repository)?;
+    test_runs::build(repository)?;
     let prometheus = Prometheus::start(repository, &dir)?;
     let begun = prometheus::now()?;
-    let _programs = rehearsal::perform(repository, &dir, &prometheus)?;
+    let _programs = test_runs::perform(repository, &dir, &prometheus)?;
     let ended = Instant::now();
     let mut unanswered: Vec<(&str, String)> =
         queries().filter(|(_, it)| !prometheus.has_answered(it, begun)).collect();
-    while !unanswered.is_empty() && ended.elapsed() < PATIENCE {
+    while !unanswered.is_empty() && ended.elapsed() < TIMEOUT {
         std::thread::sleep(Duration::from_secs(SCRAPE_SECONDS));
         unanswered.retain(|(_, it)| !prometheus.has_answered(it, begun));
     }
@@ -66,7 +63,10 @@ pub(crate) fn try_queries(repository: &Repository, draws: bool) -> Result<(), Bo
     println!("Prometheus has data for all {} queries of {} dashboards", queries().count(), DASHBOARDS.len());
     for (dashboard, panel) in DASHBOARDS.iter().flat_map(|it| it.panels().map(move |panel| (it, panel))) {
         if panel.needs_traffic_control {
-            println!("not asked, because no link uses traffic control: {}, {}", dashboard.title, panel.title);
+            println!(
+                "not tested, because no link uses traffic control: {}, {}",
+                dashboard.title, panel.title
+            );
         }
     }
     if draws {
@@ -80,8 +80,8 @@ pub(crate) fn try_queries(repository: &Repository, draws: bool) -> Result<(), Bo
     Ok(())
 }
 
-/// Iterates over all queries of panels and annotations, in the form that Grafana sends if everything is selected, with
-/// the title of what contains them.
+/// Iterates over all queries of panels and annotations, in the form that Grafana sends if everything is selected,
+/// with the title of their panel or annotation.
 fn queries() -> impl Iterator<Item = (&'static str, String)> {
     DASHBOARDS.into_iter().flat_map(|dashboard| {
         let panels = dashboard.panels().filter(|it| !it.needs_traffic_control);

@@ -1,4 +1,4 @@
-//! A Prometheus that scrapes the programs of a rehearsal, and answers queries.
+//! A Prometheus that scrapes the programs of these runs, and answers queries.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -48,7 +48,7 @@ impl Prometheus {
             "rule_files": [repository.root.join("dashboards/alerts.yaml")],
             "scrape_configs": [{
                 "job_name": "faultline",
-                // As in the chart: the operator says to which namespace a federation belongs.
+                // As in the chart: the operator's metrics have the namespaces of federations as labels.
                 "honor_labels": true,
                 "file_sd_configs": [{ "files": [targets], "refresh_interval": "1s" }],
             }],
@@ -64,7 +64,7 @@ impl Prometheus {
         Ok(Prometheus { targets, _program: program })
     }
 
-    /// Scrapes these pages from now on.
+    /// Adds these pages to the targets that Prometheus scrapes.
     pub(super) fn scrape(&self, targets: &[Target]) -> Result<(), Box<dyn Error>> {
         let targets = targets.iter().map(|it| {
             let labels: BTreeMap<_, _> = it.labels.iter().cloned().collect();
@@ -72,7 +72,7 @@ impl Prometheus {
         });
         let new = self.targets.with_extension("new");
         fs::write(&new, serde_json::to_vec(&targets.collect::<Vec<_>>())?)?;
-        // A file that is half written would be read.
+        // Prometheus must not read a partially written file.
         Ok(fs::rename(new, &self.targets)?)
     }
 
@@ -103,13 +103,13 @@ impl Prometheus {
 }
 
 impl Series {
-    /// Iterates over times and values that are numbers.
+    /// Iterates over the times and values, without values that are not numbers.
     pub(super) fn points(&self) -> impl Iterator<Item = (f64, f64)> {
         let parsed = self.values.iter().filter_map(|(at, value)| Some((*at, value.parse().ok()?)));
         parsed.filter(|(_, value): &(f64, f64)| value.is_finite())
     }
 
-    /// Returns a legend with the values of this series' labels.
+    /// Returns the legend with the values of this series' labels filled in.
     pub(super) fn named(&self, legend: &str) -> String {
         let named = self.metric.iter();
         named.fold(legend.to_owned(), |it, (name, value)| it.replace(&format!("{{{{{name}}}}}"), value))
@@ -117,7 +117,7 @@ impl Series {
 }
 
 /// Returns the time in seconds since the Unix epoch.
-#[expect(clippy::disallowed_methods, reason = "Prometheus dates what it scrapes")]
+#[expect(clippy::disallowed_methods, reason = "Prometheus uses the machine's clock")]
 pub(super) fn now() -> Result<f64, Box<dyn Error>> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64())
 }
@@ -142,7 +142,7 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         if let Err(error) = self.0.kill().and_then(|()| self.0.wait()) {
-            eprintln!("a program is left running: {error}");
+            eprintln!("cannot stop a program: {error}");
         }
     }
 }

@@ -110,7 +110,7 @@ const ROW_RUN: &[Panel] = &[
         ("sum by (federation) (faultline_processes_up{CLUSTERS})", "{{federation}}: up"),
         ("sum by (federation) (faultline_processes{CLUSTERS})", "{{federation}}: all"),
     ]),
-    Panel::graph("Faults", "short").about("Faults so far, by what became of them.").of(&[
+    Panel::graph("Faults", "short").about("Faults so far, by outcome.").of(&[
         ("sum(faultline_faults_planned{RUNS})", "planned"),
         ("sum(faultline_faults_injected_total{RUNS})", "injected"),
         ("sum(faultline_faults_effective_total{RUNS})", "effective"),
@@ -129,7 +129,7 @@ const ROW_RUN: &[Panel] = &[
             ),
         ]),
     Panel::graph("Latency of faults", "s")
-        .about("From when a fault was due to its last effect: bounds of the buckets that hold the median and the worst.")
+        .about("Time from when a fault was due until its last effect: upper bounds of the buckets of the median and the maximum.")
         .of(&[
             ("histogram_quantile(0.5, sum by (le) (faultline_fault_latency_seconds_bucket{RUNS}))", "median"),
             ("histogram_quantile(1, sum by (le) (faultline_fault_latency_seconds_bucket{RUNS}))", "worst"),

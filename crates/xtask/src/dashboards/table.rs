@@ -1,4 +1,4 @@
-//! What a dashboard consists of, and the panels that every dashboard's table is written in.
+//! The structure of a dashboard, and the panels from which every dashboard is built.
 
 /// Columns of Grafana's grid.
 pub(super) const COLUMNS: usize = 24;
@@ -22,11 +22,11 @@ pub(super) struct Variable {
     pub(super) query: &'static str,
 }
 
-/// Marks the instants at which something happened, in all graphs.
+/// Marks the times of certain events in all graphs.
 pub(super) struct Annotation {
     pub(super) name: &'static str,
     pub(super) color: &'static str,
-    /// Has a value greater than zero where it happened.
+    /// Query whose value is greater than zero at the time of an event.
     pub(super) query: &'static str,
     /// Text of a mark.
     pub(super) text: &'static str,
@@ -39,7 +39,7 @@ pub(super) struct Panel {
     /// Grafana's name for the unit.
     pub(super) unit: &'static str,
     pub(super) kind: Kind,
-    /// Queries, each with a legend. The words of [`PLACEHOLDERS`] stand for what a user selects.
+    /// Queries, each with a legend. The words of [`PLACEHOLDERS`] stand for the user's selection.
     pub(super) queries: &'static [(&'static str, &'static str)],
     /// Whether its data exist only if traffic control emulates the links.
     pub(super) needs_traffic_control: bool,
@@ -60,24 +60,24 @@ pub(super) enum Kind {
     Bars(Steps),
 }
 
-/// Colours from a value on. The first step has no lower bound.
+/// Colours by minimum value. The first step has no minimum.
 pub(super) type Steps = &'static [(f64, &'static str)];
 
 pub(super) const GREEN: &str = "green";
 pub(super) const ORANGE: &str = "orange";
 pub(super) const RED: &str = "red";
 pub(super) const BLUE: &str = "blue";
-/// No value is better than another.
+/// One colour for all values, because no value is better than another.
 pub(super) const PLAIN: Steps = &[(0.0, BLUE)];
 
-/// Placeholders in queries: the label matchers for which each stands in Grafana.
+/// Placeholders in queries, each with the label matchers that replace it in Grafana.
 pub(super) const PLACEHOLDERS: [(&str, &str); 4] = [
     ("CLUSTERS", "RUNS, cluster=~\"$cluster\""),
     ("RUNS", "namespace=~\"$namespace\", federation=~\"$federation\", protocol=~\"$protocol\""),
     ("FEDERATIONS", "namespace=~\"$namespace\", federation=~\"$federation\""),
     ("NAMESPACES", "namespace=~\"$namespace\""),
 ];
-/// Stands for an interval of a few scrapes.
+/// Placeholder for an interval of a few scrapes.
 pub(super) const INTERVAL: (&str, &str) = ("INTERVAL", "$__rate_interval");
 
 impl Panel {
@@ -135,7 +135,7 @@ impl Dashboard {
         self.rows.iter().flat_map(|(_, panels)| *panels)
     }
 
-    /// Iterates over the rows and the panels with their places in Grafana's grid: (column, line).
+    /// Iterates over the rows and the panels with their positions in Grafana's grid: (column, line).
     pub(super) fn places(
         &self,
     ) -> impl Iterator<Item = (usize, &'static str, Vec<(usize, usize, &'static Panel)>)> {
@@ -159,7 +159,8 @@ impl Dashboard {
     }
 }
 
-/// Returns a query with all placeholders replaced: by Grafana's variables, or so that everything is selected.
+/// Returns a query with all placeholders replaced. With an interval, everything is selected; otherwise, Grafana's
+/// variables select.
 pub(super) fn fill(query: &str, interval: Option<&str>) -> String {
     let filled =
         PLACEHOLDERS.iter().fold(query.to_owned(), |it, (name, matchers)| it.replace(name, matchers));

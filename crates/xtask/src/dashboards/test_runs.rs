@@ -1,5 +1,5 @@
-//! What Prometheus scrapes while the queries are tried: supervisors and agents of runs with faults, connected as in pods,
-//! and an operator with an API server in memory.
+//! The programs that Prometheus scrapes while the queries are tested: supervisors and agents of runs with faults,
+//! connected as in pods, and an operator with an API server in memory.
 
 use std::error::Error;
 use std::fs;
@@ -17,9 +17,9 @@ use super::SCRAPE_SECONDS;
 use super::prometheus::{Background, Prometheus, Target};
 use crate::Repository;
 
-/// Key of all rehearsed federations, which listen on this machine only.
+/// Key of all federations of these runs. They listen only on this machine.
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
-/// Namespace in which the rehearsed federations are said to be.
+/// Namespace label of all federations of these runs.
 const NAMESPACE: &str = "experiments";
 /// Faults in addition to those of the quick start.
 const FAULTS: &str = "  faults:
@@ -28,10 +28,10 @@ const FAULTS: &str = "  faults:
     - at: 4s
       link: { from: paris, to: rennes, latency: 40ms, for: 1s }
 ";
-/// The quick start is carried out under each of these protocols.
+/// Protocols under which the quick start runs.
 const PROTOCOLS: [&str; 3] = ["hc3i", "hydee", "coordinated"];
 /// Time limit of a run.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A program that prints its address.
 struct Program {
@@ -39,7 +39,7 @@ struct Program {
     _program: Background,
 }
 
-/// The programs, which run until this value is dropped, and the pages to be scraped.
+/// Running programs, which stop when this value is dropped, and the pages to scrape.
 #[derive(Default)]
 pub(super) struct Programs {
     programs: Vec<Program>,
@@ -56,7 +56,7 @@ pub(super) fn build(repository: &Repository) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Carries out runs one after the other. Their programs, and the operator, remain.
+/// Carries out runs one after the other. Their programs and the operator keep running.
 pub(super) fn perform(
     repository: &Repository,
     dir: &Path,
@@ -96,7 +96,7 @@ impl Programs {
         dir: &Path,
         prometheus: &Prometheus,
     ) -> Result<(), Box<dyn Error>> {
-        let name = federation.metadata.name.clone().expect("it has been named");
+        let name = federation.metadata.name.clone().expect("its name was set");
         let (file, key) = (dir.join("federation.yaml"), dir.join("key"));
         fs::write(&file, serde_saphyr::to_string(federation)?)?;
         fs::write(&key, KEY)?;
@@ -125,10 +125,10 @@ impl Programs {
             places.push(Place { uid: format!("pod-{process}"), process, address });
         }
         prometheus.scrape(&self.targets)?;
-        // The metrics of a run that has not begun are scraped first, as on a cluster.
+        // As on a cluster, metrics are scraped before the run has started.
         let begun = super::prometheus::now()?;
         while !prometheus.has_answered(&format!("faultline_run_info{{federation=\"{name}\"}}"), begun) {
-            if super::prometheus::now()? - begun > PATIENCE.as_secs_f64() {
+            if super::prometheus::now()? - begun > TIMEOUT.as_secs_f64() {
                 return Err(format!("Prometheus does not scrape {name}").into());
             }
             pause();
@@ -146,7 +146,7 @@ impl Programs {
 #[expect(clippy::disallowed_methods, reason = "the runs are real processes, in real time")]
 fn judged(runtime: &tokio::runtime::Runtime, api: &Supervisor, log: &Path) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < TIMEOUT {
         let status = runtime.block_on(api.status(u64::MAX))?;
         match status.phase {
             Phase::Completed => return Ok(()),
@@ -158,13 +158,10 @@ fn judged(runtime: &tokio::runtime::Runtime, api: &Supervisor, log: &Path) -> Re
             _ => pause(),
         }
     }
-    Err(format!("a run took longer than {PATIENCE:?}; see {}", log.display()).into())
+    Err(format!("a run took longer than {TIMEOUT:?}; see {}", log.display()).into())
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "Prometheus scrapes in real time, and nothing says that it has"
-)]
+#[expect(clippy::disallowed_methods, reason = "Prometheus scrapes in real time, and does not announce it")]
 fn pause() {
     std::thread::sleep(Duration::from_secs(SCRAPE_SECONDS));
 }
@@ -180,7 +177,7 @@ impl Program {
         command.stdout(Stdio::piped());
         let mut background = Background::start_with(command, fs::File::create(log)?)?;
         let mut line = String::new();
-        BufReader::new(background.0.stdout.take().expect("it was asked for")).read_line(&mut line)?;
+        BufReader::new(background.0.stdout.take().expect("it is piped")).read_line(&mut line)?;
         let address = line.trim().parse().map_err(|_| {
             format!(
                 "{} did not print its address (found `{}`); see {}",

@@ -1,5 +1,5 @@
-//! Checks the direction of dependencies: crates are on floors, and depend only on lower floors. Some crates must not
-//! reach each other at all.
+//! Checks the direction of dependencies: crates are arranged in layers, and depend only on lower layers. Some crates
+//! must not depend on each other at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -8,8 +8,8 @@ use cargo_metadata::DependencyKind;
 
 use crate::{Problems, Repository};
 
-/// Crates by floor, lowest first.
-const FLOORS: &[&[&str]] = &[
+/// Crates by layer, lowest first.
+const LAYERS: &[&[&str]] = &[
     &["faultline-core"],
     &["faultline-dataflow"],
     &[
@@ -67,23 +67,28 @@ const WALLS: &[(&str, &str, &str)] = &[
     ("faultline-sim", "tokio", "virtual time has no runtime"),
     ("faultline-sim", "faultline-protocols", "a driver knows processes, not protocols"),
     ("faultline-runtime", "faultline-protocols", "a driver knows processes, not protocols"),
-    ("faultline-history", "faultline-protocols", "what happened is told by facts"),
-    ("faultline-history", "faultline-supervisor", "what happened is told by facts"),
-    ("faultline-checker", "faultline-protocols", "the judge shares no code with the judged"),
-    ("faultline-checker", "faultline-supervisor", "the judge shares no code with the judged"),
-    ("faultline-report", "faultline-protocols", "a report is drawn from facts"),
-    ("faultline-api", "faultline-protocols", "a protocol is a value in the resource"),
-    ("faultline-operator", "faultline-protocols", "a protocol is a value in the resource"),
-    ("faultline-kubectl", "faultline-operator", "a user needs a client, not an operator"),
-    ("faultline-cli", "faultline-client", "clusters are reached by `kubectl-faultline`"),
-    ("faultline-cli", "faultline-operator", "clusters are reached by `kubectl-faultline`"),
+    ("faultline-history", "faultline-protocols", "facts are its only source"),
+    ("faultline-history", "faultline-supervisor", "facts are its only source"),
+    ("faultline-checker", "faultline-protocols", "the checker shares no code with what it judges"),
+    ("faultline-checker", "faultline-supervisor", "the checker shares no code with what it judges"),
+    ("faultline-report", "faultline-protocols", "facts are its only source"),
+    ("faultline-api", "faultline-protocols", "a protocol is only a value in the resource"),
+    ("faultline-operator", "faultline-protocols", "a protocol is only a value in the resource"),
+    ("faultline-kubectl", "faultline-operator", "users need a client, not an operator"),
+    ("faultline-cli", "faultline-client", "`kubectl-faultline` connects to clusters"),
+    ("faultline-cli", "faultline-operator", "`kubectl-faultline` connects to clusters"),
     ("faultline-cli", "rustls", "the default program opens no connection that needs TLS"),
 ];
 
-/// Features that a member must not request from a crate. Cargo builds a single `kube` for the workspace, with the
-/// union of all requested features, so its dependencies show nothing about one member.
+/// Features that a crate of the workspace must not request. Cargo builds a single `kube` for the workspace, with the
+/// union of all requested features, so its dependencies do not show what one crate requests.
 const FEATURES: &[(&str, &str, &[&str], &str)] = &[
-    ("faultline-api", "kube", &["cel", "client", "runtime"], "the resource is types, not a client"),
+    (
+        "faultline-api",
+        "kube",
+        &["cel", "client", "runtime"],
+        "the resource consists of types, not of a client",
+    ),
     ("faultline-client", "kube", &["client", "runtime"], "names need no client"),
 ];
 
@@ -114,7 +119,7 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
     }
     let members: Vec<&str> =
         repository.metadata.workspace_packages().iter().map(|it| it.name.as_str()).collect();
-    let mut problems = judge(FLOORS, &members, &edges);
+    let mut problems = judge(LAYERS, &members, &edges);
     for package in repository.metadata.workspace_packages() {
         for it in &package.dependencies {
             problems.extend(judge_features(&package.name, &it.name, &it.features));
@@ -126,37 +131,39 @@ pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>>
 fn judge_features(from: &str, to: &str, asked: &[String]) -> Option<String> {
     let (_, _, barred, why) = FEATURES.iter().find(|it| (it.0, it.1) == (from, to))?;
     let feature = barred.iter().find(|it| asked.iter().any(|asked| asked == **it))?;
-    Some(format!("{from} asks for the feature {feature} of {to}: {why}"))
+    Some(format!("{from} requests the feature {feature} of {to}: {why}"))
 }
 
-fn judge(floors: &[&[&str]], members: &[&str], edges: &[Edge<'_>]) -> Problems {
-    let floor = |name: &str| floors.iter().position(|floor| floor.contains(&name));
+fn judge(layers: &[&[&str]], members: &[&str], edges: &[Edge<'_>]) -> Problems {
+    let layer = |name: &str| layers.iter().position(|layer| layer.contains(&name));
     let mut problems = Vec::new();
-    for member in members.iter().filter(|it| floor(it).is_none()) {
-        problems.push(format!("{member} stands on no floor"));
+    for member in members.iter().filter(|it| layer(it).is_none()) {
+        problems.push(format!("{member} is not in any layer"));
     }
     for Edge { from, to, .. } in edges.iter().filter(|it| !it.dev) {
-        if let (Some(above), Some(below)) = (floor(from), floor(to))
+        if let (Some(above), Some(below)) = (layer(from), layer(to))
             && above <= below
         {
-            problems.push(format!("{from} needs {to}, which is not below it"));
+            problems.push(format!("{from} depends on {to}, which is not in a lower layer"));
         }
     }
     for (from, to, why) in WALLS {
         if reached(from, edges).contains(to) {
-            problems.push(format!("{from} reaches {to}: {why}"));
+            problems.push(format!("{from} depends on {to}: {why}"));
         }
     }
     for from in WITHOUT_RUNTIME {
         let reached = reached(from, edges);
         let met = RUNTIME.iter().filter(|it| reached.contains(*it));
-        problems.extend(met.map(|to| format!("{from} reaches {to}: it runs in virtual time, or not at all")));
+        problems.extend(met.map(|to| {
+            format!("{from} depends on {to}, but must work without the runtime of real processes")
+        }));
     }
     problems.extend(cycle(members, edges));
     problems
 }
 
-/// Returns everything that `start` depends on, directly or not, without tests.
+/// Returns everything that `start` depends on, directly or indirectly, without dependencies of tests.
 fn reached<'a>(start: &'a str, edges: &[Edge<'a>]) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut open = vec![start];
@@ -179,7 +186,7 @@ fn cycle(members: &[&str], edges: &[Edge<'_>]) -> Option<String> {
             |name: &str| edges.iter().any(|it| it.from == name && it.to != name && rest.contains(it.to));
         let free: BTreeSet<&str> = rest.iter().copied().filter(|name| !needs_another(name)).collect();
         if free.is_empty() {
-            return Some(format!("among these there is a cycle: {}", Vec::from_iter(rest).join(", ")));
+            return Some(format!("these crates form a cycle: {}", Vec::from_iter(rest).join(", ")));
         }
         rest.retain(|name| !free.contains(name));
     }
@@ -190,16 +197,16 @@ fn cycle(members: &[&str], edges: &[Edge<'_>]) -> Option<String> {
 mod tests {
     use super::*;
 
-    const FLOORS: &[&[&str]] = &[&["core"], &["left", "right"], &["top"]];
+    const LAYERS: &[&[&str]] = &[&["core"], &["left", "right"], &["top"]];
     const MEMBERS: &[&str] = &["core", "left", "right", "top"];
 
     fn problems(edges: &[(&str, &str, bool)]) -> Problems {
         let edges: Vec<Edge<'_>> = edges.iter().map(|&(from, to, dev)| Edge { from, to, dev }).collect();
-        judge(FLOORS, MEMBERS, &edges)
+        judge(LAYERS, MEMBERS, &edges)
     }
 
     #[test]
-    fn down_is_fine_and_tests_may_look_sideways() {
+    fn lower_layers_are_allowed_and_tests_may_use_their_own_layer() {
         assert_eq!(
             problems(&[("top", "left", false), ("left", "core", false), ("left", "right", true)]),
             [""; 0]
@@ -208,38 +215,44 @@ mod tests {
     }
 
     #[test]
-    fn sideways_and_up_are_problems() {
-        assert_eq!(problems(&[("left", "right", false)]), ["left needs right, which is not below it"]);
-        assert_eq!(problems(&[("core", "top", false)]), ["core needs top, which is not below it"]);
+    fn the_same_and_higher_layers_are_problems() {
+        assert_eq!(
+            problems(&[("left", "right", false)]),
+            ["left depends on right, which is not in a lower layer"]
+        );
+        assert_eq!(
+            problems(&[("core", "top", false)]),
+            ["core depends on top, which is not in a lower layer"]
+        );
     }
 
     #[test]
     fn tests_that_close_a_cycle_are_a_problem() {
         let problems = problems(&[("top", "left", false), ("left", "top", true), ("right", "core", false)]);
-        assert_eq!(problems, ["among these there is a cycle: left, top"]);
+        assert_eq!(problems, ["these crates form a cycle: left, top"]);
     }
 
     #[test]
-    fn a_crate_without_a_floor_is_a_problem() {
-        assert_eq!(judge(FLOORS, &["new"], &[]), ["new stands on no floor"]);
+    fn a_crate_without_a_layer_is_a_problem() {
+        assert_eq!(judge(LAYERS, &["new"], &[]), ["new is not in any layer"]);
     }
 
     #[test]
     fn forbidden_features_are_a_problem() {
         let asked = |it: &str| judge_features("faultline-api", "kube", &["derive".to_owned(), it.to_owned()]);
         assert_eq!(asked("jsonpatch"), None);
-        assert!(asked("client").is_some_and(|it| it.contains("not a client")));
+        assert!(asked("client").is_some_and(|it| it.contains("not of a client")));
     }
 
     #[test]
-    fn walls_hold_through_others() {
+    fn forbidden_pairs_include_indirect_dependencies() {
         let edge = |from, to| Edge { from, to, dev: false };
         let edges = [edge("faultline-sim", "helper"), edge("helper", "tokio")];
-        assert_eq!(judge(&[], &[], &edges), ["faultline-sim reaches tokio: virtual time has no runtime"]);
+        assert_eq!(judge(&[], &[], &edges), ["faultline-sim depends on tokio: virtual time has no runtime"]);
         let edges = [edge("faultline-fuzz", "helper"), edge("helper", "hyper")];
         assert_eq!(
             judge(&[], &[], &edges),
-            ["faultline-fuzz reaches hyper: it runs in virtual time, or not at all"]
+            ["faultline-fuzz depends on hyper, but must work without the runtime of real processes"]
         );
     }
 }
