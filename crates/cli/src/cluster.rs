@@ -47,7 +47,7 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, CommandError
     Ok(Exit::Pass)
 }
 
-/// Returns the clusters for one graph, formatted.
+/// Formats the clusters for one graph.
 fn divide(graph: &Graph, wish: Wish, arguments: &ClusterArguments) -> Result<String, CommandError> {
     let found = find(graph, wish);
     let chosen = &found.front[found.chosen];

@@ -26,7 +26,7 @@ struct Object<'a> {
     clusters: Vec<BTreeMap<u32, Vec<&'a str>>>,
 }
 
-/// Returns the clusters for graphs in the order of time, formatted.
+/// Formats the clusters for several graphs in chronological order.
 pub(super) fn recluster(
     graphs: &[Graph],
     wish: Wish,

@@ -49,9 +49,9 @@ pub struct TaskCosts {
     pub again_seconds: f64,
     /// Stolen tasks whose result was used.
     pub thefts: u64,
-    /// Tasks that processes which did not fail re-executed for failed processes.
+    /// Tasks that surviving processes re-executed because others had failed.
     pub rerun: u64,
-    /// Tasks that these processes would have re-executed after a global rollback.
+    /// Tasks that the surviving processes would have re-executed after a global rollback.
     pub global: u64,
     /// Processes that did not fail, summed over all recoveries.
     pub live: u64,
