@@ -827,7 +827,7 @@ impl<P: PlaceBackend> Host<'_, P> {
     }
 
     /// Releases halted processes once all orders are in force. Waits until paused processes resume or fail,
-    /// because they may handle messages from the meantime before the orders.
+    /// because they may handle earlier messages before the orders.
     fn let_go(&mut self) {
         if self.nodes.values().all(|node| node.outstanding.is_empty()) {
             for (process, life) in std::mem::take(&mut self.halted) {
