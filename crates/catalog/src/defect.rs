@@ -25,13 +25,13 @@ pub enum Rule {
     Coordinated(coordinated::Defect),
     /// A rule of Chandy and Lamport's snapshot.
     ChandyLamport(chandy_lamport::Defect),
-    /// In the code of HydEE.
+    /// A rule of HydEE.
     Hydee(hydee::Defect),
-    /// In the code of SPBC.
+    /// A rule of SPBC.
     Spbc(spbc::Defect),
-    /// In the code of pessimistic logging.
+    /// A rule of pessimistic logging.
     Pessimistic(pessimistic_logging::Defect),
-    /// In the code that TIC and SEL share.
+    /// A rule of TIC and SEL.
     Theft(theft::Defect),
     /// A rule of Satin.
     Satin(satin::Defect),

@@ -252,7 +252,7 @@ fn checkpoint_every(spec: &FederationSpec, every: Option<Span>) -> Arc<[Option<S
     spec.clusters.iter().map(|cluster| own.get(&cluster.name).map_or(every, |it| it.0)).collect()
 }
 
-/// Returns where replicas of checkpoints are kept.
+/// Returns the placement of the replicas of checkpoints.
 fn placement(checkpointing: Checkpointing) -> Placement {
     Placement { replicas: checkpointing.replicas as u16, to: replicate_to(checkpointing.replicate_to) }
 }

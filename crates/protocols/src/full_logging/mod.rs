@@ -1,10 +1,10 @@
 //! Full logging: every sender logs every message, and only the failed process rolls back.
 //!
 //! The limiting case with which Guermouche, Ropars, Snir, Cappello: *HydEE: Failure Containment without Event Logging
-//! for Large Scale Send-Deterministic MPI Applications* (2012) compare their protocol: each process is a cluster. No
-//! process needs another to take a checkpoint, and no order of deliveries is stored. Since the program is
-//! send-deterministic, a process that rolls back sends again what others have received; until it has, phases hold back
-//! whatever depends on that. The rules that the code cites are those of `docs/hydee.md`.
+//! for Large Scale Send-Deterministic MPI Applications* (2012) compare their protocol: each process is a cluster. A
+//! process takes checkpoints alone, and no order of deliveries is stored. Since the program is send-deterministic, a
+//! process that rolls back re-sends the messages that others have received; until it has, phases hold back every
+//! message that depends on them. The rules that the code cites are those of `docs/hydee.md`.
 //!
 //! | part | does |
 //! | --- | --- |
@@ -45,10 +45,10 @@ pub struct Config {
     pub retry_every: Span,
 }
 
-/// What a checkpoint contains besides the channels (R2).
+/// The protocol's own state in a checkpoint, besides the channels (R2).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Own {
-    /// Phases of the process and of what it has received.
+    /// Phases of the process and of the messages that it has received.
     pub phases: Phases,
     /// Actions of the application that waited for a phase.
     pub app_actions: VecDeque<AppAction>,
@@ -61,7 +61,7 @@ pub enum Control {
     Settled(Settled),
     /// Rounds of recovery (R1, R9 to R14).
     Round(phases::Message),
-    /// Checkpoints that are kept and restored.
+    /// A message of the sub-machine that keeps and restores checkpoints.
     Group(group::Message),
 }
 

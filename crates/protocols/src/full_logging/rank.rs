@@ -151,8 +151,8 @@ impl Rank {
         }
     }
 
-    /// Sends a message through the log of its channel. If the receiver already has it, it is an orphan that is sent
-    /// again, as the recovery process is told.
+    /// Sends a message through the log of its channel. If the receiver already has it, it is a re-sent orphan, which
+    /// the recovery process is told.
     fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         let phase = self.phases.phase();
         if self.logs.sent(id, phase, payload, true, host) {
@@ -163,7 +163,7 @@ impl Rank {
         self.logs.maybe_spill(&mut self.group, host);
     }
 
-    /// Hands a channel's logged messages to the network, in order, as far as their phases permit (R4).
+    /// Passes a channel's logged messages to the network, in order, as far as their phases permit (R4).
     fn pump(&mut self, to: ProcessId, host: &mut ProtocolHost) {
         let admits = |phase| self.rounds.admits(phase);
         self.logs.pump(&mut self.group, to, self.position, admits, host);
@@ -171,7 +171,7 @@ impl Rank {
 
     /// Lets the application resume unless something prevents it.
     fn proceed(&mut self, host: &mut ProtocolHost) {
-        // Before the first checkpoint is on record, no process may act.
+        // No process may act before the first checkpoint is committed.
         if !self.is_running() || self.position.sn.0 == 0 {
             return;
         }
@@ -228,15 +228,15 @@ impl Rank {
         }
     }
 
-    /// Receives the application's state. All its earlier actions have been seen.
+    /// Receives the application's state, after all its earlier actions.
     fn snapshot_taken(&mut self, snapshot: Snapshot, host: &mut ProtocolHost) {
         let own = Own { phases: self.phases.clone(), app_actions: self.app_actions.clone() };
         let saved = Saved { channels: self.logs.channels.clone(), own };
         self.checkpoints.cut(&mut self.group, snapshot, saved, self.logs.head(), host);
     }
 
-    /// Commits the checkpoint once it is durable, here and at its holders. Before the first one, it must be on record
-    /// that the process may have acted.
+    /// Commits the checkpoint once it is durable, here and at its holders. Before the first commit, the supervisor must
+    /// have recorded that the process may have acted.
     fn checkpoint_completes(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.checkpoints.completes() {
             match self.group.has_started() {
@@ -246,8 +246,8 @@ impl Rank {
         }
     }
 
-    /// The checkpoint is committed, and the application resumes. Peers learn what it contains, and remove that from
-    /// their logs (R8). Earlier checkpoints are no longer needed.
+    /// Handles the commit: the application resumes, and the peers are told what the checkpoint contains, so that they
+    /// can remove it from their logs (R8). Earlier checkpoints are no longer needed.
     fn maybe_commit(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some((checkpoint, saved, committed)) = self.checkpoints.commit(now) else { return };
         self.position = checkpoint.position;
@@ -290,7 +290,7 @@ impl Rank {
         }
     }
 
-    /// Reconsiders everything that waited for this process to learn of a failure, or to recover from one.
+    /// Handles again all input that waited for this process to learn of a failure, or to recover from one.
     fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for (from, message) in core::mem::take(&mut self.early) {
             self.told(from, message, now, host);
@@ -355,7 +355,7 @@ impl Rank {
         self.replay(now, host);
     }
 
-    /// A new life of a process has to restore the state of the one before.
+    /// A new life of a process has to restore the state of the previous one.
     fn watch_own_failures(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.group.has_started() {
             self.maybe_commit(now, host);

@@ -97,15 +97,15 @@ rules! {
     SavesReceived, without
         /// The set of received messages is not part of the checkpoint.
         ReceivedOutsideCheckpoint;
-    /// Inside a cluster, a message from beyond the next commit waits for it (rule 8).
+    /// Inside a cluster, a message of a later interval waits until its receiver reaches the interval (rule 8).
     KeepsFuture, without
         /// Inside a cluster, messages of later intervals are dropped instead of being held back (rule 8).
         FutureDropped;
-    /// A message acknowledged at the restored SN, or after it, is sent again (finding 2).
+    /// A message acknowledged at or after the restored SN is re-sent (finding 2).
     ResendsAtRestored, without
         /// Messages are re-sent only if acknowledged with an SN *greater* than the alert's, as printed (finding 2).
         ResendGreater;
-    /// A restored sender sends its unacknowledged messages again (B3).
+    /// A restored sender re-sends its unacknowledged messages (B3).
     ResendsOwn, without
         /// A restored sender does not re-send its unacknowledged messages (B3).
         NoOwnResend;
@@ -121,16 +121,16 @@ rules! {
     CollectsBelowWorst, without
         /// Garbage collection removes one checkpoint too many (section 3.5).
         CollectsOneTooMany;
-    /// A collected checkpoint is not restored, even if parts of it survived (section 3.5).
+    /// A collected checkpoint is never restored, even if parts of it survived (section 3.5).
     NeverRestoresCollected, without
         /// A collected checkpoint is restored if parts of it survived and everything that was kept is lost.
         CollectedRestored;
-    /// Garbage collection relies on no checkpoint that a known rollback elsewhere has invalidated (section 3.5).
+    /// Garbage collection does not rely on checkpoints that a known rollback elsewhere has invalidated (section 3.5).
     CollectsOnSound, without
         /// Garbage collection relies on checkpoints that a known rollback elsewhere has invalidated, although the
         /// cluster is about to roll back past them.
         CollectsOnSpoilt;
-    /// Garbage collection relies on lists that know the same rollbacks (section 3.5).
+    /// Garbage collection relies only on lists that include the same rollbacks (section 3.5).
     CollectsOnAgreement, without
         /// Garbage collection combines a list from before a rollback with one from after it.
         CollectsOnMixed;
@@ -138,19 +138,19 @@ rules! {
     CollectsOnCovered, without
         /// Garbage collection relies on checkpoints whose replicas are incomplete, or no longer complete.
         CollectsOnUncovered;
-    /// Without an initiator, a collection waits for a list of every cluster (section 7).
+    /// Without an initiator, a collection waits for a list from every cluster (section 7).
     WaitsForSilent, without
         /// Without an initiator, a cluster that has sent no list yet is ignored, as if it could not fail.
         CollectsWithoutSilent;
-    /// Clusters that have joined or will leave can roll back like others (section 7).
+    /// Garbage collection assumes that clusters that have joined or will leave can roll back like others (section 7).
     CountsGuests, without
         /// Garbage collection ignores clusters that have joined or will leave, as if they could not roll back.
         CollectsWithoutGuests;
-    /// A cluster leaves once no rollback can undo its last checkpoint (section 7).
+    /// A cluster leaves only once no rollback can undo its last checkpoint (section 7).
     LeavesForGood, without
         /// A cluster leaves although a rollback can still undo its last checkpoint.
         LeavesUndoable;
-    /// A cluster leaves once no other cluster may need messages from its log (section 7).
+    /// A cluster leaves only once no other cluster can need messages from its log (section 7).
     LeavesUnlogged, without
         /// A cluster leaves although other clusters may still need messages from its log.
         LeavesWithLog;
@@ -162,7 +162,7 @@ rules! {
     KeepsLogAtWorst, without
         /// Garbage collection also removes log entries acknowledged at the kept checkpoint (section 3.5 with `<=`).
         LogCollectedAtWorst;
-    /// A member takes part in a round once it knows all lives involved (rule 12).
+    /// A member takes part in a round only once it knows all lives involved (rule 12).
     KnowsLives, without
         /// A member takes part in a round although it does not know all lives involved: what it sends to the unknown
         /// ones is lost (rule 12).
@@ -175,15 +175,15 @@ rules! {
     SavesPast, without
         /// A part does not contain its cluster's rollbacks: they can be lost although the part survives.
         PastOutsideCheckpoint;
-    /// A member removes log entries once it knows all rollbacks that undid their delivery (rule 21).
+    /// A member removes log entries only once it knows all rollbacks that undid their delivery (rule 21).
     CollectsLogAware, without
         /// A member removes log entries before it knows of a rollback that undid their delivery.
         LogCollectedUnaware;
-    /// Members follow no round of an older epoch (rule 11).
+    /// Members ignore rounds of an older epoch (rule 11).
     IgnoresOlderEpochs, without
         /// Members follow rounds of an older epoch (rule 11).
         OlderEpochsAccepted;
-    /// A message is delivered after the checkpoint that it forces (section 3.2).
+    /// A message is delivered only after the checkpoint that it forces (section 3.2).
     Forces, without
         /// A message is delivered without the checkpoint that it should force (section 3.2).
         NoForcedCheckpoint;
@@ -211,7 +211,7 @@ rules! {
     KeepsQueues, without
         /// A rollback empties the queues of a surviving process (rule 10).
         QueuesLostAtRollback;
-    /// Messages that were in transit to a life that has ended are sent to the next one (rule 3).
+    /// Messages that were in transit to a life that has ended are re-sent to the next life (rule 3).
     ResendsToNewLives, without
         /// Nothing is re-sent to a new life in another cluster unless an alert asks for it (rule 3).
         ResendOnlyOnAlerts;
@@ -240,15 +240,15 @@ rules! {
         /// After a rollback, messages from other clusters are delivered before those clusters have handled its alert:
         /// rollbacks can echo indefinitely (B7).
         DeliversUnsettled;
-    /// A part counts as saved once its replicas are durable (finding 6).
+    /// A part counts as saved only once its replicas are durable (finding 6).
     DurableFirst, without
         /// A part counts as saved before its replicas are durable (finding 6).
         CommitBeforeCopies;
-    /// A recovery reports what is durable once its writes have completed (rule 13).
+    /// A recovery reports what is durable only once its writes have completed (rule 13).
     WriteBarrier, without
         /// A recovery reports what it has in memory instead of waiting for its writes (rule 13).
         NoWriteBarrier;
-    /// A holder keeps the target apart from its own table, where it would mask the alert that follows (rule 15).
+    /// A holder keeps the target separate from its own table, where it would mask the alert that follows (rule 15).
     SeparatesNotes, without
         /// The target is entered into the holder's own table, where it masks the alert that follows (rule 15).
         TargetMasksAlert;

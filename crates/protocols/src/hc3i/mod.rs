@@ -350,7 +350,7 @@ impl Hc3i {
         self.config.defects.has(mutation)
     }
 
-    /// Returns whether no rule is left out, so that the protocol's invariants hold.
+    /// Returns whether all rules are obeyed, so that the protocol's invariants hold.
     #[inline]
     fn is_sound(&self) -> bool {
         self.config.defects.is_empty()

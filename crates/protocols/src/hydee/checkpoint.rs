@@ -36,7 +36,7 @@ impl Rank {
         }
     }
 
-    /// Receives the application's state. Every earlier send has been seen.
+    /// Receives the application's state, after all earlier sends.
     pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let Some(part) = &mut self.part else { return };
         let (phases, app_actions) = (self.phases.clone(), self.app_actions.clone());
@@ -88,8 +88,8 @@ impl Rank {
         }
     }
 
-    /// Coordinator: commits once every part is durable. Before the first checkpoint, it must be on record that the
-    /// cluster may have acted.
+    /// Coordinator: commits once every part is durable. Before the first commit, the supervisor must have recorded that
+    /// the cluster may have acted.
     pub(super) fn drained(
         &mut self,
         from: ProcessId,
@@ -112,7 +112,7 @@ impl Rank {
         }
     }
 
-    /// The checkpoint is committed, and the application resumes. Earlier checkpoints are no longer needed.
+    /// Handles the commit: the application resumes. Earlier checkpoints are no longer needed.
     pub(super) fn commit(&mut self, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         if self.part.as_ref().is_none_or(|part| part.checkpoint() != checkpoint) {
             return;
@@ -145,7 +145,7 @@ impl Rank {
         }
     }
 
-    /// Tells peers in other clusters what the checkpoint contains. They remove that from their logs (R8).
+    /// Tells peers in other clusters what the checkpoint contains, so that they can remove it from their logs (R8).
     pub(super) fn tell_settled(&mut self, host: &mut ProtocolHost) {
         if let Some(saved) = self.part.as_ref().and_then(|part| part.saved()) {
             self.logs.commit(&self.group, &saved.channels, host);

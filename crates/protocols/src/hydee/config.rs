@@ -26,11 +26,11 @@ pub struct Config {
 }
 
 rules! {
-    /// A message that the receiver has is not sent again, not even the last one (R3).
+    /// A message that the receiver has is not re-sent, including the last one (R3).
     SuppressesLast, without
         /// The last message that the receiver already has is re-sent: Algorithm 2, line 14, compares with `<` (H1).
         LastReceivedResent;
-    /// The recovery process counts messages (R11).
+    /// The recovery process counts orphans by message (R11).
     CountsMessages, without
         /// The recovery process counts orphans per process instead of per message (H3).
         CountsProcesses;
@@ -42,7 +42,7 @@ rules! {
     FailedAnswer, without
         /// A process that rolled back does not answer another failed cluster (H5).
         FailedDoNotAnswer;
-    /// A restored log is re-sent to all that lack its messages (R10).
+    /// A restored log is re-sent to all processes that lack its messages (R10).
     SendsRestoredLog, without
         /// A restored log is not re-sent to processes that did not roll back (H6).
         RestoredLogNotSent;
@@ -66,7 +66,7 @@ rules! {
     DropsOlderLives, without
         /// Messages from older lives of a cluster are accepted (R5, H10).
         NoLifeCheck;
-    /// A message received before is dropped (R5).
+    /// A message that has already been received is dropped (R5).
     DropsDuplicates, without
         /// A message that was already received is delivered again (R5).
         NoDuplicateCheck;
@@ -102,15 +102,15 @@ rules! {
     Drains, without
         /// A checkpoint does not drain the cluster's channels (R7).
         NoDrain;
-    /// A part is written once all of these have arrived (R7).
+    /// A part is written only once all of these messages have arrived (R7).
     WaitsForLate, without
         /// A checkpoint is written as soon as the state has been saved, without messages that arrive later (R7).
         OneRound;
-    /// Logged messages leave the memory once they are durable (R15).
+    /// Logged messages leave the memory only once they are durable (R15).
     SpillsDurable, without
         /// Logged messages leave the memory before they are durable (R15).
         SpilledBeforeDurable;
-    /// A part is written where the segments of its log are durable (R15).
+    /// A part is written only where the segments of its log are durable (R15).
     SegmentsFirst, without
         /// A part of a checkpoint is written and replicated without its log segments (R15).
         SegmentsOutsideCheckpoint;
@@ -118,7 +118,7 @@ rules! {
     KeepsSegments, without
         /// Log segments are removed together with older checkpoints, although the current one needs them (R15).
         SegmentsCollected;
-    /// Messages on stable storage are sent when a channel resumes (R15).
+    /// Messages that are only on stable storage are also sent when a channel resumes (R15).
     SendsSpilled, without
         /// Messages that are only on stable storage are left out when a channel resumes (R15).
         SpilledNotSent;
@@ -167,7 +167,7 @@ rules! {
     SuppressedAndSent,
 }
 
-/// The rules that the sub-machines obey.
+/// The rules for the sub-machines.
 impl Config {
     fn obeys(&self, rule: Rule) -> bool {
         self.defects.obeys(rule)

@@ -39,8 +39,8 @@ impl Rank {
         }
     }
 
-    /// Sends a message: inside the cluster at once, to another cluster through the log of its channel. If the receiver
-    /// already has it, it is an orphan that is sent again, as the recovery process is told.
+    /// Sends a message: directly inside the cluster, and through the log of its channel to another cluster. If the
+    /// receiver already has it, it is a re-sent orphan, which the recovery process is told.
     pub(super) fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         let cluster = self.group.view.group_of(id.to);
         let phase = self.phases.phase();
@@ -70,7 +70,7 @@ impl Rank {
         }
     }
 
-    /// Hands a channel's logged messages to the network, in order, as far as their phases permit (R4).
+    /// Passes a channel's logged messages to the network, in order, as far as their phases permit (R4).
     pub(super) fn pump(&mut self, to: ProcessId, host: &mut ProtocolHost) {
         let admits = |phase| self.rounds.admits(phase);
         self.logs.pump(&mut self.group, to, self.position, admits, host);
@@ -78,7 +78,7 @@ impl Rank {
 
     /// Lets the application resume unless something prevents it.
     pub(super) fn proceed(&mut self, host: &mut ProtocolHost) {
-        // Before the first checkpoint is on record, no process may act.
+        // No process may act before the first checkpoint is committed.
         if !self.is_running() || self.position.sn.0 == 0 {
             return;
         }
@@ -119,7 +119,7 @@ impl Rank {
             }
             Some(_) => self.waiting.push_back(arrival),
             None if !self.app_actions.is_empty() => self.waiting.push_back(arrival),
-            // It was received before.
+            // The message has already been received.
             None if id.number < self.logs.received(id.from) && drops_duplicates => {}
             None => self.receive(arrival, is_inside, host),
         }

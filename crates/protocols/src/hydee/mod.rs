@@ -3,8 +3,8 @@
 //! Guermouche, Ropars, Snir, Cappello: *HydEE: Failure Containment without Event Logging for Large Scale
 //! Send-Deterministic MPI Applications* (2012). Only a failed cluster rolls back. Since its program is
 //! send-deterministic, it re-sends the messages that other clusters have received and whose sends were undone; until
-//! then, *phases* hold back whatever depends on them. The rules R1 to R15 that the code cites are those of
-//! `docs/hydee.md`: the printed algorithms, completed for asynchronous processes. A [`Defect`] leaves one out, or
+//! then, *phases* hold back all messages that depend on them. The rules R1 to R15 that the code cites are those of
+//! `docs/hydee.md`: the printed algorithms, completed for asynchronous processes. A [`Defect`] disables a rule, or
 //! applies it as printed.
 //!
 //! | part | does |
@@ -48,18 +48,18 @@ use rank::Rank;
 /// The stamp of every message: its phase, and the incarnations of both clusters (R5).
 pub type Stamp = logs::Stamp<Phase>;
 
-/// What a part of a checkpoint contains besides the channels (R2).
+/// The protocol's own state in a part of a checkpoint, besides the channels (R2).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Own {
-    /// Phases of the process and of what it has received.
+    /// Phases of the process and of the messages that it has received.
     pub phases: Phases,
     /// Actions of the application that waited for a phase.
     pub app_actions: VecDeque<AppAction>,
-    /// Messages from the own cluster that were in transit.
+    /// Messages from this process's cluster that were in transit.
     pub late: Vec<Late>,
 }
 
-/// A message from the own cluster that was in transit when the checkpoint was taken.
+/// A message from this process's cluster that was in transit when the checkpoint was taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Late {
     /// Identity of the message.
@@ -99,7 +99,7 @@ pub enum Control {
     Settled(Settled),
     /// Rounds of recovery (R1, R9 to R14).
     Round(RoundMessage),
-    /// Checkpoints that are kept and restored.
+    /// A message of the sub-machine that keeps and restores checkpoints.
     Group(GroupMessage),
 }
 

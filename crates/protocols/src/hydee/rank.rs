@@ -182,7 +182,7 @@ impl Rank {
         }
     }
 
-    /// Returns whether the sender knows of a failure that this process does not know yet, or is further in its
+    /// Returns whether the sender knows of a failure that this process does not know yet, or is further along in its
     /// recovery.
     fn is_early(&self, message: &Control) -> bool {
         match message {
@@ -198,7 +198,7 @@ impl Rank {
         }
     }
 
-    /// Reconsiders everything that waited for this process to learn of a failure, or to recover from one.
+    /// Handles again all input that waited for this process to learn of a failure, or to recover from one.
     pub(super) fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for (from, message) in core::mem::take(&mut self.early) {
             self.told(from, message, now, host);
@@ -269,8 +269,8 @@ impl Rank {
         self.maybe_write(now, host);
     }
 
-    /// Watches the own cluster: a failure freezes it, and once all members live again, the coordinator begins to
-    /// restore it.
+    /// Watches this process's cluster: a failure freezes it, and once all members are up again, the coordinator begins
+    /// to restore it.
     fn watch_members(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.group.has_started() {
             self.commit_gathered(now, host);
@@ -285,7 +285,7 @@ impl Rank {
         }
     }
 
-    /// A member has failed: discards the checkpoint in progress, and holds the application.
+    /// Handles the failure of a member: discards the checkpoint in progress, and holds the application.
     fn freeze(&mut self, host: &mut ProtocolHost) {
         if let Some(part) = self.part.take() {
             host.claim(part.aborted());

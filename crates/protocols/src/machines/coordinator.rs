@@ -8,8 +8,8 @@ use super::gathering::Counts;
 use super::{Checkpoint, Gathering, Schedule};
 
 /// The coordinator's side of a checkpoint that is taken in two rounds: it requests the checkpoint, learns from every
-/// member what it had sent, tells every member what to wait for, and commits once all parts are durable. At most one
-/// checkpoint is in progress.
+/// member how many messages it had sent, tells every member how many to wait for, and commits once all parts are
+/// durable. At most one checkpoint is in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Coordinator {
     /// Number of checkpoints begun since the last rollback.
@@ -33,7 +33,7 @@ impl Coordinator {
         self.schedule.next()
     }
 
-    /// Begins the checkpoint after the one at `last`. `answering` are the processes that answer.
+    /// Begins the checkpoint after the one at `last`. `answering` lists the processes that answer.
     pub(crate) fn begin<S: Speaks>(
         &mut self,
         last: Position,
@@ -49,7 +49,8 @@ impl Coordinator {
         checkpoint
     }
 
-    /// A member has saved its state, and had sent this many messages. Returns the sums once all have answered.
+    /// Counts a member's report that it has saved its state, after sending this many messages. Returns the sums once
+    /// all members have answered.
     pub(crate) fn saved(
         &mut self,
         from: ProcessId,
@@ -59,29 +60,29 @@ impl Coordinator {
         self.gathering.as_mut()?.saved(from, checkpoint, sent)
     }
 
-    /// A member's part is durable. Returns whether all parts now are.
+    /// Counts a member's report that its part is durable. Returns whether all parts now are.
     pub(crate) fn drained(&mut self, from: ProcessId, checkpoint: Checkpoint) -> bool {
         self.gathering.as_mut().is_some_and(|it| it.drained(from, checkpoint))
     }
 
-    /// Returns the checkpoint of which all parts are durable, once, and whether it removes all older ones.
+    /// Returns, once, the checkpoint of which all parts are durable, and whether it removes all older ones.
     pub(crate) fn commit(&mut self, now: Time) -> Option<(Checkpoint, bool)> {
         let gathering = self.gathering.take_if(|it| it.is_over())?;
         Some((gathering.checkpoint(), self.schedule.collects(now)))
     }
 
-    /// The checkpoint is committed: begins the delay before the next one.
+    /// Handles the commit: begins the delay before the next checkpoint.
     pub(crate) fn committed(&mut self, now: Time) {
         self.schedule.restart(now);
     }
 
-    /// A member has failed: discards the checkpoint in progress.
+    /// Handles the failure of a member: discards the checkpoint in progress.
     pub(crate) fn discard(&mut self) {
         self.gathering = None;
         self.schedule.stop();
     }
 
-    /// The group resumes in a new incarnation.
+    /// Handles the resumption of the group in a new incarnation.
     pub(crate) fn resumed(&mut self, now: Time) {
         self.attempts = 0;
         self.schedule.restart(now);

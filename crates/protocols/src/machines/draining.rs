@@ -9,8 +9,9 @@ use super::group::{Group, Grouped};
 use super::{Checkpoint, Replication, Requires};
 
 /// A member's part of the checkpoint in progress, from the request to the commit. Between its cut and the commit, a
-/// member sends nothing. What arrives from other members is *late*: it was sent before its sender's cut, and belongs to
-/// the checkpoint. The part is written once all late messages have arrived. `L` is a late message.
+/// member sends nothing. Messages that arrive from other members are *late*: they were sent before their senders' cuts,
+/// and belong to the checkpoint. The part is written once all late messages have arrived. `L` is the type of a late
+/// message.
 #[derive(Clone, Debug)]
 pub(crate) struct Draining<P: Grouped, L> {
     checkpoint: Checkpoint,
@@ -34,7 +35,7 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         self.checkpoint
     }
 
-    /// Returns whether what the application does now is outside the part.
+    /// Returns whether the application's current actions are outside the part.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.is_some()
     }
@@ -49,7 +50,7 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         self.late.push(late);
     }
 
-    /// Receives the application's state. Every earlier send has been seen.
+    /// Receives the application's state, after all earlier sends.
     pub(crate) fn cut(&mut self, snapshot: Snapshot, saved: P::Saved, head: P::Head) {
         assert!(self.cut.is_none(), "the application returns its state once");
         self.cut = Some((snapshot, saved, Arc::new(head)));
@@ -91,7 +92,7 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         self.written = Some(Replication::begin(image.into(), holders, requires, &mut store.writes, host));
     }
 
-    /// Handles durability of an image in the own storage.
+    /// Records that an image is durable in this process's storage.
     pub(crate) fn durable(&mut self, name: ImageName) {
         if let Some(written) = &mut self.written {
             written.durable(name);
@@ -105,7 +106,7 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         }
     }
 
-    /// Handles a new life of a holder: its replica may not have arrived, or may be lost.
+    /// Handles a new life of a holder, whose replica may not have arrived, or may be lost.
     pub(crate) fn repeat(&mut self, holder: ProcessId, host: &mut dyn Host<P>) {
         if let Some(written) = &mut self.written {
             written.repeat(holder, host);
@@ -130,7 +131,7 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         Claim::Aborted { position, attempt }
     }
 
-    /// The checkpoint is committed. Returns the member's claim, and the late messages, which can be received now.
+    /// Handles the commit. Returns the member's claim, and the late messages, which can now be received.
     pub(crate) fn commit(self, rules: DrainRules, now: Time) -> (Claim, Vec<L>) {
         assert!(
             self.written.is_some() || !rules.is_sound,
@@ -142,16 +143,16 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
     }
 }
 
-/// The rules of the sub-machine, for tests that leave one out.
+/// The rules of the sub-machine. Tests can disable each of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DrainRules {
     /// A part contains the messages that were in transit.
     pub(crate) drains: bool,
-    /// A part is written only once all of them have arrived.
+    /// A part is written only once all messages in transit have arrived.
     pub(crate) waits: bool,
-    /// What a part waits for before it counts as durable.
+    /// The conditions under which a part counts as durable.
     pub(crate) requires: Requires,
-    /// No rule of the protocol is left out, so that its invariants hold.
+    /// Whether all rules of the protocol are obeyed, so that its invariants hold.
     pub(crate) is_sound: bool,
 }
 

@@ -6,23 +6,23 @@
 //! | `writes` | writes images to this process's storage until they are durable |
 //! | `reads` | reads each image once for all that ask for it |
 //! | `replication` | makes an image durable here and at its holders: the owner's side of a replica |
-//! | `refill` | reports when a storage that was lost holds again what it should |
-//! | `survey` | which parts of which checkpoints are left, and which checkpoints are complete |
+//! | `refill` | reports when a storage that was lost again holds everything that it should |
+//! | `survey` | the remaining parts of checkpoints after a failure, and the complete checkpoints |
 //! | `gathering` | the coordinator's side of a checkpoint: counting messages, and waiting for all parts |
 //! | `coordinator` | the process that begins and commits the checkpoints of a group |
 //! | `frozen` | a member that is paused while a checkpoint is taken |
 //! | `draining` | a member's part of a checkpoint, if messages are numbered by channel |
 //! | `group` | keeps the checkpoints of a group of processes, and restores the newest complete one |
-//! | `schedule` | when a coordinator begins checkpoints, and which of them remove older ones |
+//! | `schedule` | the times at which a coordinator begins checkpoints, and those that remove older ones |
 //! | `solo` | a checkpoint of a process that is a group of its own |
 //! | `logs` | logs of the messages between groups, kept by their senders, in memory or on stable storage |
-//! | `pairs` | resuming each channel between groups by itself after a failure |
+//! | `pairs` | resuming each channel between groups separately after a failure |
 //! | `phases` | resuming channels between groups in the order of phases, directed by a recovery process |
 //! | `options`, `rule` | parameters and defects of protocols over these |
 //!
 //! A sub-machine is a value in the protocol's state. The protocol passes it the inputs that concern it, and a
-//! [`Machine`](faultline_core::Machine) on which it acts; it returns what has become true. Only `group`, `logs` and `pairs`
-//! send messages of their own, inside those of the protocol.
+//! [`Machine`](faultline_core::Machine) on which it acts; it returns conditions that have become true. Only `group`,
+//! `logs` and `pairs` send messages of their own, inside those of the protocol.
 
 mod coordinator;
 mod draining;

@@ -32,8 +32,8 @@ impl<D> Options<D> {
         server.into_iter().collect()
     }
 
-    /// Returns what the federation as a group needs to know. `C` is the configuration of the protocol, of which these
-    /// options are a part.
+    /// Returns the parameters of the group that consists of the whole federation. `C` is the configuration of the
+    /// protocol, of which these options are a part.
     pub(crate) fn membership<C>(&self, birth: &Birth<C>, rules: Rules) -> group::Membership {
         group::Membership {
             me: birth.me,
@@ -55,7 +55,7 @@ pub(crate) fn view(membership: Arc<Membership>) -> View {
     View::new(Scope::Federation, None, membership)
 }
 
-/// Returns what a protocol promises that takes checkpoints of the whole federation, and restores the newest one.
+/// Returns the promises of a protocol that takes checkpoints of the whole federation, and restores the newest one.
 pub(crate) fn promises() -> Promises {
     Promises::of_scope(Scope::Federation).with(&[
         Promise::Checkpoints,

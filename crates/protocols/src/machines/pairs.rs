@@ -1,4 +1,4 @@
-//! Resuming each channel between groups by itself, once both of its ends know its state.
+//! Resuming each channel between groups separately, once both of its ends know its state.
 //!
 //! In a channel-deterministic program, the messages of a channel do not depend on those of other channels: the order in
 //! which channels resume does not matter, and no process needs to know more than its peer (Ropars, Martsinkevich,
@@ -26,7 +26,7 @@ pub struct Meet {
     pub committed: Covered,
 }
 
-/// Which channels have resumed, by peer.
+/// The channels that have resumed, by peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Pairs {
     pairs: BTreeMap<ProcessId, Pair>,
@@ -36,17 +36,17 @@ pub(crate) struct Pairs {
 /// The channels between this process and a peer in another group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
-    /// Incarnation of the own group.
+    /// Incarnation of this process's group.
     own: Incarnation,
     /// Incarnation of the peer's group.
     theirs: Incarnation,
     /// Whether this end has reported the state of the channels under these incarnations.
     is_told: bool,
-    /// First message of which it is not known whether the peer has it. This one and all later ones are only logged.
+    /// First message that the peer may or may not have. This one and all later ones are only logged.
     undecided: Option<u32>,
 }
 
-/// The rules of the sub-machine, for tests that leave one out.
+/// The rules of the sub-machine. Tests can disable each of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PairRules {
     /// Messages wait until both ends have reported the state of their channel.
@@ -60,20 +60,20 @@ impl Pairs {
         Pairs { pairs: BTreeMap::new(), rules }
     }
 
-    /// Returns whether it is known which messages the peer has, so that others can go to the network.
+    /// Returns whether it is known which messages the peer has, so that the others can be transmitted.
     pub(crate) fn is_decided(&self, peer: ProcessId) -> bool {
         !self.rules.waits || self.pairs.get(&peer).is_none_or(|pair| pair.undecided.is_none())
     }
 
-    /// The group has restored a checkpoint with these channels: their peers may have messages that it has yet to send
-    /// again.
+    /// Handles the restore of a checkpoint with these channels: their peers may have messages that this process has yet
+    /// to repeat.
     pub(crate) fn restore<P: Logging>(&mut self, logs: &Logs<P>) {
         let undecided = |peer| Pair { undecided: Some(logs.present(peer).sent), ..Pair::default() };
         self.pairs = logs.peers().into_iter().map(|peer| (peer, undecided(peer))).collect();
     }
 
-    /// Closes the channels to and from groups that have failed, and reports their state to the peers that live. Call
-    /// after each change of the membership, and after a rollback.
+    /// Closes the channels to and from groups that have failed, and reports their state to the live peers. Call after
+    /// each change of the membership, and after a rollback.
     pub(crate) fn meet<P>(&mut self, group: &Group<P>, logs: &Logs<P>, host: &mut dyn Host<P>)
     where
         P: Logging<Control: From<Meet>>,
@@ -91,7 +91,7 @@ impl Pairs {
                 let undecided = pair.undecided.or(Some(present.sent));
                 *pair = Pair { own, theirs, is_told: false, undecided };
             }
-            // A peer that is down is told in its next life.
+            // A peer that is down is informed in its next life.
             if pair.undecided.is_some() && !pair.is_told && group.view.is_up(peer) {
                 pair.is_told = true;
                 let committed = logs.committed(peer);
@@ -106,8 +106,8 @@ impl Pairs {
         meet.from > group.view.incarnation(group.view.group_of(peer)) || meet.to > group.incarnation
     }
 
-    /// Handles a peer's report that is not early. Returns whether the channel resumes now: what the peer lacks can go to
-    /// it, in order, and what it has is suppressed.
+    /// Handles a peer's report that is not early. Returns whether the channel resumes: messages that the peer lacks can
+    /// be sent to it, in order, and those that it has are suppressed.
     pub(crate) fn met<P>(
         &mut self,
         group: &Group<P>,
@@ -124,7 +124,7 @@ impl Pairs {
         if (from < theirs || to < group.incarnation) && self.rules.drops_older {
             return false;
         }
-        // The report may be handled before the failure that it follows. An answer to a question not asked yet would be
+        // The report may be handled before the failure that it follows. An answer that precedes its question would be
         // lost.
         self.meet(group, logs, host);
         logs.settle(peer, committed);

@@ -1,10 +1,10 @@
-//! When a coordinator begins checkpoints, and which of them remove the older ones.
+//! The times at which a coordinator begins checkpoints, and those that remove older ones.
 
 use faultline_core::{Span, Time};
 
-/// The timers of a coordinator. The delay before the next checkpoint is counted from the end of the last one: it stops
-/// when a checkpoint begins, and restarts at the commit or at a rollback. The first checkpoint that is committed after
-/// the end of a collection's delay removes all older ones.
+/// The timers of a coordinator. The delay before the next checkpoint counts from the end of the last one: it stops when
+/// a checkpoint begins, and restarts at the commit or at a rollback. The first checkpoint that is committed after the
+/// delay of a collection removes all older ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     checkpoint_every: Option<Span>,
@@ -32,7 +32,7 @@ impl Schedule {
         self.checkpoint_at
     }
 
-    /// Stops the delay before the next checkpoint: one begins, or the group has failed.
+    /// Stops the delay before the next checkpoint, because one begins or the group has failed.
     pub(crate) fn stop(&mut self) {
         self.checkpoint_at = None;
     }
@@ -42,7 +42,7 @@ impl Schedule {
         self.checkpoint_at = self.checkpoint_every.map(|every| now + every);
     }
 
-    /// Returns whether the checkpoint that is committed now removes all older ones. If so, the next delay begins.
+    /// Returns whether the checkpoint that is being committed removes all older ones. If so, begins the next delay.
     pub(crate) fn collects(&mut self, now: Time) -> bool {
         let is_due = self.collect_at.is_some_and(|at| at <= now);
         if is_due {

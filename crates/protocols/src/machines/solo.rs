@@ -7,8 +7,8 @@ use faultline_core::{Attempt, Claim, Host, Image, ImageName, Position, ProcessId
 use super::group::{Group, Grouped};
 use super::{Checkpoint, Replication, Requires, Schedule};
 
-/// The checkpoints of a process that needs no other process to take one: it saves its state, writes it here and at its
-/// holders, and commits it once it is durable everywhere. The application is paused from the request to the commit.
+/// The checkpoints that a process takes alone: it saves its state, writes it here and at its holders, and commits it
+/// once it is durable everywhere. The application is paused from the request to the commit.
 #[derive(Clone, Debug)]
 pub(crate) struct Solo<P: Grouped> {
     /// Number of checkpoints begun since the last rollback.
@@ -48,7 +48,7 @@ impl<P: Grouped + Protocol> Solo<P> {
         self.part.is_some()
     }
 
-    /// Returns whether a checkpoint is in progress that does not contain what the application does now.
+    /// Returns whether a checkpoint is in progress that does not contain the application's current actions.
     pub(crate) fn is_cut(&self) -> bool {
         self.part.as_ref().is_some_and(|part| part.written.is_some())
     }
@@ -65,7 +65,7 @@ impl<P: Grouped + Protocol> Solo<P> {
         host.request_snapshot();
     }
 
-    /// Receives the application's state, and writes it together with the protocol's. Every earlier send has been seen.
+    /// Receives the application's state, after all earlier sends, and writes it together with the protocol's.
     pub(crate) fn cut(
         &mut self,
         group: &mut Group<P>,
@@ -87,7 +87,7 @@ impl<P: Grouped + Protocol> Solo<P> {
         self.part.as_mut()?.written.as_mut()
     }
 
-    /// Handles durability of an image in the own storage.
+    /// Records that an image is durable in this process's storage.
     pub(crate) fn durable(&mut self, name: ImageName) {
         if let Some(written) = self.written() {
             written.durable(name);
@@ -101,7 +101,7 @@ impl<P: Grouped + Protocol> Solo<P> {
         }
     }
 
-    /// Handles a new life of a holder: its replica may not have arrived, or may be lost.
+    /// Handles a new life of a holder, whose replica may not have arrived, or may be lost.
     pub(crate) fn repeat(&mut self, holder: ProcessId, host: &mut dyn Host<P>) {
         if let Some(written) = self.written() {
             written.repeat(holder, host);
@@ -124,7 +124,7 @@ impl<P: Grouped + Protocol> Solo<P> {
         completes
     }
 
-    /// Ends the checkpoint in progress if it is durable everywhere. Returns the checkpoint, what it contains, and the
+    /// Ends the checkpoint in progress if it is durable everywhere. Returns the checkpoint, its contents, and the
     /// process's claim.
     pub(crate) fn commit(&mut self, now: Time) -> Option<(Checkpoint, Arc<P::Saved>, Claim)> {
         let Part { checkpoint, since, written, .. } = self.part.take_if(|part| part.is_durable)?;
@@ -135,12 +135,12 @@ impl<P: Grouped + Protocol> Solo<P> {
         Some((checkpoint, written.image().saved.clone(), committed))
     }
 
-    /// Begins the delay before the next checkpoint: one is committed, or the process has rolled back.
+    /// Begins the delay before the next checkpoint, because one was committed or the process has rolled back.
     pub(crate) fn restart_timer(&mut self, now: Time) {
         self.schedule.restart(now);
     }
 
-    /// The process has failed: discards the checkpoint in progress.
+    /// Handles the failure of the process: discards the checkpoint in progress.
     pub(crate) fn discard(&mut self, host: &mut dyn Host<P>) {
         if let Some(Part { checkpoint: Checkpoint { position, attempt }, .. }) = self.part.take() {
             host.claim(Claim::Aborted { position, attempt });
@@ -148,7 +148,7 @@ impl<P: Grouped + Protocol> Solo<P> {
         self.schedule.stop();
     }
 
-    /// The process begins a new incarnation.
+    /// Begins a new incarnation of the process.
     pub(crate) fn restored(&mut self) {
         self.attempts = 0;
     }

@@ -3,10 +3,11 @@
 //! Bouteiller, Cappello, Herault, Krawezik, Lemarinier, Magniette: *MPICH-V2: a Fault Tolerant MPI for Volatile Nodes
 //! based on Pessimistic Sender Based Message Logging* (SC 2003); section 4.2 of Elnozahy, Alvisi, Wang, Johnson: *A
 //! Survey of Rollback-Recovery Protocols in Message-Passing Systems* (2002). A process's actions depend only on the
-//! order in which it is delivered messages. The process reports each delivery to an event logger, and sends nothing
-//! that depends on a delivery until the logger has confirmed it as stable. After a failure, it can therefore be
-//! delivered the same messages in the same order again, as far as any other process has seen the consequences. The
-//! messages are in their senders' logs. The rules M1 to M6 that the code cites are those of `docs/baselines.md`.
+//! order in which messages are delivered to it. The process reports each delivery to an event logger, and sends nothing
+//! that depends on a delivery until the logger has confirmed it as stable. After a failure, the same messages can
+//! therefore be delivered in the same order again, up to the last delivery of which any other process has seen the
+//! consequences. The messages are in their senders' logs. The rules M1 to M6 that the code cites are those of
+//! `docs/baselines.md`.
 //!
 //! | part | does |
 //! | --- | --- |
@@ -56,7 +57,7 @@ pub struct Config {
 }
 
 rules! {
-    /// A message goes to the network only when all deliveries before it are stable (M2).
+    /// A message is transmitted only once all deliveries before it are stable (M2).
     WaitsForStable, without
         /// A message is sent before the deliveries on which it depends are stable (M2).
         SendsBeforeStable;
@@ -72,11 +73,11 @@ rules! {
     RepeatsInOrder, without
         /// After a rollback, messages are delivered in the order of their arrival (M4).
         RepeatsAsItComes;
-    /// A message is delivered again only when its receiver has sent what it had sent before the delivery (M4).
+    /// A message is delivered again only once its receiver has repeated its earlier sends (M4).
     RepeatsAfterSends, without
         /// A message is delivered again before its receiver has repeated its earlier sends (M4).
         RepeatsBeforeSends;
-    /// A message that its receiver has already is not sent, or not delivered, again (M4, R5).
+    /// A message that its receiver already has is not sent again, or not delivered again (M4, R5).
     SuppressesRepeated, without
         /// Messages that a re-execution repeats are sent and delivered again (M4, R5).
         RepeatedSentAgain;
@@ -84,7 +85,7 @@ rules! {
     TellsNewLogger, without
         /// A new life of the event logger is not told what the previous one knew (M6).
         NotToldAgain;
-    /// Messages go to the network only after both ends have exchanged the state of their channel (S3).
+    /// Messages are transmitted only after both ends have exchanged the state of their channel (S3).
     MeetsFirst, without
         /// Messages are sent before both ends have reported the state of their channel (S3).
         SendsBeforeMeeting;
@@ -106,7 +107,8 @@ rules! {
         CollectsAtPresent;
 }
 
-/// One delivery: which message a process was delivered (M1). Its index is the number of the delivery.
+/// One delivery: the message, and its place among the receiver's sends (M1). The index of a determinant is the number
+/// of the delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Determinant {
     /// Sender of the message.
@@ -129,8 +131,8 @@ pub enum Recalled {
     },
     /// The logger's storage was lost, and the process failed before it could report again.
     Lost,
-    /// The deliveries were removed because a committed checkpoint contains them. That checkpoint should have been
-    /// restored.
+    /// The deliveries were removed because a committed checkpoint contains them. The process should have restored this
+    /// checkpoint.
     Forgotten {
         /// The checkpoint that contains them.
         by: Option<ImageName>,
@@ -179,7 +181,7 @@ pub enum Control {
     Settled(Settled),
     /// The state of the shared channels, after a failure (S3).
     Meet(Meet),
-    /// Checkpoints that are kept and restored.
+    /// A message of the sub-machine that keeps and restores checkpoints.
     Group(group::Message),
 }
 

@@ -39,7 +39,7 @@ pub(super) enum Decision {
 }
 
 impl Order {
-    /// Creates the order of a process that was delivered nothing.
+    /// Creates the order of a process that has received no messages.
     pub(super) fn new(rules: Defects) -> Order {
         Order { rules, ..Order::default() }
     }
@@ -74,14 +74,14 @@ impl Order {
         self.next().is_some()
     }
 
-    /// Returns whether the last known delivery was repeated just now. A later message may be a consequence of what this
-    /// process did after that delivery and has yet to repeat, so it waits until everything is done that needs no
+    /// Returns whether the last known delivery has just been repeated. A later message may be a consequence of what
+    /// this process did after that delivery and has yet to repeat, so it waits until everything is done that needs no
     /// further message (M4).
     pub(super) fn needs_rest(&self) -> bool {
         self.is_behind && !self.is_asking && self.next().is_none()
     }
 
-    /// Everything is repeated that other processes can have seen.
+    /// Records that this process has repeated everything that other processes can have seen.
     pub(super) fn rested(&mut self) {
         self.is_behind = false;
     }
@@ -125,7 +125,7 @@ impl Order {
         Some((number, determinant))
     }
 
-    /// Deliveries before this one are in the event logger's storage.
+    /// Records that all deliveries before this one are in the event logger's storage.
     pub(super) fn stable_before(&mut self, delivery: u64) {
         self.stable = self.stable.max(delivery);
     }

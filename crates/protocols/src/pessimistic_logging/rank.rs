@@ -48,11 +48,11 @@ struct Arrival {
     payload: Payload,
 }
 
-/// What becomes of a message from the network.
+/// The fate of a message from the network.
 enum Fate {
     /// The sender or the receiver has failed since the send. The message will be sent again.
     Stale,
-    /// It was received before.
+    /// The message has already been received.
     Duplicate,
     Waits,
     Received(Decision),
@@ -144,7 +144,7 @@ impl Rank {
                 self.checkpoints.durable(name);
                 self.checkpoint_completes(now, host);
             }
-            // What a process does depends on its deliveries, not on when it consumes them.
+            // A process's actions depend on its deliveries, not on when it consumes them.
             Input::Consumed(_) | Input::Left | Input::Recorded { .. } => {}
             other => self.storage(other, now, host),
         }
@@ -164,8 +164,8 @@ impl Rank {
         self.repeat_waiting(host);
     }
 
-    /// Sends what the application has sent, in order, once the deliveries before it are stable. Until then, it receives
-    /// no further deliveries.
+    /// Transmits the application's messages, in order, once the deliveries before them are stable. Until then, no
+    /// further messages are delivered to the application.
     fn send_stable(&mut self, host: &mut ProtocolHost) {
         while !self.unsent.is_empty() {
             if !self.order.is_stable() {
@@ -186,7 +186,7 @@ impl Rank {
         self.logs.maybe_spill(&mut self.group, host);
     }
 
-    /// Hands a channel's logged messages to the network, unless the peer may have them (S3, S4).
+    /// Passes a channel's logged messages to the network, unless the peer may have them (S3, S4).
     fn pump(&mut self, to: ProcessId, host: &mut ProtocolHost) {
         if self.pairs.is_decided(to) {
             self.logs.pump(&mut self.group, to, self.position, |()| true, host);
@@ -196,7 +196,7 @@ impl Rank {
     /// Lets the application resume unless something prevents it.
     fn proceed(&mut self, host: &mut ProtocolHost) {
         let is_running = !self.checkpoints.is_checkpointing() && !self.group.is_recovering();
-        // Before the first checkpoint is on record, no process may act.
+        // No process may act before the first checkpoint is committed.
         if !is_running || self.position.sn.0 == 0 || self.order.is_asking() {
             return;
         }
@@ -292,14 +292,14 @@ impl Rank {
         }
     }
 
-    /// Receives the application's state. Every earlier send has been seen.
+    /// Receives the application's state, after all earlier sends.
     fn snapshot_taken(&mut self, snapshot: Snapshot, host: &mut ProtocolHost) {
         let saved = Saved { channels: self.logs.channels.clone(), own: self.unsent.clone() };
         self.checkpoints.cut(&mut self.group, snapshot, saved, self.logs.head(), host);
     }
 
-    /// Commits the checkpoint once it is durable, here and at its holders. Before the first one, it must be on record
-    /// that the process may have acted.
+    /// Commits the checkpoint once it is durable, here and at its holders. Before the first commit, the supervisor must
+    /// have recorded that the process may have acted.
     fn checkpoint_completes(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.checkpoints.completes() {
             match self.group.has_started() {
@@ -309,8 +309,8 @@ impl Rank {
         }
     }
 
-    /// The checkpoint is committed, and the application resumes. The order of the deliveries that it contains is no
-    /// longer needed (M5), and neither are the messages themselves (R8).
+    /// Handles the commit: the application resumes. The order of the deliveries in the checkpoint is no longer needed
+    /// (M5), and neither are the messages themselves (R8).
     fn maybe_commit(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some((checkpoint, saved, committed)) = self.checkpoints.commit(now) else { return };
         self.position = checkpoint.position;
@@ -373,7 +373,7 @@ impl Rank {
         self.proceed(host);
     }
 
-    /// Asks the event logger for the deliveries to repeat (M3), or reports all known ones (M6).
+    /// Requests the deliveries to repeat from the event logger (M3), or reports all known ones (M6).
     fn speak_to_logger(&self, host: &mut ProtocolHost) {
         let message = if self.order.is_asking() {
             Control::Recall { first: self.order.first_to_repeat() }
@@ -384,7 +384,7 @@ impl Rank {
         host.control(To::One(self.logger), message);
     }
 
-    /// Reports to the event logger if it may have lost what a previous life of it knew (M6).
+    /// Reports to the event logger if it may have lost the reports to its previous life (M6).
     fn report_to_logger(&self, may_lack: bool, host: &mut ProtocolHost) {
         if may_lack && !self.group.is_recovering() && self.obeys(Rule::TellsNewLogger) {
             self.speak_to_logger(host);
@@ -419,7 +419,7 @@ impl Rank {
         }
     }
 
-    /// Reconsiders everything that waited for this process to learn of a failure, or to recover from one.
+    /// Handles again all input that waited for this process to learn of a failure, or to recover from one.
     fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for (from, message) in core::mem::take(&mut self.early) {
             self.told(from, message, now, host);
@@ -458,7 +458,7 @@ impl Rank {
         self.replay(now, host);
     }
 
-    /// A new life of a process has to restore the state of the one before.
+    /// A new life of a process has to restore the state of the previous one.
     fn watch_own_failures(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.group.has_started() {
             self.maybe_commit(now, host);

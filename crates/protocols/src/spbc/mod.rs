@@ -3,9 +3,9 @@
 //!
 //! Ropars, Martsinkevich, Guermouche, Schiper, Cappello: *SPBC: Leveraging the Characteristics of MPI HPC Applications
 //! for Scalable Checkpointing* (SC 2013). Only a failed cluster rolls back. Since its program is channel-deterministic,
-//! it sends on each channel what it had sent before, whatever arrives first elsewhere. Messages that other clusters have
-//! already are suppressed; messages that it had received are re-sent from their senders' logs. The rules S1 to S5, R5,
-//! R7 and R8 that the code cites are those of `docs/baselines.md` and `docs/hydee.md`.
+//! it repeats the messages of each channel, whatever arrives first on other channels. Messages that other clusters
+//! already have are suppressed; messages that it had received are re-sent from their senders' logs. The rules S1 to S5,
+//! R5, R7 and R8 that the code cites are those of `docs/baselines.md` and `docs/hydee.md`.
 //!
 //! | part | does |
 //! | --- | --- |
@@ -49,7 +49,7 @@ pub struct Config {
 }
 
 rules! {
-    /// Messages go to the network only after both ends have exchanged the state of their channel (S3).
+    /// Messages are transmitted only after both ends have exchanged the state of their channel (S3).
     MeetsFirst, without
         /// Messages are sent before both ends have reported the state of their channel (S3).
         SendsBeforeMeeting;
@@ -104,7 +104,7 @@ pub enum Control {
     Settled(Settled),
     /// The state of the shared channels, after a failure (S3).
     Meet(Meet),
-    /// Checkpoints that are kept and restored.
+    /// A message of the sub-machine that keeps and restores checkpoints.
     Group(group::Message),
 }
 
@@ -152,7 +152,7 @@ impl Speaks for Spbc {
 
 impl Logging for Spbc {
     type Tag = ();
-    /// Messages from the own cluster that were in transit.
+    /// Messages from this process's cluster that were in transit.
     type Own = InTransit;
 }
 

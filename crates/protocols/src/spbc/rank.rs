@@ -132,7 +132,7 @@ impl Rank {
                 }
                 self.part_completes(now, host);
             }
-            // A program that is channel-deterministic does not depend on when it consumes a message (S1).
+            // A channel-deterministic program does not depend on when it consumes a message (S1).
             Input::Consumed(_) | Input::Rested | Input::Left | Input::Recorded { .. } => {}
             other => self.storage(other, now, host),
         }
@@ -151,7 +151,7 @@ impl Rank {
         }
     }
 
-    /// Sends a message: inside the cluster at once, to another cluster through the log of its channel.
+    /// Sends a message: directly inside the cluster, and through the log of its channel to another cluster.
     fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         let cluster = self.group.view.group_of(id.to);
         if cluster == self.group.number {
@@ -167,7 +167,7 @@ impl Rank {
         self.logs.maybe_spill(&mut self.group, host);
     }
 
-    /// Hands a channel's logged messages to the network, unless the peer may have them (S3, S4).
+    /// Passes a channel's logged messages to the network, unless the peer may have them (S3, S4).
     fn pump(&mut self, to: ProcessId, host: &mut ProtocolHost) {
         if self.pairs.is_decided(to) {
             self.logs.pump(&mut self.group, to, self.position, |()| true, host);
@@ -216,7 +216,7 @@ impl Rank {
         }
     }
 
-    /// Lets the application resume: sends what it had sent meanwhile, and receives what had to wait.
+    /// Lets the application resume: transmits the messages that it sent meanwhile, and receives those that had to wait.
     fn resume(&mut self, host: &mut ProtocolHost) {
         if self.position.sn.0 == 0 {
             return; // Before the first checkpoint is on record, no process may act.
@@ -250,7 +250,7 @@ impl Rank {
         }
     }
 
-    /// Receives the application's state. Every earlier send has been seen.
+    /// Receives the application's state, after all earlier sends.
     fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let Some(part) = &mut self.part else { return };
         let saved = Saved { channels: self.logs.channels.clone(), own: InTransit::new() };
@@ -301,8 +301,8 @@ impl Rank {
         }
     }
 
-    /// Coordinator: commits once every part is durable. Before the first checkpoint, it must be on record that the
-    /// cluster may have acted.
+    /// Coordinator: commits once every part is durable. Before the first commit, the supervisor must have recorded that
+    /// the cluster may have acted.
     fn drained(&mut self, from: ProcessId, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         if self.coordinator.as_mut().is_some_and(|it| it.drained(from, checkpoint)) {
             match self.group.has_started() {
@@ -319,8 +319,8 @@ impl Rank {
         }
     }
 
-    /// The checkpoint is committed, and the application resumes. Peers in other clusters learn what it contains, and
-    /// remove that from their logs (R8). Earlier checkpoints are no longer needed.
+    /// Handles the commit: the application resumes, and peers in other clusters are told what the checkpoint contains,
+    /// so that they can remove it from their logs (R8). Earlier checkpoints are no longer needed.
     fn commit(&mut self, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         let Some(part) = self.part.take_if(|part| part.checkpoint() == checkpoint) else { return };
         if let Some(saved) = part.saved() {
@@ -394,7 +394,7 @@ impl Rank {
         }
     }
 
-    /// Returns whether the sender knows of a failure that this process does not know yet, or is further in its
+    /// Returns whether the sender knows of a failure that this process does not know yet, or is further along in its
     /// recovery.
     fn is_early(&self, from: ProcessId, message: &Control) -> bool {
         match message {
@@ -409,7 +409,7 @@ impl Rank {
         }
     }
 
-    /// Reconsiders everything that waited for this process to learn of a failure, or to recover from one.
+    /// Handles again all input that waited for this process to learn of a failure, or to recover from one.
     fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for (from, message) in core::mem::take(&mut self.early) {
             self.told(from, message, now, host);
@@ -452,8 +452,8 @@ impl Rank {
         self.maybe_write(now, host);
     }
 
-    /// Watches the own cluster: a failure freezes it, and once all members live again, the coordinator begins to
-    /// restore it.
+    /// Watches this process's cluster: a failure freezes it, and once all members are up again, the coordinator begins
+    /// to restore it.
     fn watch_members(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.group.has_started() {
             self.commit_gathered(now, host);
@@ -468,7 +468,7 @@ impl Rank {
         }
     }
 
-    /// A member has failed: discards the checkpoint in progress, and holds the application.
+    /// Handles the failure of a member: discards the checkpoint in progress, and holds the application.
     fn freeze(&mut self, host: &mut ProtocolHost) {
         if let Some(part) = self.part.take() {
             host.claim(part.aborted());

@@ -80,7 +80,7 @@ impl<P: Protocol> Federation<P> {
     }
 }
 
-/// S3, S4: a failed cluster receives again what it had received, and what it sends again is suppressed.
+/// S3, S4: a failed cluster receives the same messages again, and the messages that it repeats are suppressed.
 #[test]
 fn under_spbc_a_channel_resumes_where_both_ends_are() {
     let mut federation = running::<Spbc>(&[1, 2], pairs(Default::default()));
@@ -112,7 +112,7 @@ fn under_spbc_a_message_waits_until_both_ends_have_met() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// R7: what is in transit inside a cluster is waited for, and is part of its checkpoint.
+/// R7: a checkpoint waits for the messages in transit inside its cluster, and contains them.
 #[test]
 fn under_spbc_a_checkpoint_drains_the_cluster() {
     let mut federation = running::<Spbc>(&[1, 2], pairs(Default::default()));

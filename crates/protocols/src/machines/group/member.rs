@@ -197,7 +197,7 @@ impl<P: Grouped> Group<P> {
         self.tell_holders(host);
     }
 
-    /// Keeps this checkpoint, which is committed or restored, and removes older ones from the own storage.
+    /// Keeps this checkpoint, which is committed or restored, and removes older ones from this process's storage.
     fn keep(&mut self, checkpoint: Option<Checkpoint>, host: &mut dyn Machine<P>) {
         self.kept = checkpoint;
         let own = checkpoint.map(|it| it.part(self.me));

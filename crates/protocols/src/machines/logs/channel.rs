@@ -9,7 +9,7 @@ use super::SegmentNo;
 /// A message that its sender keeps in its log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Logged<T> {
-    /// What the message carries besides its number.
+    /// The data that the message carries besides its number.
     pub tag: T,
     /// Content of the message, or where it is stored.
     pub content: Content,
@@ -52,7 +52,7 @@ impl Content {
     }
 }
 
-/// How much of the channels with a peer something contains, such as a checkpoint.
+/// The part of the channels with a peer that is contained in a state, such as a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Covered {
     /// Number of messages sent to the peer.

@@ -1,8 +1,8 @@
 //! Logs of the messages between groups, kept by their senders.
 //!
-//! If only a failed group rolls back, it needs again what others had sent to it, and they do not send it again by
-//! themselves. Every process therefore keeps the messages that it sends to other groups. Messages of a channel are
-//! numbered, and a re-execution gives a message its number again.
+//! A failed group that rolls back alone needs the messages that others had sent to it, which their senders do not
+//! repeat. Every process therefore keeps the messages that it sends to other groups. The messages of a channel are
+//! numbered, and a re-execution gives each message the same number.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -10,14 +10,14 @@
 //! | `segments` | moving the log to stable storage above a limit |
 //! | `storage` | the inputs that concern a process's storage: checkpoints, replicas and segments |
 //!
-//! What a protocol can rely on:
+//! Guarantees to the protocol:
 //!
 //! * A message that its receiver already has is suppressed, and logged like any other: the receiver may fail and need
 //!   it later.
-//! * A channel's log goes to the network in order, each message once, until [`Logs::resume`] says again what the
+//! * A channel's log is passed to the network in order, each message once, until [`Logs::resume`] states anew what the
 //!   receiver has.
 //! * A message leaves the log once a committed checkpoint of its receiver contains it, and not before.
-//! * The log is part of the checkpoint ([`Saved`]): what was sent before it is not sent again by a re-execution.
+//! * The log is part of the checkpoint ([`Saved`]), because a re-execution does not repeat the messages sent before it.
 
 mod channel;
 mod segments;
@@ -40,7 +40,7 @@ pub use channel::{Channel, Content, Covered, LogSize, Logged};
 use segments::Spill;
 pub use segments::{Head, SegmentNo};
 
-/// A protocol whose processes log what they send to other groups.
+/// A protocol whose processes log the messages that they send to other groups.
 pub(crate) trait Logging:
     Protocol<
         Head = Head,
@@ -49,9 +49,9 @@ pub(crate) trait Logging:
         Control: From<Message> + From<Settled>,
     >
 {
-    /// What a message carries besides its number, and its sender's log keeps with it.
+    /// The data that a message carries besides its number. The sender's log keeps it, too.
     type Tag: Wire + Copy + Default;
-    /// What the protocol saves besides its channels.
+    /// The state that the protocol saves besides its channels.
     type Own: Wire + Default;
 }
 
@@ -68,11 +68,11 @@ impl<P: Logging> Grouped for P {
 /// The stamp of every message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp<T> {
-    /// Position of the sender's group when the message is handed to the network.
+    /// Position of the sender's group when the message is passed to the network.
     pub position: Position,
     /// Incarnation of the receiver's group, as the sender knows it.
     pub to: Incarnation,
-    /// What the protocol adds.
+    /// The data that the protocol adds.
     pub tag: T,
 }
 
@@ -87,12 +87,12 @@ impl<T: Wire> faultline_core::Stamp for Stamp<T> {
 pub struct Saved<T, O> {
     /// Channels by peer.
     pub channels: BTreeMap<ProcessId, Channel<T>>,
-    /// What the protocol saves besides.
+    /// The rest of the protocol's state.
     pub own: O,
 }
 
 impl<T, O> Saved<T, O> {
-    /// Adds what a part of a checkpoint refers to.
+    /// Adds everything to which a part of a checkpoint refers.
     pub(crate) fn add_to(&self, head: &Head, footprint: &mut Footprint) {
         footprint.add_arc(&head.segments);
         footprint.add_map(&self.channels);
@@ -102,7 +102,7 @@ impl<T, O> Saved<T, O> {
     }
 }
 
-/// Returns what a protocol promises that takes checkpoints of each group, and rolls back only the groups that fail.
+/// Returns the promises of a protocol that takes checkpoints of each group, and rolls back only groups that fail.
 pub(crate) fn promises(scope: Scope) -> Promises {
     Promises::of_scope(scope).with(&[
         Promise::Checkpoints,
@@ -126,12 +126,12 @@ pub struct Settled {
     pub covered: Covered,
 }
 
-/// The rules of the sub-machine, for tests that leave one out.
+/// The rules of the sub-machine. Tests can disable each of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogRules {
-    /// A message that the receiver has is not sent again.
+    /// A message that the receiver has is not re-sent.
     pub(crate) suppresses: bool,
-    /// Also the last message that the receiver has is not sent again.
+    /// The last message that the receiver has is not re-sent, either.
     pub(crate) suppresses_last: bool,
     /// A suppressed message is logged.
     pub(crate) logs_suppressed: bool,
@@ -139,13 +139,13 @@ pub(crate) struct LogRules {
     pub(crate) saves_log: bool,
     /// Peers learn what the committed checkpoint contains.
     pub(crate) collects: bool,
-    /// They learn of no message more than it contains.
+    /// They learn of no messages beyond those that it contains.
     pub(crate) collects_exactly: bool,
     /// Messages leave the memory once they are durable.
     pub(crate) spills_durable: bool,
     /// Messages that are only on stable storage are sent when a channel resumes.
     pub(crate) sends_spilled: bool,
-    /// No rule of the protocol is left out, so that its invariants hold.
+    /// Whether all rules of the protocol are obeyed, so that its invariants hold.
     pub(crate) is_sound: bool,
 }
 
@@ -181,7 +181,7 @@ pub(crate) struct Logs<P: Logging> {
     size: LogSize,
     /// Number of log entries removed since [`Logs::take_collected`].
     collected: u32,
-    /// The part of each channel that the checkpoint contains that a failure would restore.
+    /// The part of each channel in the checkpoint that a failure would restore.
     committed: BTreeMap<ProcessId, Covered>,
     /// Payload in memory, in bytes, above which the log moves to stable storage.
     limit: Option<u64>,
@@ -191,7 +191,7 @@ pub(crate) struct Logs<P: Logging> {
 
 impl<P: Logging> Logs<P> {
     /// Creates the channels of a process that has sent and received nothing. Above `limit` bytes of payload, the log
-    /// moves to stable storage; `None` keeps all of it in memory.
+    /// moves to stable storage; `None` keeps the whole log in memory.
     pub(crate) fn new(limit: Option<u64>, rules: LogRules) -> Logs<P> {
         Logs {
             channels: BTreeMap::new(),
@@ -229,7 +229,7 @@ impl<P: Logging> Logs<P> {
         self.channels.get(&peer).map_or(0, |it| it.received)
     }
 
-    /// Counts a message that is received now.
+    /// Counts a message that is being received.
     pub(crate) fn receive(&mut self, id: MessageId) -> &mut Channel<P::Tag> {
         let channel = self.channels.entry(id.from).or_default();
         assert!(
@@ -246,8 +246,8 @@ impl<P: Logging> Logs<P> {
     }
 
     /// Logs a message that the application sends to another group. Returns whether it is suppressed, because the
-    /// receiver has it already; if `is_decided` is false, that is not known yet. A message that is not suppressed goes
-    /// to the network with [`Logs::pump`].
+    /// receiver has it already; if `is_decided` is `false`, this is not known yet. [`Logs::pump`] passes messages that
+    /// are not suppressed to the network.
     pub(crate) fn sent(
         &mut self,
         id: MessageId,
@@ -266,7 +266,7 @@ impl<P: Logging> Logs<P> {
         let had = if self.rules.suppresses_last { id.number } else { id.number + 1 };
         let is_suppressed = is_decided && had < sending.next && self.rules.suppresses;
         if is_decided && !is_suppressed {
-            // It goes to the network even if a rule is left out.
+            // The message is transmitted even if a rule is disabled.
             sending.next = sending.next.min(id.number);
         }
         let is_needed = id.number >= channel.settled.received;
@@ -284,7 +284,7 @@ impl<P: Logging> Logs<P> {
         is_suppressed
     }
 
-    /// Hands a channel's logged messages to the network, in order, as long as `admits` their tags.
+    /// Passes a channel's logged messages to the network, in order, as long as `admits` returns `true` for their tags.
     pub(crate) fn pump(
         &mut self,
         group: &mut Group<P>,
@@ -325,7 +325,7 @@ impl<P: Logging> Logs<P> {
         }
     }
 
-    /// Iterates over the peers in other groups to which something was sent or from which something is known.
+    /// Returns the peers in other groups to which this process has sent a message, or about which it knows anything.
     pub(crate) fn peers(&self) -> Vec<ProcessId> {
         self.sending.keys().copied().collect()
     }
@@ -335,7 +335,7 @@ impl<P: Logging> Logs<P> {
         self.sending.insert(peer, Sending { next, fresh });
     }
 
-    /// States that the messages of a channel between two numbers are suppressed: the receiver turned out to have them.
+    /// States that the messages of a channel between two numbers are suppressed, because the receiver already has them.
     pub(crate) fn suppress(
         &self,
         me: ProcessId,
@@ -357,7 +357,7 @@ impl<P: Logging> Logs<P> {
         sending.next = sending.next.max(covered.received);
     }
 
-    /// Tells a peer the present counts as if a checkpoint contained them. Used only by a defect.
+    /// Reports the current counts to a peer as if a checkpoint contained them. Used only by a defect.
     pub(crate) fn tell_present(&self, group: &Group<P>, peer: ProcessId, host: &mut dyn Host<P>) {
         let to = group.view.incarnation(group.view.group_of(peer));
         let settled = Settled { from: group.incarnation, to, covered: self.present(peer) };
@@ -365,7 +365,7 @@ impl<P: Logging> Logs<P> {
     }
 
     /// Handles a peer's message about its checkpoint. Returns the counts, unless the message is from before a failure:
-    /// the state of the channels is then exchanged anyway.
+    /// in that case, the state of the channels will be exchanged anyway.
     pub(crate) fn settled(&mut self, group: &Group<P>, peer: ProcessId, settled: Settled) -> Option<Covered> {
         let Settled { from, to, covered } = settled;
         let is_older = from < group.view.incarnation(group.view.group_of(peer)) || to < group.incarnation;
@@ -376,8 +376,8 @@ impl<P: Logging> Logs<P> {
         Some(covered)
     }
 
-    /// The group commits a checkpoint that contains these channels: tells every peer in another group, which removes
-    /// from its log what it cannot be asked for again.
+    /// Handles the commit of a checkpoint that contains these channels: informs every peer in another group, which
+    /// removes from its log the messages that can no longer be requested.
     pub(crate) fn commit(
         &mut self,
         group: &Group<P>,
@@ -395,8 +395,8 @@ impl<P: Logging> Logs<P> {
         }
     }
 
-    /// Installs the channels of a restored checkpoint. Nothing goes to the network before the protocol knows what the
-    /// receivers have, and says so with [`Logs::resume`].
+    /// Installs the channels of a restored checkpoint. Nothing is transmitted before the protocol knows which messages
+    /// the receivers have, and calls [`Logs::resume`].
     pub(crate) fn restore(&mut self, group: &Group<P>, channels: BTreeMap<ProcessId, Channel<P::Tag>>) {
         *self = Logs { channels, ..Logs::new(self.limit, self.rules) };
         for (&peer, channel) in &mut self.channels {

@@ -1,10 +1,10 @@
 //! Moves a process's log to stable storage once it exceeds a limit.
 //!
-//! The oldest logged messages form a *segment*, which is written like a part of a checkpoint, here and at the
-//! holders, while the application continues. Once the segment is durable at all of them, the content of its messages
-//! leaves the memory; number, tag and length stay. A checkpoint refers to its log segments ([`Head`]), which are its
-//! companions in every storage. When a channel resumes, they are read one at a time. They are removed with the last
-//! checkpoint that refers to them.
+//! The oldest logged messages form a *segment*, which is written like a part of a checkpoint, here and at the holders,
+//! while the application continues. Once the segment is durable at all of them, the content of its messages leaves the
+//! memory; numbers, tags and lengths stay. A checkpoint refers to its log segments ([`Head`]), which are its companions
+//! in every storage. When a channel resumes, they are read one at a time. They are removed with the last checkpoint
+//! that refers to them.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -19,7 +19,7 @@ use super::{Channel, Content, Logging, Logs, Saved};
 use crate::machines::group::{Group, Message};
 use crate::machines::{ImageOf, Replication, Requires};
 
-/// Header of an image, as a listing of a storage contains it.
+/// Header of an image. Listings of a storage contain it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// For a part: the log segments that belong to it.
@@ -262,7 +262,7 @@ impl<P: Logging> Logs<P> {
         self.spill.wanted.entry(segment).or_default().peers.insert(peer);
     }
 
-    /// Handles the answer of the own storage to a read of a segment, for this process or for a holder. Returns the
+    /// Handles the answer of this process's storage to a read of a segment, for itself or for a holder. Returns the
     /// peers whose channels can continue.
     pub(super) fn segment_read(
         &mut self,
@@ -342,8 +342,8 @@ impl<P: Logging> Logs<P> {
         wanted.peers
     }
 
-    /// Frees the segments that were read, once no channel waits for another one. Call when all channels that could
-    /// continue have.
+    /// Frees the segments that were read, once no channel waits for another one. Call after all channels that could
+    /// continue have continued.
     pub(crate) fn release_segments(&mut self) {
         if self.spill.wanted.is_empty() {
             self.spill.fetched.clear();

@@ -7,11 +7,12 @@ use faultline_core::{Host, Input, ProcessId, Span, Time};
 use super::{Logging, Logs, SegmentNo};
 use crate::machines::group::{Group, Message};
 
-/// What an input about the storage leaves to the protocol.
+/// The effects of an input about the storage that the protocol has to handle.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Stored {
-    /// Peers whose channels can continue, because a segment of the log was read. [`Logs::release_segments`] follows.
+    /// Peers whose channels can continue, because a segment of the log was read. The protocol then calls
+    /// [`Logs::release_segments`].
     pub(crate) peers: BTreeSet<ProcessId>,
     /// Whether a segment that was lost is durable again. A holder's request for it may have been refused, so that the
     /// part of the checkpoint in progress must be sent again.
@@ -19,8 +20,8 @@ pub(crate) struct Stored {
 }
 
 impl<P: Logging> Logs<P> {
-    /// Handles an input about the storage. Ignores other inputs. `retry_every` is the delay before a write is repeated
-    /// that the storage refused. Afterwards, the group may have [resumed](Group::take_resumed).
+    /// Handles an input about the storage. Ignores other inputs. `retry_every` is the delay before a refused write is
+    /// repeated. Afterwards, the group may have [resumed](Group::take_resumed).
     pub(crate) fn storage(
         &mut self,
         group: &mut Group<P>,
@@ -65,7 +66,7 @@ impl<P: Logging> Logs<P> {
         stored
     }
 
-    /// Handles a message about checkpoints that are kept and restored. Afterwards, the group may have
+    /// Handles a message of the sub-machine that keeps and restores checkpoints. Afterwards, the group may have
     /// [resumed](Group::take_resumed).
     pub(crate) fn group_told(
         &mut self,

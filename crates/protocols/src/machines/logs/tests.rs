@@ -80,7 +80,7 @@ impl Protocol for Talk {
     }
 }
 
-/// What the process does, apart from its storage.
+/// An action of the process, other than on its storage.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Act {
     Transmit(u32),
@@ -149,7 +149,7 @@ struct Process {
     host: Actions,
 }
 
-/// The membership in which the peer is in this life.
+/// Returns the membership with the peer in this life.
 fn view(peer: u32) -> View {
     let member = |it: ProcessId, life| Member {
         cluster: ClusterId(it.0 as u16),
@@ -185,7 +185,7 @@ impl Process {
         Process { group, logs, pairs, host }
     }
 
-    /// The application sends its message of this number.
+    /// Lets the application send its message with this number.
     fn send(&mut self, number: u32) -> Vec<Act> {
         let id = MessageId { from: ME, to: PEER, incarnation: Incarnation(0), number };
         let is_decided = self.pairs.is_decided(PEER);
@@ -195,14 +195,14 @@ impl Process {
         self.host.take()
     }
 
-    /// The peer fails, and begins its next life.
+    /// Lets the peer fail and begin its next life.
     fn peer_fails(&mut self, life: u32) -> Vec<Act> {
         self.group.view = view(life);
         self.pairs.meet(&self.group, &self.logs, &mut self.host);
         self.host.take()
     }
 
-    /// The peer has received this many messages, in this life.
+    /// Handles the peer's report that it has received this many messages, in this life.
     fn meet(&mut self, life: u32, received: u32) -> Vec<Act> {
         let present = Covered { sent: 0, received };
         let (from, committed) = (Incarnation(life - 1), Covered::default());

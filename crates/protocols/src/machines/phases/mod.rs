@@ -1,15 +1,15 @@
-//! Phases: after a failure, no message goes before the orphan messages on which it may depend.
+//! Phases: after a failure, no message is sent before the orphan messages on which it may depend.
 //!
 //! A group that rolls back undoes sends of messages that other groups have received: *orphans*. In a send-deterministic
-//! program it sends them again. Until it has, phases hold back what depends on them (Guermouche, Ropars, Snir,
-//! Cappello: *HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI Applications*,
-//! 2012, section III). The phase of a message is greater than those of all messages between groups on which it depends.
-//! A *round* of recovery, directed by a recovery process, sends the messages of the smallest phases first. The rules R1
-//! to R14 are those of `docs/hydee.md`.
+//! program, it sends them again. Until then, phases hold back all messages that depend on them (Guermouche, Ropars,
+//! Snir, Cappello: *HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI
+//! Applications*, 2012, section III). The phase of a message is greater than those of all messages between groups on
+//! which it depends. A *round* of recovery, directed by a recovery process, sends the messages of the smallest phases
+//! first. The rules R1 to R14 are those of `docs/hydee.md`.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | this one | the phases of a process and of what it has received (Algorithm 1; R6) |
+//! | this one | the phases of a process and of the messages that it has received (Algorithm 1; R6) |
 //! | `rounds` | a process's side of a round (Algorithms 2 and 3; R3, R9, R10, R13) |
 //! | `recovery_process` | the recovery process (Algorithm 4; R1, R11, R12, R14) |
 
@@ -92,8 +92,8 @@ pub enum Message {
     },
 }
 
-/// Returns how a protocol with a recovery process reads a membership. Unless `counts_replaced` is false, the failures of
-/// the recovery process number rounds, too (R1).
+/// Returns how a protocol with a recovery process reads a membership. Unless `counts_replaced` is `false`, the failures
+/// of the recovery process also increase the numbers of rounds (R1).
 pub(crate) fn view(scope: Scope, counts_replaced: bool, membership: Arc<Membership>) -> View {
     View::new(scope, counts_replaced.then_some(Role::RECOVERY_PROCESS), membership)
 }
@@ -108,13 +108,13 @@ pub struct Phases {
 /// The phases of the messages from one peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Received {
-    /// Of messages from another group that may become orphans, by number (the paper's RPP).
+    /// Phases of messages from another group that may become orphans, by number (the paper's RPP).
     receipts: BTreeMap<u32, Phase>,
     /// Phases to which messages raise the process's own once they are consumed, by number (R6).
     unfolded: BTreeMap<u32, Phase>,
 }
 
-/// The rules of phases, for tests that leave one out.
+/// The rules of phases. Tests can disable each of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PhaseRules {
     /// A message raises the phase when it is consumed, not when it arrives.
@@ -141,7 +141,8 @@ impl Phases {
         self.phase
     }
 
-    /// Records the phase of a message that is received now. `is_inside` says whether it is from the process's own group.
+    /// Records the phase of a message that is being received. `is_inside` states whether it is from the process's own
+    /// group.
     pub(crate) fn received(&mut self, id: MessageId, phase: Phase, is_inside: bool, rules: PhaseRules) {
         let received = self.channels.entry(id.from).or_default();
         if !is_inside {
@@ -161,7 +162,7 @@ impl Phases {
         self.phase = self.phase.max(contribution.unwrap_or(0));
     }
 
-    /// The peer's checkpoint contains its sends below `sent`, which cannot become orphans any more (R8).
+    /// Records that the peer's checkpoint contains its sends below `sent`, which can no longer become orphans (R8).
     pub(crate) fn settled(&mut self, peer: ProcessId, sent: u32) {
         if let Some(received) = self.channels.get_mut(&peer) {
             received.receipts = received.receipts.split_off(&sent);

@@ -25,12 +25,12 @@ pub(crate) struct RecoveryProcess {
     record: u64,
 }
 
-/// The rules of the recovery process, for tests that leave one out.
+/// The rules of the recovery process. Tests can disable each of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecoveryRules {
     /// Orphans are counted one by one (R11).
     pub(crate) counts_messages: bool,
-    /// A level is announced once all ranks have reported, also if there is no orphan (R11).
+    /// A level is announced once all ranks have reported, even if there is no orphan (R11).
     pub(crate) announces_first: bool,
     /// A round covers the groups of rounds that are still open (R1).
     pub(crate) covers_open_rounds: bool,

@@ -1,8 +1,9 @@
 //! A process's side of a round (Algorithms 2 and 3; R3, R9, R10, R13).
 //!
-//! A process that learns of a failure stops sending. Once the recovery process has begun the round, and the own group
-//! has been restored if it had failed, the process exchanges the state of the shared channels with every process of
-//! another group, if either group has failed. It then knows its orphans, reports them, and waits for levels.
+//! A process that learns of a failure stops sending. Once the recovery process has begun the round, a process whose own
+//! group has failed first waits until that group is restored. It then exchanges the state of the shared channels with
+//! every process of another group, if either group has failed. As a result, it knows its orphans, reports them, and
+//! waits for levels.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -48,14 +49,14 @@ struct Round {
     is_reported: bool,
 }
 
-/// The rules of the sub-machine, for tests that leave one out.
+/// The rules of the sub-machine. Tests can disable each of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundRules {
     /// A message waits for its phase (R3, R4).
     pub(crate) waits_for_phase: bool,
     /// Groups that rolled back answer each other (R9).
     pub(crate) failed_answer: bool,
-    /// A restored log is re-sent also to groups that did not roll back (R10).
+    /// A restored log is also re-sent to groups that did not roll back (R10).
     pub(crate) sends_restored_log: bool,
     /// Answers of older rounds are dropped (R9).
     pub(crate) drops_older_sync: bool,
@@ -84,7 +85,7 @@ impl Rounds {
         Rounds { recovery_process, gate, round: Round::default(), rules }
     }
 
-    /// Returns whether a message of this phase may go (R3, R4).
+    /// Returns whether a message of this phase may be sent (R3, R4).
     #[inline]
     pub(crate) fn admits(&self, phase: Phase) -> bool {
         let is_admitted = match self.gate {
@@ -115,7 +116,7 @@ impl Rounds {
         }
     }
 
-    /// Tells the recovery process that the application has sent again what the receiver already has (R3).
+    /// Tells the recovery process that the application has repeated a message that the receiver already has (R3).
     pub(crate) fn replayed<P>(&self, view: &View, id: MessageId, phase: Phase, host: &mut dyn Host<P>)
     where
         P: Logging<Tag = Phase, Control: From<Message>>,
