@@ -140,7 +140,7 @@ fn a_checkpoint_of_the_receiver_frees_the_log() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// R9, R10: only the failed process rolls back, also inside a cluster.
+/// R9, R10: only the failed process rolls back, even inside a cluster.
 #[test]
 fn under_full_logging_only_the_failed_process_rolls_back() {
     let mut federation = running::<FullLogging>(&[2, 1], in_phases());
