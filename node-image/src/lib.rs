@@ -15,7 +15,6 @@ mod amend;
 mod api;
 mod command_error;
 mod key;
-mod node;
 mod probe;
 mod run_state;
 mod shape;
@@ -28,6 +27,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use faultline_catalog::custom::{add_application, add_protocol};
 use faultline_catalog::{CustomApplication, CustomProtocol};
+use faultline_launch::HostError;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -110,7 +110,10 @@ impl Node {
             Command::Supervise(arguments) => supervise::run(&arguments),
             Command::Key(arguments) => key::print_key(&arguments),
             Command::Token(arguments) => key::print(&arguments),
-            Command::Node { arguments } => node::run(arguments),
+            Command::Node { arguments } => faultline_launch::node(arguments).map_err(|error| match error {
+                HostError::Arguments(_) | HostError::Federation(_) => CommandError::input(error),
+                error => CommandError::machine(error),
+            }),
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,

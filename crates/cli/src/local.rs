@@ -7,11 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
+use faultline_catalog::Hosted;
 use faultline_core::{Fact, Life, ProcessId, Time};
-use faultline_launch::{ended, run_options};
+use faultline_launch::{HostError, ended, run_options};
 use faultline_runtime::metrics::RunInfo;
-use faultline_runtime::node::{self, NodeOptions};
 use faultline_runtime::supervise::Collapse;
 use faultline_runtime::{Observer, RunError, RunOptions, RunOutcome, local};
 use faultline_session::{Backend, Begun, Ended};
@@ -19,7 +18,7 @@ use faultline_shaper::Kernel;
 use faultline_supervisor::Status;
 use faultline_tc::namespace::MOST_PROCESSES;
 use faultline_trace::manifest::{Backend as Kind, LinkEntry};
-use faultline_trace::{Bundle, Manifest, Trace};
+use faultline_trace::{Manifest, Trace};
 
 use crate::command_error::CommandError;
 use crate::live::{Live, View};
@@ -135,21 +134,9 @@ impl Observer for Live {
 
 /// `faultline node`: runs one process of a run, whose bundle determines which one.
 pub(crate) fn node(arguments: Vec<OsString>) -> Result<(), CommandError> {
-    let options =
-        NodeOptions::parse(arguments).map_err(|error| CommandError::input(miette::miette!("{error}")))?;
-    let manifest = Bundle::open(&options.run_dir).read_manifest().map_err(CommandError::machine)?;
-    let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes())
-        .map_err(|rejected| CommandError::input(*rejected))?;
-    with_setup(&federation, Some(manifest.seed), Host(options)).map_err(CommandError::machine)?
-}
-
-/// Hosts one process.
-struct Host(NodeOptions);
-
-impl Visitor for Host {
-    type Output = Result<(), CommandError>;
-
-    fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
-        node::run::<N>(self.0, Arc::clone(&setup.process)).map_err(CommandError::machine)
-    }
+    faultline_launch::node(arguments).map_err(|error| match error {
+        HostError::Arguments(_) => CommandError::input(miette::miette!("{error}")),
+        HostError::Federation(rejected) => CommandError::input(*rejected),
+        error => CommandError::machine(error),
+    })
 }

@@ -1,5 +1,7 @@
 //! Runs a federation on real processes: translates it into options of the runtime, and the runtime's outcome
-//! into that of a session.
+//! into that of a session. Each process of the federation enters through [`node`].
+
+mod node;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +15,8 @@ use faultline_runtime::metrics::ClusterNames;
 use faultline_runtime::supervise::{ChangeQueue, Collapse, Names};
 use faultline_runtime::{Links, RunOptions, RunOutcome, StorageKind, StorageOptions};
 use faultline_session::{Ended, MemoryBound, memory_bound};
+
+pub use node::{HostError, node};
 
 /// Time during which links that differ from the request are measured again, because a machine may be busy for
 /// a moment.
