@@ -1,8 +1,6 @@
 //! Tests the HC3I paper's three files: simulated, imported, and rejected.
 
-mod common;
-
-use common::TestDirectory;
+use crate::common::TestDirectory;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -202,7 +200,7 @@ fn real_processes_and_the_simulator_agree() {
 #[test]
 fn protocols_are_compared_in_a_table_and_on_a_page() {
     let place = TestDirectory::new();
-    place.write("small.yaml", common::small(common::CRASH));
+    place.write("small.yaml", crate::common::small(crate::common::CRASH));
     let compare =
         ["compare", "small.yaml", "--protocols", "hydee,coordinated", "--seeds", "1", "--out", "out"];
     place

@@ -1,13 +1,11 @@
 //! Tests of the synthetic application: it produces the requested traffic, and every defect is detected.
 
-mod network;
-
 use std::sync::Arc;
 
+use crate::network::{Defect, Network, membership, seed, stored};
 use faultline_core::{Application, Digest, Incarnation, Job, Outbox, Payload, ProcessId, Span};
 use faultline_workloads::synthetic::{Behaviour, Config as Synthetic, Term, Traffic};
 use faultline_workloads::{Config, Invalid, Workload, reference};
-use network::{Defect, Network, membership, seed, stored};
 use proptest::prelude::*;
 
 const CLUSTERS: [usize; 2] = [2, 3];

@@ -1,8 +1,6 @@
 //! Tests exploration from a user's view.
 
-mod common;
-
-use common::TestDirectory;
+use crate::common::TestDirectory;
 use faultline_catalog::defect;
 use predicates::prelude::*;
 use predicates::str::contains;

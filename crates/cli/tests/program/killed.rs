@@ -3,8 +3,6 @@
 //! `FAULTLINE_KILLS` is the number of runs (default: 4). `FAULTLINE_KILL_SEED` determines when they are killed
 //! (default: different in each test run).
 
-mod common;
-
 use std::env;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{CRASH, TestDirectory, signal, small};
+use crate::common::{CRASH, TestDirectory, signal, small};
 
 const SIGNALS: [&str; 3] = ["KILL", "INT", "TERM"];
 

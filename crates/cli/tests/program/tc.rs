@@ -1,12 +1,10 @@
 //! Tests links by traffic control, as far as this machine supports it, and the findings of `doctor` about it.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use common::{TestDirectory, signal, small};
+use crate::common::{TestDirectory, signal, small};
 use predicates::prelude::PredicateBooleanExt;
 use serde_json::Value;
 

@@ -1,10 +1,8 @@
 //! Tests clusters from a communication graph.
 
-mod common;
-
 use std::fs;
 
-use common::TestDirectory;
+use crate::common::TestDirectory;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -12,7 +10,7 @@ use serde_json::Value;
 /// Creates a place with a run in `run`, without faults.
 fn recorded() -> TestDirectory {
     let place = TestDirectory::new();
-    place.write("small.yaml", common::small(""));
+    place.write("small.yaml", crate::common::small(""));
     let run = ["run", "small.yaml", "--backend", "simulate", "--out", "run", "-q"];
     place.faultline(run).assert().code(0);
     place

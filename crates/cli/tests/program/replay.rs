@@ -1,10 +1,8 @@
 //! Tests the replay of recorded nodes.
 
-mod common;
-
 use std::fs;
 
-use common::{CRASH, TestDirectory, small};
+use crate::common::{CRASH, TestDirectory, small};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;

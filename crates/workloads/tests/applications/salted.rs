@@ -1,13 +1,11 @@
 //! Tests of the salted application: it behaves the same under the same salt, differently under another, and
 //! always terminates.
 
-mod network;
-
 use std::sync::Arc;
 
+use crate::network::{Happened, Network, membership, seed};
 use faultline_core::{Application, Digest, Incarnation, Job, Outbox, Payload, ProcessId, Span};
 use faultline_workloads::{Config, Invalid, Workload, reference, salted};
-use network::{Happened, Network, membership, seed};
 use proptest::prelude::*;
 
 const CLUSTERS: [usize; 2] = [2, 3];

@@ -1,8 +1,6 @@
 //! Tests programs of tasks, from the federation's file to the report, in virtual time and on real processes.
 
-mod common;
-
-use common::{TestDirectory, passes_but_for_links};
+use crate::common::{TestDirectory, passes_but_for_links};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;

@@ -1,16 +1,14 @@
 //! Tests of message-passing programs: in any order of delivery, they compute the results of their references,
 //! and every defect is detected.
 
-mod network;
-
 use std::sync::Arc;
 
+use crate::network::{Defect, Network, membership, seed};
 use faultline_core::{Application, Digest, Membership, Outbox, ProcessId, Progress, Span};
 use faultline_workloads::messaging::{
     Message, Operation, Performer, Place, Program, Step, digest_of, pack, sequential,
 };
 use faultline_workloads::{Config, Invalid, exchange, nas, pingpong, reference};
-use network::{Defect, Network, membership, seed};
 use serde::{Deserialize, Serialize};
 
 const SIXTEEN: [usize; 3] = [5, 8, 3];

@@ -1,12 +1,10 @@
 //! Tests that manipulated records of real processes are detected, and that commands accept damaged records.
 
-mod common;
-
-#[path = "../../session/tests/evidence/attacks.rs"]
+#[path = "../../../session/tests/evidence/attacks.rs"]
 mod attacks;
 
+use crate::common::{CRASH, TestDirectory, small};
 use attacks::{Attack, attacks, copy};
-use common::{CRASH, TestDirectory, small};
 use faultline_trace::{Bundle, SealedBy};
 use serde_json::Value;
 

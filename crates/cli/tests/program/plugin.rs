@@ -1,15 +1,13 @@
 //! Tests the call of `kubectl-faultline`, a separate program: it receives all options, and errors say how to install
 //! it.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process;
 
+use crate::common::TestDirectory;
 use assert_cmd::Command;
-use common::TestDirectory;
 use predicates::prelude::*;
 
 /// A program that prints its arguments, one per line, and exits with status 3.

@@ -1,10 +1,8 @@
 //! Tests the search for violations from a user's view.
 
-mod common;
-
 use std::fs;
 
-use common::TestDirectory;
+use crate::common::TestDirectory;
 use faultline_catalog::defect;
 use predicates::prelude::*;
 use predicates::str::contains;

@@ -1,12 +1,10 @@
 //! Tests that all commands that run or read a federation with the same seed give the same judgement, finding by
 //! finding.
 
-mod common;
-
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use common::TestDirectory;
+use crate::common::TestDirectory;
 use faultline_checker::{Judgement, Property, Verdict};
 use faultline_experiments::compare::Made;
 use faultline_experiments::simulate;

@@ -1,8 +1,6 @@
 //! Tests bad input: the exit status is 2, and the error states the problem, its place and the remedy.
 
-mod common;
-
-use common::{CRASH, TestDirectory, small};
+use crate::common::{CRASH, TestDirectory, small};
 use predicates::prelude::*;
 use predicates::str::contains;
 

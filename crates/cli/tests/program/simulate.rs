@@ -1,8 +1,6 @@
 //! Tests whole runs in virtual time from a user's view.
 
-mod common;
-
-use common::{CRASH, TestDirectory, small};
+use crate::common::{CRASH, TestDirectory, small};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;

@@ -1,14 +1,12 @@
 //! Tests of the heat application: compared with its sequential reference, and exposed to the effects of
 //! defective protocols.
 
-mod network;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::network::{Defect, Network, membership, seed};
 use faultline_core::{Application, Chunk, Digest, Incarnation, Job, Outbox, Payload, ProcessId, Span};
 use faultline_workloads::{Config, Invalid, Workload, heat, reference};
-use network::{Defect, Network, membership, seed};
 use proptest::prelude::*;
 
 /// Returns a small configuration with feedback and a block of several pieces.

@@ -1,11 +1,9 @@
 //! Tests whole runs on real processes from a user's view. Waits for conditions, never for a fixed time.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use common::{CRASH, TestDirectory, passes_but_for_links, signal, small};
+use crate::common::{CRASH, TestDirectory, passes_but_for_links, signal, small};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;

@@ -1,14 +1,10 @@
 //! Tests that interrupted work shows its results, and continues where it stopped.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use common::{CRASH, TestDirectory, signal, small};
+use crate::common::{CRASH, TestDirectory, signal, small, wait_until};
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -27,17 +23,9 @@ fn begun(place: &TestDirectory, arguments: &[&str]) -> Child {
 fn interrupted(place: &TestDirectory, arguments: &[&str], journal: &str, lines: usize) -> Output {
     let child = begun(place, arguments);
     let written = || fs::read_to_string(place.path(journal)).map_or(0, |it| it.lines().count());
-    wait_until(&format!("{journal} has {lines} lines"), || written() >= lines);
+    wait_until(|| written() >= lines, || format!("{journal} does not get {lines} lines"));
     signal(&child, "INT");
     child.wait_with_output().unwrap()
-}
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Returns whether the process handles interrupts itself, according to its signal mask in `/proc`.
@@ -90,7 +78,7 @@ fn a_search_continues_with_the_next_schedule() {
     };
     let arguments = fuzz("1000000", &[]);
     let child = begun(&place, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    wait_until("the search handles interrupts", || handles_interrupts(&child));
+    wait_until(|| handles_interrupts(&child), || "the search does not handle interrupts".to_owned());
     signal(&child, "INT");
     let cut = child.wait_with_output().unwrap();
     assert_eq!(cut.status.code(), Some(3), "{}", text(&cut.stderr));

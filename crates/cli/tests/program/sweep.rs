@@ -1,11 +1,9 @@
 //! Tests sweeps from a user's view.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 
-use common::TestDirectory;
+use crate::common::TestDirectory;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -22,7 +20,7 @@ const TWO: [&str; 6] = [
 
 fn place() -> TestDirectory {
     let place = TestDirectory::new();
-    place.write("small.yaml", common::small(FAULT));
+    place.write("small.yaml", crate::common::small(FAULT));
     place
 }
 

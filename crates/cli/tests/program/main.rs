@@ -1,0 +1,20 @@
+//! The command-line program as a user calls it.
+
+mod common;
+
+mod bad_input;
+mod cluster;
+mod evidence;
+mod explore;
+mod fuzz;
+mod interrupted;
+mod killed;
+mod local;
+mod paper;
+mod plugin;
+mod replay;
+mod same_judgement;
+mod simulate;
+mod sweep;
+mod tasks;
+mod tc;

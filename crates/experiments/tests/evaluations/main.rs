@@ -1,0 +1,6 @@
+//! Comparisons, the published evaluations, and the files of the HC3I paper's simulator.
+
+mod compare;
+mod files;
+mod patterns;
+mod reproduce_cck;

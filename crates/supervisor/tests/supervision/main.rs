@@ -1,0 +1,5 @@
+//! The supervisor against scripts of reports.
+
+mod changes;
+mod orders;
+mod presence;
