@@ -104,7 +104,12 @@ fn values_out_of_range_are_rejected() {
         "write a duration of at least 1us",
     );
     rejects([("0.5", "1.5")], 8, "1.5 is not a probability", "write a number between 0 and 1");
-    rejects([("tau: 2s", "tau: 1us")], 6, "the interval of a timer must be at least 1ms", "write a longer time");
+    rejects(
+        [("tau: 2s", "tau: 1us")],
+        6,
+        "the interval of a timer must be at least 1ms",
+        "write a longer time",
+    );
 }
 
 #[test]

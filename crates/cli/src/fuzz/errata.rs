@@ -364,6 +364,8 @@ fn directed(paper: &Paper, defect: Defect) -> Markup {
     let name = match defect.rule() {
         Rule::Hc3i(rule) => format!("Defect::{rule:?}"),
         Rule::Hydee(rule) => format!("Defect::{rule:?}"),
+        Rule::Spbc(rule) => format!("Defect::{rule:?}"),
+        Rule::Pessimistic(rule) => format!("Defect::{rule:?}"),
         Rule::Theft(rule) => format!("Defect::{rule:?}"),
         Rule::Satin(rule) => format!("Defect::{rule:?}"),
         Rule::Cck(rule) => format!("Defect::{rule:?}"),
