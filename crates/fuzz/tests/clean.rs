@@ -61,8 +61,8 @@ fn reaches_much(shares: &Shares) {
     }
 }
 
-/// Asserts that few runs of programs of tasks prove nothing: those whose every copy of the program the faults have
-/// destroyed, and those whose faults came too late.
+/// Asserts that few runs of programs of tasks are `unknown`: those in which the faults destroyed every copy of the
+/// program, and those whose faults came too late.
 fn most_are_judged(shares: &Shares) {
     let unknown: u64 = shares.verdicts.get(&Verdict::Unknown).into_iter().flat_map(|it| it.values()).sum();
     println!("{unknown} of {} are unknown: {:?}", shares.runs, shares.unjudged);

@@ -93,8 +93,8 @@ mod tests {
     /// Times are rounded to two digits.
     const ROUNDING: Span = Span::from_millis(100);
 
-    /// Returns how many of these federations get more faults, by what the first additional fault meets, and the facts that
-    /// the additional faults wait for. Each of the federations has what such a fault could meet.
+    /// Returns the number of additional faults by the situation in which they occur, and the facts for which they wait.
+    /// Panics if an additional fault occurs in none of these situations.
     fn added(seeds: u64) -> ([u64; 4], BTreeSet<FactKind>) {
         let outage = Span::from_millis(100);
         let (mut counts, mut facts) = ([0; 4], BTreeSet::new());

@@ -163,7 +163,7 @@ fn application(chance: &mut Chance) -> Application {
 }
 
 /// Returns a program whose tasks take so long that these clusters cannot compute it in less than `length`. A fault before
-/// that time strikes a program that has not ended.
+/// that time affects a program that has not ended.
 fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Application {
     /// Long enough to be divided by speeds.
     const UNIT: Span = Span::from_secs(1);
@@ -180,7 +180,7 @@ fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Appl
     let unit = least_time(&with(UNIT), clusters);
     // A program may consist of one task that takes no time.
     let factor = (unit.as_secs_f64() / UNIT.as_secs_f64()).max(1e-3);
-    // Rounding takes less than a tenth away.
+    // Rounding reduces the time by less than a tenth.
     with(short(Span((length.0 as f64 / factor * 1.11) as u64)).max(Span::from_micros(1)))
 }
 

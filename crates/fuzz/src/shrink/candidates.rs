@@ -400,7 +400,7 @@ fn rarer(tau: Option<Duration>) -> Option<Option<Duration>> {
     Some(Some(Duration(short((tau.0 * 4).min(LONG)))))
 }
 
-/// Returns the fewest replicas, and a place for them that needs no storage server, unless they are so already.
+/// Returns the fewest replicas, in a place that needs no storage server; `None` if the options already say this.
 fn plainer(
     replicas: Option<u32>,
     replicate_to: Option<ReplicateTo>,
