@@ -86,7 +86,30 @@ pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
     Some(Bounds {
         checkpoint_every: spec.clusters.iter().map(|it| of_cluster(&it.name)).collect(),
         detect_after: spec.failures().detect_after(),
+        collect_every: collect_every(&spec.protocol),
     })
+}
+
+/// Returns the longest delay between two collections of what no recovery can need; zero if each checkpoint collects.
+fn collect_every(protocol: &Protocol) -> Option<Span> {
+    let checkpointing = protocol.checkpointing()?;
+    match protocol {
+        Protocol::Hc3i(_) | Protocol::Independent(_) => checkpointing.collect_every,
+        // The first checkpoint after the delay collects.
+        Protocol::Coordinated(_) | Protocol::ChandyLamport(_) | Protocol::HierarchicalCoordinated(_) => {
+            Some(checkpointing.collect_every? + checkpointing.every?)
+        }
+        Protocol::Hydee(_)
+        | Protocol::FullLogging(_)
+        | Protocol::Spbc(_)
+        | Protocol::PessimisticLogging(_) => Some(Span::ZERO),
+        Protocol::Tic(_)
+        | Protocol::Sel(_)
+        | Protocol::Satin(_)
+        | Protocol::Cck(_)
+        | Protocol::None(_)
+        | Protocol::Custom(_) => None,
+    }
 }
 
 /// Returns the requested replicas of checkpoints.

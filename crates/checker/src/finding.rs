@@ -11,7 +11,7 @@ use faultline_core::{
 use faultline_history::{CheckpointName, Context, GroupId, Impossible, Source};
 use faultline_trace::Flaw;
 
-use crate::judgement::{Finding, Property, Violation};
+use crate::judgement::{Finding, Property, Strictness, Violation};
 
 /// How a run violates a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -302,6 +302,28 @@ pub enum Wrong {
         task: TaskId,
         epoch: Incarnation,
     },
+    // Economy.
+    ForcedWithoutNews {
+        group: GroupId,
+        position: Position,
+    },
+    SentAgain {
+        message: MessageId,
+        times: u64,
+        suppressed: bool,
+    },
+    NotRemoved {
+        holder: ProcessId,
+        part: ImageName,
+        why: Needless,
+        since: Time,
+    },
+    LogNotRemoved {
+        process: ProcessId,
+        removed: u64,
+        due: u64,
+        since: Time,
+    },
     // Lives and results.
     StartedAfterNewer {
         process: ProcessId,
@@ -318,6 +340,19 @@ pub enum Wrong {
         older: Life,
         newer: Life,
         at: Time,
+    },
+    StartedUndetected {
+        process: ProcessId,
+        older: Life,
+        newer: Life,
+    },
+    StartedOnLostStorage {
+        process: ProcessId,
+        life: Life,
+    },
+    CompletedWithout {
+        process: ProcessId,
+        is_down: bool,
     },
     NeverStarted {
         process: ProcessId,
@@ -343,6 +378,15 @@ pub enum DurableCopies {
     None,
     NoneAtOwner,
     Only { found: usize, replicas: usize },
+}
+
+/// Why no recovery can need a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needless {
+    /// A rollback undid it.
+    Undone,
+    /// Every recovery restores a newer one.
+    Older,
 }
 
 /// A round of a protocol.
@@ -417,12 +461,28 @@ pub struct LinkDelay {
 #[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
 pub enum Remark {
     NotPromised(Wrong),
-    EndedTogether { skew: Span },
-    WithoutEffect { fault: FaultNo, reason: String },
-    NotDue { never: u64, planned: u64 },
+    /// A property of economy that is not judged strictly, and how many further ones of this kind there are.
+    Wasteful(Wrong, u64),
+    EndedTogether {
+        skew: Span,
+    },
+    WithoutEffect {
+        fault: FaultNo,
+        reason: String,
+    },
+    NotDue {
+        never: u64,
+        planned: u64,
+    },
     LinkDelay(LinkDelay),
-    ReplicasLost { group: GroupId, position: Position, target: Position },
-    NotCounted { process: ProcessId },
+    ReplicasLost {
+        group: GroupId,
+        position: Position,
+        target: Position,
+    },
+    NotCounted {
+        process: ProcessId,
+    },
 }
 
 /// The findings of a property, as values.
@@ -473,6 +533,17 @@ impl Found {
         self.remarks
             .extend(std::mem::take(&mut self.violations).into_iter().map(|(it, _)| Remark::NotPromised(it)));
         self.more_violations = 0;
+    }
+
+    /// Turns violations of a property of economy into one remark, unless they are judged.
+    pub(crate) fn judged(mut self, strictness: Strictness) -> Found {
+        if strictness == Strictness::Lenient && self.property.is_of_economy() {
+            let more = (self.violations.len() as u64 + self.more_violations).saturating_sub(1);
+            let first = self.violations.drain(..).next();
+            self.remarks.extend(first.map(|(it, _)| Remark::Wasteful(it, more)));
+            self.more_violations = 0;
+        }
+        self
     }
 
     /// Turns violations of a property that the protocol does not promise into remarks.

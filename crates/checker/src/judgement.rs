@@ -95,6 +95,24 @@ pub enum Property {
     OneLife,
     /// No process ended unexpectedly.
     NoUnplannedDeath,
+    /// Economy: every forced checkpoint was forced by news.
+    ForcedByNews,
+    /// Economy: no message was sent again without a reason.
+    SentOnce,
+    /// Economy: parts of checkpoints that no recovery can need were removed.
+    PartsCollected,
+    /// Economy: logged messages that no recovery can need were removed.
+    LogsCollected,
+}
+
+/// Whether properties of economy are judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strictness {
+    /// What is wasted is a remark.
+    #[default]
+    Lenient,
+    /// What is wasted violates a property.
+    Strict,
 }
 
 impl Property {
@@ -106,6 +124,15 @@ impl Property {
                 | Property::ExactlyOnce
                 | Property::LinksAsAsked
                 | Property::NoUnplannedDeath
+        )
+    }
+
+    /// Returns whether the property is about waste: work, messages or storage that a correct run could do without.
+    /// Violations count only under [`Strictness::Strict`].
+    pub fn is_of_economy(self) -> bool {
+        matches!(
+            self,
+            Property::ForcedByNews | Property::SentOnce | Property::PartsCollected | Property::LogsCollected
         )
     }
 
@@ -125,6 +152,7 @@ impl Property {
             Property::RepeatedOrder => Some(Promise::RepeatedOrder),
             Property::LogKept => Some(Promise::LogKept),
             Property::RecoveryTerminates | Property::Progress => Some(Promise::Progress),
+            Property::ForcedByNews => Some(Promise::ForcedByNews),
             _ => None,
         }
     }
@@ -182,6 +210,10 @@ impl Property {
             Property::BoundedLoss => "lost work is bounded by the checkpoint interval",
             Property::OneLife => "at most one life of each process acted at a time",
             Property::NoUnplannedDeath => "no process ended unexpectedly",
+            Property::ForcedByNews => "every forced checkpoint was forced by news",
+            Property::SentOnce => "no message was sent again without a reason",
+            Property::PartsCollected => "checkpoints that no recovery can need were removed",
+            Property::LogsCollected => "logged messages that no recovery can need were removed",
         }
     }
 }

@@ -17,18 +17,21 @@ mod wording;
 pub use evidence::examined;
 pub use faultline_history::{Context, History, Source};
 pub use finding::{Open, Remark, Wrong};
-pub use judgement::{Finding, Judgement, Property, Verdict, Violation};
+pub use judgement::{Finding, Judgement, Property, Strictness, Verdict, Violation};
 
 use faultline_trace::Trace;
 
+use finding::Found;
+
 /// Judges a run.
 pub fn judge(trace: &Trace, context: &Context) -> Judgement {
-    judge_history(&History::new(trace, context))
+    judge_history(&History::new(trace, context), Strictness::Lenient)
 }
 
 /// Judges a run from its history.
-pub fn judge_history(history: &History<'_>) -> Judgement {
-    let findings = properties::ALL.iter().map(|check| check(history).told(history.context)).collect();
+pub fn judge_history(history: &History<'_>, strictness: Strictness) -> Judgement {
+    let told = |check: &fn(&History<'_>) -> Found| check(history).judged(strictness).told(history.context);
+    let findings = properties::ALL.iter().map(told).collect();
     Judgement::new(findings, history.is_flawed())
 }
 

@@ -6,7 +6,7 @@ use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
 use faultline_core::{MessageId, ProcessId, TheftStep};
 use faultline_history::{CheckpointName, Context, Impossible};
 
-use crate::finding::{DurableCopies, LinkDelay, MissingPart, Open, Remark, Round, Wrong};
+use crate::finding::{DurableCopies, LinkDelay, MissingPart, Needless, Open, Remark, Round, Wrong};
 
 impl Wrong {
     /// Returns the sentence, without a full stop.
@@ -15,6 +15,7 @@ impl Wrong {
             .or_else(|| self.about_checkpoints(names))
             .or_else(|| self.about_rollbacks(names))
             .or_else(|| self.about_tasks(names))
+            .or_else(|| self.about_economy(names))
             .or_else(|| self.about_lives(names))
             .unwrap_or_else(|| unreachable!("{self:?} has a sentence"))
     }
@@ -348,6 +349,46 @@ impl Wrong {
         })
     }
 
+    fn about_economy(&self, names: &Context) -> Option<String> {
+        Some(match *self {
+            Wrong::ForcedWithoutNews { group, position } => format!(
+                "checkpoint {position} of {} was forced, although no message carried a new position",
+                names.group(group)
+            ),
+            Wrong::SentAgain { message: id, times, suppressed } => {
+                let (sender, receiver) = (names.process(id.from), names.process(id.to));
+                let (first, times) = match suppressed {
+                    true => ("suppressed", format!(" and transmitted it {}", how_often(times))),
+                    false => ("transmitted", format!(" {}", how_often(times))),
+                };
+                format!(
+                    "{sender} {first} {}{times}, although no failure of {receiver} or its group required it",
+                    names.message(id)
+                )
+            }
+            Wrong::NotRemoved { holder, part, why, since } => {
+                let why = match why {
+                    Needless::Undone => "undone by a rollback",
+                    Needless::Older => "older than all that a recovery can restore",
+                };
+                format!(
+                    "at the end, {} still stored the part of {} (checkpoint {}), which was {why} before {:.2} s",
+                    names.process(holder),
+                    names.process(part.owner),
+                    part.position(),
+                    since.as_secs_f64()
+                )
+            }
+            Wrong::LogNotRemoved { process: of, removed, due, since } => format!(
+                "{} had removed {removed} messages from its log by the end, but no recovery could need {due} of them \
+                 after {:.2} s",
+                names.process(of),
+                since.as_secs_f64()
+            ),
+            _ => return None,
+        })
+    }
+
     fn about_lives(&self, names: &Context) -> Option<String> {
         let process = |it: ProcessId| names.process(it);
         Some(match *self {
@@ -363,6 +404,18 @@ impl Wrong {
             Wrong::NeverStarted { process: of, life } => {
                 format!("{life} of {} stated facts, but was never started", process(of))
             }
+            Wrong::StartedUndetected { process: of, older, newer } => {
+                format!("{newer} of {} was started before the end of {older} was detected", process(of))
+            }
+            Wrong::StartedOnLostStorage { process: of, life } => {
+                format!("{life} of {} was started as if its storage had not been lost", process(of))
+            }
+            Wrong::CompletedWithout { process: of, is_down: true } => {
+                format!("the supervisor ended the run as completed while {} was down", process(of))
+            }
+            Wrong::CompletedWithout { process: of, is_down: false } => {
+                format!("the supervisor ended the run as completed before {} had a result", process(of))
+            }
             Wrong::WrongResult { process: of, found, expected } => {
                 format!("{} finished with the result {found} instead of {expected}", process(of))
             }
@@ -372,6 +425,15 @@ impl Wrong {
             Wrong::NotDeterministic { message } => not_deterministic(message, names),
             _ => return None,
         })
+    }
+}
+
+/// Words a number of times.
+fn how_often(times: u64) -> String {
+    match times {
+        1 => "once".into(),
+        2 => "twice".into(),
+        times => format!("{times} times"),
     }
 }
 
@@ -563,6 +625,10 @@ impl Remark {
     pub fn sentence(&self, names: &Context) -> String {
         match self {
             Remark::NotPromised(it) => format!("not promised: {}", it.sentence(names)),
+            Remark::Wasteful(it, 0) => format!("wasteful: {}", it.sentence(names)),
+            Remark::Wasteful(it, more) => {
+                format!("wasteful: {} (and {more} more of this kind)", it.sentence(names))
+            }
             Remark::EndedTogether { skew } => {
                 format!("cluster losses: all processes ended within {skew}")
             }

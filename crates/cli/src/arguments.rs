@@ -140,6 +140,11 @@ pub(crate) struct RunArguments {
     /// Serve the metrics of all nodes together, as Prometheus text at http://ADDR/metrics during the run (local)
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
+    /// Judge waste, too: needless checkpoints, messages and storage violate a property, instead of being remarks
+    ///
+    /// For a run on Kubernetes, use `faultline check --strict` on its record.
+    #[arg(long)]
+    pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
     #[command(flatten)]
@@ -591,6 +596,9 @@ Examples:
 pub(crate) struct CheckArguments {
     /// Directory of the recorded run
     pub(crate) dir: PathBuf,
+    /// Judge waste, too: needless checkpoints, messages and storage violate a property, instead of being remarks
+    #[arg(long)]
+    pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
 }

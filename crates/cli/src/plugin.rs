@@ -28,6 +28,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
         out,
         record: _,
         metrics: _,
+        strict: _,
         output: OutputArguments { format, quiet, verbose },
         cluster,
     } = arguments;

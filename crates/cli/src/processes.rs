@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
 use faultline_api::resource::{Forcing, Protocol};
+use faultline_checker::Strictness;
 use faultline_core::Time;
 use faultline_core::fault::Outcome;
 use faultline_experiments::compare::Made;
@@ -117,7 +118,9 @@ impl Evaluation<'_> {
             faultline_api::parse(name, text.as_bytes()).map_err(|it| CommandError::input(*it))?;
         let view = View { federation: &federation, output: OutputArguments::SILENT, of_many: true };
         let (interrupted, records_inputs) = (self.interrupted, false);
-        let runner = Runner { federation: &federation, text, here, records_inputs, view, interrupted };
+        let strictness = Strictness::Lenient;
+        let runner =
+            Runner { federation: &federation, text, here, records_inputs, strictness, view, interrupted };
         let dir = self.out.join("processes").join(format!("{name}-{seed}"));
         if let Some(recording) = self.resume.then(|| known(&dir, text, seed)).flatten() {
             return Ok(RecordedRun { recording, dir, is_known: true });

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use faultline_checker::Strictness;
 use faultline_clustering::Graph;
 pub(crate) use faultline_console::recording::Recording;
 use faultline_console::recording::{HELP, open};
@@ -21,9 +22,15 @@ use crate::output;
 
 /// `faultline check`
 pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
-    let recording = Recording::read(&arguments.dir)?;
+    let strictness = strictness(arguments.strict);
+    let recording = Recording::read_as(&arguments.dir, strictness)?;
     recording.print(arguments.output)?;
     Ok(recording.exit())
+}
+
+/// Returns the strictness that a flag asks for.
+pub(crate) fn strictness(strict: bool) -> Strictness {
+    if strict { Strictness::Strict } else { Strictness::Lenient }
 }
 
 /// `faultline explain`

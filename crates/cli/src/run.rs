@@ -12,6 +12,7 @@ use crate::arguments::{BackendName, LinksName, RunArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::files::{self, Source};
 use crate::live::View;
+use crate::recording::strictness;
 use crate::runner::{LocalBackend, Runner};
 use crate::{doctor, interrupt, plugin};
 
@@ -36,6 +37,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
         text: &text,
         here: &here,
         records_inputs: arguments.record,
+        strictness: strictness(arguments.strict),
         view,
         interrupted: &interrupted,
     };
@@ -59,7 +61,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
 
 /// Rejects options that the backend would ignore.
 fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
-    let RunArguments { backend, links, metrics, timeout, cluster, record, .. } = arguments;
+    let RunArguments { backend, links, metrics, timeout, cluster, record, strict, .. } = arguments;
     let (local, pods) = (*backend == BackendName::Local, *backend == BackendName::Kubernetes);
     let ignored = [
         ("--metrics", metrics.is_some() && !local, "local"),
@@ -77,6 +79,12 @@ fn has_effect(arguments: &RunArguments) -> Result<(), CommandError> {
         return Err(CommandError::input(miette!(
             help = "omit `--record`, or use another backend",
             "`--record` is not supported on Kubernetes"
+        )));
+    }
+    if *strict && pods {
+        return Err(CommandError::input(miette!(
+            help = "omit `--strict`, and use `faultline check --strict` on the record",
+            "`--strict` is not supported on Kubernetes"
         )));
     }
     match ignored.into_iter().find(|&(_, is_given, _)| is_given) {

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use faultline_api::{Federation, Names};
+use faultline_checker::Strictness;
 use faultline_session::{RunError, Session, Simulator};
 use faultline_shaper::Kernel;
 use faultline_trace::{Bundle, BundleError};
@@ -27,6 +28,7 @@ pub(crate) struct Runner<'a> {
     pub(crate) here: &'a LocalBackend,
     /// Whether the inputs of processes are recorded too.
     pub(crate) records_inputs: bool,
+    pub(crate) strictness: Strictness,
     pub(crate) view: View<'a>,
     pub(crate) interrupted: &'a Arc<AtomicBool>,
 }
@@ -47,7 +49,7 @@ pub(crate) enum LocalBackend {
 impl Runner<'_> {
     /// Runs and judges the federation once, and writes the record to `dir`.
     pub(crate) fn once(&self, seed: u64, dir: &Path) -> Result<Recording, CommandError> {
-        let Runner { federation, text, here, records_inputs, view, interrupted } = self;
+        let Runner { federation, text, here, records_inputs, strictness, view, interrupted } = self;
         if let LocalBackend::Processes { .. } = here {
             let names = Names::of(&federation.spec);
             let processes = names.ranks() as usize + names.extra().len();
@@ -69,7 +71,7 @@ impl Runner<'_> {
                 session.record(&bundle, &mut processes).map_err(|error| command_error(error, |it| it))
             }
         };
-        Ok(Recording::new(dir, run?))
+        Ok(Recording::new(dir, run?, *strictness))
     }
 }
 

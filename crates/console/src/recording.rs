@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use faultline_checker::Property;
+use faultline_checker::{Property, Strictness};
 use faultline_report::text::{self, Layout};
 use faultline_report::{Recorded, Summary};
 use faultline_session::Unjudged;
@@ -23,9 +23,9 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Judges a run that was read from `dir`.
-    pub fn new(dir: &Path, run: Unjudged) -> Recording {
-        Recording { dir: dir.display().to_string(), run: run.judge() }
+    /// Judges a run that was read from `dir`, with this strictness.
+    pub fn new(dir: &Path, run: Unjudged, strictness: Strictness) -> Recording {
+        Recording { dir: dir.display().to_string(), run: run.judge_as(strictness) }
     }
 
     /// Reads and judges the record in `dir`.
@@ -34,11 +34,20 @@ impl Recording {
     ///
     /// Fails if the directory contains no readable record.
     pub fn read(dir: &Path) -> Result<Recording, CommandError> {
+        Recording::read_as(dir, Strictness::Lenient)
+    }
+
+    /// Reads and judges the record in `dir` with this strictness.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the directory contains no readable record.
+    pub fn read_as(dir: &Path, strictness: Strictness) -> Result<Recording, CommandError> {
         if !dir.is_dir() {
             let why = if dir.exists() { "it is not a directory" } else { "no such directory" };
             return Err(CommandError::path("read", dir, why, HELP));
         }
-        Ok(Recording::new(dir, open(dir)?))
+        Ok(Recording::new(dir, open(dir)?, strictness))
     }
 
     /// Returns the data for reports.

@@ -390,6 +390,8 @@ pub enum Fact {
     Joined(ClusterId),
     /// Supervisor, before it ends the cluster's processes permanently and releases their storage: a cluster leaves.
     Left(ClusterId),
+    /// The process told its storage to remove an image. The image may belong to another process, and need not exist.
+    Removed(ImageName),
 }
 
 /// The kinds of facts, as users name them in triggers (`checkpointRequested`) and metrics.
@@ -405,6 +407,7 @@ pub enum FactKind {
     DroppedStale,
     Saved,
     Durable,
+    Removed,
     Restored,
     Finished,
     Ran,
@@ -467,6 +470,7 @@ impl Fact {
             Fact::DroppedStale(_) => FactKind::DroppedStale,
             Fact::Saved(_) => FactKind::Saved,
             Fact::Durable(_) => FactKind::Durable,
+            Fact::Removed(_) => FactKind::Removed,
             Fact::Restored(_) => FactKind::Restored,
             Fact::Finished(_) => FactKind::Finished,
             Fact::Ran { .. } => FactKind::Ran,
@@ -517,7 +521,7 @@ impl Claim {
 
 impl FactKind {
     /// The kinds that a process states, and that a trigger can wait for.
-    pub const OF_PROCESSES: [FactKind; 41] = [
+    pub const OF_PROCESSES: [FactKind; 42] = [
         FactKind::Sent,
         FactKind::Transmitted,
         FactKind::Suppressed,
@@ -526,6 +530,7 @@ impl FactKind {
         FactKind::DroppedStale,
         FactKind::Saved,
         FactKind::Durable,
+        FactKind::Removed,
         FactKind::Restored,
         FactKind::Finished,
         FactKind::Ran,

@@ -493,6 +493,9 @@ impl<P: Protocol, A: Application> Machine<P> for NodeHost<'_, P, A> {
     }
 
     fn delete(&mut self, name: ImageName) {
+        if name.is_part() {
+            self.fact(FactKind::Removed, || Fact::Removed(name));
+        }
         self.out.push(Action::Delete(name));
     }
 

@@ -60,11 +60,13 @@ pub enum Promise {
     /// After the last fault, every recovery and every checkpoint ends, no group rolls back again, and the
     /// application continues.
     Progress,
+    /// Only messages that carry news of their sender's checkpoints force checkpoints.
+    ForcedByNews,
 }
 
 impl Promise {
     /// Every promise, in the order of declaration.
-    pub const ALL: [Promise; 17] = [
+    pub const ALL: [Promise; 18] = [
         Promise::Checkpoints,
         Promise::DenseNumbering,
         Promise::MaximalLine,
@@ -82,6 +84,7 @@ impl Promise {
         Promise::StrictlyRequired,
         Promise::DurableRestore,
         Promise::Progress,
+        Promise::ForcedByNews,
     ];
 }
 

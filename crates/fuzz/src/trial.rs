@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use faultline_catalog::SetupError;
-use faultline_checker::{Judgement, Property};
+use faultline_checker::{Judgement, Property, Strictness};
 use faultline_session::{Recording, Session, Simulator, Unjudged};
 use faultline_sim::Stats;
 use faultline_trace::{Manifest, Trace};
@@ -53,7 +53,7 @@ pub fn seed_under_way() -> Option<u64> {
     UNDER_WAY.get()
 }
 
-/// Runs a scenario on the simulator, and lets the checker judge it. The federation must be valid.
+/// Runs a scenario on the simulator, and lets the checker judge it strictly: what is wasted violates a property. The federation must be valid.
 ///
 /// # Errors
 ///
@@ -61,7 +61,7 @@ pub fn seed_under_way() -> Option<u64> {
 pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
     UNDER_WAY.set(Some(scenario.seed));
     let Played { stats, run } = played(&scenario)?;
-    let Recording { manifest, trace, judgement } = run.judge();
+    let Recording { manifest, trace, judgement } = run.judge_as(Strictness::Strict);
     UNDER_WAY.set(None);
     Ok(Trial { scenario, stats, manifest, trace, judgement })
 }

@@ -18,6 +18,7 @@
 //! | `planned` | planned programs, whose tasks are assigned to partitions in advance |
 //! | [`recoveries`] | the cost of recoveries of planned programs |
 //! | `stints` | the facts of each partition |
+//! | `stored` | the parts that storages hold at the end of the run |
 //! | `supervision` | the supervisor's actions |
 //! | `tasks` | programs whose tasks are stolen |
 //! | `testing` | small traces for tests (feature `testing`) |
@@ -32,6 +33,7 @@ mod messages;
 mod planned;
 pub mod recoveries;
 mod stints;
+mod stored;
 mod supervision;
 mod tasks;
 #[cfg(any(test, feature = "testing"))]

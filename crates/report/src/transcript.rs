@@ -113,7 +113,11 @@ impl Writer<'_> {
                 self.line(at, me, format!("restores {what} as incarnation {}", restored.1.0));
             }
             // Their effects are shown instead.
-            Fact::Saved(_) | Fact::Durable(_) | Fact::Completed | Fact::LifeStarted { .. } => {
+            Fact::Saved(_)
+            | Fact::Durable(_)
+            | Fact::Removed(_)
+            | Fact::Completed
+            | Fact::LifeStarted { .. } => {
                 if let Fact::LifeStarted { process, life, .. } = fact
                     && life.0 > 1
                 {

@@ -1,7 +1,7 @@
 //! The record of a run, before and after its judgement.
 
 use faultline_catalog::{Rederived, rederive};
-use faultline_checker::{Judgement, examined, judge_history};
+use faultline_checker::{Judgement, Strictness, examined, judge_history};
 use faultline_history::{Account, Context, History};
 use faultline_trace::{Bundle, BundleError, Flaw, FlawKind, Manifest, Trace};
 
@@ -67,18 +67,27 @@ impl Unjudged {
         bundle.write_manifest(&self.manifest)
     }
 
-    /// Judges the run by its facts and its manifest.
+    /// Judges the run by its facts and its manifest. Waste is a remark.
     pub fn judge(self) -> Recording {
-        self.judge_and(|_| ()).0
+        self.judge_as(Strictness::Lenient)
+    }
+
+    /// Judges the run with this strictness.
+    pub fn judge_as(self, strictness: Strictness) -> Recording {
+        self.judge_with(strictness, |_| ()).0
     }
 
     /// Judges the run, and passes its history to `read`, so that the history is built only once.
     pub fn judge_and<T>(self, read: impl FnOnce(&History<'_>) -> T) -> (Recording, T) {
+        self.judge_with(Strictness::Lenient, read)
+    }
+
+    fn judge_with<T>(self, strictness: Strictness, read: impl FnOnce(&History<'_>) -> T) -> (Recording, T) {
         let Unjudged { manifest, mut trace, is_read } = self;
         let context = Context::from_manifest(&manifest);
         let history = History::new(&trace, &context);
         let mut history = if is_read { examined(history) } else { history };
-        let judgement = judge_history(&history);
+        let judgement = judge_history(&history, strictness);
         let read = read(&history);
         let found = std::mem::take(&mut history.contradictions);
         drop(history);

@@ -68,6 +68,7 @@ impl Display for Predicate<'_> {
             Fact::DroppedStale(id) => write!(f, "dropped {id} as stale"),
             Fact::Saved(saved) => write!(f, "saved {} to its storage", saved.0),
             Fact::Durable(name) => write!(f, "holds {name} on stable storage"),
+            Fact::Removed(name) => write!(f, "removed {name} from its storage"),
             Fact::Restored(restored) => match &restored.0 {
                 Some(name) => write!(f, "restored {name} under {}", restored.1),
                 None => write!(f, "restored its initial state under {}", restored.1),

@@ -209,6 +209,10 @@ pub struct Bounds {
     pub checkpoint_every: Vec<Option<Span>>,
     /// Longest time from a failure to its detection.
     pub detect_after: Span,
+    /// Longest delay between two collections of what no recovery can need; zero if each checkpoint collects. `None` if the
+    /// protocol never collects, or does not say when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collect_every: Option<Span>,
 }
 
 /// Returns the default of `at_once_within` for bundles that lack it.
@@ -432,6 +436,7 @@ pub(crate) mod tests {
             bounds: Some(Bounds {
                 checkpoint_every: vec![Some(Span::from_secs(2))],
                 detect_after: Span::from_millis(500),
+                collect_every: None,
             }),
             copies: Some(Copies { replicas: 1, kept_by: Keepers::SharedStorage }),
             volatile_storage: false,

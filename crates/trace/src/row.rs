@@ -174,7 +174,7 @@ impl Row {
                 self.image(&saved.0, names);
                 self.state_bytes = Some(saved.2);
             }
-            Fact::Durable(image) => self.image(image, names),
+            Fact::Durable(image) | Fact::Removed(image) => self.image(image, names),
             Fact::Restored(restored) => {
                 if let Some(image) = &restored.0 {
                     self.image(image, names);

@@ -29,11 +29,12 @@ const UNPROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [
 ];
 
 /// Further facts that processes report under a protocol for programs of tasks.
-const PROTECTED_FACTS_OF_TASKS: [FactKind; 9] = [
+const PROTECTED_FACTS_OF_TASKS: [FactKind; 10] = [
     FactKind::Voided,
     FactKind::Absorbed,
     FactKind::Saved,
     FactKind::Durable,
+    FactKind::Removed,
     FactKind::Restored,
     FactKind::CheckpointCommitted,
     FactKind::RolledBack,
@@ -61,12 +62,13 @@ const UNPROTECTED_FACTS_OF_PLANS: [FactKind; 6] = [
 ];
 
 /// Further facts that processes report under a protocol if tasks are assigned in advance.
-const PROTECTED_FACTS_OF_PLANS: [FactKind; 15] = [
+const PROTECTED_FACTS_OF_PLANS: [FactKind; 16] = [
     FactKind::Rerun,
     FactKind::CheckpointMessage,
     FactKind::Absorbed,
     FactKind::Saved,
     FactKind::Durable,
+    FactKind::Removed,
     FactKind::Restored,
     FactKind::CheckpointRequested,
     FactKind::CheckpointCommitted,

@@ -153,6 +153,7 @@ mod tests {
         run.context.bounds = Some(Bounds {
             checkpoint_every: vec![Some(Span::from_secs(1))],
             detect_after: Span::from_millis(100),
+            collect_every: None,
         });
         run.commit_all(0, &[0, 1]);
         run.wait(after);

@@ -1,18 +1,18 @@
 //! The run completed.
 
 use faultline_core::fault::Outcome;
-use faultline_core::{Claim, ImageName, ProcessId};
+use faultline_core::{Claim, Fact, FactNo, ImageName, Life, ProcessId};
 
 use crate::finding::{Found, MissingPart, Open, Wrong};
 use crate::judgement::Property;
-use faultline_history::{GroupId, History};
+use faultline_history::{GroupId, History, Source};
 
 pub(super) fn check(history: &History<'_>) -> Found {
     let mut finding = Found::new(Property::Completed);
     let context = history.context;
     finding.instances = 1;
     match &context.outcome {
-        Some(Outcome::Completed) => {}
+        Some(Outcome::Completed) => check_ranks(history, &mut finding),
         Some(Outcome::Deadline) => {
             finding.unjudged(Open::DeadlineExceeded { begun: history.supervision.begun.is_some() });
         }
@@ -42,13 +42,37 @@ pub(super) fn check(history: &History<'_>) -> Found {
     finding
 }
 
+/// When the supervisor states that the run has completed, every rank must be alive, and its last state must have
+/// stated a result.
+fn check_ranks(history: &History<'_>, finding: &mut Found) {
+    let supervisor = history.trace.supervisor();
+    let Some(completed) = supervisor.iter().position(|(_, fact)| *fact == Fact::Completed) else { return };
+    let source = Source { process: ProcessId::SUPERVISOR, life: Life(0), number: FactNo(completed as u64) };
+    let gone = history.supervision.gone(&history.context.clusters);
+    let is_of_tasks = history.tasks.is_some() || history.planned.is_some();
+    for &process in history.context.clusters.iter().flatten() {
+        let Some(newest) = history.supervision.newest_life(process) else { continue };
+        if gone.contains(&process) || history.has_left(process) {
+            continue;
+        }
+        let is_down = history.supervision.end_of_life(process, newest) < completed;
+        let has_finished = || {
+            let last = history.processes[process.index()].segments.end.checked_sub(1);
+            history.results.iter().any(|(at, ..)| Some(at.segment.0) == last)
+        };
+        if is_down || !is_of_tasks && !has_finished() {
+            finding.violated([source], Wrong::CompletedWithout { process, is_down });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::finds;
     use crate::testing::{Run, check_alone, p};
-    use faultline_core::ClusterId;
     use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
+    use faultline_core::{ClusterId, Digest, EndedBy, StorageFate};
 
     #[test]
     fn a_program_that_is_not_deterministic_is_refused() {
@@ -60,6 +84,34 @@ mod tests {
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1);
         finds!(finding, Wrong::NotDeterministic { .. });
+    }
+
+    /// A run of one rank that has finished, before the supervisor says so.
+    fn finished() -> Run {
+        let mut run = Run::new(&[&[0]]);
+        run.commit_all(0, &[0]);
+        run.finish(0, Digest([1; 16]));
+        run
+    }
+
+    #[test]
+    fn a_run_with_a_rank_that_is_down_has_not_completed() {
+        let mut run = finished();
+        run.supervisor(Fact::Completed);
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        let mut run = finished();
+        let (process, by) = (p(0), EndedBy::Silence);
+        run.supervisor(Fact::Failed { process, life: Life(1), storage: StorageFate::Kept, by });
+        run.supervisor(Fact::Completed);
+        finds!(check_alone(check, &run), Wrong::CompletedWithout { is_down: true, .. });
+    }
+
+    #[test]
+    fn a_run_whose_result_was_undone_has_not_completed() {
+        let mut run = finished();
+        run.restore(0, 1, Some((0, 1)));
+        run.supervisor(Fact::Completed);
+        finds!(check_alone(check, &run), Wrong::CompletedWithout { is_down: false, .. });
     }
 
     #[test]

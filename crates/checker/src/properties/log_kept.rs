@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use faultline_core::{Claim, ProcessId};
+use faultline_core::ProcessId;
 
+use super::collected::Collected;
 use crate::finding::{Found, Wrong};
 use crate::judgement::Property;
 use faultline_history::{History, Point};
@@ -16,39 +17,18 @@ pub(super) fn check(history: &History<'_>) -> Found {
         return finding;
     }
     let held = held_in_checkpoints(history);
-    // The claims about collected messages, each with the total that its process had collected by then.
-    let mut forgotten: Vec<(Point, u64)> = Vec::new();
-    for claimed in &history.claims {
-        let Claim::Collected { log, .. } = *claimed.claim else { continue };
-        let before = match forgotten.last() {
-            Some((at, sum)) if at.segment == claimed.at.segment => *sum,
-            _ => forgotten_at(history, &forgotten, history.segment(claimed.at.segment).parent),
-        };
-        let sum = before + u64::from(log);
-        forgotten.push((claimed.at, sum));
+    for (at, log, sum) in Collected::of(history).claims() {
         finding.instances += u64::from(log > 0);
-        let process = history.process_of(claimed.at);
+        let process = history.process_of(at);
         let held = held.get(&process).copied().unwrap_or(0);
         if log > 0 && sum > held {
             finding.violated(
-                [history.source(claimed.at)],
+                [history.source(at)],
                 Wrong::CollectedLog { process, collected: sum, contained: held },
             );
         }
     }
     finding
-}
-
-/// Returns how many messages had been collected at `cut`, which belongs to an earlier segment.
-fn forgotten_at(history: &History<'_>, forgotten: &[(Point, u64)], mut cut: Option<Point>) -> u64 {
-    while let Some(point) = cut {
-        let after = forgotten.partition_point(|(at, _)| *at < point);
-        match after.checked_sub(1).map(|it| forgotten[it]) {
-            Some((at, sum)) if at.segment == point.segment => return sum,
-            _ => cut = history.segment(point.segment).parent,
-        }
-    }
-    0
 }
 
 /// Counts, by sender, the messages to other clusters that a committed or restored checkpoint of their
@@ -70,7 +50,7 @@ mod tests {
     use super::*;
     use crate::testing::finds;
     use crate::testing::{Run, check_alone};
-    use faultline_core::{Promise, Sn};
+    use faultline_core::{Claim, Promise, Sn};
 
     fn collects(run: &mut Run, process: u32, log: u32) {
         run.claim(process, Claim::Collected { round: 1, below: Sn(1), kept: 1, log });

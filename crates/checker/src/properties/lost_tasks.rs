@@ -111,7 +111,8 @@ mod tests {
         let mut run = TaskRun::new(1);
         run.0.context.common_clock = true;
         let every = Some(Span::from_millis(100));
-        run.0.context.bounds = Some(Bounds { checkpoint_every: vec![every], detect_after: Span::ZERO });
+        run.0.context.bounds =
+            Some(Bounds { checkpoint_every: vec![every], detect_after: Span::ZERO, collect_every: None });
         run.begin(0, 1);
         let saved = [run.commit(0, 1, false), run.commit(0, 2, true)];
         run.0.wait(wait);
@@ -165,7 +166,8 @@ mod tests {
         let mut run = TaskRun::new(2);
         run.0.context.common_clock = true;
         let every = Some(Span::from_millis(100));
-        run.0.context.bounds = Some(Bounds { checkpoint_every: vec![every; 2], detect_after: Span::ZERO });
+        run.0.context.bounds =
+            Some(Bounds { checkpoint_every: vec![every; 2], detect_after: Span::ZERO, collect_every: None });
         run.begin(0, 1);
         let first = run.commit(0, 1, false);
         let second = (run.0.image(0, 0, 2), run.0.witness(0));

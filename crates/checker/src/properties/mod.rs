@@ -5,6 +5,7 @@ mod at_once;
 mod bounded_loss;
 mod causal_order;
 mod checkpointed_first;
+mod collected;
 mod completed;
 mod consistent_checkpoint;
 mod contained;
@@ -16,9 +17,12 @@ mod durable_before_resume;
 mod exactly_once;
 mod faults_took_effect;
 mod forced_before_delivery;
+mod forced_by_news;
 mod forced_per_theft;
+mod line;
 mod links_as_asked;
 mod log_kept;
+mod logs_collected;
 mod lost_events;
 mod lost_tasks;
 mod maximal_line;
@@ -31,6 +35,7 @@ mod one_owner;
 mod order;
 mod orphans_first;
 mod orphans_replayed;
+mod parts_collected;
 mod phases_agree;
 mod progress;
 mod quiet_checkpoints;
@@ -40,6 +45,7 @@ mod repeated_order;
 mod rollback_caused;
 mod safe_collection;
 mod same_result;
+mod sent_once;
 mod strictly_required;
 mod tasks_once;
 mod unplanned_death;
@@ -93,4 +99,8 @@ pub(crate) const ALL: &[fn(&History<'_>) -> Found] = &[
     bounded_loss::check,
     one_life::check,
     unplanned_death::check,
+    forced_by_news::check,
+    sent_once::check,
+    parts_collected::check,
+    logs_collected::check,
 ];

@@ -1,8 +1,9 @@
 //! At most one life of a process acts at a time: lives are numbered in ascending order, a life starts only after the
-//! previous one has ended (fencing), and only lives that were started state facts. If all processes read one clock, the
-//! last fact of a life also precedes the start of the next.
+//! previous one has ended (fencing) and its end was detected, a life whose storage was lost starts as replaced, and only
+//! lives that were started state facts. If all processes read one clock, the last fact of a life also precedes the start
+//! of the next.
 
-use faultline_core::{FactNo, Life, ProcessId};
+use faultline_core::{Boot, Fact, FactNo, Life, ProcessId};
 
 use crate::finding::{Found, Open, Wrong};
 use crate::judgement::Property;
@@ -30,6 +31,16 @@ pub(super) fn check(history: &History<'_>) -> Found {
         let end = supervision.end_of(process, older);
         if end.is_none_or(|end| end.fact > started) {
             finding.violated([word(started)], Wrong::StartedBeforeEnd { process, older, newer });
+        }
+        if end.is_some_and(|end| end.detected.is_none()) {
+            finding.violated([word(started)], Wrong::StartedUndetected { process, older, newer });
+        }
+        let boot = match history.trace.supervisor()[started].1 {
+            Fact::LifeStarted { boot, .. } => Some(boot),
+            _ => None,
+        };
+        if end.is_some_and(|end| end.is_storage_lost) && boot != Some(Boot::Replaced) {
+            finding.violated([word(started)], Wrong::StartedOnLostStorage { process, life: newer });
         }
         let last = history.trace.streams.get(&(process, older)).and_then(|stream| stream.last());
         if let Some((said, _)) = last.filter(|_| context.common_clock)
@@ -62,7 +73,7 @@ mod tests {
     use super::*;
     use crate::testing::finds;
     use crate::testing::{Run, check_alone, p};
-    use faultline_core::{Boot, Fact, Time};
+    use faultline_core::{EndedBy, StorageFate, Time};
 
     fn start(run: &mut Run, life: u32) {
         run.supervisor(Fact::LifeStarted { process: p(0), life: Life(life), boot: Boot::Restarted });
@@ -83,6 +94,27 @@ mod tests {
         let mut run = Run::new(&[&[0]]);
         start(&mut run, 2);
         finds!(check_alone(check, &run), Wrong::StartedBeforeEnd { older: Life(1), .. });
+    }
+
+    #[test]
+    fn a_life_after_one_whose_end_was_not_detected_is_found() {
+        let mut run = Run::new(&[&[0]]);
+        let (process, by) = (p(0), EndedBy::Silence);
+        run.supervisor(Fact::Failed { process, life: Life(1), storage: StorageFate::Kept, by });
+        start(&mut run, 2);
+        finds!(check_alone(check, &run), Wrong::StartedUndetected { older: Life(1), .. });
+    }
+
+    #[test]
+    fn a_life_that_does_not_know_that_its_storage_was_lost_is_found() {
+        let mut run = Run::new(&[&[0]]);
+        let (process, by) = (p(0), EndedBy::Silence);
+        run.kill(0, true);
+        assert_eq!(check_alone(check, &run).violation_count(), 0);
+        run.supervisor(Fact::Failed { process, life: Life(2), storage: StorageFate::Lost, by });
+        run.supervisor(Fact::Detected { process, life: Life(2) });
+        start(&mut run, 3);
+        finds!(check_alone(check, &run), Wrong::StartedOnLostStorage { life: Life(3), .. });
     }
 
     #[test]

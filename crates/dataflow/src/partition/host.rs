@@ -205,6 +205,9 @@ impl<P: PartitionProtocol, G: Program> Machine<P> for ProtocolHost<'_, P, G> {
     }
 
     fn delete(&mut self, name: ImageName) {
+        if name.is_part() {
+            self.inner.fact(FactKind::Removed, || Fact::Removed(name), self.out);
+        }
         self.out.push(Action::Delete(name));
     }
 

@@ -204,6 +204,9 @@ impl<P: Recovery, G: Program> Machine<P> for ProtocolHost<'_, P, G> {
     }
 
     fn delete(&mut self, name: ImageName) {
+        if name.is_part() {
+            self.inner.fact(FactKind::Removed, || Fact::Removed(name), self.out);
+        }
         self.out.push(Action::Delete(name));
     }
 

@@ -14,7 +14,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Attempt, Claim, ClusterId, Position, Presence, ProcessId, Time, To, Vectors};
+use faultline_core::{Attempt, Claim, ClusterId, Position, Presence, ProcessId, Span, Time, To, Vectors};
 
 use super::config::{CollectBy, Rule};
 use super::message::{Collection, Control, Inventory, Kept};
@@ -43,7 +43,12 @@ impl Hc3i {
         if coordination.collect_at.is_none_or(|at| at > now) {
             return;
         }
-        coordination.collect_at = self.config.collect_every.map(|every| now + every);
+        // A collection abandons the one before, which therefore gets the time to hear from all clusters.
+        let least = match self.config.collect_by {
+            CollectBy::Initiator => self.config.retry_every,
+            CollectBy::EveryCluster => Span::ZERO,
+        };
+        coordination.collect_at = self.config.collect_every.map(|every| now + every.max(least));
         match self.config.collect_by {
             CollectBy::Initiator => self.ask_for_stock(now, host),
             CollectBy::EveryCluster => self.tell_stock(now, host),

@@ -208,8 +208,9 @@ impl Protocol for Hc3i {
         match config.forcing {
             // Groups that take independent checkpoints may undo each other's messages endlessly.
             Forcing::Never => promises,
-            Forcing::News | Forcing::EveryMessage => {
-                promises.with(&[Promise::ForcedBeforeDelivery, Promise::Progress])
+            Forcing::EveryMessage => promises.with(&[Promise::ForcedBeforeDelivery, Promise::Progress]),
+            Forcing::News => {
+                promises.with(&[Promise::ForcedBeforeDelivery, Promise::Progress, Promise::ForcedByNews])
             }
         }
     }

@@ -73,6 +73,7 @@ fn manifest(nodes: u32) -> Manifest {
         bounds: Some(Bounds {
             checkpoint_every: vec![Some(CHECKPOINT_EVERY); 2],
             detect_after: Span::from_millis(500),
+            collect_every: None,
         }),
         copies: None,
         volatile_storage: false,

@@ -1,0 +1,184 @@
+//! The checkpoints that a recovery can still need: those from the line on that all groups would restore if all of them
+//! failed at once (HC3I, section 3.5). No failure of some of the groups leads further back.
+
+use std::collections::BTreeMap;
+
+use faultline_core::fault::Outcome;
+use faultline_core::{Claim, Fact, Incarnation, Position, Sn, Span, Time, Vectors};
+
+use crate::finding::Needless;
+use faultline_history::{Checkpoint, CheckpointName, Claimed, Group, GroupId, History};
+
+/// How long a collection may take, besides the delay of links.
+const LEAST: Span = Span::from_secs(1);
+
+/// By group: the line on which the group's surviving checkpoints are, and the checkpoint of the recovery line.
+pub(super) struct RecoveryLine(Vec<OfGroup>);
+
+struct OfGroup {
+    surviving: Vec<(Incarnation, Sn)>,
+    /// `None` is the initial state.
+    restored: Option<CheckpointName>,
+}
+
+/// Returns the instant at which what no recovery could need must have been removed by the end of the run; `None` if
+/// that cannot be said: the protocol does not collect, the run did not complete, or it ended too soon after the last
+/// fault. Two collections are allowed for.
+pub(super) fn due_since(history: &History<'_>) -> Option<Time> {
+    let context = history.context;
+    let every = context.bounds.as_ref()?.collect_every?;
+    let is_dynamic = !history.supervision.joined.is_empty() || !history.supervision.left.is_empty();
+    let is_judged = context.common_clock && context.outcome == Some(Outcome::Completed);
+    if !is_judged || is_dynamic || history.is_flawed() {
+        return None;
+    }
+    let slowest = context.links.iter().map(|it| it.requested.latency + it.requested.jitter).max();
+    let slack = LEAST + slowest.unwrap_or_default() * 20;
+    let since = Time(context.end.0.checked_sub((every * 2 + slack).0)?);
+    let calm = calm_since(history) + slack;
+    (since >= calm).then_some(since)
+}
+
+/// Returns when the last fault and the last rollback were over.
+fn calm_since(history: &History<'_>) -> Time {
+    let restores = history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores());
+    let is_protected =
+        |(_, fact): &&(Time, Fact)| matches!(fact, Fact::Claim(it) if **it == Claim::Protected);
+    let protected = history.trace.streams.values().flatten().filter(is_protected).map(|(at, _)| *at);
+    let last = restores.map(|it| it.time).chain(protected).max().unwrap_or_default();
+    last.max(history.calm_since())
+}
+
+impl RecoveryLine {
+    /// Returns the line from which everything was needed at `at`.
+    pub(super) fn at(history: &History<'_>, at: Time) -> RecoveryLine {
+        let resumed = resumed(history, at);
+        let stored: Vec<Vec<(CheckpointName, &Vectors)>> =
+            history.groups.numbered().map(|(number, group)| usable(number, group, &resumed, at)).collect();
+        let mut line: Vec<usize> = stored.iter().map(Vec::len).collect();
+        let name_at = |line: &[usize], group: usize| line[group].checked_sub(1).map(|it| stored[group][it].0);
+        let propagates = !history.context.repeats();
+        let mut moved = propagates;
+        while moved {
+            moved = false;
+            for group in 0..stored.len() {
+                while let Some(place) = line[group].checked_sub(1) {
+                    let is_undone = |&(from, sent): &(GroupId, Position)| {
+                        let restored = name_at(&line, usize::from(from.0)).map_or(Sn(0), |it| it.position.sn);
+                        usize::from(from.0) != group && sent.sn >= restored
+                    };
+                    let delivered = stored[group][place].1.delivered.iter();
+                    let mut delivered = delivered.map(|&(from, sent)| (GroupId::claimed(from), sent));
+                    if !delivered.any(|it| is_undone(&it)) {
+                        break;
+                    }
+                    line[group] = place;
+                    moved = true;
+                }
+            }
+        }
+        let of_group = |(place, (_, group)): (usize, (GroupId, &Group<'_>))| OfGroup {
+            surviving: group.line_before(Incarnation(u32::MAX)),
+            restored: name_at(&line, place),
+        };
+        RecoveryLine(history.groups.numbered().enumerate().map(of_group).collect())
+    }
+
+    /// Returns the checkpoint of `group` on the line; `None` is its initial state.
+    pub(super) fn restored(&self, group: GroupId) -> Option<CheckpointName> {
+        self.0[usize::from(group.0)].restored
+    }
+
+    /// Returns why no recovery restores the checkpoint of `group` at this position; `None` if one may.
+    pub(super) fn is_needless(&self, group: GroupId, position: Position) -> Option<Needless> {
+        let of = &self.0[usize::from(group.0)];
+        let restored = of.restored.map(|it| it.position);
+        if !Group::is_on(&of.surviving, position) {
+            return Some(Needless::Undone);
+        }
+        restored.filter(|it| position < *it).map(|_| Needless::Older)
+    }
+}
+
+/// Vectors by group and checkpoint.
+type Resumed<'h> = BTreeMap<(GroupId, Position), &'h Vectors>;
+
+/// Returns the checkpoints that rollbacks had restored by `at`. They may never have been committed.
+fn resumed<'h>(history: &'h History<'_>, at: Time) -> Resumed<'h> {
+    let of = |claimed: &'h Claimed<'_>| match claimed.claim {
+        Claim::RolledBack { checkpoint, vectors, .. } if claimed.time <= at => {
+            let group = history.group_of(history.process_of(claimed.at))?;
+            Some(((group, *checkpoint), &**vectors))
+        }
+        _ => None,
+    };
+    history.claims.iter().filter_map(of).collect()
+}
+
+/// Returns the surviving checkpoints of a group that it could restore at `at`, ascending, with their vectors.
+fn usable<'h>(
+    number: GroupId,
+    group: &'h Group<'_>,
+    resumed: &Resumed<'h>,
+    at: Time,
+) -> Vec<(CheckpointName, &'h Vectors)> {
+    let surviving = group.line_before(Incarnation(u32::MAX));
+    let vectors = |name: &CheckpointName, checkpoint: &'h Checkpoint<'_>| {
+        let is_committed = checkpoint.commits.len() >= group.members.len()
+            && checkpoint.commits.iter().all(|it| it.time <= at);
+        let of_commit = checkpoint.commits.first().filter(|_| is_committed).map(|it| &**it.vectors);
+        let of_restore = || resumed.get(&(number, name.position)).copied().filter(|_| checkpoint.is_restored);
+        of_commit.or_else(of_restore)
+    };
+    let surviving = group.checkpoints.iter().filter(|(name, _)| Group::is_on(&surviving, name.position));
+    surviving.filter_map(|(name, it)| Some((*name, vectors(name, it)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, position};
+
+    /// The positions that the groups restore on the line at the end.
+    fn restored(run: &Run) -> Vec<Position> {
+        let history = run.history();
+        let line = RecoveryLine::at(&history, Time(u64::MAX));
+        let groups = (0..history.groups.len() as u16).map(GroupId);
+        groups.map(|it| line.restored(it).map_or(Position::default(), |it| it.position)).collect()
+    }
+
+    #[test]
+    fn a_checkpoint_with_a_message_that_the_line_undoes_is_not_on_it() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_all(0, &[0]);
+        run.commit_all(1, &[1]);
+        run.commit_with(1, &[1], &[], &[(0, position(0, 1))]);
+        assert_eq!(restored(&run), [position(0, 1), position(0, 1)]);
+        run.commit_all(0, &[0]);
+        assert_eq!(restored(&run), [position(0, 2), position(0, 2)], "its sender has a newer checkpoint");
+    }
+
+    #[test]
+    fn a_rollback_may_lead_back_step_by_step() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.commit_with(0, &[0], &[], &[]);
+        run.commit_with(1, &[1], &[], &[(0, position(0, 1))]);
+        run.commit_with(0, &[0], &[], &[(1, position(0, 1))]);
+        run.commit_with(1, &[1], &[], &[(0, position(0, 2))]);
+        assert_eq!(restored(&run), [position(0, 1), Position::default()], "the domino effect");
+        run.context.promises = run.context.promises.with(&[faultline_core::Promise::Repetition]);
+        assert_eq!(restored(&run), [position(0, 2), position(0, 2)], "nothing is undone by a re-execution");
+    }
+
+    #[test]
+    fn what_was_undone_or_is_older_is_needless() {
+        let mut run = Run::new(&[&[0], &[1]]);
+        (0..3).for_each(|_| run.commit_with(0, &[0], &[], &[]));
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 2)));
+        let history = run.history();
+        let line = RecoveryLine::at(&history, Time(u64::MAX));
+        let of = |sn| line.is_needless(GroupId(0), position(0, sn));
+        assert_eq!([of(1), of(2), of(3)], [Some(Needless::Older), None, Some(Needless::Undone)]);
+    }
+}

@@ -1,0 +1,130 @@
+//! Economy: logged messages that no recovery can need are removed (HC3I, section 3.5; HydEE, section III-E). A sender
+//! needs a message no longer once no recovery undoes its delivery. Judged by count: by the end of the run, a process has
+//! removed at least as many messages as were delivered before a checkpoint that every recovery restores or keeps.
+//! `log_kept` is the converse.
+//!
+//! Messages that a re-execution sent again are left out: it need not log them.
+//!
+//! The counts of removed messages are the process's claims: no fact shows its log. Judged in virtual time, for
+//! processes that claim to have removed something at some time.
+
+use std::collections::BTreeMap;
+
+use faultline_core::{Claim, ProcessId, Time};
+
+use super::collected::Collected;
+use super::line::{RecoveryLine, due_since};
+use crate::finding::{Found, Wrong};
+use crate::judgement::Property;
+use faultline_history::{Ending, History, Point};
+
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::LogsCollected);
+    let Some(since) = due_since(history) else { return finding };
+    let collects = last_collections(history);
+    // Messages become due at the latest collection of all, if that is earlier.
+    let Some(earliest) = collects.values().map(|(_, time)| *time).min() else { return finding };
+    let window = history.context.end.since(since);
+    let Some(since) = earliest.0.checked_sub(window.0).map(|it| Time(it).min(since)) else { return finding };
+    let line = RecoveryLine::at(history, since);
+    let collected = Collected::of(history);
+    let due = due(history, &line);
+    for (process, (at, _)) in collects {
+        let Ending::Known(end) = history.ending(process) else { continue };
+        finding.instances += 1;
+        let (due, removed) = (due.get(&process).copied().unwrap_or(0), collected.at(history, Some(end)));
+        if removed < due {
+            finding.violated([history.source(at)], Wrong::LogNotRemoved { process, removed, due, since });
+        }
+    }
+    finding
+}
+
+/// Returns the last claim of each process that it collected, and its time.
+fn last_collections(history: &History<'_>) -> BTreeMap<ProcessId, (Point, Time)> {
+    let collections = history.claims.iter().filter(|it| matches!(it.claim, Claim::Collected { .. }));
+    collections.map(|it| (history.process_of(it.at), (it.at, it.time))).collect()
+}
+
+/// Counts, by sender, the surviving messages to other groups that were delivered before the line's checkpoint of their
+/// receiver.
+fn due(history: &History<'_>, line: &RecoveryLine) -> BTreeMap<ProcessId, u64> {
+    let mut due = BTreeMap::new();
+    // By receiver: the cut of its part of the checkpoint on the line.
+    let mut cuts: BTreeMap<ProcessId, Option<Point>> = BTreeMap::new();
+    for message in history.messages.iter() {
+        let (from, to) = (history.group_of(message.id.from), history.member(message.id.to));
+        let Some((group, place)) = to.filter(|(group, _)| from.is_some_and(|it| it != *group)) else {
+            continue;
+        };
+        let cut = *cuts.entry(message.id.to).or_insert_with(|| {
+            let checkpoint = history.groups[group].checkpoints.get(&line.restored(group)?)?;
+            checkpoint.parts[place].cut
+        });
+        let Some(cut) = cut else { continue };
+        let is_before = |&at: &Point| history.contains(cut, at);
+        // A re-execution may send a message that it no longer has to log.
+        let is_sent_once = message.sent.len() == 1;
+        if is_sent_once
+            && history.send_survives(message) == Some(true)
+            && message.delivered.iter().any(is_before)
+        {
+            *due.entry(message.id.from).or_default() += 1;
+        }
+    }
+    due
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, check_alone, finds};
+    use faultline_core::fault::Outcome;
+    use faultline_core::{Sn, Span};
+    use faultline_trace::manifest::Bounds;
+
+    /// p0 sends two messages. A checkpoint of p1 contains the first. p0 collects after half a minute.
+    fn run(log: u32) -> Run {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.context.common_clock = true;
+        run.context.outcome = Some(Outcome::Completed);
+        run.context.end = Time::ZERO + Span::from_secs(60);
+        run.context.bounds = Some(Bounds {
+            checkpoint_every: vec![None, None],
+            detect_after: Span::ZERO,
+            collect_every: Some(Span::from_secs(5)),
+        });
+        run.commit_with(0, &[0], &[], &[]);
+        let first = run.send(0, 1);
+        run.deliver(first);
+        run.commit_with(0, &[0], &[], &[]);
+        run.commit_with(1, &[1], &[], &[(0, faultline_core::Position::new(0, 1))]);
+        let second = run.send(0, 1);
+        run.deliver(second);
+        run.wait(Span::from_secs(30));
+        run.claim(0, Claim::Collected { round: 1, below: Sn(2), kept: 1, log });
+        run
+    }
+
+    #[test]
+    fn a_message_before_the_line_must_have_been_removed() {
+        finds!(check_alone(check, &run(0)), Wrong::LogNotRemoved { removed: 0, due: 1, .. });
+    }
+
+    #[test]
+    fn a_message_after_the_line_may_be_kept() {
+        let finding = check_alone(check, &run(1));
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0));
+    }
+
+    #[test]
+    fn a_restored_log_has_to_be_collected_again() {
+        let mut run = run(1);
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 2)));
+        run.context.end = Time::ZERO + Span::from_secs(120);
+        run.wait(Span::from_secs(60));
+        run.claim(0, Claim::Collected { round: 2, below: Sn(2), kept: 1, log: 0 });
+        finds!(check_alone(check, &run), Wrong::LogNotRemoved { removed: 0, due: 1, .. });
+    }
+}

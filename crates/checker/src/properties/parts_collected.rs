@@ -1,0 +1,125 @@
+//! Economy: what no recovery can need is removed (HC3I, section 3.5). At the end of a run, no storage holds a part of a
+//! checkpoint that a rollback had undone, or that was older than every checkpoint that a recovery could restore, long
+//! enough ago for two collections since.
+//!
+//! A replica may become durable after its owner has told the holder to remove it, and then stays until the holder is
+//! offered its owner's parts again. Up to two such parts of an owner at another process are a remark: they do not
+//! accumulate.
+//!
+//! Judged by the storages themselves, not by what the protocol claims to have collected, and in virtual time only,
+//! where all processes read one clock.
+
+use std::collections::BTreeMap;
+
+use super::line::{RecoveryLine, due_since};
+use crate::finding::{Found, Remark, Wrong};
+use crate::judgement::Property;
+use faultline_history::History;
+
+/// The number of needless parts of an owner at another process that is tolerated.
+const TOLERATED: usize = 2;
+
+pub(super) fn check(history: &History<'_>) -> Found {
+    let mut finding = Found::new(Property::PartsCollected);
+    let Some(since) = due_since(history) else { return finding };
+    let line = RecoveryLine::at(history, since);
+    let mut needless: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (holder, part) in history.stored() {
+        let Some((group, place)) = history.member(part.owner) else { continue };
+        // A part that was saved later may belong to a checkpoint that was aborted, and is not due yet.
+        let saved =
+            history.groups[group].checkpoints.get(&part.into()).and_then(|it| it.parts[place].witness);
+        let Some((_, at)) = saved.filter(|(_, at)| history.time(*at) <= since) else { continue };
+        finding.instances += 1;
+        if let Some(why) = line.is_needless(group, part.position()) {
+            let wrong = Wrong::NotRemoved { holder, part, why, since };
+            needless.entry((holder, part.owner)).or_default().push((history.source(at), wrong));
+        }
+    }
+    for ((holder, owner), mut parts) in needless {
+        if holder != owner && parts.len() <= TOLERATED {
+            let more = parts.len() as u64 - 1;
+            finding.remarks.extend(parts.drain(..).next().map(|(_, it)| Remark::Wasteful(it, more)));
+        }
+        parts.into_iter().for_each(|(source, it)| finding.violated([source], it));
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Needless;
+    use crate::testing::{Run, check_alone, finds};
+    use faultline_core::fault::Outcome;
+    use faultline_core::{Fact, Span, Time, Witness};
+    use faultline_trace::manifest::Bounds;
+
+    /// Two checkpoints, and a minute of quiet.
+    pub(crate) fn run() -> Run {
+        let mut run = Run::new(&[&[0], &[1]]);
+        run.context.common_clock = true;
+        run.context.outcome = Some(Outcome::Completed);
+        run.context.end = Time::ZERO + Span::from_secs(60);
+        run.context.bounds = Some(Bounds {
+            checkpoint_every: vec![None, None],
+            detect_after: Span::ZERO,
+            collect_every: Some(Span::from_secs(5)),
+        });
+        run.commit_with(0, &[0], &[], &[]);
+        run.commit_with(0, &[0], &[], &[]);
+        run
+    }
+
+    #[test]
+    fn an_older_checkpoint_must_have_been_removed() {
+        let mut run = run();
+        finds!(check_alone(check, &run), Wrong::NotRemoved { why: Needless::Older, .. });
+        run.state(0, Fact::Removed(run.image(0, 0, 1)));
+        let finding = check_alone(check, &run);
+        assert_eq!((finding.instances, finding.violation_count()), (1, 0));
+    }
+
+    #[test]
+    fn an_undone_checkpoint_must_have_been_removed() {
+        let mut run = run();
+        run.state(0, Fact::Removed(run.image(0, 0, 1)));
+        run.kill(0, false);
+        run.restore(0, 1, Some((0, 1)));
+        finds!(check_alone(check, &run), Wrong::NotRemoved { why: Needless::Undone, .. });
+    }
+
+    #[test]
+    fn a_replica_that_was_left_behind_is_a_remark() {
+        let mut run = run();
+        run.state(0, Fact::Removed(run.image(0, 0, 1)));
+        for sn in [3, 4, 5] {
+            let image = run.image(0, 0, sn - 2);
+            run.state(1, Fact::Saved(Box::new((image, Witness::default(), 0))));
+            run.durable(1, image);
+            run.commit_with(0, &[0], &[], &[]);
+            run.state(0, Fact::Removed(run.image(0, 0, sn - 1)));
+            let finding = check_alone(check, &run);
+            let stray = sn - 2;
+            assert_eq!(finding.violation_count() > 0, stray > 2, "{stray}: {finding:?}");
+            assert_eq!(finding.remarks.len(), usize::from(stray <= 2));
+        }
+    }
+
+    #[test]
+    fn nothing_is_due_before_two_collections_or_without_any() {
+        let mut run = run();
+        run.context.end = Time::ZERO + Span::from_secs(10);
+        assert_eq!(check_alone(check, &run).instances, 0);
+        run.context.end = Time::ZERO + Span::from_secs(60);
+        run.context.bounds.as_mut().unwrap().collect_every = None;
+        assert_eq!(check_alone(check, &run).instances, 0);
+    }
+
+    #[test]
+    fn clocks_of_different_processes_are_not_compared() {
+        let mut run = run();
+        run.context.common_clock = false;
+        assert_eq!(check_alone(check, &run).instances, 0);
+    }
+}
