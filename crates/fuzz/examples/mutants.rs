@@ -13,7 +13,7 @@ use faultline_fuzz::mutants::{Extent, Mutant};
 use faultline_sim::in_order;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let mut extent = Extent { seeds: 300, enough: 5 };
+    let mut extent = Extent { seeds: 300, directed: 60, enough: 5 };
     let mut jobs = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let mut wanted: Vec<Defect> = Vec::new();
     let mut arguments = std::env::args().skip(1);
@@ -21,6 +21,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a number"));
         match argument.as_str() {
             "--seeds" => extent.seeds = value()?.parse()?,
+            "--directed" => extent.directed = value()?.parse()?,
             "--jobs" => jobs = value()?.parse()?,
             name => wanted.push(name.parse()?),
         }

@@ -11,6 +11,7 @@
 //! | `generate` | the federation that a seed determines |
 //! | `trial` | a scenario, run and judged |
 //! | `coverage` | what many trials reached |
+//! | `directed` | second faults at moments that matter |
 //! | `bands` | how often runs of a protocol end without completing |
 //! | `shrink` | the smallest scenario that violates a property |
 //! | [`mutants`] | every mutation of the code, and the properties that find it |
@@ -21,6 +22,7 @@ mod bands;
 mod chance;
 mod contract;
 mod coverage;
+mod directed;
 mod generate;
 mod kit;
 pub mod mutants;
@@ -30,6 +32,7 @@ mod trial;
 
 pub use contract::{Difference, Differs, difference};
 pub use coverage::{Coverage, Observed, Shares, State, Word};
+pub use directed::Directions;
 pub use kit::{Candidate, Tried};
 pub use scenario::{Protocol, Scenario, UnknownProtocol};
 pub use shrink::{Shrunk, Steps, shrink};

@@ -5,7 +5,6 @@
 //! either missed by all properties, or has no observable effect. [`EQUIVALENT`] lists the latter with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use faultline_catalog::Defect;
@@ -13,8 +12,9 @@ use faultline_checker::Property;
 use serde::Serialize;
 
 use crate::coverage::{Coverage, Observed};
+use crate::directed::Directions;
 use crate::scenario::{Protocol, Scenario};
-use crate::trial::run;
+use crate::trial::{Trial, run};
 
 /// Mutations that no observation of a run can distinguish from the correct code, with the reason.
 pub const EQUIVALENT: &[(&str, &str)] = &[
@@ -22,6 +22,57 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
         "asks-for-every-message",
         "The coordinator ignores a request while a checkpoint is being taken, and a request for an older position: asking \
          again costs messages inside the cluster, of which no fact tells.",
+    ),
+    (
+        "stale-acknowledgements-count",
+        "Whatever uses an acknowledgement compares its position with the known rollbacks once more (`is_owed`, \
+         `collect_log`): a stale one counts as none.",
+    ),
+    (
+        "begins-without-members",
+        "A coordinator that knows that a member is down is recovering, and begins no checkpoint then.",
+    ),
+    (
+        "any-attempt-committed",
+        "Only a recovery discards an attempt, and the next attempt has a new incarnation: two attempts never have the same \
+         position.",
+    ),
+    (
+        "ready-before-recorded",
+        "What an unrecorded target named is learnt again in the recovery that its loss requires: rollbacks of the own \
+         cluster from parts and members, or the next rollback undoes at least as much; rollbacks of other clusters from \
+         their confirmations, before any message from them is delivered.",
+    ),
+    (
+        "note-before-recorded",
+        "A rollback that only the lost note named had no durable checkpoint after it, because every part names all \
+         rollbacks of its cluster. The next rollback therefore undoes at least as much, and deaths keep its \
+         incarnation unused.",
+    ),
+    (
+        "learnt-before-recorded",
+        "A process loses what it did not record only if it fails. Its cluster then alerts all others, whose confirmations \
+         name all rollbacks that they know, and delivers no message from them before.",
+    ),
+    (
+        "deaths-not-counted",
+        "Wherever a part survives, its holder's note or the part itself names the rollbacks since; deaths guard \
+         against reuse a second time.",
+    ),
+    (
+        "hydee-resumes-without-members",
+        "The next life of the member that is down makes the cluster restore once more, which undoes whatever the others \
+         did in between, as after any failure.",
+    ),
+    (
+        "composite-unseen-not-cleared",
+        "The composite shows the protocol every send in the same step in which the application acts, and no protocol \
+         restores in a step after the application acted.",
+    ),
+    (
+        "composite-not-held-for-snapshot",
+        "Protocols keep what an application sends between its snapshot and the commit until the commit, and deliver \
+         nothing in between.",
     ),
     (
         "supervisor-refill-unawaited",
@@ -40,6 +91,8 @@ pub struct Mutant {
     pub runs: u64,
     /// Number of the first schedule with a violation, from 1; `None` if there was none.
     pub first: Option<u64>,
+    /// Number of schedules with a violation.
+    pub found: u64,
     /// Number of schedules that violated each property.
     pub violated: BTreeMap<Property, u64>,
     /// Number of schedules in which the code under test panicked.
@@ -51,9 +104,12 @@ pub struct Mutant {
 /// Effort of a mutation run.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// Maximum number of schedules of each protocol.
+    /// Maximum number of random schedules of each protocol.
     pub seeds: u64,
-    /// Number of schedules with a violation after which the search for a mutation stops.
+    /// Maximum number of schedules of each protocol that [directed](crate::Directions) ones follow. Only mutations
+    /// that random schedules do not find often enough need them.
+    pub directed: u64,
+    /// Number of schedules with a violation after which a mutation counts as found.
     pub enough: u64,
 }
 
@@ -76,37 +132,58 @@ impl Mutant {
             runs: 0,
             first: None,
             violated: BTreeMap::new(),
+            found: 0,
             panics: 0,
             unusual: Vec::new(),
         };
         let protocols: Vec<Protocol> = mutation.run_by().iter().filter_map(|it| it.parse().ok()).collect();
-        let schedules = (0..extent.seeds).flat_map(|seed| protocols.iter().map(move |&it| (seed, it)));
-        let mut found = 0;
-        let _ = schedules
-            .map(|(seed, protocol)| Scenario::new(seed, Some(protocol), Some(mutation)))
-            .try_for_each(|scenario| {
-                mutant.runs += 1;
-                let properties = match catch_unwind(AssertUnwindSafe(|| run(scenario))) {
-                    Err(_) => {
-                        mutant.panics += 1;
-                        None
-                    }
-                    Ok(Err(_)) => return ControlFlow::Break(()),
-                    Ok(Ok(trial)) => {
-                        coverage.add(&Observed::new(&trial, None));
-                        Some(trial.violated().collect::<BTreeSet<Property>>())
-                    }
-                };
-                if properties.as_ref().is_none_or(|it| !it.is_empty()) {
-                    mutant.first.get_or_insert(mutant.runs);
-                    found += 1;
-                }
-                for property in properties.into_iter().flatten() {
-                    *mutant.violated.entry(property).or_default() += 1;
-                }
-                if found >= extent.enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            });
+        let each = |seeds: u64| {
+            let protocols = protocols.clone();
+            (0..seeds).flat_map(move |seed| protocols.clone().into_iter().map(move |it| (seed, it)))
+        };
+        for (seed, protocol) in each(extent.seeds) {
+            if mutant.found >= extent.enough {
+                break;
+            }
+            if let Some(trial) = mutant.tries(Scenario::new(seed, Some(protocol), Some(mutation))) {
+                coverage.add(&Observed::new(&trial, None));
+            }
+        }
         mutant.unusual = coverage.shares().unusual();
+        let mut directions = Directions::default();
+        for (seed, protocol) in each(extent.directed) {
+            if mutant.found >= extent.enough {
+                break;
+            }
+            let base = mutant.tries(Directions::base(seed, protocol, Some(mutation)));
+            for scenario in base.iter().flat_map(|it| directions.follow(it, FOLLOWED)) {
+                mutant.tries(scenario);
+            }
+        }
         mutant
     }
+
+    /// Runs a schedule, and enters what it violates. Returns `None` if the code panics, or does not fit.
+    fn tries(&mut self, scenario: Scenario) -> Option<Trial> {
+        self.runs += 1;
+        let Ok(trial) = catch_unwind(AssertUnwindSafe(|| run(scenario))) else {
+            self.panics += 1;
+            self.first.get_or_insert(self.runs);
+            self.found += 1;
+            return None;
+        };
+        let trial = trial.ok()?;
+        let violated: BTreeSet<Property> = trial.violated().collect();
+        if !violated.is_empty() {
+            self.first.get_or_insert(self.runs);
+            self.found += 1;
+        }
+        for property in violated {
+            *self.violated.entry(property).or_default() += 1;
+        }
+        Some(trial)
+    }
 }
+
+/// The number of directed schedules that follow one run.
+const FOLLOWED: usize = 8;

@@ -47,3 +47,22 @@ fn a_cluster_that_resumes_before_its_holders_have_their_copies_is_found() {
         assert!(found.is_some(), "{protocol}");
     }
 }
+
+/// Waste breaks no run: only the properties of economy find it.
+#[test]
+fn waste_is_found_by_the_property_that_was_made_for_it() {
+    let of_hc3i = |rule, property| (Defect::Hc3i(rule), "hc3i", property);
+    let of_hydee = |rule, property| (Defect::Hydee(rule), "hydee", property);
+    for (defect, protocol, property) in [
+        of_hc3i(hc3i::Defect::ForcesAtEqual, Property::ForcedByNews),
+        of_hc3i(hc3i::Defect::NeverCollects, Property::PartsCollected),
+        of_hc3i(hc3i::Defect::NotAcknowledged, Property::LogsCollected),
+        of_hydee(hydee::Defect::OlderPartsKept, Property::PartsCollected),
+        of_hydee(hydee::Defect::NeverCollects, Property::LogsCollected),
+        of_hydee(hydee::Defect::SuppressedAndSent, Property::SentOnce),
+    ] {
+        let found = first(defect, protocol, property);
+        println!("{protocol} {defect}: {property:?} at seed {found:?}");
+        assert!(found.is_some(), "{protocol} {defect}: {property:?}");
+    }
+}

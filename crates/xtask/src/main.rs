@@ -84,6 +84,9 @@ enum Task {
         /// Try at most N schedules of each protocol.
         #[arg(long, default_value_t = 300, value_name = "N")]
         seeds: u64,
+        /// Follow at most N schedules of each protocol with directed ones
+        #[arg(long, default_value_t = 60, value_name = "N")]
+        directed: u64,
     },
     /// Run the quick start, and draw docs/quickstart.svg from it.
     Picture,
@@ -142,15 +145,21 @@ fn perform(task: &Task) -> Result<ExitCode, Box<dyn Error>> {
             documents::run(&repository, programs, names).map(|()| ExitCode::SUCCESS)
         }
         Task::Generate => generated::write(&repository).map(|()| ExitCode::SUCCESS),
-        Task::Mutants { names, seeds } => mutants(&repository, names, *seeds),
+        Task::Mutants { names, seeds, directed } => mutants(&repository, names, *seeds, *directed),
         Task::Picture => picture::draw(&repository).map(|()| ExitCode::SUCCESS),
     }
 }
 
-fn mutants(repository: &Repository, names: &[String], seeds: u64) -> Result<ExitCode, Box<dyn Error>> {
+fn mutants(
+    repository: &Repository,
+    names: &[String],
+    seeds: u64,
+    directed: u64,
+) -> Result<ExitCode, Box<dyn Error>> {
     let mut command = Command::new("cargo");
     command.args(["run", "--quiet", "--package", "faultline-fuzz", "--example", "mutants", "--"]);
-    command.args(["--seeds", &seeds.to_string()]).args(names).current_dir(&repository.root);
+    command.args(["--seeds", &seeds.to_string(), "--directed", &directed.to_string()]);
+    command.args(names).current_dir(&repository.root);
     let code = command.status()?.code().unwrap_or(1);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }

@@ -1,0 +1,260 @@
+//! Directed schedules: a random federation with one failure, and a second fault at a moment that the first run of it
+//! shows to matter.
+//!
+//! A process states `durable` before it tells anybody: a crash at that fact is between a durable write and its
+//! announcement. All such pairs of a run are candidates, and so are all moments of the recovery from the first
+//! failure. Equal moments, such as the parts of a member that become durable outside recoveries, count as
+//! one. Of those, the search tries one, and prefers those that it has tried least so far.
+
+use std::collections::BTreeMap;
+
+use faultline_api::quantity::{Duration, Size};
+use faultline_api::resource::{Application, Crash, Fate, Fault, Heat, LoseCluster, When};
+use faultline_api::validate;
+use faultline_catalog::Defect;
+use faultline_core::{Claim, Fact, FactKind, ProcessId, Role, Span, Time};
+use faultline_trace::Manifest;
+
+use crate::chance::Chance;
+use crate::scenario::{Protocol, Scenario};
+use crate::trial::Trial;
+
+/// A kind of moment, and what the fault does there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Signature {
+    moment: Moment,
+    strike: Strike,
+}
+
+/// Moments that count as equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Moment {
+    /// The fact at which the fault strikes.
+    fact: FactKind,
+    /// Whether its process is the first one of its cluster.
+    coordinates: bool,
+    /// For a part: whether it is the process's own.
+    is_own: bool,
+    /// Whether its cluster is recovering, and whether any cluster is.
+    recovers: (bool, bool),
+}
+
+/// A fact that triggers a fault: its process, and how many of its kind the process has stated by then.
+type Stated = (ProcessId, u32);
+
+/// A second fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Strike {
+    /// The process that states the fact fails.
+    Itself(Storage),
+    /// Another process of its cluster fails.
+    Fellow(Storage),
+    /// A process of another cluster fails.
+    Stranger(Storage),
+    /// Its cluster is lost.
+    Cluster(Storage),
+    /// Its cluster is lost, and only its own storage has this fate; the others' storages have the other one.
+    Apart(Storage),
+}
+
+/// What happens to the storage of a failed process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Storage {
+    Kept,
+    Lost,
+}
+
+const STRIKES: [Strike; 10] = [
+    Strike::Itself(Storage::Kept),
+    Strike::Itself(Storage::Lost),
+    Strike::Fellow(Storage::Kept),
+    Strike::Fellow(Storage::Lost),
+    Strike::Stranger(Storage::Kept),
+    Strike::Stranger(Storage::Lost),
+    Strike::Cluster(Storage::Kept),
+    Strike::Cluster(Storage::Lost),
+    Strike::Apart(Storage::Kept),
+    Strike::Apart(Storage::Lost),
+];
+
+/// How often each kind of second fault was tried.
+#[derive(Clone, Debug, Default)]
+pub struct Directions {
+    tried: BTreeMap<Signature, u64>,
+}
+
+impl Directions {
+    /// Returns the number of different kinds tried.
+    pub fn kinds(&self) -> usize {
+        self.tried.len()
+    }
+
+    /// Returns the scenario of a seed with its first crash as the only fault. In one of three, the application is one
+    /// whose steps take longer than recoveries.
+    pub fn base(seed: u64, protocol: Protocol, defect: Option<Defect>) -> Scenario {
+        let mut scenario = Scenario::new(seed, Some(protocol), defect);
+        let spec = &mut scenario.federation.spec;
+        if let Application::Heat(_) | Application::Salted(_) | Application::Exchange(_) = spec.application
+            && seed % 3 == 2
+        {
+            let step_time = Some(Duration(Span::from_millis(500)));
+            spec.application = Application::Heat(Heat {
+                rows: Some(2),
+                columns: Some(4),
+                steps: Some(12),
+                step_time,
+                feedback_every: Some(1),
+                state: Some(Size(64)),
+            });
+            spec.deadline = Some(Duration(Span::from_secs(120)));
+        }
+        let faults = &mut spec.faults;
+        faults.retain(|it| it.crash.is_some() && it.at.is_some());
+        faults.truncate(1);
+        scenario
+    }
+
+    /// Returns up to `count` scenarios that add a second fault to a trial of [`Directions::base`], at moments of the
+    /// kinds that were tried least.
+    pub fn follow(&mut self, trial: &Trial, count: usize) -> Vec<Scenario> {
+        let mut chance = Chance::new(!trial.scenario.seed);
+        let moments = moments(trial);
+        let mut least: Vec<(u64, u64, Signature)> = Vec::new();
+        for &moment in moments.keys() {
+            for strike in STRIKES {
+                let signature = Signature { moment, strike };
+                let tried = self.tried.get(&signature).copied().unwrap_or(0);
+                least.push((tried, chance.between(0, u64::MAX), signature));
+            }
+        }
+        least.sort_unstable();
+        let mut chosen = Vec::new();
+        for (_, _, signature) in least {
+            if chosen.len() == count {
+                break;
+            }
+            let (process, occurrence) = chance.pick(&moments[&signature.moment]);
+            let struck = struck(trial, process, signature.strike, &mut chance);
+            let when = when(trial, signature.moment.fact, process, occurrence);
+            let mut scenario = trial.scenario.clone();
+            let faults = struck.iter().map(|it| Fault { when: Some(when.clone()), ..it.clone() });
+            scenario.federation.spec.faults.extend(faults);
+            if !struck.is_empty() && validate(&scenario.federation).is_empty() {
+                *self.tried.entry(signature).or_default() += 1;
+                chosen.push(scenario);
+            }
+        }
+        chosen
+    }
+}
+
+/// The facts at which a process has just made something durable, is about to, or announces it.
+const OF_WRITES: &[FactKind] =
+    &[FactKind::Saved, FactKind::Durable, FactKind::CheckpointCommitted, FactKind::Finished];
+
+/// Further facts of recoveries, and what other clusters learn of them.
+const OF_RECOVERIES: &[FactKind] = &[
+    FactKind::RecoveryStarted,
+    FactKind::Restored,
+    FactKind::RolledBack,
+    FactKind::Alerted,
+    FactKind::Resent,
+    FactKind::Orphaned,
+    FactKind::Suppressed,
+    FactKind::Removed,
+    FactKind::Protected,
+    FactKind::CheckpointRequested,
+    FactKind::Collected,
+];
+
+/// Returns the facts of a run that matter, by moment.
+fn moments(trial: &Trial) -> BTreeMap<Moment, Vec<Stated>> {
+    let manifest = &trial.manifest;
+    let mut facts: Vec<(Time, ProcessId, &Fact)> = Vec::new();
+    for (&(process, _), stream) in &trial.trace.streams {
+        facts.extend(stream.iter().map(|(at, fact)| (*at, process, fact)));
+    }
+    facts.sort_by_key(|&(at, ..)| at);
+    let mut recovering = vec![false; manifest.clusters.len()];
+    let (mut has_begun, mut has_failed) = (false, false);
+    let mut occurrences: BTreeMap<(ProcessId, FactKind), u32> = BTreeMap::new();
+    let mut moments: BTreeMap<Moment, Vec<Stated>> = BTreeMap::new();
+    for (_, process, fact) in facts {
+        has_begun |= *fact == Fact::Begun;
+        if let Fact::Failed { process, .. } = fact {
+            has_failed = true;
+            let cluster = manifest.processes[process.index()].cluster.index();
+            recovering.get_mut(cluster).into_iter().for_each(|it| *it = true);
+        }
+        let Some(entry) = manifest.processes.get(process.index()).filter(|it| it.role == Role::RANK) else {
+            continue;
+        };
+        let (kind, cluster) = (fact.kind(), entry.cluster.index());
+        let occurrence = occurrences.entry((process, kind)).or_default();
+        *occurrence += 1;
+        if has_begun && (OF_WRITES.contains(&kind) || has_failed && OF_RECOVERIES.contains(&kind)) {
+            let is_own = match fact {
+                Fact::Saved(saved) => saved.0.owner == process,
+                Fact::Durable(name) | Fact::Removed(name) => name.owner == process,
+                _ => true,
+            };
+            let coordinates = node(manifest, process) == 0;
+            let recovers = (recovering[cluster], recovering.contains(&true));
+            let moment = Moment { fact: kind, coordinates, is_own, recovers };
+            moments.entry(moment).or_default().push((process, *occurrence));
+        }
+        if matches!(fact, Fact::Claim(claim) if matches!(**claim, Claim::RolledBack { .. })) {
+            recovering[cluster] = false;
+        }
+    }
+    moments
+}
+
+/// Returns the number of a rank in its cluster.
+fn node(manifest: &Manifest, process: ProcessId) -> u32 {
+    let cluster = manifest.processes[process.index()].cluster;
+    let first = manifest.processes.iter().position(|it| it.cluster == cluster).unwrap_or(0);
+    (process.index() - first) as u32
+}
+
+fn when(trial: &Trial, fact: FactKind, process: ProcessId, occurrence: u32) -> When {
+    let manifest = &trial.manifest;
+    let cluster = manifest.clusters[manifest.processes[process.index()].cluster.index()].name.clone();
+    When { fact, cluster, node: Some(node(manifest, process)), occurrence: Some(occurrence) }
+}
+
+/// Returns the faults of a kind that strike when `process` states a fact; none if there is no such process.
+fn struck(trial: &Trial, process: ProcessId, strike: Strike, chance: &mut Chance) -> Vec<Fault> {
+    let manifest = &trial.manifest;
+    let cluster = |of: ProcessId| manifest.processes[of.index()].cluster;
+    let name = |of: ProcessId| manifest.clusters[cluster(of).index()].name.clone();
+    let fate = |storage| (storage == Storage::Lost).then_some(Fate::Lost);
+    let crash = |target: ProcessId, storage| {
+        let node = Some(node(manifest, target));
+        let crash =
+            Crash { cluster: name(target), node, process: None, storage: fate(storage), returns: None };
+        Fault { crash: Some(crash), ..Fault::default() }
+    };
+    let ranks = manifest.with_role(Role::RANK).filter(|&it| it != process);
+    let (fellows, strangers): (Vec<ProcessId>, Vec<ProcessId>) =
+        ranks.partition(|&it| cluster(it) == cluster(process));
+    let mut any = |of: &[ProcessId], storage| match of {
+        [] => Vec::new(),
+        of => vec![crash(chance.pick(of), storage)],
+    };
+    match strike {
+        Strike::Itself(storage) => vec![crash(process, storage)],
+        Strike::Fellow(storage) => any(&fellows, storage),
+        Strike::Stranger(storage) => any(&strangers, storage),
+        Strike::Cluster(storage) => {
+            let lost = LoseCluster { cluster: name(process), storage: fate(storage), returns: None };
+            vec![Fault { lose_cluster: Some(lost), ..Fault::default() }]
+        }
+        Strike::Apart(_) if fellows.is_empty() => Vec::new(),
+        Strike::Apart(own) => {
+            let other = if own == Storage::Kept { Storage::Lost } else { Storage::Kept };
+            let others = fellows.iter().map(|&it| crash(it, other));
+            others.chain([crash(process, own)]).collect()
+        }
+    }
+}
