@@ -53,6 +53,10 @@ fn it_survives_failures_under_every_protocol() {
             ["run", "federation.yaml", "--backend", "simulate", "--out", protocol, "--format", "json"];
         let said = run(&place, &text, &[0], &arguments);
         assert_eq!(digests(&said), expected, "{protocol}");
+        assert!(
+            said.contains("\"equal\": true"),
+            "the program has computed the results without faults: {said}"
+        );
     }
 }
 

@@ -5,12 +5,11 @@ mod sort;
 use std::sync::Arc;
 
 use faultline_api::{Federation, parse};
-use faultline_catalog::{MessagesSetup, MessagesVisitor, with_messages};
+use faultline_catalog::{MessagesSetup, MessagesVisitor, manifest, with_messages};
 use faultline_checker::{Judgement, Verdict};
 use faultline_core::fault::Outcome;
 use faultline_core::{Digest, ProcessId, Protocol};
 use faultline_session::{Session, Simulator};
-use faultline_trace::manifest::Expected;
 use faultline_workloads::messaging::{Performer, digest_of, pack, sequential};
 use sort::Sort;
 
@@ -29,13 +28,11 @@ impl MessagesVisitor for RunSort<'_> {
         P::Config: Send + Sync,
     {
         let setup = setup.hosting::<Performer<Sort>>(EACH);
-        let expected = || {
-            let digests = sequential::<Sort>(&Arc::new(EACH), &setup.membership);
-            Some(Expected { source: "a sequential run".to_owned(), digests })
-        };
         let session = Session::new(self.0).seed(setup.seed);
+        let expected = || manifest::expected(&setup);
         let run = session.simulate_setup(&setup, expected, &mut Simulator::new(&mut ())).judge();
         assert_eq!(run.manifest.outcome, Some(Outcome::Completed));
+        assert!(run.manifest.expected.is_some(), "a program on the messaging interface has a reference");
         (run.judgement, run.manifest.faults.len())
     }
 }
@@ -91,7 +88,7 @@ fn the_example_sorts() {
     impl MessagesVisitor for Members {
         type Output = Vec<(ProcessId, Digest)>;
         fn visit<P: Protocol>(self, setup: MessagesSetup<P>) -> Self::Output {
-            sequential::<Sort>(&Arc::new(EACH), &setup.membership)
+            sequential::<Sort>(&Arc::new(EACH), &setup.membership).expect("the ranks do not deadlock")
         }
     }
     assert_eq!(with_messages(&setup, None, Members).unwrap(), expected);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::collective::{Collective, Then};
 use super::mailbox::Mailbox;
-use super::{Message, Place, Program, Step, digest_of, seal};
+use super::{Message, Place, Program, Step, digest_of, seal, sequential};
 
 /// A rank of a program, as an application.
 #[derive(Clone, Debug)]
@@ -251,5 +251,13 @@ impl<P: Program> Application for Performer<P> {
 
     fn progress(&self) -> Progress {
         self.program.progress(&self.state.program)
+    }
+
+    fn reference(
+        config: &Arc<P::Config>,
+        membership: &Membership,
+        _: &dyn Fn(ProcessId) -> u64,
+    ) -> Option<Vec<(ProcessId, Digest)>> {
+        sequential::<P>(config, membership)
     }
 }

@@ -8,13 +8,17 @@ use faultline_core::{Application, Digest, Job, Membership, Outbox, Payload, Proc
 
 use super::{Performer, Program};
 
-/// Returns the results of all ranks. A program's result does not depend on the order of execution, so any
-/// order is correct.
+/// Returns the results of all ranks; `None` if the ranks deadlock. A program's result does not depend on the order of
+/// execution, so any order is correct.
 ///
 /// # Panics
 ///
-/// Panics if the ranks deadlock.
-pub fn sequential<P: Program>(config: &Arc<P::Config>, membership: &Membership) -> Vec<(ProcessId, Digest)> {
+/// Panics if the program breaks the rules of the messaging interface: a rank that sends to itself, or to a rank that does
+/// not exist.
+pub fn sequential<P: Program>(
+    config: &Arc<P::Config>,
+    membership: &Membership,
+) -> Option<Vec<(ProcessId, Digest)>> {
     let mut ranks: Vec<(ProcessId, Performer<P>)> =
         membership.with_role(Role::RANK).map(|me| (me, Performer::new(config, me, membership, 0))).collect();
     let mut on_the_way: VecDeque<(ProcessId, ProcessId, Payload)> = VecDeque::new();
@@ -40,8 +44,5 @@ pub fn sequential<P: Program>(config: &Arc<P::Config>, membership: &Membership) 
             break;
         }
     }
-    let result = |(me, rank): (ProcessId, Performer<P>)| {
-        (me, rank.result().unwrap_or_else(|| panic!("{me} waits permanently: {rank:?}")))
-    };
-    ranks.into_iter().map(result).collect()
+    ranks.into_iter().map(|(me, rank)| Some((me, rank.result()?))).collect()
 }

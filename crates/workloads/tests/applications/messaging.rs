@@ -215,13 +215,48 @@ fn must_hear(Place { me, ranks }: Place) -> Vec<(u32, u32, Vec<u8>)> {
 fn collectives_deliver_the_right_messages() {
     for ranks in 1..=9_u32 {
         let membership: Membership = membership(&[ranks as usize]);
-        let results = sequential::<Collectives>(&Arc::new(()), &membership);
+        let results =
+            sequential::<Collectives>(&Arc::new(()), &membership).expect("no rank waits permanently");
         for (me, digest) in results {
             let words = pack(&must_hear(Place { me: me.0, ranks }));
             let fits = (0..200).any(|arrived| digest_of(&words, arrived) == digest);
             assert!(fits, "{me} of {ranks}");
         }
     }
+}
+
+#[test]
+fn a_program_that_deadlocks_has_no_expected_results() {
+    /// Every rank receives from the next one before it sends.
+    #[derive(Clone, Debug)]
+    struct Deadlock(Place);
+
+    impl Program for Deadlock {
+        type Config = ();
+        type State = ();
+
+        fn new(_: &Arc<()>, place: Place) -> Deadlock {
+            Deadlock(place)
+        }
+
+        fn begin(&self) {}
+
+        fn next(&self, (): &mut ()) -> Step {
+            Step::Receive { from: (self.0.me + 1) % self.0.ranks }
+        }
+
+        fn received(&self, (): &mut (), _: Vec<Message>) {}
+
+        fn result(&self, (): &()) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn progress(&self, (): &()) -> Progress {
+            Progress::default()
+        }
+    }
+
+    assert_eq!(sequential::<Deadlock>(&Arc::new(()), &membership(&[2])), None);
 }
 
 #[test]
