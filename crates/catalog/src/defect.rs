@@ -75,6 +75,13 @@ macro_rules! defects {
                 }
             }
 
+            /// Returns the rule's name in the code, as a test writes it: `NoDrain`.
+            pub fn variant(self) -> String {
+                match self {
+                    $(Defect::$variant(it) => format!("{it:?}"),)*
+                }
+            }
+
             /// Returns the rule that the defect breaks.
             pub fn rule(self) -> Rule {
                 match self {

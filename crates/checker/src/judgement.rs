@@ -323,7 +323,7 @@ impl Judgement {
     }
 
     /// Returns the properties with violations.
-    pub fn violated(&self) -> impl Iterator<Item = Property> + '_ {
+    pub fn violated(&self) -> impl Iterator<Item = Property> + Clone + '_ {
         self.findings.iter().filter(|it| it.violation_count() > 0).map(|it| it.property)
     }
 

@@ -28,15 +28,14 @@ pub struct Trial {
 
 impl Trial {
     /// Returns the violated properties.
-    pub fn violated(&self) -> impl Iterator<Item = Property> {
+    pub fn violated(&self) -> impl Iterator<Item = Property> + Clone {
         self.judgement.violated()
     }
 
     /// Returns the first violation that counts as detecting a defect. A different result counts only for programs of
     /// tasks, which have a reference result.
     pub fn convicting(&self) -> Option<Property> {
-        let violated: Vec<Property> = self.violated().collect();
-        convicting(self.scenario.federation.spec.protocol.name(), violated.into_iter())
+        convicting(self.scenario.federation.spec.protocol.name(), self.violated())
     }
 }
 

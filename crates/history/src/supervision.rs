@@ -30,6 +30,24 @@ pub struct LifeEnd {
     pub restarted: Option<Time>,
 }
 
+impl LifeEnd {
+    /// Creates an end that the supervisor neither ordered nor detected, without any loss.
+    fn new(process: ProcessId, life: Life, at: Time, fact: usize) -> LifeEnd {
+        LifeEnd {
+            process,
+            life,
+            at,
+            fact,
+            is_ordered: false,
+            is_storage_lost: false,
+            storage: StorageFate::Kept,
+            by: None,
+            detected: None,
+            restarted: None,
+        }
+    }
+}
+
 /// The supervisor's actions, from its own facts.
 #[derive(Debug, Default)]
 pub struct Supervision<'a> {
@@ -78,34 +96,19 @@ impl<'a> Supervision<'a> {
                     }
                 }
                 Fact::Failed { process, life, storage, by } => {
-                    let lost = volatile_storage || *storage == StorageFate::Lost;
-                    let (process, life) = (*process, *life);
                     this.end(LifeEnd {
-                        process,
-                        life,
-                        at: *at,
-                        fact: number,
                         is_ordered: true,
-                        is_storage_lost: lost,
+                        is_storage_lost: volatile_storage || *storage == StorageFate::Lost,
                         storage: *storage,
                         by: Some(*by),
-                        detected: None,
-                        restarted: None,
+                        ..LifeEnd::new(*process, *life, *at, number)
                     });
                 }
                 Fact::Detected { process, life } => {
-                    let (process, life) = (*process, *life);
                     this.end(LifeEnd {
-                        process,
-                        life,
-                        at: *at,
-                        fact: number,
-                        is_ordered: false,
                         is_storage_lost: volatile_storage,
-                        storage: StorageFate::Kept,
-                        by: None,
                         detected: Some(*at),
-                        restarted: None,
+                        ..LifeEnd::new(*process, *life, *at, number)
                     });
                 }
                 Fact::Injecting { no, fault } => {

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_catalog::Defect;
-use faultline_catalog::defect::Rule;
 use faultline_checker::Property;
 use faultline_fuzz::{Scenario, Steps, Trial, run, shrink};
 use faultline_report::page::document;
@@ -361,19 +360,7 @@ fn example(paper: &Paper, example: &Counterexample) -> Markup {
 
 /// Renders the schedule that was constructed by hand for a defect that the search did not find.
 fn directed(paper: &Paper, defect: Defect) -> Markup {
-    let name = match defect.rule() {
-        Rule::Hc3i(rule) => format!("Defect::{rule:?}"),
-        Rule::Hydee(rule) => format!("Defect::{rule:?}"),
-        Rule::Spbc(rule) => format!("Defect::{rule:?}"),
-        Rule::Pessimistic(rule) => format!("Defect::{rule:?}"),
-        Rule::Theft(rule) => format!("Defect::{rule:?}"),
-        Rule::Satin(rule) => format!("Defect::{rule:?}"),
-        Rule::Cck(rule) => format!("Defect::{rule:?}"),
-        Rule::ChandyLamport(rule) => format!("Defect::{rule:?}"),
-        Rule::Coordinated(rule) => format!("Defect::{rule:?}"),
-        Rule::Composite(rule) => format!("Defect::{rule:?}"),
-        Rule::Supervisor(rule) => format!("Defect::{rule:?}"),
-    };
+    let name = format!("Defect::{}", defect.variant());
     let is_named = |test: &&str| [",", ")"].iter().any(|end| test.contains(&format!("{name}{end}")));
     html! {
         p { "The random search did not find a counterexample. The following schedule was constructed by hand." }
