@@ -5,8 +5,11 @@
 //! by the coordinator's own clock. The duration of a commit depends on the storage and the network, and is reported
 //! rather than bounded. Runs in which a fault delays messages, writes or processes are not judged. Time during which a
 //! coordinator was halted at one of its own facts, so that a fault could be injected, does not count.
+//!
+//! Under a protocol that restores a line by its numbers ([`Affected::Line`]), every process waits for the line after any
+//! failure, and no fact states when a process continues that did not have to roll back.
 
-use faultline_core::{Cause, Claim, Fault, Incarnation, Position, ProcessId, Promise, Span, Time};
+use faultline_core::{Affected, Cause, Claim, Fault, Incarnation, Position, ProcessId, Promise, Span, Time};
 
 use crate::finding::{Found, Wrong};
 use crate::judgement::Property;
@@ -131,11 +134,15 @@ fn waited(
     Some(halted.unwrap_or(stood).since(since))
 }
 
-/// Returns whether the end of a life no longer concerns the group at `now`: the process is not a member, or
-/// has restored in a later life.
+/// Returns whether the end of a life no longer concerns the group at `now`: the process is not one that the group
+/// waits for, or has restored in a later life.
 fn is_mended(history: &History<'_>, group: &Group<'_>, end: &LifeEnd, now: Time) -> bool {
-    let Ok(place) = group.members.binary_search(&end.process) else { return true };
-    let mut restores = group.rollbacks.values().filter_map(|it| it.restored[place]);
+    let follows_line = history.context.promises.affected == Affected::Line;
+    let Some((of, place)) = history.member(end.process) else { return true };
+    if !follows_line && group.members.binary_search(&end.process).is_err() {
+        return true;
+    }
+    let mut restores = history.groups[of].rollbacks.values().filter_map(|it| it.restored[place]);
     restores.any(|it| it.time <= now && history.segment(it.at.segment).life > end.life)
 }
 
@@ -201,6 +208,31 @@ mod tests {
         run.restore(1, 2, Some((0, 1)));
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{:?}", finding.violations);
+    }
+
+    #[test]
+    fn where_all_wait_for_a_line_a_failure_of_another_group_excuses_a_process() {
+        let wrong = |affected: Affected| {
+            let mut run = run(Span::ZERO);
+            let context = run.context.clone();
+            run = Run::new(&[&[0], &[1]]);
+            run.context = context;
+            run.context.clusters = vec![vec![ProcessId(0)], vec![ProcessId(1)]];
+            run.context.bounds.as_mut().expect("it has bounds").checkpoint_every =
+                vec![Some(Span::from_secs(1)); 2];
+            run.context.promises = run.context.promises.affecting(affected);
+            run.commit_all(0, &[0]);
+            run.commit_all(1, &[1]);
+            run.kill(0, false);
+            run.wait(Span::from_secs(5));
+            run.restore(0, 1, Some((0, 1)));
+            run.send(1, 0);
+            run.kill(1, false);
+            run.restore(1, 2, Some((0, 1)));
+            check_alone(check, &run).violation_count()
+        };
+        assert_eq!(wrong(Affected::Dependents), 1);
+        assert_eq!(wrong(Affected::Line), 0);
     }
 
     #[test]
