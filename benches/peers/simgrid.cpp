@@ -3,6 +3,7 @@
 //   simgrid burst MESSAGES BATCH BETWEEN     each of 2 x 100 hosts sends BATCH messages a millisecond, MESSAGES in all;
 //                                            a share BETWEEN of those of the first cluster goes to the second
 //   simgrid both MESSAGES BETWEEN            one message after an exponential time of 100 us in the mean, either way
+//   simgrid pingpong ROUNDS                  the hosts of each cluster in pairs: a message to and fro, this often
 //   simgrid paper                            ten hours with the messages of table 1 of the HC3I paper
 //
 // Prints messages received and CPU seconds of the simulation, its set-up left out.
@@ -82,6 +83,19 @@ static void paper(int me) {
   sg4::this_actor::sleep_until(36001);
 }
 
+static void pingpong(int me, long rounds) {
+  const int partner = me / NODES * NODES + NODES - 1 - me % NODES;
+  for (long round = 0; round < rounds; ++round) {
+    if (me < partner)
+      put(partner, BYTES);
+    mailboxes[me]->get<char>();
+    ++received;
+    if (me > partner)
+      put(partner, BYTES);
+  }
+  sg4::this_actor::sleep_for(1);
+}
+
 static void receive(int me) {
   mailboxes[me]->set_receiver(sg4::Actor::self());
   while (true) {
@@ -126,12 +140,15 @@ int main(int argc, char** argv) {
   for (int me = 0; me < CLUSTERS * NODES; ++me)
     mailboxes.push_back(sg4::Mailbox::by_name(std::to_string(me)));
   for (int me = 0; me < CLUSTERS * NODES; ++me) {
-    sg4::Actor::create("receiver", hosts[me], [me] { receive(me); })->daemonize();
+    if (mode != "pingpong")
+      sg4::Actor::create("receiver", hosts[me], [me] { receive(me); })->daemonize();
     sg4::Actor::create("sender", hosts[me], [=] {
       if (mode == "burst" && argc == 5)
         burst(me, std::atol(argv[2]), std::atoi(argv[3]), std::atof(argv[4]));
       else if (mode == "both" && argc == 4)
         both(me, std::atol(argv[2]), std::atof(argv[3]));
+      else if (mode == "pingpong" && argc == 3)
+        pingpong(me, std::atol(argv[2]));
       else if (mode == "paper" && argc == 2)
         paper(me);
       else

@@ -2,6 +2,7 @@
 
     simpy_traffic.py burst MESSAGES BATCH BETWEEN
     simpy_traffic.py both MESSAGES BETWEEN
+    simpy_traffic.py pingpong ROUNDS
     simpy_traffic.py paper
 
 As `simgrid.cpp` explains. A message is one timeout with a callback, the least that SimPy needs for it. Prints messages
@@ -44,7 +45,9 @@ def put(me, to, size):
     free[me][between] = out
     if between:
         latency += JITTER * (2 * uniform() - 1)
-    env.timeout(out - env.now + latency).callbacks.append(receive)
+    arrival = env.timeout(out - env.now + latency)
+    arrival.callbacks.append(receive)
+    return arrival
 
 
 def burst(me, messages, batch, between):
@@ -65,6 +68,13 @@ def both(me, messages, between):
         put(me, peer(1 - own if uniform() < between else own, me), BYTES)
 
 
+def pingpong(me, rounds):
+    partner = me // NODES * NODES + NODES - 1 - me % NODES
+    for _ in range(rounds):
+        yield put(me, partner, BYTES)
+        yield put(partner, me, BYTES)
+
+
 def paper(me):
     counts = ((2920, 145), (11, 2497))
     sends = []
@@ -83,6 +93,9 @@ def main():
             env.process(burst(me, int(rest[0]), int(rest[1]), float(rest[2])))
         elif mode == "both":
             env.process(both(me, int(rest[0]), float(rest[1])))
+        elif mode == "pingpong":
+            if me % NODES < NODES // 2:
+                env.process(pingpong(me, int(rest[0])))
         elif mode == "paper":
             env.process(paper(me))
         else:

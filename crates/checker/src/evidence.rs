@@ -9,8 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::fault::{Change, FaultState, Outcome};
 use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId, Span, Time, Trigger};
 
-use faultline_history::Context;
-use faultline_history::History;
+use faultline_history::{Context, Contradiction, History};
 
 /// Tolerated delay of an action: in virtual time, and by real processes on a busy machine.
 const LATE: (Span, Span) = (Span::from_secs(1), Span::from_secs(30));
@@ -23,22 +22,21 @@ pub fn examined(mut history: History<'_>) -> History<'_> {
     history
 }
 
-/// Returns the violated rules, as sentences without a full stop. No violation is the fault of a protocol: facts are
-/// missing, or were changed.
-fn contradictions(history: &History<'_>) -> Vec<String> {
+/// Returns the violated rules. No violation is the fault of a protocol: facts are missing, or were changed.
+fn contradictions(history: &History<'_>) -> Vec<Contradiction> {
     if history.trace.supervisor().is_empty() {
-        return vec!["the supervisor's facts are missing".to_owned()];
+        return vec![Contradiction::NoSupervisor];
     }
-    let mut reasons = Vec::new();
+    let mut found = Vec::new();
     let demands = Demands::new(history);
-    demands.lives(&mut reasons);
-    demands.ends(&mut reasons);
-    demands.beginning(&mut reasons);
-    demands.completion(&mut reasons);
-    demands.faults(&mut reasons);
-    demands.links(&mut reasons);
-    demands.results(&mut reasons);
-    reasons
+    demands.lives(&mut found);
+    demands.ends(&mut found);
+    demands.beginning(&mut found);
+    demands.completion(&mut found);
+    demands.faults(&mut found);
+    demands.links(&mut found);
+    demands.results(&mut found);
+    found
 }
 
 /// Rules that relate the supervisor's facts, the manifest and the streams.
@@ -69,15 +67,11 @@ impl<'a> Demands<'a> {
         }
     }
 
-    fn named(&self, process: ProcessId, life: Life) -> String {
-        format!("{life} of {}", self.context.process(process))
-    }
-
     /// Requires that every process was started, that its lives are numbered consecutively, and that each life has a
     /// stream.
-    fn lives(&self, reasons: &mut Vec<String>) {
+    fn lives(&self, found: &mut Vec<Contradiction>) {
         let mut lives: BTreeMap<ProcessId, Vec<Life>> = BTreeMap::new();
-        let known = (0..self.context.process_names.len() as u32).map(ProcessId);
+        let known = (0..self.context.names.processes.len() as u32).map(ProcessId);
         known.chain(self.context.clusters.iter().flatten().copied()).for_each(|it| {
             lives.entry(it).or_default();
         });
@@ -86,23 +80,20 @@ impl<'a> Demands<'a> {
             let stream = (process, life);
             if !self.history.trace.streams.contains_key(&stream) && !self.history.trace.has_gap(process, life)
             {
-                reasons.push(format!("there are no facts of {}", self.named(process, life)));
+                found.push(Contradiction::NoFacts(process, life));
             }
         }
         for (process, lives) in lives {
             let expected = (1..).map(Life).take(lives.len().max(1));
             let missing = expected.zip(lives.iter().copied().map(Some).chain([None]));
             if let Some((life, _)) = missing.into_iter().find(|(expected, found)| *found != Some(*expected)) {
-                reasons.push(format!(
-                    "the supervisor's facts do not contain the start of {}",
-                    self.named(process, life)
-                ));
+                found.push(Contradiction::StartMissing(process, life));
             }
         }
     }
 
     /// Requires that the end of a life is detected before the next life starts, and soon after the failure.
-    fn ends(&self, reasons: &mut Vec<String>) {
+    fn ends(&self, found: &mut Vec<Contradiction>) {
         let mut detected = BTreeSet::new();
         let mut failed = BTreeMap::new();
         let mut newest = BTreeMap::new();
@@ -112,8 +103,8 @@ impl<'a> Demands<'a> {
                     newest.insert(*process, *life);
                     let before = Life(life.0.saturating_sub(1));
                     if before > Life(0) && !detected.contains(&(*process, before)) {
-                        let (before, next) = (self.named(*process, before), life);
-                        reasons.push(format!("the end of {before} was never detected, but {next} started"));
+                        let (process, life, next) = (*process, before, *life);
+                        found.push(Contradiction::StartedTooEarly { process, life, next });
                     }
                 }
                 Fact::Failed { process, life, .. } => {
@@ -132,24 +123,24 @@ impl<'a> Demands<'a> {
             }
             let is_overdue = bound.is_some_and(|it| self.context.end.since(at) > it) && !self.is_paused;
             if is_overdue || self.is_completed && self.history.member(process).is_some() {
-                reasons.push(format!("{} failed, and its end was never detected", self.named(process, life)));
+                found.push(Contradiction::NeverDetected(process, life));
             }
         }
     }
 
     /// Requires that the application begins once, after the start of every process and before any effect of the
     /// application.
-    fn beginning(&self, reasons: &mut Vec<String>) {
+    fn beginning(&self, found: &mut Vec<Contradiction>) {
         let begins = self.facts.iter().filter(|(_, fact)| *fact == Fact::Begun).count();
         let begun = self.facts.iter().position(|(_, fact)| *fact == Fact::Begun);
         let Some(begun) = begun else {
             if self.is_completed || self.history.segments.iter().any(|it| it.is_active) {
-                reasons.push("the supervisor's facts do not contain the start of the application".to_owned());
+                found.push(Contradiction::NeverBegun);
             }
             return;
         };
         if begins > 1 {
-            reasons.push(format!("the supervisor's facts contain {begins} starts of the application"));
+            found.push(Contradiction::BegunAgain { times: begins });
         }
         let follows = |fact: &Fact| {
             matches!(
@@ -166,7 +157,7 @@ impl<'a> Demands<'a> {
             .iter()
             .any(|(_, fact)| matches!(fact, Fact::LifeStarted { life: Life(1), .. }));
         if early || late {
-            reasons.push("the supervisor's facts about the start are out of order".to_owned());
+            found.push(Contradiction::StartOutOfOrder);
         }
         let (at, _) = self.facts[begun];
         let acts = |(_, fact): &&(Time, Fact)| {
@@ -175,29 +166,22 @@ impl<'a> Demands<'a> {
         for (&(process, life), stream) in &self.history.trace.streams {
             let first = stream.iter().find(acts).filter(|_| self.context.common_clock);
             if first.is_some_and(|(first, _)| *first < at) {
-                let who = self.named(process, life);
-                reasons.push(format!("{who} sent or received something before the application started"));
+                found.push(Contradiction::ActedTooEarly(process, life));
             }
         }
     }
 
     /// Requires that a run is completed exactly if the supervisor's last fact says so, and that every rank of a
     /// completed run has stated its result.
-    fn completion(&self, reasons: &mut Vec<String>) {
+    fn completion(&self, found: &mut Vec<Contradiction>) {
         let place = self.facts.iter().position(|(_, fact)| *fact == Fact::Completed);
         let (last, _) = self.facts[self.facts.len() - 1];
         match place {
-            None if self.is_completed => {
-                reasons.push("the supervisor's facts do not contain the completion of the run".to_owned());
-            }
+            None if self.is_completed => found.push(Contradiction::CompletionMissing),
             Some(_) if !self.is_completed && self.context.outcome.is_some() => {
-                reasons.push(
-                    "the run completed according to the supervisor's facts, but not according to the manifest".to_owned(),
-                );
+                found.push(Contradiction::CompletedDespiteManifest);
             }
-            Some(place) if place + 1 < self.facts.len() => {
-                reasons.push("the supervisor stated facts after the end of the run".to_owned());
-            }
+            Some(place) if place + 1 < self.facts.len() => found.push(Contradiction::StatedAfterEnd),
             _ => {}
         }
         if self.context.outcome.is_none() {
@@ -205,7 +189,7 @@ impl<'a> Demands<'a> {
         }
         let is_exact = self.is_completed && self.context.common_clock && place.is_some();
         if last > self.context.end || is_exact && last < self.context.end {
-            reasons.push(format!("the run ended after {}, but its last fact is of {last}", self.context.end));
+            found.push(Contradiction::WrongEnd { end: self.context.end, last });
         }
         if !self.is_completed {
             return;
@@ -218,13 +202,13 @@ impl<'a> Demands<'a> {
                 stream.iter().rev().any(|(_, fact)| matches!(fact, Fact::Finished(_)))
             };
             if !stream.is_some_and(is_finished) && !self.history.trace.has_gap(rank, newest) {
-                reasons.push(format!("{} never stated its result", self.named(rank, newest)));
+                found.push(Contradiction::NoResult(rank, newest));
             }
         }
     }
 
     /// Requires that each planned fault had the outcome in the manifest, and left the corresponding facts.
-    fn faults(&self, reasons: &mut Vec<String>) {
+    fn faults(&self, found: &mut Vec<Contradiction>) {
         let mut states: BTreeMap<FaultNo, FaultState> = BTreeMap::new();
         let mut ended: BTreeSet<(FaultNo, ProcessId)> = BTreeSet::new();
         for (_, fact) in self.facts {
@@ -233,7 +217,7 @@ impl<'a> Demands<'a> {
                     states.insert(*no, FaultState::Effective);
                     let planned = self.context.plan.iter().find(|it| it.no == *no);
                     if self.context.faults.is_some() && planned.is_none_or(|it| it.fault != **fault) {
-                        reasons.push(format!("{no} was injected, but is not in the plan"));
+                        found.push(Contradiction::NotPlanned(*no));
                     }
                 }
                 Fact::Ineffective { no, reason } => {
@@ -243,10 +227,8 @@ impl<'a> Demands<'a> {
                     let Some(no) = by.fault() else { continue };
                     ended.insert((no, *process));
                     if states.get(&no) != Some(&FaultState::Effective) {
-                        let who = self.named(*process, *life);
-                        reasons.push(format!(
-                            "{no} ended {who}, but the supervisor's facts do not contain its injection"
-                        ));
+                        let (fault, process, life) = (no, *process, *life);
+                        found.push(Contradiction::NotInjected { fault, process, life });
                     }
                 }
                 _ => {}
@@ -261,7 +243,7 @@ impl<'a> Demands<'a> {
                 _ => true,
             };
             if !struck {
-                reasons.push(format!("{no} was injected, but ended no life"));
+                found.push(Contradiction::EndedNothing(no));
             }
         }
         let Some(account) = self.context.faults.as_ref().filter(|_| self.context.outcome.is_some()) else {
@@ -270,50 +252,43 @@ impl<'a> Demands<'a> {
         let begun = self.history.supervision.begun;
         for planned in &self.context.plan {
             let no = planned.no;
-            let found = states.get(&no).unwrap_or(&FaultState::Pending);
+            let state = states.get(&no).unwrap_or(&FaultState::Pending);
             match account.iter().find(|(it, _)| *it == no) {
-                Some((_, stated)) if stated == found => {}
-                _ => reasons.push(format!(
-                    "the manifest and the supervisor's facts disagree about the outcome of {no}"
-                )),
+                Some((_, stated)) if stated == state => {}
+                _ => found.push(Contradiction::OtherOutcome(no)),
             }
             let due = match (&planned.trigger, begun) {
                 (Trigger::At(at), Some(begun)) => begun + at.since(Time::ZERO) + self.late,
                 _ => continue,
             };
-            if *found == FaultState::Pending && due < self.context.end && !self.is_paused {
-                reasons.push(format!("{no} was due, but is missing from the supervisor's facts"));
+            if *state == FaultState::Pending && due < self.context.end && !self.is_paused {
+                found.push(Contradiction::NeverDue(no));
             }
         }
         if account.len() != self.context.plan.len() {
-            let (accounted, planned) = (account.len(), self.context.plan.len());
-            reasons.push(format!(
-                "the manifest has outcomes for {accounted} faults, but {planned} were planned"
-            ));
+            let (outcomes, planned) = (account.len(), self.context.plan.len());
+            found.push(Contradiction::OutcomesMissing { outcomes, planned });
         }
     }
 
     /// Requires that the witness of a result names the position of the result in its stream.
-    fn results(&self, reasons: &mut Vec<String>) {
+    fn results(&self, found: &mut Vec<Contradiction>) {
         for (&(process, life), stream) in &self.history.trace.streams {
             let is_elsewhere = |(number, (_, fact)): (u64, &(Time, Fact))| match fact {
                 Fact::Finished(finished) => (finished.0.life, finished.0.upto.0) != (life, number),
                 _ => false,
             };
             if (0..).zip(stream).any(is_elsewhere) && !self.history.trace.has_gap(process, life) {
-                let who = self.named(process, life);
-                reasons.push(format!(
-                    "the result of {who} is not at the place that its witness names: facts before it were changed"
-                ));
+                found.push(Contradiction::ResultMisplaced(process, life));
             }
         }
     }
 
     /// If links are measured, requires that all of them have been measured before the application begins.
-    fn links(&self, reasons: &mut Vec<String>) {
+    fn links(&self, found: &mut Vec<Contradiction>) {
         if !self.context.measures_links {
             if self.context.links.iter().any(|it| it.measured.is_some()) {
-                reasons.push("links were measured, although they are simulated".to_owned());
+                found.push(Contradiction::LinksMeasured);
             }
             return;
         }
@@ -330,8 +305,7 @@ impl<'a> Demands<'a> {
                 size(link.from).min(size(link.to)) > 0
             };
             if is_measured && self.context.outcome.is_some() {
-                let (from, to) = (self.context.cluster(link.from), self.context.cluster(link.to));
-                reasons.push(format!("the link {from} to {to} was not measured"));
+                found.push(Contradiction::LinkNotMeasured { from: link.from, to: link.to });
             }
         }
     }
@@ -350,7 +324,7 @@ mod tests {
     /// A run with one planned crash that completed after the crash.
     fn good() -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
-        run.context.process_names = vec!["paris-0".into(), "lyon-0".into(), "server".into()];
+        run.context.names.processes = vec!["paris-0".into(), "lyon-0".into(), "server".into()];
         let life = Life(1);
         run.supervisor(Fact::LifeStarted { process: p(2), life, boot: Boot::Fresh });
         run.supervisor(Fact::Begun);
@@ -374,7 +348,8 @@ mod tests {
     fn told(change: impl FnOnce(&mut Run)) -> String {
         let mut run = good();
         change(&mut run);
-        contradictions(&History::new(&run.trace, &run.context)).join("; ")
+        let found = contradictions(&History::new(&run.trace, &run.context));
+        found.iter().map(|it| crate::contradiction(it, &run.context)).collect::<Vec<_>>().join("; ")
     }
 
     fn remove(run: &mut Run, is_it: impl Fn(&Fact) -> bool) {

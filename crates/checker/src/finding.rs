@@ -8,7 +8,7 @@ use faultline_core::{
     Attempt, ClusterId, Digest, FactNo, FaultNo, ImageName, Incarnation, Life, MessageId, Position,
     ProcessId, Sn, Span, TaskId, Theft, TheftStep, Time,
 };
-use faultline_history::{CheckpointName, Context, GroupId, Impossible, Source};
+use faultline_history::{CheckpointName, Context, Contradiction, GroupId, Impossible, Source};
 use faultline_trace::Flaw;
 
 use crate::judgement::{Finding, Property, Strictness, Violation};
@@ -410,7 +410,7 @@ pub enum Open {
     OutOfMemory(Arc<MemoryUse>),
     EndedUnexpectedly { process: ProcessId, at: Time },
     // The record.
-    Flawed { flaws: Vec<Flaw>, contradictions: Vec<String>, more: usize },
+    Flawed { flaws: Vec<Flaw>, contradictions: Vec<Contradiction>, more: usize },
     SupervisorMissing,
     FactsMissing { process: ProcessId },
     FactsMissingBefore { process: ProcessId, life: Life, upto: FactNo },

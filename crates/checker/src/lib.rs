@@ -18,6 +18,7 @@ pub use evidence::examined;
 pub use faultline_history::{Context, History, Source};
 pub use finding::{Open, Remark, Wrong};
 pub use judgement::{Finding, Judgement, Property, Strictness, Verdict, Violation};
+pub use wording::contradiction;
 
 use faultline_trace::Trace;
 

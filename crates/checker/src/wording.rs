@@ -3,10 +3,77 @@
 use std::cmp::Reverse;
 
 use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
-use faultline_core::{MessageId, ProcessId, TheftStep};
-use faultline_history::{CheckpointName, Context, Impossible};
+use faultline_core::{Life, MessageId, ProcessId, TheftStep};
+use faultline_history::{CheckpointName, Context, Contradiction, Impossible};
 
 use crate::finding::{DurableCopies, LinkDelay, MissingPart, Needless, Open, Remark, Round, Wrong};
+
+/// Returns the sentence for a contradiction, without a full stop.
+pub fn contradiction(it: &Contradiction, names: &Context) -> String {
+    let life_of = |process: ProcessId, life: Life| format!("{life} of {}", names.process(process));
+    match *it {
+        Contradiction::NoSupervisor => "the supervisor's facts are missing".to_owned(),
+        Contradiction::NoFacts(process, life) => format!("there are no facts of {}", life_of(process, life)),
+        Contradiction::StartMissing(process, life) => {
+            format!("the supervisor's facts do not contain the start of {}", life_of(process, life))
+        }
+        Contradiction::StartedTooEarly { process, life, next } => {
+            format!("the end of {} was never detected, but {next} started", life_of(process, life))
+        }
+        Contradiction::NeverDetected(process, life) => {
+            format!("{} failed, and its end was never detected", life_of(process, life))
+        }
+        Contradiction::NeverBegun => {
+            "the supervisor's facts do not contain the start of the application".to_owned()
+        }
+        Contradiction::BegunAgain { times } => {
+            format!("the supervisor's facts contain {times} starts of the application")
+        }
+        Contradiction::StartOutOfOrder => {
+            "the supervisor's facts about the start are out of order".to_owned()
+        }
+        Contradiction::ActedTooEarly(process, life) => {
+            format!("{} sent or received something before the application started", life_of(process, life))
+        }
+        Contradiction::CompletionMissing => {
+            "the supervisor's facts do not contain the completion of the run".to_owned()
+        }
+        Contradiction::CompletedDespiteManifest => {
+            "the run completed according to the supervisor's facts, but not according to the manifest"
+                .to_owned()
+        }
+        Contradiction::StatedAfterEnd => "the supervisor stated facts after the end of the run".to_owned(),
+        Contradiction::WrongEnd { end, last } => {
+            format!("the run ended after {end}, but its last fact is of {last}")
+        }
+        Contradiction::NoResult(process, life) => {
+            format!("{} never stated its result", life_of(process, life))
+        }
+        Contradiction::ResultMisplaced(process, life) => format!(
+            "the result of {} is not at the place that its witness names: facts before it were changed",
+            life_of(process, life)
+        ),
+        Contradiction::NotPlanned(fault) => format!("{fault} was injected, but is not in the plan"),
+        Contradiction::NotInjected { fault, process, life } => format!(
+            "{fault} ended {}, but the supervisor's facts do not contain its injection",
+            life_of(process, life)
+        ),
+        Contradiction::EndedNothing(fault) => format!("{fault} was injected, but ended no life"),
+        Contradiction::OtherOutcome(fault) => {
+            format!("the manifest and the supervisor's facts disagree about the outcome of {fault}")
+        }
+        Contradiction::NeverDue(fault) => {
+            format!("{fault} was due, but is missing from the supervisor's facts")
+        }
+        Contradiction::OutcomesMissing { outcomes, planned } => {
+            format!("the manifest has outcomes for {outcomes} faults, but {planned} were planned")
+        }
+        Contradiction::LinksMeasured => "links were measured, although they are simulated".to_owned(),
+        Contradiction::LinkNotMeasured { from, to } => {
+            format!("the link {} to {} was not measured", names.cluster(from), names.cluster(to))
+        }
+    }
+}
 
 impl Wrong {
     /// Returns the sentence, without a full stop.
@@ -509,7 +576,8 @@ impl Open {
             ),
             Open::Flawed { flaws, contradictions, more } => {
                 let flaws = flaws.iter().map(|flaw| flaw.describe(process));
-                let named: Vec<String> = flaws.chain(contradictions.iter().cloned()).collect();
+                let named: Vec<String> =
+                    flaws.chain(contradictions.iter().map(|it| contradiction(it, names))).collect();
                 let more = match more {
                     0 => String::new(),
                     more => format!("; and {more} more of this kind"),

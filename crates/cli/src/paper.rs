@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 
-use faultline_api::{Federation, Names};
+use faultline_api::Federation;
 use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
 use faultline_core::{Claim, ClusterId, Fact, Life, ProcessId, Time};
 use faultline_experiments::{Files, Statistics, simulate_all, tell};
 use faultline_session::{Moment, Observer};
-use faultline_trace::describe::{self, describe};
-use faultline_trace::{Manifest, Record};
+use faultline_trace::describe::{describe, message_of};
+use faultline_trace::{Manifest, Record, RunNames};
 
 use crate::arguments::{FilesArguments, ImportArguments, SimulateArguments, StatisticsFormat, TraceLevel};
 use crate::command_error::{CommandError, Exit};
@@ -77,7 +77,7 @@ fn watched(
             StatisticsFormat::Text => Box::new(BufWriter::new(io::stdout())),
             StatisticsFormat::Json | StatisticsFormat::Csv => Box::new(BufWriter::new(io::stderr())),
         },
-        names: Names::of(&federation.spec),
+        names: RunNames::default(),
         cluster_of: Vec::new(),
         interrupted,
         progress: Progress::new(),
@@ -120,7 +120,7 @@ fn federation(files: &Files, name: &str) -> Result<Federation, CommandError> {
 struct Watcher {
     level: TraceLevel,
     out: Box<dyn Write>,
-    names: Names,
+    names: RunNames,
     /// Clusters by process.
     cluster_of: Vec<ClusterId>,
     interrupted: Arc<AtomicBool>,
@@ -134,8 +134,7 @@ impl Watcher {
     /// Returns whether a fact is shown at this level.
     fn shows(&self, process: ProcessId, fact: &Fact) -> bool {
         let cluster = |process: ProcessId| self.cluster_of.get(process.index());
-        let between =
-            faultline_trace::describe::message_of(fact).is_some_and(|id| cluster(id.from) != cluster(id.to));
+        let between = message_of(fact).is_some_and(|id| cluster(id.from) != cluster(id.to));
         let speaks =
             process.index() == 0 || cluster(process) != cluster(ProcessId(process.0.wrapping_sub(1)));
         let is_event = match fact {
@@ -153,20 +152,10 @@ impl Watcher {
     }
 }
 
-/// Replaces numbers in a sentence by the names of the federation.
-fn with_names(sentence: &str, names: &Names) -> String {
-    describe::with_names(
-        sentence,
-        |number| (number < names.ranks()).then(|| names.process(ProcessId(number))),
-        |number| {
-            (usize::from(number) < names.clusters()).then(|| names.cluster(ClusterId(number)).to_owned())
-        },
-    )
-}
-
 impl Observer for Watcher {
     fn begins(&mut self, manifest: &Manifest) {
         self.cluster_of = manifest.ranks().map(|(_, it)| it.cluster).collect();
+        self.names = RunNames::new(manifest);
     }
 
     fn stated(&mut self, record: &Record) {
@@ -177,8 +166,8 @@ impl Observer for Watcher {
         if self.shows(*process, fact) {
             let names = &self.names;
             let name = names.process(*process);
-            let (seconds, sentence) = (at.since(Time::ZERO).as_secs_f64(), describe(fact).to_string());
-            let line = format!("{seconds:>16.9} s  {name:<14} {}\n", with_names(&sentence, names));
+            let (seconds, sentence) = (at.since(Time::ZERO).as_secs_f64(), describe(fact, names));
+            let line = format!("{seconds:>16.9} s  {name:<14} {sentence}\n");
             // Stops writing when the reader has closed its end.
             if self.out.write_all(line.as_bytes()).is_err() {
                 self.level = TraceLevel::Statistics;
@@ -191,29 +180,5 @@ impl Observer for Watcher {
         let (hours, done) = (self.hours, moment.now.since(Time::ZERO).as_secs_f64() / 3600.0);
         self.progress.show(|| format!("run {number} of {runs}: {done:.2} of {hours:.2} hours simulated"));
         !self.interrupted.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processes_and_clusters_are_shown_by_their_names() {
-        let text = "apiVersion: faultline.dev/v1alpha1
-kind: Federation
-metadata: { name: test }
-spec:
-  clusters: [{ name: lyon, nodes: 2 }, { name: nancy, nodes: 1 }]
-  protocol: { none: {} }
-  application: { heat: {} }
-";
-        let federation = faultline_api::parse("test.yaml", text.as_bytes()).unwrap();
-        let names = Names::of(&federation.spec);
-        let sentence = with_names("sent p0->p2 #2, p9 and part p1's, because c1 rolled back to 1.3", &names);
-        assert_eq!(
-            sentence,
-            "sent lyon-0->nancy-0 #2, p9 and part lyon-1's, because nancy rolled back to 1.3"
-        );
     }
 }

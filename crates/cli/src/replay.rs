@@ -11,6 +11,7 @@ use faultline_core::process::{ActionOf, In};
 use faultline_core::{Action, Birth, Event, Fact, FactKinds, Job, JobNo, Life, Process, ProcessId, Time};
 use faultline_report::DisplayNames;
 use faultline_report::explain::count;
+use faultline_trace::RunNames;
 use faultline_trace::describe::describe;
 use faultline_trace::inputs::{InputEntry, InputEntryOf, InputsFile, RecordedAction};
 use faultline_trace::manifest::Backend;
@@ -127,7 +128,7 @@ impl Visitor for ReplayVisitor<'_> {
                 let replayed = match self.bundle.read_inputs::<N>(process, life)? {
                     Some(file) => {
                         let was_killed = killed.contains(&(process, life));
-                        replay_life(file, process_config.clone(), facts, was_killed, &names)
+                        replay_life(file, process_config.clone(), facts, was_killed, self.manifest, &names)
                     }
                     None => ReplayedLife {
                         node: names.process(process),
@@ -152,6 +153,7 @@ fn replay_life<P: Process>(
     config: Arc<P::Config>,
     recorded: &[(Time, Fact)],
     was_killed: bool,
+    manifest: &Manifest,
     names: &DisplayNames,
 ) -> ReplayedLife {
     let InputsFile { process: me, life, entries, cut } = file;
@@ -167,7 +169,7 @@ fn replay_life<P: Process>(
     let mut process: Option<P> = None;
     let mut jobs: BTreeMap<JobNo, P::Job> = BTreeMap::new();
     let mut actions: Vec<ActionOf<P>> = Vec::new();
-    let mut facts: Vec<(Time, Fact)> = Vec::new();
+    let mut facts: Vec<Stated> = Vec::new();
     for (at, entry) in entries {
         let number = replayed.inputs;
         if let InputEntry::Did(recorded_actions) = &entry {
@@ -207,19 +209,19 @@ fn replay_life<P: Process>(
         for action in &actions {
             match action {
                 Action::Compute(no, job) => drop(jobs.insert(*no, job.clone())),
-                Action::Fact(fact) => facts.push((at, fact.clone())),
+                Action::Fact(fact) => facts.push(Stated { input: number, at, fact: fact.clone() }),
                 _ => {}
             }
         }
     }
     replayed.facts = facts.len().min(recorded.len());
-    let first = facts.iter().zip(recorded).position(|(replayed, recorded)| replayed != recorded);
-    if let Some(number) = first {
-        let ((at, fact), (then, recorded)) = (&facts[number], &recorded[number]);
+    if let Some(number) = first_difference(&facts, recorded, me, manifest) {
+        let (Stated { at, fact, .. }, (then, recorded)) = (&facts[number], &recorded[number]);
+        let names = RunNames::new(manifest);
         replayed.difference = Some(format!(
             "fact {number}: recorded `{}` at {then}, replayed `{}` at {at}",
-            describe(recorded),
-            describe(fact)
+            describe(recorded, &names),
+            describe(fact, &names)
         ));
     } else if facts.len() != recorded.len() {
         let text = format!("{} recorded, {} replayed", count(recorded.len() as u64, "fact"), facts.len());
@@ -235,6 +237,36 @@ fn replay_life<P: Process>(
         Some(Cut::Damaged) => replayed.difference = Some("the record of its inputs is damaged".to_owned()),
     }
     replayed
+}
+
+/// A fact that a replayed process stated.
+struct Stated {
+    /// Number of the input that it followed.
+    input: usize,
+    /// Time of that input.
+    at: Time,
+    fact: Fact,
+}
+
+/// Returns the number of the first fact that differs from the recorded one. In virtual time, a process that states a fact for
+/// which a fault waits is halted, and its remaining actions happen later: once the supervisor has released it.
+fn first_difference(
+    facts: &[Stated],
+    recorded: &[(Time, Fact)],
+    process: ProcessId,
+    manifest: &Manifest,
+) -> Option<usize> {
+    let cluster = manifest.processes[process.index()].cluster;
+    let halts =
+        |fact: &Fact| manifest.plan.iter().any(|it| it.trigger.matches(fact.kind(), process, cluster));
+    let mut halted_in = None;
+    facts.iter().zip(recorded).position(|(Stated { input, at, fact }, (then, recorded))| {
+        let is_on_time = at == then || at < then && halted_in == Some(input);
+        if halts(fact) {
+            halted_in = Some(input);
+        }
+        !is_on_time || fact != recorded
+    })
 }
 
 /// Returns the event of an entry; `None` if it is the result of a job that does not exist.

@@ -18,7 +18,7 @@ use faultline_report::transcript::{text, transcript};
 use faultline_report::{DisplayNames, Timeline};
 use faultline_session::{Recording, Unjudged};
 use faultline_trace::describe::describe;
-use faultline_trace::{Bundle, BundleError, Manifest, Trace};
+use faultline_trace::{Bundle, BundleError, Manifest, RunNames, Trace};
 
 use crate::generate::federation_promised;
 use crate::scenario::Scenario;
@@ -93,10 +93,11 @@ impl Tried {
     /// Returns the facts as text, process by process: a *golden transcript*. Keep it with the protocol's tests, so
     /// that a review shows changes in its behaviour.
     pub fn transcript(&self) -> String {
+        let names = RunNames::default();
         let mut text = String::new();
         for ((process, life), stream) in &self.trace.streams {
             for (at, fact) in stream {
-                let _ = writeln!(text, "{at} {process} ({life}) {}", describe(fact));
+                let _ = writeln!(text, "{at} {process} ({life}) {}", describe(fact, &names));
             }
         }
         text

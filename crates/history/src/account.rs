@@ -6,10 +6,10 @@ use faultline_trace::Trace;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
-use crate::groups::GroupId;
 use crate::groups::{Group, RestoredBy, Rollback};
 use crate::history::{History, Point};
 use crate::lost::{Return, Returns, Undone};
+use faultline_trace::GroupId;
 
 /// The cost of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

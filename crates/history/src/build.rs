@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultline_core::fault::Outcome;
 use faultline_core::{
-    Claim, Fact, ImageName, Incarnation, Life, PlannedTask, Position, ProcessId, TaskId, Time, Vectors,
-    Witness,
+    Claim, Fact, ImageName, Incarnation, Life, MessageId, PlannedTask, Position, ProcessId, TaskId, Time,
+    Vectors, Witness,
 };
-use faultline_trace::{Stream, Trace};
+use faultline_trace::{GroupId, Stream, Trace};
 
-use super::groups::{CheckpointName, Commit, GroupId, Groups, RestoredBy, StoredCopy};
-use super::messages::Messages;
+use super::groups::{CheckpointName, Commit, Groups, RestoredBy, StoredCopy};
+use super::messages::{MessageNo, Messages};
 use super::planned::{Joined, Planned, Rerun, Task};
 use super::stints::{self, Stint};
 use super::supervision::Supervision;
 use super::tasks::{self, Absorption, Step, Tasks};
 use crate::context::Context;
 use crate::history::{
-    BetweenDelivery, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo, Sums, Witnessed,
-    find_cut,
+    BetweenDelivery, CheckpointCut, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo,
+    Sums, Witnessed, find_cut,
 };
 
 pub(crate) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
@@ -41,6 +41,9 @@ const MOVES_PER_SUM: u32 = 32;
 
 struct Builder<'a> {
     history: History<'a>,
+    /// Deliveries by sender; those from unknown processes come last. They are entered sender by sender, once every stream has
+    /// been read: the messages of one sender fit into a processor's cache, those of all senders do not.
+    deliveries: Vec<Deliveries>,
     /// Reports that an image is durable. They are entered once all parts are known.
     durable: Vec<(ImageName, StoredCopy)>,
     /// Thefts and absorptions.
@@ -49,6 +52,39 @@ struct Builder<'a> {
     planned: Planned,
     /// When an application message last moved.
     last_movement: Time,
+}
+
+/// A delivery that has yet to be entered.
+struct Delivery {
+    message: MessageId,
+    at: Point,
+    /// Its index among the deliveries between groups, if it is one.
+    between: u32,
+}
+
+impl Delivery {
+    /// Stands for no index.
+    const WITHIN: u32 = u32::MAX;
+}
+
+/// Deliveries in pieces: one growing piece would be copied, and would take twice the memory.
+#[derive(Default)]
+struct Deliveries(Vec<Vec<Delivery>>);
+
+impl Deliveries {
+    const PIECE: usize = 128;
+
+    fn push(&mut self, delivery: Delivery) {
+        match self.0.last_mut() {
+            Some(piece) if piece.len() < Deliveries::PIECE => piece.push(delivery),
+            None => self.0.push(vec![delivery]),
+            Some(_) => {
+                let mut piece = Vec::with_capacity(Deliveries::PIECE);
+                piece.push(delivery);
+                self.0.push(piece);
+            }
+        }
+    }
 }
 
 /// The position of the pass within one stream.
@@ -111,11 +147,13 @@ impl<'a> Builder<'a> {
             sums: Vec::new(),
             streams: Vec::new(),
             cuts: Vec::new(),
+            part_cuts: Vec::new(),
             cuts_of: Vec::new(),
             consumed: 0,
         };
         Builder {
             history,
+            deliveries: (0..=count).map(|_| Deliveries::default()).collect(),
             durable: Vec::new(),
             tasks: Tasks::default(),
             planned: Planned::default(),
@@ -202,11 +240,14 @@ impl<'a> Builder<'a> {
                 }
             }
             Fact::Delivered(id) => {
-                let (message, entry) = history.messages.entry(*id);
-                entry.delivered.push(at);
+                let mut between = Delivery::WITHIN;
                 if cursor.group != history.group_of(id.from) {
-                    history.between.push(BetweenDelivery { message, at, vectors: cursor.vectors });
+                    between = history.between.len() as u32;
+                    let (message, vectors) = (MessageNo::NONE, cursor.vectors);
+                    history.between.push(BetweenDelivery { message, at, vectors });
                 }
+                let sender = id.from.index().min(self.deliveries.len() - 1);
+                self.deliveries[sender].push(Delivery { message: *id, at, between });
                 cursor.sums.delivered = cursor.sums.delivered.wrapping_add(id.mix());
                 self.moved(cursor, fact, time);
             }
@@ -422,6 +463,7 @@ impl<'a> Builder<'a> {
     }
 
     fn finish(mut self) -> History<'a> {
+        self.enter_deliveries();
         self.enter_parts();
         if !self.planned.is_empty() {
             self.history.planned = Some(std::mem::take(&mut self.planned));
@@ -434,6 +476,18 @@ impl<'a> Builder<'a> {
         self.keep_what_was_absorbed();
         self.settle();
         self.history
+    }
+
+    fn enter_deliveries(&mut self) {
+        let history = &mut self.history;
+        let pieces = self.deliveries.drain(..).flat_map(|it| it.0);
+        for Delivery { message, at, between } in pieces.flatten() {
+            let (number, entry) = history.messages.entry(message);
+            entry.delivered.push(at);
+            if between != Delivery::WITHIN {
+                history.between[between as usize].message = number;
+            }
+        }
     }
 
     /// Finds the cut of every part, and its holders.
@@ -464,13 +518,16 @@ impl<'a> Builder<'a> {
         for (number, group) in history.groups.numbered() {
             for (&name, checkpoint) in &group.checkpoints {
                 if !checkpoint.commits.is_empty() || checkpoint.is_restored {
-                    let cuts = checkpoint.parts.iter().filter_map(|part| part.cut);
-                    history.cuts.extend(cuts.map(|cut| (cut, number, name)));
+                    let parts = history.part_cuts.len() as u32;
+                    let cuts = checkpoint.parts.iter().map(|part| part.cut);
+                    history.part_cuts.extend(cuts.clone());
+                    let cut = |cut| CheckpointCut { cut, group: number, name, parts };
+                    history.cuts.extend(cuts.flatten().map(cut));
                 }
             }
         }
         history.cuts.sort_unstable();
-        let first_of = |segment| history.cuts.partition_point(|(cut, ..)| cut.segment.0 < segment) as u32;
+        let first_of = |segment| history.cuts.partition_point(|it| it.cut.segment.0 < segment) as u32;
         history.cuts_of = (0..=history.segments.len() as u32).map(first_of).collect();
     }
 

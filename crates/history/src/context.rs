@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::groups::GroupId;
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{
     ClusterId, Digest, FactKind, MessageId, PlannedFault, ProcessId, Promise, Promises, Role, Scope, Span,
     Time,
 };
 use faultline_trace::manifest::{Backend, Bounds, Copies, EffectEntry, Keepers, LinkEntry, Manifest};
+use faultline_trace::{GroupId, RunNames};
 
 /// Knowledge about a run beyond its facts. It comes only from the run's manifest, so equal manifests are understood and
 /// judged in the same way everywhere.
@@ -19,10 +19,8 @@ pub struct Context {
     pub promises: Promises,
     /// The ranks of each cluster, ascending.
     pub clusters: Vec<Vec<ProcessId>>,
-    /// Display names of the processes. Processes beyond the list are named by their number.
-    pub process_names: Vec<String>,
-    /// Display names of the clusters. Clusters beyond the list are named by their number.
-    pub cluster_names: Vec<String>,
+    /// Display names.
+    pub names: RunNames,
     /// The number of planned faults.
     pub planned_faults: usize,
     /// The planned faults, including those added during the run. Empty if only their number is known.
@@ -74,8 +72,7 @@ impl Context {
         Context {
             promises: manifest.promises,
             clusters,
-            process_names: manifest.processes.iter().map(|it| it.name.clone()).collect(),
-            cluster_names: manifest.clusters.iter().map(|it| it.name.clone()).collect(),
+            names: RunNames::new(manifest),
             planned_faults: manifest.plan.len(),
             plan: manifest.plan.clone(),
             faults: Some(manifest.faults.clone()),
@@ -102,15 +99,12 @@ impl Context {
         if process == ProcessId::SUPERVISOR {
             return "the supervisor".into();
         }
-        self.process_names.get(process.index()).cloned().unwrap_or_else(|| process.to_string())
+        self.names.process(process)
     }
 
     /// Returns the display name of `cluster`. Processes outside all clusters belong to `outside`.
     pub fn cluster(&self, cluster: ClusterId) -> String {
-        if cluster == ClusterId::OUTSIDE {
-            return "outside".into();
-        }
-        self.cluster_names.get(cluster.index()).cloned().unwrap_or_else(|| cluster.to_string())
+        self.names.cluster(cluster)
     }
 
     /// Returns the display name of a message.
@@ -159,10 +153,6 @@ impl Context {
 
     /// Returns the display name of a group.
     pub fn group(&self, group: GroupId) -> String {
-        match self.promises.scope {
-            Scope::Process => self.process(ProcessId(group.0.into())),
-            Scope::Cluster => self.cluster(ClusterId(group.0)),
-            Scope::Federation => "the federation".into(),
-        }
+        self.names.group_of(self.promises.scope, group)
     }
 }

@@ -2,14 +2,14 @@
 //! the whole federation.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
 use faultline_core::{
-    Attempt, Cause, ClusterId, ImageName, Incarnation, Life, Position, ProcessId, Sn, Span, Time, Vectors,
-    Witness,
+    Attempt, Cause, ImageName, Incarnation, Life, Position, ProcessId, Sn, Span, Time, Vectors, Witness,
 };
+
+use faultline_trace::GroupId;
 
 use crate::history::Point;
 use crate::supervision::Supervision;
@@ -120,29 +120,6 @@ impl Rollback {
     /// `Some(None)` for the initial state.
     pub fn target(&self) -> Option<Option<CheckpointName>> {
         self.restores().next().map(|it| it.checkpoint)
-    }
-}
-
-/// A group: the processes that take checkpoints and roll back together. Depending on the protocol's
-/// [`Scope`](faultline_core::Scope), this is a process, a cluster or the federation. Protocols number groups like
-/// clusters, but the number of a group does not select a cluster, so this type does not convert to an index.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupId(pub u16);
-
-impl GroupId {
-    /// Stands for the group of processes that run no application.
-    pub const OUTSIDE: GroupId = GroupId(u16::MAX);
-
-    /// Returns the group that a claim names.
-    pub const fn claimed(number: ClusterId) -> GroupId {
-        GroupId(number.0)
-    }
-}
-
-/// Formats the group as protocols number it.
-impl fmt::Display for GroupId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", ClusterId(self.0))
     }
 }
 

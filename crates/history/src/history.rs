@@ -16,12 +16,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::build;
 use crate::context::Context;
-use crate::groups::GroupId;
+use crate::contradiction::Contradiction;
 use crate::groups::{Checkpoint, CheckpointName, Groups, RestoredBy};
 use crate::messages::{Message, MessageNo, Messages};
 use crate::planned::Planned;
 use crate::supervision::Supervision;
 use crate::tasks::Tasks;
+use faultline_trace::GroupId;
 
 /// A fact cited as evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,6 +33,16 @@ pub struct Source {
     pub life: Life,
     /// Its position in that life's stream.
     pub number: FactNo,
+}
+
+/// The cut of one part of a checkpoint. Ordered by the cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CheckpointCut {
+    pub(crate) cut: Point,
+    pub(crate) group: GroupId,
+    pub(crate) name: CheckpointName,
+    /// Where the cuts of the checkpoint's parts begin.
+    pub(crate) parts: u32,
 }
 
 /// The index of a segment among all segments.
@@ -213,15 +224,16 @@ pub struct History<'a> {
     pub(crate) saved_by: BTreeMap<ImageName, ProcessId>,
     /// Whether nothing was in transit when the run ended, so that any message not delivered by then is lost.
     pub is_settled: bool,
-    /// Consistency rules that the facts violate, as sentences without a full stop. Empty until they are
-    /// examined.
-    pub contradictions: Vec<String>,
+    /// Consistency rules that the facts violate. Empty until they are examined.
+    pub contradictions: Vec<Contradiction>,
     /// Running sums after some of the sends and deliveries: the fact, and the sums after it.
     pub(crate) sums: Vec<(u32, Sums)>,
     /// The stream of each segment.
     pub(crate) streams: Vec<&'a Stream>,
-    /// Cuts of checkpoints that were committed or restored, with the group, ascending.
-    pub(crate) cuts: Vec<(Point, GroupId, CheckpointName)>,
+    /// Cuts of checkpoints that were committed or restored, ascending.
+    pub(crate) cuts: Vec<CheckpointCut>,
+    /// The cuts of all parts of each of these checkpoints, one checkpoint after the other.
+    pub(crate) part_cuts: Vec<Option<Point>>,
     /// For each segment, the index of its first cut; finally, the number of all cuts.
     pub(crate) cuts_of: Vec<u32>,
     /// The number of facts that state that a message was consumed.
@@ -376,10 +388,23 @@ impl<'a> History<'a> {
 
     /// Returns the first committed or restored checkpoint in the same segment whose cut contains the fact at `point`.
     pub fn first_checkpoint_with(&self, point: Point) -> Option<(CheckpointName, &Checkpoint<'a>)> {
+        let CheckpointCut { group, name, .. } = *self.first_cut_with(point)?;
+        Some((name, &self.groups[group].checkpoints[&name]))
+    }
+
+    /// Returns the name of the same checkpoint, and the cuts of its parts by the member's index in its group. Faster than
+    /// looking up the checkpoint.
+    pub fn first_line_with(&self, point: Point) -> Option<(CheckpointName, &[Option<Point>])> {
+        let CheckpointCut { group, name, parts, .. } = *self.first_cut_with(point)?;
+        let parts = &self.part_cuts[parts as usize..][..self.groups[group].members.len()];
+        Some((name, parts))
+    }
+
+    #[inline]
+    fn first_cut_with(&self, point: Point) -> Option<&CheckpointCut> {
         let segment = point.segment.0 as usize;
         let own = &self.cuts[self.cuts_of[segment] as usize..self.cuts_of[segment + 1] as usize];
-        let &(_, group, name) = own.get(own.partition_point(|&(cut, ..)| cut <= point))?;
-        Some((name, &self.groups[group].checkpoints[&name]))
+        own.get(own.partition_point(|it| it.cut <= point))
     }
 
     /// Returns the cut that a witness of `owner` names; `None` if facts before it are missing.

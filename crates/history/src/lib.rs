@@ -26,6 +26,7 @@
 pub mod account;
 mod build;
 mod context;
+mod contradiction;
 mod groups;
 mod history;
 pub mod lost;
@@ -41,9 +42,9 @@ pub mod testing;
 
 pub use account::{Account, account};
 pub use context::Context;
-pub use groups::{
-    Checkpoint, CheckpointName, Commit, Group, GroupId, Groups, Part, RestoredBy, Rollback, StoredCopy,
-};
+pub use contradiction::Contradiction;
+pub use faultline_trace::GroupId;
+pub use groups::{Checkpoint, CheckpointName, Commit, Group, Groups, Part, RestoredBy, Rollback, StoredCopy};
 pub use history::{
     BetweenDelivery, Claimed, Ending, History, Point, ProcessHistory, Segment, SegmentNo, Source, Sums,
     Witnessed,

@@ -11,7 +11,8 @@ use crate::history::{Point, SegmentNo};
 pub struct MessageNo(pub u32);
 
 impl MessageNo {
-    const NONE: MessageNo = MessageNo(u32::MAX);
+    /// Stands for no message.
+    pub(crate) const NONE: MessageNo = MessageNo(u32::MAX);
 }
 
 /// A message, with its sends and deliveries.

@@ -2,13 +2,16 @@
 
 use faultline_core::{ClusterId, ImageName, MessageId, Position, ProcessId, Role, Scope};
 use faultline_history::GroupId;
-use faultline_trace::Manifest;
+use faultline_trace::{Manifest, RunNames};
 
 /// The clusters and processes of a run with their display names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DisplayNames {
-    clusters: Vec<(String, Vec<ProcessId>)>,
-    processes: Vec<(String, ClusterId)>,
+    names: RunNames,
+    /// The processes of each cluster, ascending.
+    clusters: Vec<Vec<ProcessId>>,
+    /// The cluster of each process.
+    cluster_of: Vec<ClusterId>,
     /// Number of ranks if each rank rolls back by itself, as its own group; `None` if each cluster is a group.
     ranks: Option<usize>,
 }
@@ -16,16 +19,16 @@ pub struct DisplayNames {
 impl DisplayNames {
     /// Reads the names of a recorded run.
     pub fn new(manifest: &Manifest) -> Self {
-        let mut clusters: Vec<_> = manifest.clusters.iter().map(|it| (it.name.clone(), Vec::new())).collect();
-        for (index, process) in manifest.processes.iter().enumerate() {
-            if let Some((_, members)) = clusters.get_mut(process.cluster.index()) {
-                members.push(ProcessId(index as u32));
+        let mut clusters: Vec<Vec<ProcessId>> = vec![Vec::new(); manifest.clusters.len()];
+        for (process, entry) in (0..).map(ProcessId).zip(&manifest.processes) {
+            if let Some(members) = clusters.get_mut(entry.cluster.index()) {
+                members.push(process);
             }
         }
-        let processes = manifest.processes.iter().map(|it| (it.name.clone(), it.cluster)).collect();
+        let cluster_of = manifest.processes.iter().map(|it| it.cluster).collect();
         let ranks = manifest.processes.iter().filter(|it| it.role == Role::RANK).count();
         let ranks = (manifest.promises.scope == Scope::Process).then_some(ranks);
-        DisplayNames { clusters, processes, ranks }
+        DisplayNames { names: RunNames::new(manifest), clusters, cluster_of, ranks }
     }
 
     /// Returns every cluster.
@@ -35,17 +38,17 @@ impl DisplayNames {
 
     /// Returns the processes of a cluster, ascending; none if it does not belong to this run.
     pub fn processes(&self, cluster: ClusterId) -> &[ProcessId] {
-        self.clusters.get(cluster.index()).map_or(&[], |(_, processes)| processes)
+        self.clusters.get(cluster.index()).map_or(&[], Vec::as_slice)
     }
 
     /// Returns every process, with or without a cluster.
     pub fn all(&self) -> impl Iterator<Item = ProcessId> + use<> {
-        (0..self.processes.len()).map(|index| ProcessId(index as u32))
+        (0..self.cluster_of.len()).map(|index| ProcessId(index as u32))
     }
 
     /// Returns the cluster of a process; [`ClusterId::OUTSIDE`] if it has none.
     pub fn cluster_of(&self, process: ProcessId) -> ClusterId {
-        self.processes.get(process.index()).map_or(ClusterId::OUTSIDE, |&(_, cluster)| cluster)
+        self.cluster_of.get(process.index()).copied().unwrap_or(ClusterId::OUTSIDE)
     }
 
     /// Returns the groups that roll back together: the clusters or the ranks.
@@ -81,28 +84,18 @@ impl DisplayNames {
 
     /// Returns the display name of a group.
     pub fn group(&self, group: GroupId) -> String {
-        match self.ranks {
-            Some(_) => self.process(ProcessId(group.0.into())),
-            None => self.cluster(ClusterId(group.0)),
-        }
+        let scope = if self.ranks.is_some() { Scope::Process } else { Scope::Cluster };
+        self.names.group_of(scope, group)
     }
 
     /// Returns the display name of a cluster.
     pub fn cluster(&self, cluster: ClusterId) -> String {
-        match self.clusters.get(cluster.index()) {
-            Some((name, _)) => name.clone(),
-            None if cluster == ClusterId::OUTSIDE => "outside".to_owned(),
-            None => cluster.to_string(),
-        }
+        self.names.cluster(cluster)
     }
 
     /// Returns the display name of a process.
     pub fn process(&self, process: ProcessId) -> String {
-        match self.processes.get(process.index()) {
-            Some((name, _)) => name.clone(),
-            None if process == ProcessId::SUPERVISOR => "supervisor".to_owned(),
-            None => process.to_string(),
-        }
+        self.names.process(process)
     }
 
     /// Returns the display name of a message.

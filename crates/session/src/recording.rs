@@ -1,7 +1,7 @@
 //! The record of a run, before and after its judgement.
 
 use faultline_catalog::{Rederived, rederive};
-use faultline_checker::{Judgement, Strictness, examined, judge_history};
+use faultline_checker::{Judgement, Strictness, contradiction, examined, judge_history};
 use faultline_history::{Account, Context, History};
 use faultline_trace::{Bundle, BundleError, Flaw, FlawKind, Manifest, Trace};
 
@@ -53,6 +53,7 @@ impl Unjudged {
     pub fn flaws(&self) -> Vec<Flaw> {
         let context = Context::from_manifest(&self.manifest);
         let found = examined(History::new(&self.trace, &context)).contradictions;
+        let found = found.iter().map(|it| contradiction(it, &context)).collect();
         self.trace.flaws.iter().cloned().chain(contradicted(found)).collect()
     }
 
@@ -86,10 +87,10 @@ impl Unjudged {
         let Unjudged { manifest, mut trace, is_read } = self;
         let context = Context::from_manifest(&manifest);
         let history = History::new(&trace, &context);
-        let mut history = if is_read { examined(history) } else { history };
+        let history = if is_read { examined(history) } else { history };
         let judgement = judge_history(&history, strictness);
         let read = read(&history);
-        let found = std::mem::take(&mut history.contradictions);
+        let found = history.contradictions.iter().map(|it| contradiction(it, &context)).collect();
         drop(history);
         trace.flaws.extend(contradicted(found));
         (Recording { manifest, trace, judgement }, read)

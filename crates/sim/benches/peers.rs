@@ -16,20 +16,20 @@ use faultline_protocols::hc3i::Hc3i;
 use faultline_sim::Config;
 use faultline_trace::{Manifest, Recorder};
 use faultline_workloads::synthetic::{self, Behaviour, Traffic};
-use faultline_workloads::{Config as Application, Workload};
+use faultline_workloads::{Config as Application, Workload, pingpong};
 
 /// The allocator of the `faultline` program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const CLUSTERS: [usize; 2] = [100, 100];
+const CLUSTERS: &[usize] = &[100, 100];
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/peers");
 
 /// The same traffic for all simulators: a configuration for Faultline, and arguments for the others.
 struct Case {
     name: &'static str,
-    traffic: Traffic,
-    message_bytes: u32,
+    clusters: &'static [usize],
+    application: Application,
     checkpoint_every: Span,
     /// Arguments for SimGrid and SimPy, which are slower and therefore send fewer messages of the same
     /// pattern.
@@ -40,20 +40,31 @@ struct Case {
     judging: Option<f64>,
 }
 
-fn cases() -> [Case; 3] {
+fn cases() -> [Case; 4] {
     let computation = Span::from_micros(100);
     let behaviour = |send: [f64; 2]| Behaviour { mean_computation: computation, send: send.into() };
+    let synthetic = |traffic: Traffic, message_bytes: u32| {
+        Application::Synthetic(synthetic::Config {
+            traffic,
+            message_bytes,
+            state_bytes: 1 << 20,
+            terms: Vec::new(),
+        })
+    };
     [
         Case {
             name: "5 % between clusters, one way",
-            traffic: Traffic::Burst {
-                messages: 5_000,
-                batch: 10,
-                cost: Span::from_millis(1),
-                between: 0.05,
-                receivers: None,
-            },
-            message_bytes: 1000,
+            clusters: CLUSTERS,
+            application: synthetic(
+                Traffic::Burst {
+                    messages: 5_000,
+                    batch: 10,
+                    cost: Span::from_millis(1),
+                    between: 0.05,
+                    receivers: None,
+                },
+                1000,
+            ),
             checkpoint_every: Span::from_millis(150),
             others: [&["burst", "100", "10", "0.05"], &["burst", "500", "10", "0.05"]],
             goals: [Some(1.0 / 5.0), Some(1.0 / 3.0)],
@@ -61,11 +72,14 @@ fn cases() -> [Case; 3] {
         },
         Case {
             name: "5 % between clusters, both ways",
-            traffic: Traffic::Random {
-                total: computation * 1_000,
-                clusters: vec![behaviour([0.95, 0.05]), behaviour([0.05, 0.95])],
-            },
-            message_bytes: 1000,
+            clusters: CLUSTERS,
+            application: synthetic(
+                Traffic::Random {
+                    total: computation * 1_000,
+                    clusters: vec![behaviour([0.95, 0.05]), behaviour([0.05, 0.95])],
+                },
+                1000,
+            ),
             checkpoint_every: Span::from_millis(150),
             others: [&["both", "100", "0.05"], &["both", "500", "0.05"]],
             goals: [None, None],
@@ -73,15 +87,29 @@ fn cases() -> [Case; 3] {
         },
         Case {
             name: "ten hours at the paper's rate",
-            traffic: Traffic::Exact {
-                total: Span::from_secs(36_000),
-                messages: vec![vec![2920, 145], vec![11, 2497]],
-            },
-            message_bytes: 10_000,
+            clusters: CLUSTERS,
+            application: synthetic(
+                Traffic::Exact {
+                    total: Span::from_secs(36_000),
+                    messages: vec![vec![2920, 145], vec![11, 2497]],
+                },
+                10_000,
+            ),
             checkpoint_every: Span::from_secs(30 * 60),
             others: [&["paper"], &["paper"]],
             goals: [None, None],
             judging: None,
+        },
+        // Only 100 messages are in transit at any time. The program pairs ranks across clusters, so there is one cluster:
+        // between two, checkpoints would force each other with every message.
+        Case {
+            name: "ping-pong of 100 pairs",
+            clusters: &[200],
+            application: Application::PingPong(pingpong::Config { sizes: vec![1000], rounds: 5_000 }),
+            checkpoint_every: Span::from_millis(50),
+            others: [&["pingpong", "500"], &["pingpong", "500"]],
+            goals: [None, Some(1.0 / 3.0)],
+            judging: Some(2.0),
         },
     ]
 }
@@ -142,29 +170,28 @@ fn main() {
     }
 }
 
-/// Runs the first case a few times in one way, for a profiler.
-fn once(way: &str) {
+/// Runs a case a few times in one way, for a profiler: `judged` is the first one, `judged-3` the fourth.
+fn once(arguments: &str) {
+    let (way, row) = arguments.split_once('-').unwrap_or((arguments, "0"));
     let run = match way {
         "off" => simulate,
         "judged" => simulate_and_judge,
         _ => panic!("unknown mode `{way}`; use `off` or `judged`"),
     };
-    let case = &cases()[0];
+    let case = &cases()[row.parse::<usize>().expect("a row is a number")];
     for _ in 0..5 {
         println!("{way}: {:.3} M messages/s", 1e-6 / run(case));
     }
 }
 
 fn config(case: &Case) -> Config<NodeConfig<Hc3i, Workload>> {
-    let application = synthetic::Config {
-        traffic: case.traffic.clone(),
-        message_bytes: case.message_bytes,
-        state_bytes: 1 << 20,
-        terms: Vec::new(),
-    };
-    let mut protocol = common::hc3i(2, case.checkpoint_every);
-    protocol.checkpoint_every = [Some(case.checkpoint_every), None].into();
-    common::config(&CLUSTERS, protocol, Application::Synthetic(application), Vec::new(), 1)
+    let mut protocol = common::hc3i(case.clusters.len(), case.checkpoint_every);
+    if case.clusters.len() == 1 {
+        protocol.replicas = 0; // there is no other cluster
+    }
+    protocol.checkpoint_every =
+        case.clusters.iter().enumerate().map(|(at, _)| (at == 0).then_some(case.checkpoint_every)).collect();
+    common::config(case.clusters, protocol, case.application.clone(), Vec::new(), 1)
 }
 
 /// Returns the time per application message, in seconds, including the setup of the federation.
@@ -184,7 +211,7 @@ fn simulate_and_judge(case: &Case) -> f64 {
         let manifest = Manifest {
             outcome: Some(run.outcome),
             duration: run.ended.since(Time::ZERO),
-            ..Manifest::bare(promises, &[100, 100])
+            ..Manifest::bare(promises, &case.clusters.iter().map(|it| *it as u32).collect::<Vec<_>>())
         };
         let judgement = judge(&trace, &Context::from_manifest(&manifest));
         assert_ne!(judgement.verdict, Verdict::Fail, "{:?}", judgement.reasons);

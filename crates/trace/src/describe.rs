@@ -5,29 +5,12 @@ use std::fmt::{self, Display};
 use faultline_core::fault::{Change, StorageFault};
 use faultline_core::{Boot, Cause, Claim, EndedBy, Fact, Fault, MessageId, StorageFate, TheftStep};
 
-/// Returns the predicate of a sentence whose subject is the process that stated the fact: `sent p0->p3 #2`.
-pub fn describe(fact: &Fact) -> impl Display + '_ {
-    Predicate(fact)
-}
+use crate::names::{GroupId, RunNames};
 
-/// Returns the sentence with user-defined names, where they exist, in place of `p17` and `c1`.
-pub fn with_names(
-    sentence: &str,
-    process: impl Fn(u32) -> Option<String>,
-    cluster: impl Fn(u16) -> Option<String>,
-) -> String {
-    let name = |word: &str| match word.split_at_checked(1)? {
-        ("p", number) => process(number.parse().ok()?),
-        ("c", number) => cluster(number.parse().ok()?),
-        _ => None,
-    };
-    let words = sentence.split_inclusive(|it: char| !it.is_ascii_alphanumeric());
-    words
-        .map(|piece| {
-            let word = piece.trim_end_matches(|it: char| !it.is_ascii_alphanumeric());
-            name(word).map_or_else(|| piece.to_owned(), |name| name + &piece[word.len()..])
-        })
-        .collect()
+/// Returns the predicate of a sentence whose subject is the process that stated the fact, with the names of a run:
+/// `sent paris-0->lyon-1 #2`.
+pub fn describe<'a>(fact: &'a Fact, names: &'a RunNames) -> impl Display + use<'a> {
+    Predicate(fact, names)
 }
 
 /// Returns the message to which a fact refers, if any.
@@ -50,27 +33,27 @@ pub fn message_of(fact: &Fact) -> Option<MessageId> {
     }
 }
 
-/// Describes a fault in the imperative: `crash p3`.
-pub fn describe_fault(fault: &Fault) -> impl Display + '_ {
-    FaultText(fault)
-}
-
-struct Predicate<'a>(&'a Fact);
+struct Predicate<'a>(&'a Fact, &'a RunNames);
 
 impl Display for Predicate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.1;
+        let process = |it| names.process(it);
+        let message = |it| names.message(it);
         match self.0 {
-            Fact::Sent { id, .. } => write!(f, "sent {id}"),
-            Fact::Transmitted { id, position } => write!(f, "transmitted {id} at {position}"),
-            Fact::Suppressed(id) => write!(f, "suppressed {id}"),
-            Fact::Delivered(id) => write!(f, "delivered {id}"),
-            Fact::Consumed(id) => write!(f, "consumed {id}"),
-            Fact::DroppedStale(id) => write!(f, "dropped {id} as stale"),
-            Fact::Saved(saved) => write!(f, "saved {} to its storage", saved.0),
-            Fact::Durable(name) => write!(f, "holds {name} on stable storage"),
-            Fact::Removed(name) => write!(f, "removed {name} from its storage"),
+            Fact::Sent { id, .. } => write!(f, "sent {}", message(*id)),
+            Fact::Transmitted { id, position } => {
+                write!(f, "transmitted {} at {position}", message(*id))
+            }
+            Fact::Suppressed(id) => write!(f, "suppressed {}", message(*id)),
+            Fact::Delivered(id) => write!(f, "delivered {}", message(*id)),
+            Fact::Consumed(id) => write!(f, "consumed {}", message(*id)),
+            Fact::DroppedStale(id) => write!(f, "dropped {} as stale", message(*id)),
+            Fact::Saved(saved) => write!(f, "saved {} to its storage", names.part(saved.0)),
+            Fact::Durable(name) => write!(f, "holds {} on stable storage", names.part(*name)),
+            Fact::Removed(name) => write!(f, "removed {} from its storage", names.part(*name)),
             Fact::Restored(restored) => match &restored.0 {
-                Some(name) => write!(f, "restored {name} under {}", restored.1),
+                Some(name) => write!(f, "restored {} under {}", names.part(*name), restored.1),
                 None => write!(f, "restored its initial state under {}", restored.1),
             },
             Fact::Finished(finished) => write!(f, "finished with the result {}", finished.1),
@@ -79,7 +62,7 @@ impl Display for Predicate<'_> {
                 f,
                 "executed task {} of the partition of {}, which reads values of {}",
                 planned.task,
-                planned.partition,
+                process(planned.partition),
                 match planned.sources.len() {
                     1 => "1 task".to_owned(),
                     sources => format!("{sources} tasks"),
@@ -88,15 +71,17 @@ impl Display for Predicate<'_> {
             Fact::Rerun { task, by, epoch, .. } => {
                 write!(
                     f,
-                    "re-executed task {task}, as the partition of {by} demanded in recovery {}",
+                    "re-executed task {task}, as the partition of {} demanded in recovery {}",
+                    process(*by),
                     epoch.0
                 )
             }
             Fact::CheckpointMessage { position, from, to } => {
+                let (from, to) = (process(*from), process(*to));
                 write!(f, "sent a message of checkpoint {position} from {from} to {to}")
             }
             Fact::Theft { theft, task, step } => {
-                let (victim, thief) = (theft.victim, theft.thief);
+                let (victim, thief) = (process(theft.victim), process(theft.thief));
                 match step {
                     TheftStep::Lent => write!(f, "lent task {task} to {thief}"),
                     TheftStep::Shipped => write!(f, "sent task {task} to {thief}"),
@@ -112,34 +97,42 @@ impl Display for Predicate<'_> {
                 }
             }
             Fact::Absorbed(absorbed) => match &absorbed.1 {
-                Some(name) => write!(f, "took over the work of {} from {name}", absorbed.0),
-                None => write!(f, "took over the work of {} from its initial state", absorbed.0),
+                Some(name) => {
+                    write!(f, "took over the work of {} from {}", process(absorbed.0), names.part(*name))
+                }
+                None => write!(f, "took over the work of {} from its initial state", process(absorbed.0)),
             },
-            Fact::Claim(claim) => describe_claim(claim, f),
-            Fact::LifeStarted { process, life, boot } => {
+            Fact::Claim(claim) => describe_claim(claim, names, f),
+            Fact::LifeStarted { process: of, life, boot } => {
                 let how = match boot {
                     Boot::Fresh => "for the first time",
                     Boot::Restarted => "with its old storage",
                     Boot::Replaced => "with an empty storage",
                 };
-                write!(f, "started {life} of {process} {how}")
+                write!(f, "started {life} of {} {how}", process(*of))
             }
             Fact::Begun => f.write_str("started the application"),
-            Fact::Injecting { no, fault } => write!(f, "injected {no}: {}", FaultText(fault)),
+            Fact::Injecting { no, fault } => write!(f, "injected {no}: {}", FaultText(fault, names)),
             Fact::Ineffective { no, reason } => write!(f, "saw no effect of {no}: {reason}"),
-            Fact::Failed { process, life, storage, by } => {
-                write!(f, "ended {life} of {process}{} ({})", storage_clause(*storage), CauseText(*by))
+            Fact::Failed { process: of, life, storage, by } => {
+                let (of, storage) = (process(*of), storage_clause(*storage));
+                write!(f, "ended {life} of {of}{storage} ({})", CauseText(*by))
             }
-            Fact::Detected { process, life } => write!(f, "detected the failure of {life} of {process}"),
-            Fact::Joined(cluster) => write!(f, "saw {cluster} join"),
-            Fact::Left(cluster) => write!(f, "let {cluster} leave and released its storage"),
+            Fact::Detected { process: of, life } => {
+                write!(f, "detected the failure of {life} of {}", process(*of))
+            }
+            Fact::Joined(cluster) => write!(f, "saw {} join", names.cluster(*cluster)),
+            Fact::Left(cluster) => {
+                write!(f, "let {} leave and released its storage", names.cluster(*cluster))
+            }
             Fact::Completed => f.write_str("saw all ranks finished and no messages in transit"),
             Fact::Changed(change) => match &**change {
                 Change::Link { from, to, properties } => {
+                    let (from, to) = (names.cluster(*from), names.cluster(*to));
                     write!(f, "was asked to set the latency from {from} to {to} to {}", properties.latency)
                 }
                 Change::Fault(planned) => {
-                    write!(f, "was asked to add {}: {}", planned.no, FaultText(&planned.fault))
+                    write!(f, "was asked to add {}: {}", planned.no, FaultText(&planned.fault, names))
                 }
                 Change::Pause(true) => f.write_str("was asked to pause the federation"),
                 Change::Pause(false) => f.write_str("was asked to resume the federation"),
@@ -148,7 +141,10 @@ impl Display for Predicate<'_> {
     }
 }
 
-fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn describe_claim(claim: &Claim, names: &RunNames, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let process = |it| names.process(it);
+    let message = |it| names.message(it);
+    let group = |it| names.group(GroupId::claimed(it));
     let kind = |forced| if forced { "forced" } else { "unforced" };
     match claim {
         Claim::CheckpointRequested { position, attempt, forced } => {
@@ -163,12 +159,16 @@ fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "rolled back to checkpoint {checkpoint} as {to}, because ")?;
             match cause {
                 Cause::Failure => f.write_str("a process of its cluster failed"),
-                Cause::Alert { from, position } => write!(f, "{from} rolled back to {position}"),
+                Cause::Alert { from, position } => write!(f, "{} rolled back to {position}", group(*from)),
             }
         }
-        Claim::Alerted { from, position } => write!(f, "learned that {from} rolled back to {position}"),
-        Claim::Resent { id } => write!(f, "re-sent {id}"),
-        Claim::Forcing { id } => write!(f, "holds {id} until the checkpoint that it forces"),
+        Claim::Alerted { from, position } => {
+            write!(f, "learned that {} rolled back to {position}", group(*from))
+        }
+        Claim::Resent { id } => write!(f, "re-sent {}", message(*id)),
+        Claim::Forcing { id } => {
+            write!(f, "holds {} until the checkpoint that it forces", message(*id))
+        }
         Claim::Collected { round, below, kept, log } => {
             write!(
                 f,
@@ -176,12 +176,13 @@ fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             )
         }
         Claim::NotRepeated { id, recorded, repeated } => {
-            write!(f, "found {id} re-executed in phase {repeated} instead of {recorded}")
+            write!(f, "found {} re-executed in phase {repeated} instead of {recorded}", message(*id))
         }
         Claim::Orphaned { id, phase } => {
-            write!(f, "has the orphan {id} of phase {phase}")
+            write!(f, "has the orphan {} of phase {phase}", message(*id))
         }
         Claim::Released { cluster } => {
+            let cluster = names.cluster(*cluster);
             write!(f, "found that no recovery needs {cluster}, and lets it leave")
         }
         Claim::Spilled { messages, bytes, left } => {
@@ -193,11 +194,13 @@ fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Claim::RecoveryJoined { partition, epoch, slot } => {
             write!(
                 f,
-                "joined recovery {} with the partition of {partition}, based on checkpoint {slot}",
-                epoch.0
+                "joined recovery {} with the partition of {}, based on checkpoint {slot}",
+                epoch.0,
+                process(*partition)
             )
         }
         Claim::Drained { from, to, epoch } => {
+            let (from, to) = (process(*from), process(*to));
             write!(
                 f,
                 "has for {to} everything that {from} had sent before recovery {}, except what was lost",
@@ -206,10 +209,10 @@ fn describe_claim(claim: &Claim, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         Claim::Protected => f.write_str("is protected again"),
         Claim::Unrecoverable { cluster, missing } => {
-            write!(f, "found no checkpoint of {cluster} that could be restored")?;
+            write!(f, "found no checkpoint of {} that could be restored", group(*cluster))?;
             for (name, asked) in missing.iter() {
-                write!(f, "; missing {name}, asked")?;
-                asked.iter().try_for_each(|process| write!(f, " {process}"))?;
+                write!(f, "; missing {}, asked", names.part(*name))?;
+                asked.iter().try_for_each(|it| write!(f, " {}", process(*it)))?;
             }
             Ok(())
         }
@@ -230,19 +233,23 @@ impl Display for CauseText {
     }
 }
 
-struct FaultText<'a>(&'a Fault);
+struct FaultText<'a>(&'a Fault, &'a RunNames);
 
 impl Display for FaultText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.1;
         match self.0 {
             Fault::Crash { process, storage, returns } => {
+                let process = names.process(*process);
                 write!(f, "crash {process}{}{}", storage_clause(*storage), for_good(*returns))
             }
-            Fault::Pause { process, span } => write!(f, "pause {process} for {span}"),
+            Fault::Pause { process, span } => write!(f, "pause {} for {span}", names.process(*process)),
             Fault::LoseCluster { cluster, storage, returns } => {
+                let cluster = names.cluster(*cluster);
                 write!(f, "lose {cluster}{}{}", storage_clause(*storage), for_good(*returns))
             }
             Fault::Link { from, to, properties, span } => {
+                let (from, to) = (names.cluster(*from), names.cluster(*to));
                 match properties {
                     Some(it) => write!(f, "change the link {from} to {to} to a latency of {}", it.latency)?,
                     None => write!(f, "restore the link {from} to {to}")?,
@@ -250,10 +257,12 @@ impl Display for FaultText<'_> {
                 span.map_or(Ok(()), |span| write!(f, " for {span}"))
             }
             Fault::Partition { from, to, both, span } => {
+                let (from, to) = (names.cluster(*from), names.cluster(*to));
                 let ways = if *both { " both ways" } else { "" };
                 write!(f, "cut {from} from {to}{ways} for {span}")
             }
             Fault::Storage { process, how, span } => {
+                let process = names.process(*process);
                 match how {
                     StorageFault::Slow(by) => write!(f, "slow down the storage of {process} by {by}")?,
                     StorageFault::Full => write!(f, "fill the storage of {process}")?,
@@ -283,13 +292,14 @@ mod tests {
 
     #[test]
     fn facts_read_as_sentences() {
+        let names = RunNames::default();
         let id = MessageId {
             from: ProcessId(1),
             to: ProcessId(2),
             incarnation: Incarnation::default(),
             number: 3,
         };
-        assert_eq!(describe(&Fact::Sent { id, bytes: 8 }).to_string(), "sent p1->p2 #3");
+        assert_eq!(describe(&Fact::Sent { id, bytes: 8 }, &names).to_string(), "sent p1->p2 #3");
         let claim = Claim::RolledBack {
             to: Position::new(1, 2),
             checkpoint: Position::new(0, 2),
@@ -297,12 +307,34 @@ mod tests {
             vectors: Default::default(),
         };
         assert_eq!(
-            describe(&Fact::Claim(Box::new(claim))).to_string(),
+            describe(&Fact::Claim(Box::new(claim)), &names).to_string(),
             "rolled back to checkpoint 0.2 as 1.2, because c1 rolled back to 1.3"
         );
         let fault = Fault::Crash { process: ProcessId(4), storage: StorageFate::Lost, returns: true };
-        assert_eq!(describe_fault(&fault).to_string(), "crash p4 with its storage");
+        let injected = Fact::Injecting { no: faultline_core::FaultNo(0), fault: Box::new(fault) };
+        assert_eq!(describe(&injected, &names).to_string(), "injected fault 0: crash p4 with its storage");
         let resent = Fact::Claim(Box::new(Claim::Resent { id }));
         assert_eq!(message_of(&resent), Some(id));
+    }
+
+    #[test]
+    fn sentences_contain_the_names_of_the_run() {
+        use faultline_core::{ClusterId, Scope};
+        let mut names = RunNames {
+            processes: ["paris-0", "lyon-0", "lyon-1"].map(str::to_owned).to_vec(),
+            clusters: ["paris", "lyon"].map(str::to_owned).to_vec(),
+            scope: Some(Scope::Cluster),
+        };
+        let id = MessageId { from: ProcessId(0), to: ProcessId(2), incarnation: Incarnation(1), number: 3 };
+        assert_eq!(
+            describe(&Fact::Delivered(id), &names).to_string(),
+            "delivered paris-0->lyon-1 #3 (incarnation 1)"
+        );
+        let alerted = Claim::Alerted { from: ClusterId(1), position: Position::new(1, 2) };
+        let alerted = Fact::Claim(Box::new(alerted));
+        assert_eq!(describe(&alerted, &names).to_string(), "learned that lyon rolled back to 1.2");
+        // Where each process rolls back alone, a claim names a process.
+        names.scope = Some(Scope::Process);
+        assert_eq!(describe(&alerted, &names).to_string(), "learned that lyon-0 rolled back to 1.2");
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::manifest::Manifest;
 use crate::memory::Trace;
-use crate::row::{COLUMNS, Row};
+use crate::row::{COLUMNS, Naming, Row};
 
 /// Writes one [`Row`] per line as a JSON object, by process and life. Columns that are empty for a fact are omitted.
 ///
@@ -16,9 +16,9 @@ use crate::row::{COLUMNS, Row};
 ///
 /// Fails if `out` cannot be written.
 pub fn json_lines(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Result<()> {
-    let began = trace.begun().unwrap_or(Time::ZERO);
+    let (names, began) = (Naming::new(manifest), trace.begun().unwrap_or(Time::ZERO));
     for record in trace.records() {
-        serde_json::to_writer(&mut out, &Row::new(&record, manifest, began))?;
+        serde_json::to_writer(&mut out, &Row::new(&record, &names, began))?;
         out.write_all(b"\n")?;
     }
     out.flush()
@@ -31,9 +31,9 @@ pub fn json_lines(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io
 /// Fails if `out` cannot be written.
 pub fn csv(trace: &Trace, manifest: &Manifest, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "{}", COLUMNS.join(","))?;
-    let began = trace.begun().unwrap_or(Time::ZERO);
+    let (names, began) = (Naming::new(manifest), trace.begun().unwrap_or(Time::ZERO));
     for record in trace.records() {
-        let row = serde_json::to_value(Row::new(&record, manifest, began))?;
+        let row = serde_json::to_value(Row::new(&record, &names, began))?;
         let cells = COLUMNS.map(|column| match &row[column] {
             Value::Null => String::new(),
             Value::String(text) => quoted(text),

@@ -21,6 +21,7 @@ pub mod flaw;
 pub mod inputs;
 pub mod manifest;
 pub mod memory;
+pub mod names;
 pub mod row;
 pub mod seal;
 
@@ -29,4 +30,5 @@ pub use facts::{Cut, FactsFile, FactsReadError, FactsWriter, StreamEnd, append_r
 pub use flaw::{Flaw, FlawKind};
 pub use manifest::Manifest;
 pub use memory::{Record, Recorder, Sink, Stream, Trace};
+pub use names::{GroupId, RunNames};
 pub use seal::{Hash, Seal, SealedBy};

@@ -72,6 +72,9 @@ impl Sink for Trace {
     }
 }
 
+/// The number of facts from which the space for a stream is quadrupled when it is full.
+const GROWS_FROM: usize = 512;
+
 /// Collects the facts of a run in memory. Finds the streams of the newest lives quickly, by index.
 #[derive(Debug, Default)]
 pub struct Recorder {
@@ -128,6 +131,10 @@ impl Sink for Recorder {
     fn record(&mut self, record: Record) {
         match self.newest.get_mut(record.process.index()) {
             Some((life, stream)) if *life == record.life && stream.len() as u64 == record.number.0 => {
+                // Less is copied than if the space only doubled. What is never written takes no memory.
+                if stream.len() == stream.capacity() && stream.len() >= GROWS_FROM {
+                    stream.reserve_exact(3 * stream.len());
+                }
                 stream.push((record.at, record.fact));
             }
             _ => self.record_other(record),

@@ -4,13 +4,14 @@
 use faultline_core::fault::Change;
 use faultline_core::{
     Attempt, Boot, Cause, Claim, ClusterId, Fact, ImageName, Incarnation, Life, MessageId, Position,
-    ProcessId, Sn, StorageFate, Time, Vectors,
+    ProcessId, Scope, Sn, StorageFate, Time, Vectors,
 };
 use serde::Serialize;
 
-use crate::describe::{describe, message_of, with_names};
+use crate::describe::{describe, message_of};
 use crate::manifest::Manifest;
 use crate::memory::Record;
+use crate::names::{GroupId, RunNames};
 
 /// The columns of a table of facts, in order: the fields of [`Row`].
 pub const COLUMNS: [&str; 38] = [
@@ -130,10 +131,9 @@ pub struct Row {
 }
 
 impl Row {
-    /// Creates the row of a fact of the run that `manifest` describes. The application began at `began`.
-    pub fn new(record: &Record, manifest: &Manifest, began: Time) -> Row {
+    /// Creates the row of a fact. The application began at `began`.
+    pub(crate) fn new(record: &Record, names: &Naming<'_>, began: Time) -> Row {
         let Record { process, life, number, at, fact } = record;
-        let names = Naming(manifest);
         let mut row = Row {
             process: names.process(*process),
             cluster: names.cluster_of(*process),
@@ -141,15 +141,11 @@ impl Row {
             number: number.0,
             time_ns: at.0 as i64 - began.0 as i64,
             fact: kind_name(fact),
-            text: with_names(
-                &describe(fact).to_string(),
-                |number| names.known_process(ProcessId(number)),
-                |number| names.cluster(ClusterId(number)),
-            ),
+            text: describe(fact, &names.names).to_string(),
             ..Row::default()
         };
-        row.about_message(fact, &names);
-        row.about_the_rest(fact, &names);
+        row.about_message(fact, names);
+        row.about_the_rest(fact, names);
         row
     }
 
@@ -256,12 +252,12 @@ impl Row {
                     Cause::Failure => self.cause = Some("failure"),
                     Cause::Alert { from, .. } => {
                         self.cause = Some("alert");
-                        self.cause_cluster = names.cluster(*from);
+                        self.cause_cluster = Some(names.group(GroupId::claimed(*from)));
                     }
                 }
             }
             Claim::Alerted { from, position } => {
-                self.cause_cluster = names.cluster(*from);
+                self.cause_cluster = Some(names.group(GroupId::claimed(*from)));
                 self.incarnation = Some(position.incarnation);
                 self.checkpoint_sn = Some(position.sn);
             }
@@ -313,34 +309,44 @@ impl Row {
     }
 }
 
-/// Names of the processes and clusters of a run.
-struct Naming<'a>(&'a Manifest);
+/// Names of the processes, clusters and groups of a run.
+pub(crate) struct Naming<'a> {
+    manifest: &'a Manifest,
+    names: RunNames,
+}
 
 impl Naming<'_> {
-    fn known_process(&self, process: ProcessId) -> Option<String> {
-        self.0.processes.get(process.index()).map(|it| it.name.clone())
+    /// Takes the names of a run from its manifest.
+    pub(crate) fn new(manifest: &Manifest) -> Naming<'_> {
+        Naming { manifest, names: RunNames::new(manifest) }
     }
 
     fn process(&self, process: ProcessId) -> String {
-        if process == ProcessId::SUPERVISOR {
-            return "supervisor".to_owned();
-        }
-        self.known_process(process).unwrap_or_else(|| process.to_string())
+        self.names.process(process)
     }
 
     fn cluster(&self, cluster: ClusterId) -> Option<String> {
-        self.0.clusters.get(usize::from(cluster.0)).map(|it| it.name.clone())
+        self.names.clusters.get(cluster.index()).cloned()
+    }
+
+    /// Returns the name of a group; of the cluster, where the whole federation is one group.
+    fn group(&self, group: GroupId) -> String {
+        let scope = match self.manifest.promises.scope {
+            Scope::Process => Scope::Process,
+            Scope::Cluster | Scope::Federation => Scope::Cluster,
+        };
+        self.names.group_of(scope, group)
     }
 
     /// Returns the name of a process's cluster; `None` outside all clusters.
     fn cluster_of(&self, process: ProcessId) -> Option<String> {
-        self.cluster(self.0.processes.get(process.index())?.cluster)
+        self.cluster(self.manifest.processes.get(process.index())?.cluster)
     }
 
-    /// Returns the incarnation and sequence number of each cluster: `paris=0.3 rennes=1.2`.
+    /// Returns the incarnation and sequence number of each group: `paris=0.3 rennes=1.2`.
     fn dependencies(&self, vectors: &Vectors) -> String {
-        let clusters = self.0.clusters.iter().zip(vectors.ddv.iter());
-        let each = clusters.map(|(it, at)| format!("{}={}.{}", it.name, at.incarnation.0, at.sn.0));
+        let groups = (0..).map(|number| self.group(GroupId(number))).zip(vectors.ddv.iter());
+        let each = groups.map(|(it, at)| format!("{it}={}.{}", at.incarnation.0, at.sn.0));
         each.collect::<Vec<_>>().join(" ")
     }
 }

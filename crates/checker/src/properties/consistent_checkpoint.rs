@@ -18,8 +18,8 @@ pub(super) fn check(history: &History<'_>) -> Found {
         }
         for &delivered in message.delivered.iter() {
             // A later checkpoint on the same line also contains this delivery, with a later part of the sender.
-            let Some((name, checkpoint)) = history.first_checkpoint_with(delivered) else { continue };
-            let Some(cut) = checkpoint.parts[sender.1].cut else {
+            let Some((name, parts)) = history.first_line_with(delivered) else { continue };
+            let Some(cut) = parts[sender.1] else {
                 finding.unjudged(Open::PartUnknown { owner: message.id.from, position: name.position });
                 continue;
             };

@@ -65,6 +65,17 @@ fn nodes_of_a_simulation_repeat_their_actions_and_differences_are_found() {
         .stdout(contains("DIFFERS lyon-0"));
 }
 
+/// A fault waits for a fact of one process and crashes another. The first one is halted between its actions until then.
+#[test]
+fn a_process_that_was_halted_for_a_fault_of_another_repeats_its_actions() {
+    let place = TestDirectory::new();
+    let when = "{ fact: checkpointRequested, cluster: lyon, occurrence: 2 }";
+    place.write("small.yaml", small(&format!("  faults: [{{ when: {when}, crash: {{ cluster: nancy }} }}]\n")));
+    let run = ["run", "small.yaml", "--backend", "simulate", "--record", "--out", "run", "-q"];
+    place.faultline(run).assert().code(0);
+    place.faultline(["replay", "run"]).assert().code(0).stdout(contains("DIFFERS").not());
+}
+
 #[test]
 fn nodes_of_real_processes_repeat_their_actions() {
     record_and_replay("local");

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use faultline_core::{Application, Fact, ProcessId, Protocol};
+use faultline_trace::RunNames;
 use faultline_trace::describe::{describe, message_of};
 
 use super::federation::Federation;
@@ -26,15 +27,15 @@ pub(crate) enum Entry<P: Protocol> {
 impl<P: Protocol, A: Application> Federation<P, A> {
     /// Lists all facts and all protocol messages that arrived, one per line.
     pub(crate) fn story(&self) -> String {
-        let mut story = String::new();
+        let (mut story, names) = (String::new(), RunNames::default());
         for entry in self.log() {
             let written = match entry {
                 Entry::Fact { process: ProcessId::SUPERVISOR, fact } => {
-                    writeln!(story, "the supervisor {}", describe(fact))
+                    writeln!(story, "the supervisor {}", describe(fact, &names))
                 }
                 Entry::Fact { process, fact } => {
                     let text = message_of(fact).map(|id| format!(" ({})", self.text(id)));
-                    writeln!(story, "{process} {}{}", describe(fact), text.unwrap_or_default())
+                    writeln!(story, "{process} {}{}", describe(fact, &names), text.unwrap_or_default())
                 }
                 Entry::Arrival(flight) => match flight.control() {
                     Some(message) => writeln!(story, "    {} -> {}: {message:?}", flight.from, flight.to),

@@ -1,0 +1,144 @@
+//! The names of processes, clusters and groups: one resolver for everything that is shown to people.
+
+use std::fmt;
+
+use faultline_core::{ClusterId, ImageName, MessageId, ProcessId, Scope};
+
+use crate::manifest::Manifest;
+
+/// A group: the processes that take checkpoints and roll back together. Depending on the protocol's [`Scope`], this is a
+/// process, a cluster or the federation. Protocols number groups like clusters, but the number of a group does not
+/// select a cluster, so that this type has no index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u16);
+
+impl GroupId {
+    /// Stands for the group of processes that run no application.
+    pub const OUTSIDE: GroupId = GroupId(u16::MAX);
+
+    /// Returns the group that a claim names.
+    pub const fn claimed(number: ClusterId) -> GroupId {
+        GroupId(number.0)
+    }
+}
+
+/// As protocols number it.
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", ClusterId(self.0))
+    }
+}
+
+/// The names of a run. Whatever has no name is shown by its number: `p3`, `c1`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunNames {
+    /// By process.
+    pub processes: Vec<String>,
+    /// By cluster.
+    pub clusters: Vec<String>,
+    /// Which processes roll back together; `None` if unknown.
+    pub scope: Option<Scope>,
+}
+
+impl RunNames {
+    /// Takes the names of a run from its manifest.
+    pub fn new(manifest: &Manifest) -> RunNames {
+        RunNames {
+            processes: manifest.processes.iter().map(|it| it.name.clone()).collect(),
+            clusters: manifest.clusters.iter().map(|it| it.name.clone()).collect(),
+            scope: Some(manifest.promises.scope),
+        }
+    }
+
+    /// Returns the display name of `process`.
+    pub fn process(&self, process: ProcessId) -> String {
+        match self.processes.get(process.index()) {
+            Some(name) => name.clone(),
+            None if process == ProcessId::SUPERVISOR => "supervisor".to_owned(),
+            None => process.to_string(),
+        }
+    }
+
+    /// Returns the display name of `cluster`. Processes without a cluster belong to `outside`.
+    pub fn cluster(&self, cluster: ClusterId) -> String {
+        match self.clusters.get(cluster.index()) {
+            Some(name) => name.clone(),
+            None if cluster == ClusterId::OUTSIDE => "outside".to_owned(),
+            None => cluster.to_string(),
+        }
+    }
+
+    /// Returns the display name of `group`.
+    pub fn group(&self, group: GroupId) -> String {
+        self.group_of(self.scope.unwrap_or(Scope::Cluster), group)
+    }
+
+    /// Returns the display name of `group`, where the processes of this scope roll back together.
+    pub fn group_of(&self, scope: Scope, group: GroupId) -> String {
+        match scope {
+            Scope::Process => self.process(ProcessId(group.0.into())),
+            Scope::Cluster => self.cluster(ClusterId(group.0)),
+            Scope::Federation => "the federation".to_owned(),
+        }
+    }
+
+    /// Returns the display name of a message: sender, receiver and number.
+    pub fn message(&self, id: MessageId) -> String {
+        let name = format!("{}->{} #{}", self.process(id.from), self.process(id.to), id.number);
+        match id.incarnation.0 {
+            0 => name,
+            incarnation => format!("{name} (incarnation {incarnation})"),
+        }
+    }
+
+    /// Returns the display name of a part of a checkpoint: its owner and position.
+    pub fn part(&self, name: ImageName) -> String {
+        let part = format!("{}@{}", self.process(name.owner), name.position());
+        match name.attempt.0 {
+            0 | 1 => part,
+            attempt => format!("{part} (attempt {attempt})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline_core::{Attempt, Incarnation, Sn};
+
+    #[test]
+    fn a_group_is_named_by_what_rolls_back_together() {
+        let names = |scope| RunNames {
+            processes: vec!["lyon-0".into(), "lyon-1".into()],
+            clusters: vec!["lyon".into(), "nancy".into()],
+            scope,
+        };
+        assert_eq!(names(Some(Scope::Process)).group(GroupId(1)), "lyon-1");
+        assert_eq!(names(Some(Scope::Process)).group(GroupId(7)), "p7");
+        assert_eq!(names(Some(Scope::Cluster)).group(GroupId(1)), "nancy");
+        assert_eq!(names(Some(Scope::Federation)).group(GroupId(0)), "the federation");
+        assert_eq!(RunNames::default().group(GroupId(1)), "c1");
+    }
+
+    #[test]
+    fn names_are_the_numbers_where_there_are_none() {
+        let id = |incarnation| MessageId {
+            from: ProcessId(0),
+            to: ProcessId(2),
+            incarnation: Incarnation(incarnation),
+            number: 3,
+        };
+        let part = |attempt| ImageName {
+            owner: ProcessId(1),
+            incarnation: Incarnation(1),
+            sn: Sn(2),
+            attempt: Attempt(attempt),
+        };
+        for it in [id(0), id(2)] {
+            assert_eq!(RunNames::default().message(it), it.to_string());
+        }
+        for it in [part(1), part(2)] {
+            assert_eq!(RunNames::default().part(it), it.to_string());
+        }
+    }
+}
