@@ -16,7 +16,7 @@
 //! application: { custom: { name: stencil, rows: 64 } }
 //! ```
 //!
-//! The guides are `docs/protocols.md` and `docs/applications.md`, and `examples/` has a complete crate.
+//! The guides are `docs/protocols.md` and `docs/applications.md`, and `examples/` has complete crates.
 //!
 //! | item | for |
 //! | --- | --- |

@@ -1,0 +1,39 @@
+//! The messages that a process has delivered. Channels are not ordered, so that there may be gaps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultline::core::{MessageId, ProcessId};
+use serde::{Deserialize, Serialize};
+
+/// Numbers of delivered messages, by sender. Consistent recovery lines make a number unambiguous: whatever a rollback of
+/// the sender undoes, no restored state contains its delivery.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Delivered(BTreeMap<ProcessId, Channel>);
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Channel {
+    /// All messages with smaller numbers have been delivered.
+    below: u32,
+    /// Those beyond.
+    beyond: BTreeSet<u32>,
+}
+
+impl Delivered {
+    pub(crate) fn contains(&self, id: MessageId) -> bool {
+        let channel = self.0.get(&id.from);
+        channel.is_some_and(|it| id.number < it.below || it.beyond.contains(&id.number))
+    }
+
+    pub(crate) fn insert(&mut self, id: MessageId) {
+        let channel = self.0.entry(id.from).or_default();
+        channel.beyond.insert(id.number);
+        while channel.beyond.remove(&channel.below) {
+            channel.below += 1;
+        }
+    }
+
+    /// Returns, for each sender, the number below which everything has been delivered.
+    pub(crate) fn below(&self) -> impl Iterator<Item = (ProcessId, u32)> + '_ {
+        self.0.iter().map(|(sender, channel)| (*sender, channel.below))
+    }
+}

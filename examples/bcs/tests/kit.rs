@@ -1,0 +1,56 @@
+//! The protocol under random federations and faults: it is sound, and each rule that is left out is noticed.
+
+use bcs::{Bcs, Defect, Parameters};
+use faultline::core::Span;
+use faultline::kit::{Candidate, Property};
+use faultline::quantity::Period;
+
+fn candidate(defect: Option<Defect>) -> Candidate<Bcs> {
+    Candidate { config: Parameters { checkpoint_every: Period(Some(Span::from_millis(100))), defect } }
+}
+
+/// Runs seeds until one violates `property`.
+fn is_found(defect: Defect, property: Property) {
+    let candidate = candidate(Some(defect));
+    let violates = |seed| {
+        let tried = candidate.try_seed(seed).unwrap();
+        tried.judgement.violated().any(|it| it == property)
+    };
+    assert!((0..300).any(violates), "{defect:?} does not violate {property:?}");
+}
+
+#[test]
+fn it_is_sound() {
+    let complaint = candidate(None).first_complaint(0..300).unwrap();
+    assert_eq!(complaint.and_then(|it| it.complaint()), None);
+}
+
+#[test]
+fn a_message_must_force_its_checkpoint() {
+    is_found(Defect::NoForcing, Property::NoGhost);
+}
+
+#[test]
+fn messages_from_before_a_recovery_must_be_dropped() {
+    is_found(Defect::StaleAccepted, Property::NoGhost);
+}
+
+#[test]
+fn a_message_must_be_delivered_once() {
+    is_found(Defect::DuplicatesAccepted, Property::ExactlyOnce);
+}
+
+#[test]
+fn a_checkpoint_must_contain_the_log() {
+    is_found(Defect::LogNotSaved, Property::NoLoss);
+}
+
+#[test]
+fn the_line_must_have_one_index() {
+    is_found(Defect::NewestRestored, Property::NoGhost);
+}
+
+#[test]
+fn a_decision_to_roll_back_must_be_durable() {
+    is_found(Defect::DecisionNotDurable, Property::MaximalLine);
+}

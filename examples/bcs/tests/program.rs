@@ -1,0 +1,92 @@
+//! The program with the protocol in it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// Runs a command in a directory with the federation file of the example. Its exit status must be one of `codes`.
+fn run(place: &TempDir, codes: &[i32], arguments: &[&str]) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("federation.yaml");
+    fs::copy(file, place.path().join("federation.yaml")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bcs"));
+    let Output { status, stdout, stderr } = command.args(arguments).current_dir(place).output().unwrap();
+    let (out, error) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.code().is_some_and(|it| codes.contains(&it)), "{arguments:?}: {status}\n{out}{error}");
+    format!("{out}{error}")
+}
+
+#[test]
+fn it_recovers_in_virtual_time() {
+    let place = tempfile::tempdir().unwrap();
+    run(&place, &[0], &["run", "federation.yaml", "--backend", "simulate", "--out", "simulated", "--record"]);
+    run(&place, &[0], &["replay", "simulated"]);
+    let said = run(&place, &[0], &["explain", "simulated"]);
+    assert!(said.contains("rolled back"), "{said}");
+}
+
+#[test]
+fn it_recovers_on_real_processes() {
+    let place = tempfile::tempdir().unwrap();
+    // 3: on a busy machine, links may not be as requested.
+    run(&place, &[0, 3], &["run", "federation.yaml", "--out", "real", "--record"]);
+    run(&place, &[0], &["replay", "real"]);
+}
+
+#[test]
+fn it_is_compared_with_built_in_protocols() {
+    let place = tempfile::tempdir().unwrap();
+    let protocols = ["--protocols", "bcs,independent,coordinated"];
+    let said = run(&place, &[0], &[&["compare", "federation.yaml", "--seeds", "2"][..], &protocols].concat());
+    assert!(said.contains("bcs") && said.contains("independent"), "{said}");
+}
+
+#[test]
+fn a_defect_is_found_and_shrunk() {
+    let place = tempfile::tempdir().unwrap();
+    let search =
+        ["fuzz", "--protocol", "bcs", "--set", "defect=noForcing", "--runs", "300", "--out", "found"];
+    let said = run(&place, &[1], &search);
+    assert!(said.contains("noGhost"), "{said}");
+    run(&place, &[1], &["run", "found/federation.yaml", "--backend", "simulate", "--out", "again"]);
+}
+
+#[test]
+fn random_schedules_are_clean() {
+    let place = tempfile::tempdir().unwrap();
+    run(&place, &[0], &["fuzz", "--protocol", "bcs", "--runs", "2000"]);
+}
+
+#[test]
+fn the_schema_describes_the_parameters() {
+    let place = tempfile::tempdir().unwrap();
+    let schema = run(&place, &[0], &["schema"]);
+    assert!(
+        schema.contains("\"const\": \"bcs\"")
+            && schema.contains("A message is delivered before the checkpoint"),
+        "{schema}"
+    );
+}
+
+#[test]
+fn what_the_program_does_not_contain_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    run(&place, &[0], &["validate", "federation.yaml"]);
+    let text = fs::read_to_string(place.path().join("federation.yaml")).unwrap();
+    let refused = |from: &str, to: &str| {
+        assert!(text.contains(from), "{text}");
+        fs::write(place.path().join("other.yaml"), text.replace(from, to)).unwrap();
+        run(&place, &[2], &["validate", "other.yaml"])
+    };
+    let said = refused("custom: { name: bcs,", "custom: { name: zigzag,");
+    assert!(said.contains("does not contain the protocol `zigzag`") && said.contains("only: bcs"), "{said}");
+    let said = refused("custom: { name: bcs,", "custom: { name: bsc,");
+    assert!(said.contains("did you mean `bcs`?"), "{said}");
+    let said = refused("checkpointEvery: 500ms", "checkpointsEvery: 500ms");
+    assert!(said.contains("unknown field `checkpointsEvery`"), "{said}");
+    let said = refused("checkpointEvery: 500ms", "checkpointEvery: fast");
+    assert!(said.contains("fast"), "{said}");
+    let said = refused("heat: { steps: 150, feedbackEvery: 10, state: 64KiB }", "custom: { name: stencil }");
+    assert!(said.contains("does not contain the application `stencil`"), "{said}");
+}
