@@ -138,7 +138,8 @@ mod tests {
             run.0.context.common_clock = true;
             run.0.context.halting = halting.iter().copied().collect();
             let every = Some(Span::from_millis(100));
-            run.0.context.bounds = Some(Bounds { checkpoint_every: vec![every], detect_after: Span::ZERO });
+            run.0.context.bounds =
+                Some(Bounds { checkpoint_every: vec![every], detect_after: Span::ZERO, collect_every: None });
             run.begin(0, 1);
             let saved = run.commit(0, 1, false);
             run.0.kill(0, false);

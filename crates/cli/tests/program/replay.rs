@@ -70,7 +70,10 @@ fn nodes_of_a_simulation_repeat_their_actions_and_differences_are_found() {
 fn a_process_that_was_halted_for_a_fault_of_another_repeats_its_actions() {
     let place = TestDirectory::new();
     let when = "{ fact: checkpointRequested, cluster: lyon, occurrence: 2 }";
-    place.write("small.yaml", small(&format!("  faults: [{{ when: {when}, crash: {{ cluster: nancy }} }}]\n")));
+    place.write(
+        "small.yaml",
+        small(&format!("  faults: [{{ when: {when}, crash: {{ cluster: nancy }} }}]\n")),
+    );
     let run = ["run", "small.yaml", "--backend", "simulate", "--record", "--out", "run", "-q"];
     place.faultline(run).assert().code(0);
     place.faultline(["replay", "run"]).assert().code(0).stdout(contains("DIFFERS").not());
