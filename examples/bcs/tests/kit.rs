@@ -52,5 +52,5 @@ fn the_line_must_have_one_index() {
 
 #[test]
 fn a_decision_to_roll_back_must_be_durable() {
-    is_found(Defect::DecisionNotDurable, Property::MaximalLine);
+    is_found(Defect::DecisionNotDurable, Property::NoGhost);
 }

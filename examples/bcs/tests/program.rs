@@ -48,7 +48,7 @@ fn a_defect_is_found_and_shrunk() {
     let search =
         ["fuzz", "--protocol", "bcs", "--set", "defect=noForcing", "--runs", "300", "--out", "found"];
     let said = run(&place, &[1], &search);
-    assert!(said.contains("noGhost"), "{said}");
+    assert!(said.contains("every delivered message was sent"), "{said}");
     run(&place, &[1], &["run", "found/federation.yaml", "--backend", "simulate", "--out", "again"]);
 }
 
@@ -81,8 +81,6 @@ fn what_the_program_does_not_contain_is_named() {
     };
     let said = refused("custom: { name: bcs,", "custom: { name: zigzag,");
     assert!(said.contains("does not contain the protocol `zigzag`") && said.contains("only: bcs"), "{said}");
-    let said = refused("custom: { name: bcs,", "custom: { name: bsc,");
-    assert!(said.contains("did you mean `bcs`?"), "{said}");
     let said = refused("checkpointEvery: 500ms", "checkpointsEvery: 500ms");
     assert!(said.contains("unknown field `checkpointsEvery`"), "{said}");
     let said = refused("checkpointEvery: 500ms", "checkpointEvery: fast");

@@ -57,7 +57,7 @@ fn a_defect_is_found_and_shrunk() {
         "found",
     ];
     let said = run(&place, &[1], &search);
-    assert!(said.contains("exactlyOnce"), "{said}");
+    assert!(said.contains("no message was delivered twice"), "{said}");
     run(&place, &[1], &["run", "found/federation.yaml", "--backend", "simulate", "--out", "again"]);
 }
 
