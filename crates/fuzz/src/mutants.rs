@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::coverage::{Coverage, Observed};
 use crate::directed::Directions;
 use crate::scenario::{Protocol, Scenario};
-use crate::trial::{Trial, run};
+use crate::trial::{Trial, run_strictly};
 
 /// Mutations that no observation of a run can distinguish from the correct code, with the reason.
 pub const EQUIVALENT: &[(&str, &str)] = &[
@@ -166,7 +166,7 @@ impl Mutant {
     /// Runs a schedule, and enters what it violates. Returns `None` if the code panics, or does not fit.
     fn tries(&mut self, scenario: Scenario) -> Option<Trial> {
         self.runs += 1;
-        let Ok(trial) = catch_unwind(AssertUnwindSafe(|| run(scenario))) else {
+        let Ok(trial) = catch_unwind(AssertUnwindSafe(|| run_strictly(scenario))) else {
             self.panics += 1;
             self.first.get_or_insert(self.runs);
             self.found += 1;

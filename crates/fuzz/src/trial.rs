@@ -52,15 +52,28 @@ pub fn seed_under_way() -> Option<u64> {
     UNDER_WAY.get()
 }
 
-/// Runs a scenario on the simulator, and lets the checker judge it strictly: what is wasted violates a property. The federation must be valid.
+/// Runs a scenario on the simulator, and judges it. The federation must be valid.
 ///
 /// # Errors
 ///
 /// Returns an error if the federation cannot be set up.
 pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
+    judged(scenario, Strictness::Lenient)
+}
+
+/// Same as [`run`], but waste violates a property.
+///
+/// # Errors
+///
+/// Returns an error if the federation cannot be set up.
+pub fn run_strictly(scenario: Scenario) -> Result<Trial, SetupError> {
+    judged(scenario, Strictness::Strict)
+}
+
+fn judged(scenario: Scenario, strictness: Strictness) -> Result<Trial, SetupError> {
     UNDER_WAY.set(Some(scenario.seed));
     let Played { stats, run } = played(&scenario)?;
-    let Recording { manifest, trace, judgement } = run.judge_as(Strictness::Strict);
+    let Recording { manifest, trace, judgement } = run.judge_as(strictness);
     UNDER_WAY.set(None);
     Ok(Trial { scenario, stats, manifest, trace, judgement })
 }

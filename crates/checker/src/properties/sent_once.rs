@@ -1,6 +1,9 @@
 //! Economy: no message is sent again without a reason. In a state that no rollback interrupts, a process gives a message
 //! to the network once, and once more for each life or state that ended in the receiver's group, because the message may
 //! have been lost with it. A message that the process suppressed needs such a reason for each transmission.
+//!
+//! Not judged for programs of tasks that are assigned in advance: a recovery demands values again from processes that did
+//! not roll back, and `strictlyRequired` judges which.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +23,9 @@ struct Transmissions {
 
 pub(super) fn check(history: &History<'_>) -> Found {
     let mut finding = Found::new(Property::SentOnce);
+    if history.planned.is_some() {
+        return finding;
+    }
     let mut all: BTreeMap<(MessageId, SegmentNo), Transmissions> = BTreeMap::new();
     for &(id, at) in &history.suppressed {
         all.entry((id, at.segment)).or_default().suppressed = true;

@@ -91,7 +91,7 @@ fn protocols_are_compared_on_real_processes() {
     assert_eq!((back(0), back(1)), (Some(100.0), Some(50.0)), "{json}");
     assert!(std::fs::read_to_string(place.path("out/index.html")).unwrap().contains("on real processes"));
     // The records are kept.
-    place.faultline(["check", "out/processes/hydee-faults-3", "-q"]).assert().code(&[0, 3][..]);
+    place.faultline(["check", "out/processes/hydee-with-faults-3", "-q"]).assert().code(&[0, 3][..]);
     assert!(place.path("out/processes/chandyLamport-without-faults-3/manifest.json").exists());
     assert_eq!(place.processes(), [] as [String; 0]);
 }
