@@ -2,8 +2,8 @@
 //!
 //! All processes know how many failures there have been; that number is the *epoch* of a recovery. In each epoch, every
 //! process reports which index its state permits, and prepares the checkpoint that belongs to the smallest of them. It
-//! restores it once all processes have prepared the same index. Nobody acts before: if a process fails meanwhile, a new
-//! epoch begins, and those that had prepared a checkpoint go back at least as far.
+//! restores it once all processes have prepared the same index. No process continues before that: if another
+//! one fails meanwhile, a new epoch begins, and those that had prepared a checkpoint roll back at least as far.
 
 use std::collections::BTreeMap;
 

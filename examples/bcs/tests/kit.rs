@@ -1,4 +1,4 @@
-//! The protocol under random federations and faults: it is sound, and each rule that is left out is noticed.
+//! The protocol under random federations and faults: it is sound, and each rule that is left out is detected.
 
 use bcs::{Bcs, Defect, Parameters};
 use faultline::core::Span;
