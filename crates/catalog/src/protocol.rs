@@ -8,12 +8,32 @@ use faultline_dataflow::partition::RerunOptions;
 use faultline_protocols::hc3i::{self, CollectBy, Config, Forcing, Piggyback};
 use faultline_protocols::placement::{Placement, ReplicateTo};
 use faultline_protocols::{
-    Options, cck, chandy_lamport, coordinated, full_logging, hydee, pessimistic_logging, satin, spbc, theft,
+    LoggingOptions, Options, cck, chandy_lamport, coordinated, full_logging, hydee, pessimistic_logging,
+    satin, spbc, theft,
 };
 
 use crate::defect::{AVAILABLE, Rule};
 use crate::tasks::NEVER;
 use crate::{Defect, SetupError};
+
+/// Returns the defects of a protocol of which `$defect` enables one, from the function that sets the protocol up. The
+/// composite and the supervisor, whose defects are enabled elsewhere, have some only where processes exchange messages.
+macro_rules! defects {
+    (messages, $defect:expr, $protocol:ident, $rule:ident) => {
+        defects!(@ $defect, $protocol, $rule, None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))))
+    };
+    (tasks, $defect:expr, $protocol:ident, $rule:ident) => {
+        defects!(@ $defect, $protocol, $rule, None)
+    };
+    (@ $defect:expr, $protocol:ident, $rule:ident, $none:pat) => {
+        match $defect.map(|it| (it, it.rule())) {
+            $none => $protocol::Defects::default(),
+            #[cfg(feature = "defects")]
+            Some((_, Rule::$rule(rule))) => $protocol::Defects::only(rule),
+            Some((defect, _)) => return Err(unfit(defect)),
+        }
+    };
+}
 
 /// Returns the parameters of HC3I. With the scope `process` and without forcing, they are those of independent
 /// checkpoints.
@@ -49,12 +69,7 @@ pub(crate) fn hc3i(
             _ => Forcing::News,
         },
         retry_every: retry_every(spec),
-        defects: match defect.map(|it| (it, it.rule())) {
-            None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => hc3i::Defects::default(),
-            #[cfg(feature = "defects")]
-            Some((_, Rule::Hc3i(rule))) => hc3i::Defects::only(rule),
-            Some((defect, _)) => return Err(unfit(defect)),
-        },
+        defects: defects!(messages, defect, hc3i, Hc3i),
     })
 }
 
@@ -64,12 +79,7 @@ pub(crate) fn coordinated(
     coordination: coordinated::Coordination,
     defect: Option<Defect>,
 ) -> Result<coordinated::Config, SetupError> {
-    let defects = match defect.map(|it| (it, it.rule())) {
-        None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => coordinated::Defects::default(),
-        #[cfg(feature = "defects")]
-        Some((_, Rule::Coordinated(rule))) => coordinated::Defects::only(rule),
-        Some((defect, _)) => return Err(unfit(defect)),
-    };
+    let defects = defects!(messages, defect, coordinated, Coordinated);
     Ok(coordinated::Config { options: options(spec, defects), coordination })
 }
 
@@ -78,12 +88,7 @@ pub(crate) fn chandy_lamport(
     spec: &FederationSpec,
     defect: Option<Defect>,
 ) -> Result<chandy_lamport::Config, SetupError> {
-    let defects = match defect.map(|it| (it, it.rule())) {
-        None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => chandy_lamport::Defects::default(),
-        #[cfg(feature = "defects")]
-        Some((_, Rule::ChandyLamport(rule))) => chandy_lamport::Defects::only(rule),
-        Some((defect, _)) => return Err(unfit(defect)),
-    };
+    let defects = defects!(messages, defect, chandy_lamport, ChandyLamport);
     Ok(options(spec, defects))
 }
 
@@ -109,19 +114,7 @@ fn unfit(defect: Defect) -> SetupError {
 
 /// Returns the parameters of HydEE.
 pub(crate) fn hydee(spec: &FederationSpec, defect: Option<Defect>) -> Result<hydee::Config, SetupError> {
-    let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
-    Ok(hydee::Config {
-        checkpoint_every: checkpoint_every(spec, checkpointing.every),
-        placement: placement(checkpointing),
-        log_memory: spec.protocol.stated().log_memory.map(|it| it.0),
-        retry_every: retry_every(spec),
-        defects: match defect.map(|it| (it, it.rule())) {
-            None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => hydee::Defects::default(),
-            #[cfg(feature = "defects")]
-            Some((_, Rule::Hydee(rule))) => hydee::Defects::only(rule),
-            Some((defect, _)) => return Err(unfit(defect)),
-        },
-    })
+    Ok(logging(spec, defects!(messages, defect, hydee, Hydee)))
 }
 
 /// Returns the parameters of full logging.
@@ -129,33 +122,15 @@ pub(crate) fn full_logging(
     spec: &FederationSpec,
     defect: Option<Defect>,
 ) -> Result<full_logging::Config, SetupError> {
-    if let Some(defect) = defect.filter(|it| !matches!(it.rule(), Rule::Composite(_) | Rule::Supervisor(_))) {
-        return Err(unfit(defect));
+    match defect.filter(|it| !matches!(it.rule(), Rule::Composite(_) | Rule::Supervisor(_))) {
+        Some(defect) => Err(unfit(defect)),
+        None => Ok(logging(spec, ())),
     }
-    let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
-    Ok(full_logging::Config {
-        checkpoint_every: checkpoint_every(spec, checkpointing.every),
-        placement: placement(checkpointing),
-        log_memory: spec.protocol.stated().log_memory.map(|it| it.0),
-        retry_every: retry_every(spec),
-    })
 }
 
 /// Returns the parameters of SPBC.
 pub(crate) fn spbc(spec: &FederationSpec, defect: Option<Defect>) -> Result<spbc::Config, SetupError> {
-    let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
-    Ok(spbc::Config {
-        checkpoint_every: checkpoint_every(spec, checkpointing.every),
-        placement: placement(checkpointing),
-        log_memory: spec.protocol.stated().log_memory.map(|it| it.0),
-        retry_every: retry_every(spec),
-        defects: match defect.map(|it| (it, it.rule())) {
-            None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => spbc::Defects::default(),
-            #[cfg(feature = "defects")]
-            Some((_, Rule::Spbc(rule))) => spbc::Defects::only(rule),
-            Some((defect, _)) => return Err(unfit(defect)),
-        },
-    })
+    Ok(logging(spec, defects!(messages, defect, spbc, Spbc)))
 }
 
 /// Returns the parameters of pessimistic logging.
@@ -163,21 +138,19 @@ pub(crate) fn pessimistic_logging(
     spec: &FederationSpec,
     defect: Option<Defect>,
 ) -> Result<pessimistic_logging::Config, SetupError> {
+    Ok(logging(spec, defects!(messages, defect, pessimistic_logging, Pessimistic)))
+}
+
+/// Returns the parameters of a protocol that logs the messages between groups.
+fn logging<D>(spec: &FederationSpec, defects: D) -> LoggingOptions<D> {
     let checkpointing = spec.protocol.checkpointing().expect("the protocol takes checkpoints");
-    Ok(pessimistic_logging::Config {
+    LoggingOptions {
         checkpoint_every: checkpoint_every(spec, checkpointing.every),
         placement: placement(checkpointing),
         log_memory: spec.protocol.stated().log_memory.map(|it| it.0),
         retry_every: retry_every(spec),
-        defects: match defect.map(|it| (it, it.rule())) {
-            None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))) => {
-                pessimistic_logging::Defects::default()
-            }
-            #[cfg(feature = "defects")]
-            Some((_, Rule::Pessimistic(rule))) => pessimistic_logging::Defects::only(rule),
-            Some((defect, _)) => return Err(unfit(defect)),
-        },
-    })
+        defects,
+    }
 }
 
 /// Returns the parameters of TIC or SEL, which differ in their `record`.
@@ -197,23 +170,13 @@ pub(crate) fn theft(
         before_asking: cp0 == resource::Cp0::Each,
         replicas: checkpointing.replicas as u16,
         replicate_to: replicate_to(checkpointing.replicate_to),
-        defects: match defect.map(|it| (it, it.rule())) {
-            None => theft::Defects::default(),
-            #[cfg(feature = "defects")]
-            Some((_, Rule::Theft(rule))) => theft::Defects::only(rule),
-            Some((defect, _)) => return Err(unfit(defect)),
-        },
+        defects: defects!(tasks, defect, theft, Theft),
     })
 }
 
 /// Returns the parameters of Satin, which has no options besides the enabled defect.
 pub(crate) fn satin(defect: Option<Defect>) -> Result<satin::Config, SetupError> {
-    let defects = match defect.map(|it| (it, it.rule())) {
-        None => satin::Defects::default(),
-        #[cfg(feature = "defects")]
-        Some((_, Rule::Satin(rule))) => satin::Defects::only(rule),
-        Some((defect, _)) => return Err(unfit(defect)),
-    };
+    let defects = defects!(tasks, defect, satin, Satin);
     Ok(satin::Config { defects })
 }
 
@@ -237,12 +200,7 @@ pub(crate) fn cck(
             from_memory: options.from_memory.unwrap_or(false),
             spread: options.spread.unwrap_or(false),
         },
-        defects: match defect.map(|it| (it, it.rule())) {
-            None => cck::Defects::default(),
-            #[cfg(feature = "defects")]
-            Some((_, Rule::Cck(rule))) => cck::Defects::only(rule),
-            Some((defect, _)) => return Err(unfit(defect)),
-        },
+        defects: defects!(tasks, defect, cck, Cck),
     })
 }
 

@@ -24,7 +24,7 @@ type Links = BTreeMap<(ClusterId, ClusterId), LinkProperties>;
 /// The part of a run's description that can be derived again.
 #[derive(Clone, Debug)]
 pub struct Rederived {
-    /// The recorded manifest, with derived values for everything that follows from the federation.
+    /// The recorded manifest. Every value that follows from the federation is replaced with the derived one.
     pub manifest: Manifest,
     /// Deviations of the recorded manifest, as sentences without a full stop.
     pub doubts: Vec<String>,

@@ -1,7 +1,10 @@
 //! Judges small traces by a single property.
 
 use crate::finding::Found;
+use faultline_core::fault::Outcome;
+use faultline_core::{Span, Time};
 use faultline_history::History;
+use faultline_trace::manifest::Bounds;
 
 /// Asserts that the first violation matches this pattern.
 macro_rules! finds {
@@ -15,6 +18,20 @@ macro_rules! finds {
 pub(crate) use finds;
 
 pub(crate) use faultline_history::testing::{Run, p, planned, position, tasks};
+
+/// Creates a run in virtual time that completes after a minute, under a protocol that collects every 5 s.
+pub(crate) fn collecting(clusters: &[&[u32]]) -> Run {
+    let mut run = Run::new(clusters);
+    run.context.common_clock = true;
+    run.context.outcome = Some(Outcome::Completed);
+    run.context.end = Time::ZERO + Span::from_secs(60);
+    run.context.bounds = Some(Bounds {
+        checkpoint_every: vec![None; clusters.len()],
+        detect_after: Span::ZERO,
+        collect_every: Some(Span::from_secs(5)),
+    });
+    run
+}
 
 pub(crate) fn check_alone(check: fn(&History<'_>) -> Found, run: &Run) -> Found {
     check(&History::new(&run.trace, &run.context))

@@ -20,7 +20,7 @@ const PASSES: usize = 8;
 const PATIENCE: usize = 120;
 /// Number of candidates in each half that are examined for a move that keeps the balance.
 const LOOKS: usize = 8;
-/// Number of clusters with which a cluster exchanges processes: those to which it has the most traffic.
+/// Number of other clusters, those with the most traffic, with which a cluster exchanges processes.
 const PARTNERS: usize = 4;
 /// Number of rounds of exchanges over all clusters.
 const EXCHANGES: usize = 3;

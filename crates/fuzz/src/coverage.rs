@@ -65,9 +65,9 @@ pub struct Observed {
     hits: Vec<(&'static str, State)>,
 }
 
-/// Returns the first violation that counts as detecting a defect of this protocol. Waste does not count. A
-/// different result counts only for programs of tasks, and only if nothing else is violated: most applications that
-/// exchange messages have no reference result.
+/// Returns the first violation that counts as detecting a defect of this protocol. A different result counts only for
+/// programs of tasks, and only if nothing else is violated: most applications that exchange messages have no reference
+/// result.
 pub(crate) fn convicting(
     protocol: &str,
     violated: impl Iterator<Item = Property> + Clone,
@@ -79,7 +79,7 @@ pub(crate) fn convicting(
     let is_result = |it: &Property| *it == Property::SameResult;
     violated
         .clone()
-        .find(|it| !is_result(it) && !it.is_of_economy())
+        .find(|it| !is_result(it))
         .or_else(|| violated.clone().find(is_result).filter(|_| of_tasks()))
 }
 

@@ -78,22 +78,12 @@ fn due(history: &History<'_>, line: &RecoveryLine) -> BTreeMap<ProcessId, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, check_alone, finds};
-    use faultline_core::fault::Outcome;
+    use crate::testing::{Run, check_alone, collecting, finds};
     use faultline_core::{Sn, Span};
-    use faultline_trace::manifest::Bounds;
 
     /// p0 sends two messages. A checkpoint of p1 contains the first. p0 collects after half a minute.
     fn run(log: u32) -> Run {
-        let mut run = Run::new(&[&[0], &[1]]);
-        run.context.common_clock = true;
-        run.context.outcome = Some(Outcome::Completed);
-        run.context.end = Time::ZERO + Span::from_secs(60);
-        run.context.bounds = Some(Bounds {
-            checkpoint_every: vec![None, None],
-            detect_after: Span::ZERO,
-            collect_every: Some(Span::from_secs(5)),
-        });
+        let mut run = collecting(&[&[0], &[1]]);
         run.commit_with(0, &[0], &[], &[]);
         let first = run.send(0, 1);
         run.deliver(first);

@@ -50,22 +50,12 @@ pub(super) fn check(history: &History<'_>) -> Found {
 mod tests {
     use super::*;
     use crate::finding::Needless;
-    use crate::testing::{Run, check_alone, finds};
-    use faultline_core::fault::Outcome;
+    use crate::testing::{Run, check_alone, collecting, finds};
     use faultline_core::{Fact, Span, Time, Witness};
-    use faultline_trace::manifest::Bounds;
 
     /// Two checkpoints, and a minute of quiet.
-    pub(crate) fn run() -> Run {
-        let mut run = Run::new(&[&[0], &[1]]);
-        run.context.common_clock = true;
-        run.context.outcome = Some(Outcome::Completed);
-        run.context.end = Time::ZERO + Span::from_secs(60);
-        run.context.bounds = Some(Bounds {
-            checkpoint_every: vec![None, None],
-            detect_after: Span::ZERO,
-            collect_every: Some(Span::from_secs(5)),
-        });
+    fn run() -> Run {
+        let mut run = collecting(&[&[0], &[1]]);
         run.commit_with(0, &[0], &[], &[]);
         run.commit_with(0, &[0], &[], &[]);
         run

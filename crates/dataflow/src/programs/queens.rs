@@ -1,7 +1,7 @@
 //! Counts the placements of n queens on a board of n x n squares such that no queen attacks another.
 //!
-//! A task places the queen of one row, and spawns a task for every free square; below a certain depth, it counts on its
-//! own. All tasks contribute to one sum, for which no task waits.
+//! A task places the queen of one row, and spawns a task for every free square of the next. From a certain depth on, it
+//! counts the remaining placements without spawning. All tasks contribute to one sum, for which no task waits.
 
 use alloc::vec::Vec;
 

@@ -261,7 +261,7 @@ fn faults(topology: &Topology) -> Vec<Fault> {
     }]
 }
 
-/// Returns a deadline that is late enough for every run that can end, including the re-execution of lost work.
+/// Returns a deadline that any run can meet unless it never ends, even if it re-executes lost work.
 fn deadline(topology: &Topology, application: &Application) -> Duration {
     let again = if topology.mtbf.0.is_some() { 4 } else { 1 };
     let longest = Span::from_secs(87_600 * 3600);

@@ -135,7 +135,7 @@ fn clusters(chance: &mut Chance) -> Vec<Cluster> {
     ["a", "b", "c"][..count].iter().map(|name| cluster(name)).collect()
 }
 
-/// Draws a program whose tasks are known in advance, with a piece for every process.
+/// Draws a program whose tasks are known before it runs, with at least one piece for each process.
 fn planned(chance: &mut Chance, ranks: u32) -> Application {
     let columns = chance.between(1, 3) as u32;
     Application::Jacobi(Jacobi {

@@ -17,33 +17,21 @@ mod rank;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Footprint, Gauges, Host, Input, Promise, Promises, Protocol, Role, Scope, Span, Speaks, Time,
+    Birth, Footprint, Gauges, Host, Input, Promise, Promises, Protocol, Role, Scope, Speaks, Time,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::machines::LoggingOptions;
 use crate::machines::group;
 use crate::machines::logs::{self, Head, Logging, Settled};
 use crate::machines::phases::{self, AppAction, Phase, Phases, RecoveryProcess, RecoveryRules};
-use crate::placement::{Placement, ReplicateTo};
 use rank::Rank;
 
-/// Parameters of full logging, equal for all processes.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Delay between checkpoints of a process, one entry per cluster of the federation; `None` is infinite.
-    pub checkpoint_every: Arc<[Option<Span>]>,
-    /// Placement of the replicas of each checkpoint.
-    pub placement: Placement,
-    /// Payload of logged messages, in bytes, above which a process's log moves to stable storage (R15); `None` keeps
-    /// all in memory.
-    pub log_memory: Option<u64>,
-    /// Delay before a failed write is repeated.
-    pub retry_every: Span,
-}
+/// Parameters of full logging. It has no defects of its own.
+pub type Config = LoggingOptions<()>;
 
 /// The protocol's own state in a checkpoint, besides the channels (R2).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -123,9 +111,7 @@ impl Protocol for FullLogging {
     }
 
     fn extra_processes(config: &Config) -> Vec<Role> {
-        let Placement { replicas, to } = config.placement;
-        let server = (replicas > 0 && to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER);
-        core::iter::once(Role::RECOVERY_PROCESS).chain(server).collect()
+        core::iter::once(Role::RECOVERY_PROCESS).chain(config.placement.server()).collect()
     }
 
     fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {

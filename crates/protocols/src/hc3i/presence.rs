@@ -3,7 +3,7 @@
 //! A cluster that joins has no history. Until it joins, its entries are zero, collections do not wait for it, and no
 //! cluster alerts it. It must learn about earlier rollbacks, so the others alert it as soon as it is present.
 //!
-//! A cluster leaves once its application has left the program. It takes a last checkpoint, and continues to
+//! A cluster can leave when its part of the application has finished. It takes a last checkpoint, and continues to
 //! take part in everything until no process can still need anything from it: collections have shown that no
 //! rollback reaches past the last checkpoint, and that none undoes the delivery of a message that it sent.
 //! Its coordinator then releases it. The supervisor decides that it leaves, announces this, and ends its

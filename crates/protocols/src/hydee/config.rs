@@ -1,29 +1,13 @@
 //! Parameters of HydEE, its rules, and the known defects that tests can enable.
 
-use alloc::sync::Arc;
-use faultline_core::Span;
-
 use crate::machines::group::Rules;
 use crate::machines::logs::LogRules;
 use crate::machines::phases::{PhaseRules, RecoveryRules, RoundRules};
-use crate::machines::{DrainRules, Requires, rules};
+use crate::machines::{DrainRules, LoggingOptions, Requires, rules};
 use crate::placement::Placement;
 
-/// Parameters of HydEE, equal for all processes.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Delay between checkpoints, one entry per cluster of the federation; `None` is infinite.
-    pub checkpoint_every: Arc<[Option<Span>]>,
-    /// Placement of the replicas of each part of a checkpoint (the paper's "reliable storage").
-    pub placement: Placement,
-    /// Payload of logged messages, in bytes, above which a process's log moves to stable storage (R15); `None` keeps
-    /// all in memory.
-    pub log_memory: Option<u64>,
-    /// Delay before a failed write is repeated.
-    pub retry_every: Span,
-    /// Enabled defects, for tests.
-    pub defects: Defects,
-}
+/// Parameters of HydEE.
+pub type Config = LoggingOptions<Defects>;
 
 rules! {
     /// A message that the receiver has is not re-sent, including the last one (R3).

@@ -42,7 +42,6 @@ pub use config::{Config, Defect, Defects, Rule};
 use crate::machines::group;
 use crate::machines::logs::{self, Logging};
 use crate::machines::phases::{self, RecoveryProcess};
-use crate::placement::{Placement, ReplicateTo};
 use rank::Rank;
 
 /// The stamp of every message: its phase, and the incarnations of both clusters (R5).
@@ -159,9 +158,7 @@ impl Protocol for Hydee {
     }
 
     fn extra_processes(config: &Config) -> Vec<Role> {
-        let Placement { replicas, to } = config.placement;
-        let server = (replicas > 0 && to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER);
-        core::iter::once(Role::RECOVERY_PROCESS).chain(server).collect()
+        core::iter::once(Role::RECOVERY_PROCESS).chain(config.placement.server()).collect()
     }
 
     fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {

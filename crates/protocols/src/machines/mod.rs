@@ -52,7 +52,7 @@ pub(crate) use draining::{DrainRules, Draining};
 pub(crate) use frozen::{Frozen, FrozenRules};
 pub use frozen::{InTransit, Interval};
 pub(crate) use gathering::Gathering;
-pub use options::Options;
+pub use options::{LoggingOptions, Options};
 pub(crate) use options::{promises, view};
 pub use pairs::Meet;
 pub(crate) use pairs::{PairRules, Pairs};

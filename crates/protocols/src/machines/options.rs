@@ -1,4 +1,4 @@
-//! Parameters of protocols that take checkpoints of the whole federation.
+//! Parameters that several protocols share.
 
 use alloc::sync::Arc;
 
@@ -6,7 +6,7 @@ use faultline_core::{Birth, Membership, Promise, Promises, Role, Scope, Span, Ti
 
 use super::Schedule;
 use super::group::{self, Rules, View};
-use crate::placement::{Placement, ReplicateTo};
+use crate::placement::Placement;
 
 /// Parameters of a protocol that takes checkpoints of the whole federation, equal for all processes. `D` is
 /// the set of enabled defects.
@@ -27,9 +27,7 @@ pub struct Options<D> {
 impl<D> Options<D> {
     /// Returns the roles of the processes that are needed besides the ranks.
     pub(crate) fn extra_processes(&self) -> alloc::vec::Vec<Role> {
-        let Placement { replicas, to } = self.placement;
-        let server = (replicas > 0 && to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER);
-        server.into_iter().collect()
+        self.placement.server().into_iter().collect()
     }
 
     /// Returns the parameters of the group that consists of the whole federation. `C` is the configuration of the
@@ -48,6 +46,23 @@ impl<D> Options<D> {
     pub(crate) fn schedule(&self, now: Time) -> Schedule {
         Schedule::new(self.checkpoint_every, self.collect_every, now)
     }
+}
+
+/// Parameters of a protocol that logs the messages between groups, equal for all processes. `D` is the set of enabled
+/// defects.
+#[derive(Clone, Debug)]
+pub struct LoggingOptions<D> {
+    /// Delay between checkpoints of a group, one entry per cluster of the federation; `None` is infinite.
+    pub checkpoint_every: Arc<[Option<Span>]>,
+    /// Placement of the replicas of each part of a checkpoint.
+    pub placement: Placement,
+    /// Payload of logged messages, in bytes, above which a process's log moves to stable storage (HydEE's R15); `None`
+    /// keeps all in memory.
+    pub log_memory: Option<u64>,
+    /// Delay before a failed write is repeated.
+    pub retry_every: Span,
+    /// Enabled defects, for tests.
+    pub defects: D,
 }
 
 /// Returns the view of a membership for a protocol that rolls back the whole federation.

@@ -29,32 +29,18 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Birth, Footprint, Gauges, Host, ImageName, Input, MessageId, Payload, ProcessId, Promise, Promises,
-    Protocol, Role, Scope, Span, Speaks, Time,
+    Protocol, Role, Scope, Speaks, Time,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, View};
 use crate::machines::logs::{self, Head, Logging, Settled};
-use crate::machines::{Meet, rules};
-use crate::placement::{Placement, ReplicateTo};
+use crate::machines::{LoggingOptions, Meet, rules};
 use logger::Logger;
 use rank::Rank;
 
-/// Parameters of pessimistic logging, equal for all processes.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Delay between checkpoints of a process, one entry per cluster of the federation; `None` is infinite.
-    pub checkpoint_every: Arc<[Option<Span>]>,
-    /// Placement of the replicas of each checkpoint.
-    pub placement: Placement,
-    /// Payload of logged messages, in bytes, above which a process's log moves to stable storage (R15); `None` keeps
-    /// all in memory.
-    pub log_memory: Option<u64>,
-    /// Delay before a failed write is repeated.
-    pub retry_every: Span,
-    /// Enabled defects, for tests.
-    pub defects: Defects,
-}
+/// Parameters of pessimistic logging.
+pub type Config = LoggingOptions<Defects>;
 
 rules! {
     /// A message is transmitted only once all deliveries before it are stable (M2).
@@ -247,9 +233,7 @@ impl Protocol for PessimisticLogging {
     }
 
     fn extra_processes(config: &Config) -> Vec<Role> {
-        let Placement { replicas, to } = config.placement;
-        let server = (replicas > 0 && to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER);
-        core::iter::once(Role::EVENT_LOGGER).chain(server).collect()
+        core::iter::once(Role::EVENT_LOGGER).chain(config.placement.server()).collect()
     }
 
     fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {

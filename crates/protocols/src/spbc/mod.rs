@@ -21,32 +21,16 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{
-    Birth, Footprint, Gauges, Host, Input, Promises, Protocol, Role, Scope, Span, Speaks, Time,
-};
+use faultline_core::{Birth, Footprint, Gauges, Host, Input, Promises, Protocol, Role, Scope, Speaks, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, View};
 use crate::machines::logs::{self, Head, Logging, Settled};
-use crate::machines::{Checkpoint, InTransit, Meet, rules};
-use crate::placement::{Placement, ReplicateTo};
+use crate::machines::{Checkpoint, InTransit, LoggingOptions, Meet, rules};
 use rank::Rank;
 
-/// Parameters of SPBC, equal for all processes.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Delay between checkpoints, one entry per cluster of the federation; `None` is infinite.
-    pub checkpoint_every: Arc<[Option<Span>]>,
-    /// Placement of the replicas of each part of a checkpoint.
-    pub placement: Placement,
-    /// Payload of logged messages, in bytes, above which a process's log moves to stable storage (R15); `None` keeps
-    /// all in memory.
-    pub log_memory: Option<u64>,
-    /// Delay before a failed write is repeated.
-    pub retry_every: Span,
-    /// Enabled defects, for tests.
-    pub defects: Defects,
-}
+/// Parameters of SPBC.
+pub type Config = LoggingOptions<Defects>;
 
 rules! {
     /// Messages are transmitted only after both ends have exchanged the state of their channel (S3).
@@ -167,9 +151,7 @@ impl Protocol for Spbc {
     }
 
     fn extra_processes(config: &Config) -> Vec<Role> {
-        let Placement { replicas, to } = config.placement;
-        let server = (replicas > 0 && to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER);
-        server.into_iter().collect()
+        config.placement.server().into_iter().collect()
     }
 
     fn start(birth: Birth<Config>, now: Time, host: &mut dyn Host<Self>) -> Self {

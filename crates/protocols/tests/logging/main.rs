@@ -40,6 +40,7 @@ fn in_phases() -> full_logging::Config {
         placement: PLACEMENT,
         log_memory: None,
         retry_every: RETRY,
+        defects: (),
     }
 }
 
