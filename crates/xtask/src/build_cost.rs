@@ -56,9 +56,13 @@ fn of_children() -> Result<f64, Box<dyn Error>> {
 }
 
 /// Builds the default program in the release profile from scratch, and prints the cost. Fails if it exceeds `at_most`
-/// seconds of CPU.
+/// seconds of CPU, or if the program is larger than `size_at_most` MB.
 #[expect(clippy::disallowed_methods, reason = "shows how long the build took")]
-pub(crate) fn run(repository: &Repository, at_most: Option<f64>) -> Result<ExitCode, Box<dyn Error>> {
+pub(crate) fn run(
+    repository: &Repository,
+    at_most: Option<f64>,
+    size_at_most: Option<f64>,
+) -> Result<ExitCode, Box<dyn Error>> {
     let target: &Path = repository.metadata.target_directory.as_ref();
     let cargo = |arguments: &[&str]| {
         let mut command = Command::new("cargo");
@@ -84,13 +88,14 @@ pub(crate) fn run(repository: &Repository, at_most: Option<f64>) -> Result<ExitC
     let program = target.join("release/faultline");
     let size = fs::metadata(&program)?.len() as f64 / 1e6;
     println!("\n{total:.0} s of CPU in {took:.0} s; the program has {size:.1} MB");
-    Ok(match at_most.filter(|it| total > *it) {
-        Some(goal) => {
-            println!("this exceeds the limit of {goal:.0} s of CPU");
-            ExitCode::FAILURE
+    let mut status = ExitCode::SUCCESS;
+    for (measured, limit, unit) in [(total, at_most, "s of CPU"), (size, size_at_most, "MB")] {
+        if let Some(limit) = limit.filter(|it| measured > *it) {
+            println!("this exceeds the limit of {limit:.0} {unit}");
+            status = ExitCode::FAILURE;
         }
-        None => ExitCode::SUCCESS,
-    })
+    }
+    Ok(status)
 }
 
 /// Parses the CPU seconds of each crate.

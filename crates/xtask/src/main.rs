@@ -27,6 +27,7 @@ mod lists;
 mod names;
 mod phrases;
 mod picture;
+mod profiles;
 mod sources;
 
 use std::error::Error;
@@ -53,9 +54,12 @@ enum Task {
         /// Fail if the build takes more CPU seconds than this.
         #[arg(long, value_name = "SECONDS")]
         at_most: Option<f64>,
+        /// Fail if the program is larger than this.
+        #[arg(long, value_name = "MB")]
+        size_at_most: Option<f64>,
     },
-    /// Check the repository: layers, dependencies, sources, generated files, names of protocols, lists in the
-    /// documents, phrases.
+    /// Check the repository: layers, dependencies, sources, profiles, generated files, names of protocols, lists
+    /// in the documents, phrases.
     Check,
     /// Test every query of the dashboards on a real Prometheus, which scrapes runs with faults.
     Dashboards {
@@ -110,6 +114,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("licences are permissive", dependencies::licences),
     ("duplicates are known", dependencies::duplicates),
     ("crates follow the workspace's lints", sources::lints),
+    ("programs are stripped, examples optimised alike", profiles::check),
     ("no_std crates do not use std", sources::no_std),
     ("every source file is compiled", sources::reached),
     ("no file contains paths of a machine or registries", sources::places),
@@ -137,7 +142,7 @@ fn perform(task: &Task) -> Result<ExitCode, Box<dyn Error>> {
     let repository = Repository { root: metadata.workspace_root.clone().into(), metadata };
     match task {
         Task::Bench { names, quick } => bench::run(&repository, names, *quick),
-        Task::BuildCost { at_most } => build_cost::run(&repository, *at_most),
+        Task::BuildCost { at_most, size_at_most } => build_cost::run(&repository, *at_most, *size_at_most),
         Task::Check => check(&repository),
         Task::Dashboards { draw } => dashboards::try_queries(&repository, *draw).map(|()| ExitCode::SUCCESS),
         Task::Dist => dist::run(&repository),

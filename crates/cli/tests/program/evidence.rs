@@ -1,6 +1,6 @@
 //! Tests that manipulated records of real processes are detected, and that commands accept damaged records.
 
-#[path = "../../../session/tests/evidence/attacks.rs"]
+#[path = "../../../session/tests/sessions/evidence/attacks.rs"]
 mod attacks;
 
 use crate::common::{CRASH, TestDirectory, small};

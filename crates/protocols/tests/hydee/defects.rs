@@ -38,7 +38,7 @@ const SHOWN_BY: &[(Defect, u64)] = &[
 const DIRECTED: &[Defect] =
     &[Defect::OlderLevelObeyed, Defect::SpilledBeforeDurable, Defect::SegmentsOutsideCheckpoint];
 
-/// Defects that are found only by the search among random federations (`crates/fuzz/tests/defects.rs`).
+/// Defects that are found only by the search among random federations (`crates/fuzz/tests/searches/defects.rs`).
 const SEARCHED: &[Defect] = &[Defect::NoDuplicateCheck];
 
 #[test]

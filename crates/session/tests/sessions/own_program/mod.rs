@@ -87,7 +87,7 @@ fn the_example_sorts() {
 
 #[test]
 fn the_guide_shows_the_example() {
-    let guide = include_str!("../../../../docs/applications.md");
+    let guide = include_str!("../../../../../docs/applications.md");
     let program = include_str!("merge_sort.rs");
     assert!(program.lines().count() <= 60);
     assert!(guide.contains(program), "docs/applications.md has the program of merge_sort.rs in full");

@@ -96,7 +96,7 @@ fn the_example_sorts() {
 
 #[test]
 fn the_guide_shows_the_example() {
-    let guide = include_str!("../../../../docs/applications.md");
+    let guide = include_str!("../../../../../docs/applications.md");
     let program = include_str!("sort.rs");
     assert!(guide.contains(program), "docs/applications.md has the program of sort.rs in full");
 }

@@ -1,0 +1,7 @@
+//! Whole runs: what every backend and every command have in common, and programs that users write.
+
+mod every_backend;
+mod evidence;
+mod golden;
+mod own_application;
+mod own_program;
