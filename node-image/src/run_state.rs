@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultline_api::Names;
 use faultline_api::supervision::{
-    Action, Amendment, Cluster, ClusterState, Event, Faults, Link, Phase, Request, Shaping, Status, Verdict,
+    Action, Amendment, Cluster, ClusterState, Event, Faults, Link, Request, RunPhase, Shaping, Status,
+    Verdict,
 };
 use faultline_core::fault::{Change, FaultAccount, FaultState};
 use faultline_core::{ClusterId, Fact, Life, ProcessId, Span, Time};
@@ -58,8 +59,8 @@ impl RunState {
             let missing = (0..self.processes).map(ProcessId).filter(|it| !registry_state.hosted.contains(it));
             shown.missing = missing.map(|it| self.names.process(it)).collect();
             shown.requests = registry_state.requests.iter().map(|it| self.request(it)).collect();
-            if shown.phase == Phase::Gathering && shown.missing.is_empty() {
-                shown.phase = Phase::Measuring;
+            if shown.phase == RunPhase::Gathering && shown.missing.is_empty() {
+                shown.phase = RunPhase::Measuring;
             }
         }
         shown
@@ -77,12 +78,12 @@ impl RunState {
 
     /// Records that the run resumes, after an earlier supervisor had started it.
     pub(crate) fn resumed(&self) {
-        self.lock().status.phase = Phase::Running;
+        self.lock().status.phase = RunPhase::Running;
     }
 
     /// Records that the run is over and its record is being judged.
     pub(crate) fn judging(&self) {
-        self.lock().status.phase = Phase::Judging;
+        self.lock().status.phase = RunPhase::Judging;
     }
 
     /// Records the judgement.
@@ -92,7 +93,7 @@ impl RunState {
             data.note(None, events::Event { reason: "FaultsNeverDue", warning: true, text });
         }
         let status = &mut data.status;
-        status.phase = Phase::Completed;
+        status.phase = RunPhase::Completed;
         status.verdict = Some(verdict);
         status.elapsed_seconds.get_or_insert(manifest.duration.as_secs_f64());
         let text = match verdict {
@@ -108,14 +109,14 @@ impl RunState {
     /// Records that the run could not be carried out, and has no verdict.
     pub(crate) fn failed(&self, reason: String) {
         let data = &mut *self.lock();
-        data.status.phase = Phase::Failed;
+        data.status.phase = RunPhase::Failed;
         data.note(None, events::Event { reason: "Failed", warning: true, text: reason.clone() });
         data.status.reasons = vec![reason];
     }
 
     /// Returns whether the record is complete.
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(self.lock().status.phase, Phase::Completed | Phase::Failed)
+        matches!(self.lock().status.phase, RunPhase::Completed | RunPhase::Failed)
     }
 
     /// Creates an observer that updates the state during the run.
@@ -219,7 +220,7 @@ impl Observer for RunRecorder {
         let elapsed = self.seconds(now);
         let status = &mut self.run_state.lock().status;
         if seen.begun.is_some() {
-            status.phase = if seen.paused { Phase::Paused } else { Phase::Running };
+            status.phase = if seen.paused { RunPhase::Paused } else { RunPhase::Running };
         }
         status.elapsed_seconds = elapsed;
         status.rollbacks = 0;
@@ -310,6 +311,6 @@ fn faults(accounts: &[FaultAccount]) -> Faults {
     }
 }
 
-fn is_over(phase: Phase) -> bool {
-    matches!(phase, Phase::Judging | Phase::Completed | Phase::Failed)
+fn is_over(phase: RunPhase) -> bool {
+    matches!(phase, RunPhase::Judging | RunPhase::Completed | RunPhase::Failed)
 }

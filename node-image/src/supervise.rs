@@ -16,13 +16,15 @@ use faultline_core::fault::Change;
 use faultline_core::{Fact, Life, ProcessId};
 use faultline_launch::{ended, run_options};
 use faultline_report::events::Event;
-use faultline_report::{Recorded, Summary};
-use faultline_runtime::metrics::{RunInfo, RunVerdict, Sum};
+use faultline_report::{RecordedRun, Summary};
+use faultline_runtime::metrics::{RunInfo, Sum, VerdictLabel};
 use faultline_runtime::remote::{self, PlaceRegistry, RemoteOptions};
 use faultline_runtime::supervise::{ChangeQueue, JournalContents, RunError};
 use faultline_runtime::{Keys, RunOptions, interrupt};
-use faultline_session::{Backend, Begun, Ended, Recording, RunError as SessionError, Session, bound_memory};
-use faultline_trace::manifest::Backend as Kind;
+use faultline_session::{
+    Backend, PreparedRun, Recording, RunEnd, RunError as SessionError, Session, bound_memory,
+};
+use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, Trace};
 
 use crate::amend::Amender;
@@ -128,7 +130,7 @@ impl Visitor for Run<'_> {
             dir: out.clone(),
         };
         let session = Session::new(federation).of_text(text, SystemTime::now());
-        let draft = session.draft(Kind::Kubernetes).map_err(CommandError::input)?;
+        let draft = session.draft(BackendKind::Kubernetes).map_err(CommandError::input)?;
         sum.describe(RunInfo::of(&draft));
         let run_recorder = run_state.keep(&draft);
         // A resumed run must never be reported as not started.
@@ -204,12 +206,12 @@ struct Pods {
 impl Backend for Pods {
     type Error = RunError;
 
-    fn kind(&self) -> Kind {
-        Kind::Kubernetes
+    fn kind(&self) -> BackendKind {
+        BackendKind::Kubernetes
     }
 
-    fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), RunError> {
-        let Begun { setup, bundle, .. } = begun;
+    fn run<N: Hosted>(&mut self, begun: PreparedRun<'_, N>) -> Result<(RunEnd, Option<Trace>), RunError> {
+        let PreparedRun { setup, bundle, .. } = begun;
         let remote = RemoteOptions {
             run: self.run.clone(),
             keys: self.keys.clone(),
@@ -230,7 +232,7 @@ impl Backend for Pods {
         let (ended, collapsed) = ended(run);
         for it in collapsed {
             let name = setup.names.process(it.process);
-            let text = format!("{name}, {}, ended unexpectedly: {}; {}", it.life, it.status, it.last_words);
+            let text = format!("{name}, {}, ended unexpectedly: {}; {}", it.life, it.status, it.last_output);
             run_state.note(None, warning("EndedUnexpectedly", text));
         }
         Ok((ended, None))
@@ -276,12 +278,12 @@ fn conclude(
         Ok(Recording { manifest, trace, judgement }) => {
             let dir = bundle.dir().display().to_string();
             let recorded =
-                Recorded { bundle: &dir, manifest: &manifest, trace: &trace, judgement: &judgement };
+                RecordedRun { bundle: &dir, manifest: &manifest, trace: &trace, judgement: &judgement };
             let summary = Summary::new(recorded);
             let (verdict, shown) = match summary.verdict {
-                Verdict::Pass => (supervision::Verdict::Pass, RunVerdict::Pass),
-                Verdict::Unknown => (supervision::Verdict::Unknown, RunVerdict::Unknown),
-                Verdict::Fail => (supervision::Verdict::Fail, RunVerdict::Fail),
+                Verdict::Pass => (supervision::Verdict::Pass, VerdictLabel::Pass),
+                Verdict::Unknown => (supervision::Verdict::Unknown, VerdictLabel::Unknown),
+                Verdict::Fail => (supervision::Verdict::Fail, VerdictLabel::Fail),
             };
             sum.judged(shown);
             run_state.judged(verdict, summary.reasons, &manifest);

@@ -7,9 +7,9 @@ use std::fs;
 use std::net::SocketAddr;
 
 use common::{KEY, Program, Setting, ask};
-use faultline_api::supervision::{ClusterState, Phase, Place, Status, Verdict};
+use faultline_api::supervision::{ClusterState, Place, RunPhase, Status, Verdict};
 use faultline_catalog::{Hosted, Setup, Visitor, with_setup};
-use faultline_client::supervisor::{Question, SupervisorError};
+use faultline_client::supervisor::{HttpRequest, SupervisorError};
 use faultline_core::{Digest, Fact, Life, ProcessId};
 use faultline_sim::{Config, Links};
 use faultline_tls::Connector;
@@ -58,7 +58,7 @@ fn a_federation_at_places_survives_a_crash_and_a_lost_cluster_with_the_result_of
     let text = federation(FAULTS);
     let setting = Setting::start(&text, &PROCESSES);
     let status = setting.status();
-    assert_eq!((status.phase, status.missing.len()), (Phase::Gathering, 4), "{status:#?}");
+    assert_eq!((status.phase, status.missing.len()), (RunPhase::Gathering, 4), "{status:#?}");
     assert_eq!(setting.put(&setting.places(3)), 200);
     assert_eq!(setting.put(&setting.places(2)), 409, "an older generation");
     assert_eq!(setting.ask("GET", "/v1/bundle", &[]).0, 409, "the run continues");
@@ -104,7 +104,7 @@ async fn encrypted(address: SocketAddr, key: &str, token: &str) -> Result<Status
     let stream = TcpStream::connect(address).await.map_err(SupervisorError::Connect)?;
     let stream = Connector::new(key).unwrap().connect(stream).await.map_err(SupervisorError::Tls)?;
     let (host, path) = ("supervisor", "/v1/status");
-    let question = Question { host, token, method: http::Method::GET, path, body: Default::default() };
+    let question = HttpRequest { host, token, method: http::Method::GET, path, body: Default::default() };
     Ok(serde_json::from_slice(&question.ask(stream).await?.whole().await?)?)
 }
 
@@ -116,7 +116,7 @@ fn a_caller_from_another_machine_must_encrypt_and_authenticates_its_supervisor()
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let status = encrypted(address, KEY, &drawn).await.unwrap();
-        assert_eq!(status.phase, Phase::Gathering);
+        assert_eq!(status.phase, RunPhase::Gathering);
         let refused = encrypted(address, KEY, "0123").await.unwrap_err();
         assert!(matches!(refused, SupervisorError::Refused(http::StatusCode::UNAUTHORIZED, _)), "{refused}");
         // The caller does not trust this supervisor, and does not send its token.
@@ -234,7 +234,7 @@ fn links_faults_and_a_pause_change_while_it_runs() {
     // meantime.
     spec.pause = true;
     assert_eq!(setting.amend(2, &spec).0, 200);
-    let paused = setting.wait("the run is paused", |it| it.phase == Phase::Paused);
+    let paused = setting.wait("the run is paused", |it| it.phase == RunPhase::Paused);
     let slower =
         r#"{ "within": { "preset": "san" }, "between": { "latency": "20ms", "bandwidth": "100Mbit" } }"#;
     spec.links = Some(serde_json::from_str(slower).unwrap());
@@ -251,7 +251,7 @@ fn links_faults_and_a_pause_change_while_it_runs() {
     assert_eq!(setting.amend(4, &spec).0, 200);
     let measured = setting.wait("the link is measured", |it| between(it).1.is_some());
     assert!(between(&measured).1.is_some_and(|it| it >= 19_000), "{measured:#?}");
-    assert!(steps(&setting.wait("the run resumes", |it| it.phase == Phase::Running)) >= steps(&stood));
+    assert!(steps(&setting.wait("the run resumes", |it| it.phase == RunPhase::Running)) >= steps(&stood));
 
     let crash = r#"{ "at": "1ms", "crash": { "cluster": "rennes", "node": 1 } }"#;
     spec.faults.push(serde_json::from_str(crash).unwrap());
@@ -305,8 +305,9 @@ fn a_run_continues_when_its_supervisor_is_killed_or_told_to_end() {
 ";
     let text = federation(faults);
     let mut setting = Setting::start(&text, &PROCESSES);
-    setting
-        .wait("the run waits for its processes", |it| it.phase == Phase::Gathering && it.clusters.len() == 2);
+    setting.wait("the run waits for its processes", |it| {
+        it.phase == RunPhase::Gathering && it.clusters.len() == 2
+    });
     // The application has not started, so the next supervisor starts from the beginning.
     setting.supervisor.kill();
     setting.supervisor = Program::supervisor(setting.dir.path());
@@ -327,7 +328,7 @@ fn a_run_continues_when_its_supervisor_is_killed_or_told_to_end() {
         }
         setting.supervisor = Program::supervisor(setting.dir.path());
         let status = setting.status();
-        assert_eq!(status.phase, Phase::Running, "immediately, and as the same run: {status:#?}");
+        assert_eq!(status.phase, RunPhase::Running, "immediately, and as the same run: {status:#?}");
         setting.put(&setting.places(1));
         let has_continued = |it: &Status| it.clusters.iter().all(|it| it.up == 2 && it.rollbacks > 0);
         let status = setting.wait("all clusters have rolled back", has_continued);
@@ -371,11 +372,11 @@ fn changes_during_a_run_survive_a_killed_supervisor() {
         r#"{ "when": { "fact": "checkpointCommitted" }, "crash": { "cluster": "paris", "node": 1 } }"#;
     spec.faults.push(serde_json::from_str(crash).unwrap());
     assert_eq!(setting.amend(2, &spec).0, 200);
-    setting.wait("the run is paused", |it| it.phase == Phase::Paused);
+    setting.wait("the run is paused", |it| it.phase == RunPhase::Paused);
     setting.supervisor.kill();
     setting.supervisor = Program::supervisor(setting.dir.path());
     setting.put(&setting.places(1));
-    let status = setting.wait("the run is paused again", |it| it.phase == Phase::Paused);
+    let status = setting.wait("the run is paused again", |it| it.phase == RunPhase::Paused);
     assert_eq!(status.amendment.as_ref().map(|it| it.generation), Some(2), "no request has to be repeated");
     assert_eq!(status.faults.planned, 1);
     spec.pause = false;

@@ -239,12 +239,12 @@ async fn run_to_the_verdict(world: &mut World, mut look: impl AsyncFnMut(&mut Wo
     look(world).await;
     look(world).await;
     world.supervisor.say(|it| {
-        it.phase = supervision::Phase::Running;
+        it.phase = supervision::RunPhase::Running;
         it.events = vec![supervisor_event(1, "Started", "The application has begun.")];
     });
     look(world).await;
     world.supervisor.say(|it| {
-        it.phase = supervision::Phase::Completed;
+        it.phase = supervision::RunPhase::Completed;
         it.verdict = Some(Verdict::Pass);
         it.events.push(supervisor_event(2, "Completed", "The verdict is pass."));
     });
@@ -299,7 +299,7 @@ async fn a_federation_is_made_followed_and_cleaned_up() {
     let uid = world.server.get(&path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let request = Request { id: 7, action: Action::DeletePod, process: "paris-1".into(), uid };
     world.supervisor.say(|it| {
-        it.phase = supervision::Phase::Running;
+        it.phase = supervision::RunPhase::Running;
         it.requests = vec![request];
     });
     world.look().await.unwrap();
@@ -313,7 +313,7 @@ async fn a_federation_is_made_followed_and_cleaned_up() {
     assert_eq!(world.supervisor.places.lock().unwrap().last().unwrap().places.len(), 6);
 
     world.supervisor.say(|it| {
-        it.phase = supervision::Phase::Completed;
+        it.phase = supervision::RunPhase::Completed;
         it.verdict = Some(Verdict::Pass);
     });
     world.look().await.unwrap();
@@ -404,7 +404,7 @@ async fn a_neighbour_with_every_label_is_ignored() {
     let forger = Supervisor::default();
     let port = forger.serve_at("127.0.0.2:0").await.port();
     forger.say(|it| {
-        it.phase = supervision::Phase::Completed;
+        it.phase = supervision::RunPhase::Completed;
         it.verdict = Some(Verdict::Pass);
     });
     world.supervisor = Supervisor::default();
@@ -567,7 +567,7 @@ async fn a_run_that_ends_while_the_operator_has_no_rights_is_reported_once_it_ha
     world.look().await.unwrap();
     world.make_pods();
     world.look().await.unwrap();
-    world.supervisor.say(|it| it.phase = supervision::Phase::Running);
+    world.supervisor.say(|it| it.phase = supervision::RunPhase::Running);
     world.look().await.unwrap();
     let made = world.made();
     for resource in ["federations", "events"] {
@@ -579,7 +579,7 @@ async fn a_run_that_ends_while_the_operator_has_no_rights_is_reported_once_it_ha
         assert_eq!(world.made(), made, "nothing is deleted or made while {resource} cannot be written");
     }
     world.supervisor.say(|it| {
-        it.phase = supervision::Phase::Completed;
+        it.phase = supervision::RunPhase::Completed;
         it.verdict = Some(Verdict::Pass);
         it.events.push(supervisor_event(2, "Completed", "The verdict is pass."));
     });
@@ -657,7 +657,7 @@ async fn a_change_that_a_weakened_definition_admits_does_not_reach_the_pods() {
     world.look().await.unwrap();
     world.make_pods();
     world.look().await.unwrap();
-    world.supervisor.say(|it| it.phase = supervision::Phase::Running);
+    world.supervisor.say(|it| it.phase = supervision::RunPhase::Running);
     world.look().await.unwrap();
     let made = world.made();
     let mut federation = world.server.get(FEDERATION).unwrap();

@@ -29,7 +29,7 @@ pub mod validate;
 
 pub use document::{definition, schema, to_yaml};
 pub use names::Names;
-pub use parse::{Complaint, Parsed, Rejected, parse};
+pub use parse::{FileError, Parsed, Rejected, parse};
 pub use plan::{plan, plan_among};
 pub use resource::{Federation, FederationSpec};
 pub use validate::{Problem, validate};

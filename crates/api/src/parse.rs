@@ -23,12 +23,12 @@ const MAX_BYTES: usize = 1 << 20;
 pub struct Rejected {
     file: String,
     source: NamedSource<String>,
-    complaints: Vec<Complaint>,
+    errors: Vec<FileError>,
 }
 
 /// One error in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub struct FileError {
     /// Description of the problem.
     pub message: String,
     /// Suggested fix.
@@ -124,19 +124,19 @@ impl Text {
     }
 
     fn reject_at(&self, faults: Vec<Fault>) -> Box<Rejected> {
-        let complaint = |(message, help, span)| Complaint::new(&self.text, message, help, span);
+        let complaint = |(message, help, span)| FileError::new(&self.text, message, help, span);
         Box::new(Rejected {
             file: self.file.clone(),
             source: NamedSource::new(&self.file, self.text.clone()).with_language("yaml"),
-            complaints: faults.into_iter().map(complaint).collect(),
+            errors: faults.into_iter().map(complaint).collect(),
         })
     }
 }
 
 impl Rejected {
     /// Returns the complaints, in the order of the resource.
-    pub fn complaints(&self) -> &[Complaint] {
-        &self.complaints
+    pub fn errors(&self) -> &[FileError] {
+        &self.errors
     }
 
     /// Returns the name of the file.
@@ -147,7 +147,7 @@ impl Rejected {
 
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.complaints[..] {
+        match &self.errors[..] {
             [only] => f.write_str(&only.message),
             many => write!(f, "{} has {} problems", self.file, many.len()),
         }
@@ -162,32 +162,32 @@ impl Diagnostic for Rejected {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        match &self.complaints[..] {
+        match &self.errors[..] {
             [only] => only.labels(),
             _ => None,
         }
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        match &self.complaints[..] {
+        match &self.errors[..] {
             [only] => only.help(),
             _ => None,
         }
     }
 
     fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
-        match &self.complaints[..] {
+        match &self.errors[..] {
             [_] => None,
             many => Some(Box::new(many.iter().map(|it| it as &dyn Diagnostic))),
         }
     }
 }
 
-impl Complaint {
-    fn new(source: &str, message: String, help: String, span: Range<usize>) -> Complaint {
+impl FileError {
+    fn new(source: &str, message: String, help: String, span: Range<usize>) -> FileError {
         let before = &source[..span.start];
         let line_start = before.rfind('\n').map_or(0, |it| it + 1);
-        Complaint {
+        FileError {
             message,
             help,
             line: before.matches('\n').count() + 1,
@@ -197,15 +197,15 @@ impl Complaint {
     }
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Complaint {}
+impl std::error::Error for FileError {}
 
-impl Diagnostic for Complaint {
+impl Diagnostic for FileError {
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         Some(Box::new(std::iter::once(LabeledSpan::underline(self.span.clone()))))
     }

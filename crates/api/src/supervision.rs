@@ -42,7 +42,7 @@ pub fn done(request: u64) -> String {
 /// Error for a text that is not the key of a federation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a key must have exactly {KEY_DIGITS} hexadecimal digits")]
-pub struct KeyError;
+pub struct InvalidKey;
 
 /// Derives the token of the supervisor's API from the federation's key, which it does not reveal. `key` is the content
 /// of the key's file: [`KEY_DIGITS`] hexadecimal digits, with any space around them.
@@ -50,7 +50,7 @@ pub struct KeyError;
 /// # Errors
 ///
 /// Fails if `key` is not a key.
-pub fn token(key: &str) -> Result<String, KeyError> {
+pub fn token(key: &str) -> Result<String, InvalidKey> {
     derive("faultline 2026 token of the supervisor's API", &[], key)
 }
 
@@ -60,7 +60,7 @@ pub fn token(key: &str) -> Result<String, KeyError> {
 /// # Errors
 ///
 /// Fails if `key` is not a key.
-pub fn process_key(key: &str, process: &str) -> Result<String, KeyError> {
+pub fn process_key(key: &str, process: &str) -> Result<String, InvalidKey> {
     derive("faultline 2026 key of a process", process.as_bytes(), key)
 }
 
@@ -70,18 +70,18 @@ pub fn process_key(key: &str, process: &str) -> Result<String, KeyError> {
 /// # Errors
 ///
 /// Fails if `key` is not a key.
-pub fn tls_key(key: &str) -> Result<[u8; 32], KeyError> {
+pub fn tls_key(key: &str) -> Result<[u8; 32], InvalidKey> {
     digest("faultline 2026 private key of the supervisor", &[], key).map(Into::into)
 }
 
-fn derive(purpose: &str, of: &[u8], key: &str) -> Result<String, KeyError> {
+fn derive(purpose: &str, of: &[u8], key: &str) -> Result<String, InvalidKey> {
     digest(purpose, of, key).map(|it| it.to_string())
 }
 
-fn digest(purpose: &str, of: &[u8], key: &str) -> Result<blake3::Hash, KeyError> {
+fn digest(purpose: &str, of: &[u8], key: &str) -> Result<blake3::Hash, InvalidKey> {
     let key = key.trim();
     if key.len() != KEY_DIGITS || !key.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(KeyError);
+        return Err(InvalidKey);
     }
     let key = key.to_ascii_lowercase();
     let mut hasher = blake3::Hasher::new_derive_key(purpose);
@@ -149,7 +149,7 @@ pub struct Status {
     /// events.
     pub supervisor: String,
     /// Phase of the run.
-    pub phase: Phase,
+    pub phase: RunPhase,
     /// Generation of the known places; 0 before the first.
     pub generation: u64,
     /// Answer to the last spec, if any was sent since the start.
@@ -186,7 +186,7 @@ pub struct Status {
 /// Phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Phase {
+pub enum RunPhase {
     /// Not all processes have been started.
     #[default]
     Gathering,
@@ -368,8 +368,8 @@ mod tests {
         assert_eq!(token(&format!("  {}\n", key.to_uppercase())), Ok(of_key.clone()));
         assert_ne!(token(&"0".repeat(64)).unwrap(), of_key);
         assert!(!of_key.contains(&key[..16]));
-        assert_eq!(token(&key[1..]), Err(KeyError));
-        assert_eq!(token(&key.replace('0', "x")), Err(KeyError));
+        assert_eq!(token(&key[1..]), Err(InvalidKey));
+        assert_eq!(token(&key.replace('0', "x")), Err(InvalidKey));
         let of_process = process_key(&key, "paris-1").unwrap();
         assert_eq!(of_process.len(), KEY_DIGITS);
         assert_ne!(of_process, process_key(&key, "paris-11").unwrap());
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn a_status_survives_serialisation_and_omits_unknown_values() {
         let status = Status {
-            phase: Phase::Running,
+            phase: RunPhase::Running,
             verdict: Some(Verdict::Pass),
             requests: vec![Request {
                 id: 3,

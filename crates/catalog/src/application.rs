@@ -160,7 +160,7 @@ spec:
 "
         );
         let federation = faultline_api::parse("test.yaml", text.as_bytes());
-        config(&federation.unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints())).spec).unwrap()
+        config(&federation.unwrap_or_else(|it| panic!("{it}: {:?}", it.errors())).spec).unwrap()
     }
 
     #[test]

@@ -6,7 +6,7 @@ use faultline_core::{
     Application, Digest, Membership, Node, NodeConfig, Process, ProcessId, Promises, Protocol, Role,
 };
 use faultline_dataflow::partition::PartitionProtocol;
-use faultline_dataflow::{Partition, PartitionConfig, Place, PlaceConfig, Program, Recovery};
+use faultline_dataflow::{Partition, PartitionConfig, Program, Recovery, TaskProcess, TaskProcessConfig};
 
 /// A process that a federation can consist of: a composite of a protocol and a program.
 pub trait Hosted: Process<Config: Send + Sync> + 'static {
@@ -53,17 +53,17 @@ where
 }
 
 /// Every rank ends with the result of the program, whichever rank computed each task.
-impl<P, G> Hosted for Place<P, G>
+impl<P, G> Hosted for TaskProcess<P, G>
 where
     P: Recovery<Config: Send + Sync> + 'static,
     G: Program,
 {
-    fn promises(config: &PlaceConfig<P, G>) -> Promises {
+    fn promises(config: &TaskProcessConfig<P, G>) -> Promises {
         P::promises(&config.protocol)
     }
 
     fn reference(
-        config: &PlaceConfig<P, G>,
+        config: &TaskProcessConfig<P, G>,
         membership: &Membership,
         _: &dyn Fn(ProcessId) -> u64,
     ) -> Option<Vec<(ProcessId, Digest)>> {

@@ -7,7 +7,7 @@ use faultline_api::resource::{FederationSpec, Protocol, ReplicateTo, StorageKind
 use faultline_core::{ClusterId, Span};
 use faultline_trace::Manifest;
 use faultline_trace::manifest::{
-    Backend, Bounds, ClusterEntry, Copies, Expected, FORMAT, Keepers, LinkEntry, ProcessEntry,
+    BackendKind, Bounds, ClusterEntry, Copies, Expected, FORMAT, LinkEntry, ProcessEntry, ReplicaHolders,
 };
 
 use crate::{Hosted, Setup};
@@ -18,7 +18,7 @@ pub fn draft<N: Hosted>(
     federation: &Federation,
     text: &str,
     setup: &Setup<N>,
-    backend: Backend,
+    backend: BackendKind,
     started: SystemTime,
 ) -> Manifest {
     let spec = &federation.spec;
@@ -81,7 +81,7 @@ pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
         return None; // Logged events are not lost.
     }
     let every = spec.protocol.checkpointing()?.every;
-    let own = spec.protocol.stated().checkpoint_every_in;
+    let own = spec.protocol.shared_options().checkpoint_every_in;
     let of_cluster = |name: &str| own.get(name).map_or(every, |it| it.0);
     Some(Bounds {
         checkpoint_every: spec.clusters.iter().map(|it| of_cluster(&it.name)).collect(),
@@ -116,9 +116,9 @@ fn collect_every(protocol: &Protocol) -> Option<Span> {
 pub fn copies(spec: &FederationSpec) -> Option<Copies> {
     let checkpointing = spec.protocol.checkpointing()?;
     let kept_by = match checkpointing.replicate_to {
-        ReplicateTo::SameCluster => Keepers::SameCluster,
-        ReplicateTo::OtherCluster => Keepers::OtherCluster,
-        ReplicateTo::SharedStorage => Keepers::SharedStorage,
+        ReplicateTo::SameCluster => ReplicaHolders::SameCluster,
+        ReplicateTo::OtherCluster => ReplicaHolders::OtherCluster,
+        ReplicateTo::SharedStorage => ReplicaHolders::SharedStorage,
     };
     Some(Copies { replicas: checkpointing.replicas, kept_by })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultline_api::Federation;
 use faultline_api::flow::unread;
-use faultline_api::resource::{Cluster, Order, Protocol as Asked};
+use faultline_api::resource::{Cluster, Protocol as Asked, TaskOrder};
 use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::plan::in_blocks;
 use faultline_dataflow::programs::Flow;
@@ -54,8 +54,8 @@ where
     let pieces = schedule.pieces.clone().unwrap_or_else(|| in_blocks(program.pieces(), ranks));
     let plan = Plan::new(&program, ranks, &pieces);
     let plan = match schedule.order.unwrap_or_default() {
-        Order::OldestFirst => plan,
-        Order::SendingFirst => plan.sending_first(),
+        TaskOrder::OldestFirst => plan,
+        TaskOrder::SendingFirst => plan.sending_first(),
     };
     let extra = P::extra_processes(&config);
     let process = PartitionConfig {

@@ -147,7 +147,7 @@ fn logging<D>(spec: &FederationSpec, defects: D) -> LoggingOptions<D> {
     LoggingOptions {
         checkpoint_every: checkpoint_every(spec, checkpointing.every),
         placement: placement(checkpointing),
-        log_memory: spec.protocol.stated().log_memory.map(|it| it.0),
+        log_memory: spec.protocol.shared_options().log_memory.map(|it| it.0),
         retry_every: retry_every(spec),
         defects,
     }
@@ -206,7 +206,7 @@ pub(crate) fn cck(
 
 /// Returns the delay between checkpoints of each cluster.
 fn checkpoint_every(spec: &FederationSpec, every: Option<Span>) -> Arc<[Option<Span>]> {
-    let own = spec.protocol.stated().checkpoint_every_in;
+    let own = spec.protocol.shared_options().checkpoint_every_in;
     spec.clusters.iter().map(|cluster| own.get(&cluster.name).map_or(every, |it| it.0)).collect()
 }
 

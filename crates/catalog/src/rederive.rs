@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use faultline_api::{Federation, parse};
 use faultline_core::fault::{Change, LinkProperties};
 use faultline_core::{ClusterId, Fact, PlannedFault, Presence, ProcessId};
-use faultline_trace::manifest::{Backend, Expected, LinkEntry};
+use faultline_trace::manifest::{BackendKind, Expected, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 
 use crate::manifest::{draft, expected};
@@ -99,7 +99,7 @@ fn compare(recorded: Manifest, derived: Derived, trace: &Trace, federation_seed:
         }
     };
     differ("name", recorded.name == derived.name);
-    differ("seed", recorded.backend != Backend::Kubernetes || recorded.seed == federation_seed);
+    differ("seed", recorded.backend != BackendKind::Kubernetes || recorded.seed == federation_seed);
     differ("protocol", recorded.protocol == derived.protocol);
     differ("promises", recorded.promises == derived.promises);
     differ("clusters", recorded.clusters == derived.clusters);

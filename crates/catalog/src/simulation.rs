@@ -3,9 +3,11 @@
 use std::num::NonZero;
 
 use faultline_api::quantity::Bandwidth;
-use faultline_api::resource::{Effort as AskedEffort, InFlight as Asked, Simulator, Storage, StorageKind};
+use faultline_api::resource::{
+    HandlingTime as HandlingTimeSpec, InFlight as InFlightSpec, Simulator, Storage, StorageKind,
+};
 use faultline_core::Span;
-use faultline_sim::{Chance, Config, Control, Effort, Handling, InFlight, Links, StorageCosts};
+use faultline_sim::{Chance, Config, Control, Handling, HandlingTime, InFlight, Links, StorageCosts};
 
 use crate::{Hosted, Setup};
 
@@ -40,9 +42,9 @@ fn costs(storage: &Storage, simulator: &Simulator) -> StorageCosts {
 }
 
 fn handling(simulator: &Simulator) -> Option<Handling> {
-    let effort = |it: Option<AskedEffort>| {
-        let AskedEffort { message, kibibyte } = it.unwrap_or_default();
-        Effort { packet: message.0, kibibyte: kibibyte.0 }
+    let effort = |it: Option<HandlingTimeSpec>| {
+        let HandlingTimeSpec { message, kibibyte } = it.unwrap_or_default();
+        HandlingTime { packet: message.0, kibibyte: kibibyte.0 }
     };
     let asked = simulator.handling.as_ref()?;
     Some(Handling {
@@ -57,9 +59,9 @@ fn chance(simulator: &Simulator) -> Chance {
         reorder_ppm: simulator.reorder_ppm(),
         reorder_within: simulator.reorder_within(),
         in_flight: match simulator.in_flight() {
-            Asked::Sampled => InFlight::Sampled,
-            Asked::Lost => InFlight::Lost,
-            Asked::Kept => InFlight::Kept,
+            InFlightSpec::Sampled => InFlight::Sampled,
+            InFlightSpec::Lost => InFlight::Lost,
+            InFlightSpec::Kept => InFlight::Kept,
         },
     }
 }

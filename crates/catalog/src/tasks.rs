@@ -7,7 +7,7 @@ use faultline_api::resource::{self, FederationSpec, Protocol as Asked};
 use faultline_api::{Federation, validate};
 use faultline_core::Span;
 use faultline_dataflow::programs::Flow;
-use faultline_dataflow::{Place, PlaceConfig, Program, Recovery, Stealing};
+use faultline_dataflow::{Program, Recovery, Stealing, TaskProcess, TaskProcessConfig};
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::satin::Satin;
 use faultline_protocols::theft;
@@ -27,15 +27,15 @@ pub trait TasksVisitor {
 }
 
 /// The setup of a federation that runs a program of tasks.
-pub type TasksSetup<P, G = Flow> = Setup<Place<P, G>>;
+pub type TasksSetup<P, G = Flow> = Setup<TaskProcess<P, G>>;
 
 impl<P: Recovery, G: Program> TasksSetup<P, G> {
     /// Returns the same setup with another program, such as a user-defined one, which no file can name.
     pub fn running<H: Program>(self, program: H) -> TasksSetup<P, H> {
-        let PlaceConfig { protocol, stealing, speeds, cores, .. } = (*self.process).clone();
+        let TaskProcessConfig { protocol, stealing, speeds, cores, .. } = (*self.process).clone();
         let program = Arc::new(program);
         Setup {
-            process: Arc::new(PlaceConfig { protocol, program, stealing, speeds, cores }),
+            process: Arc::new(TaskProcessConfig { protocol, program, stealing, speeds, cores }),
             membership: self.membership,
             names: self.names,
             links: self.links,
@@ -56,7 +56,7 @@ where
         let program = program(spec)?;
         let extra = P::extra_processes(&config);
         let stealing = spec.stealing();
-        let place = PlaceConfig {
+        let place = TaskProcessConfig {
             protocol: Arc::new(config),
             program: Arc::new(program),
             stealing: Stealing {

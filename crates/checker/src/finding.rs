@@ -8,7 +8,7 @@ use faultline_core::{
     Attempt, ClusterId, Digest, FactNo, FaultNo, ImageName, Incarnation, Life, MessageId, Position,
     ProcessId, Sn, Span, TaskId, Theft, TheftStep, Time,
 };
-use faultline_history::{CheckpointName, Context, Contradiction, GroupId, Impossible, Source};
+use faultline_history::{CheckpointName, Context, Contradiction, GroupId, ImpossibleFact, Source};
 use faultline_trace::Flaw;
 
 use crate::judgement::{Finding, Property, Strictness, Violation};
@@ -16,7 +16,7 @@ use crate::judgement::{Finding, Property, Strictness, Violation};
 /// How a run violates a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
-pub enum Wrong {
+pub enum Breach {
     // Messages.
     NeverDelivered {
         message: MessageId,
@@ -264,9 +264,9 @@ pub enum Wrong {
         waited: Span,
     },
     // Tasks.
-    Impossible {
+    ImpossibleFact {
         process: ProcessId,
-        what: Impossible,
+        what: ImpossibleFact,
     },
     WrongResultOfTasks {
         process: ProcessId,
@@ -315,7 +315,7 @@ pub enum Wrong {
     NotRemoved {
         holder: ProcessId,
         part: ImageName,
-        why: Needless,
+        why: Garbage,
         since: Time,
     },
     LogNotRemoved {
@@ -382,7 +382,7 @@ pub enum DurableCopies {
 
 /// Why no recovery can need a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needless {
+pub enum Garbage {
     /// A rollback undid it.
     Undone,
     /// Every recovery restores a newer one.
@@ -400,7 +400,7 @@ pub enum Round {
 /// Why something could not be judged, although it should have been.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
-pub enum Open {
+pub enum Gap {
     // The end of the run.
     DeadlineExceeded { begun: bool },
     Interrupted,
@@ -460,9 +460,9 @@ pub struct LinkDelay {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
 pub enum Remark {
-    NotPromised(Wrong),
+    NotPromised(Breach),
     /// A property of economy that is not judged strictly, and how many further ones of this kind there are.
-    Wasteful(Wrong, u64),
+    Wasteful(Breach, u64),
     EndedTogether {
         skew: Span,
     },
@@ -487,24 +487,24 @@ pub enum Remark {
 
 /// The findings of a property, as values.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct Findings {
     pub(crate) property: Property,
     /// The number of instances judged.
     pub(crate) instances: u64,
     /// The first violations, with the facts that prove them.
-    pub(crate) violations: Vec<(Wrong, Vec<Source>)>,
+    pub(crate) violations: Vec<(Breach, Vec<Source>)>,
     pub(crate) more_violations: u64,
     /// The first reason why something could not be judged.
-    pub(crate) open: Option<Open>,
+    pub(crate) open: Option<Gap>,
     pub(crate) remarks: Vec<Remark>,
 }
 
-impl Found {
+impl Findings {
     /// The number of violations kept with their evidence.
     const KEPT: usize = 20;
 
-    pub(crate) fn new(property: Property) -> Found {
-        Found {
+    pub(crate) fn new(property: Property) -> Findings {
+        Findings {
             property,
             instances: 0,
             violations: Vec::new(),
@@ -515,7 +515,7 @@ impl Found {
     }
 
     /// Records a violation and its evidence.
-    pub(crate) fn violated<const N: usize>(&mut self, evidence: [Source; N], what: Wrong) {
+    pub(crate) fn violated<const N: usize>(&mut self, evidence: [Source; N], what: Breach) {
         if self.violations.len() < Self::KEPT {
             self.violations.push((what, evidence.to_vec()));
         } else {
@@ -524,7 +524,7 @@ impl Found {
     }
 
     /// Records that something could not be judged. The first reason is kept.
-    pub(crate) fn unjudged(&mut self, reason: Open) {
+    pub(crate) fn unjudged(&mut self, reason: Gap) {
         self.open.get_or_insert(reason);
     }
 
@@ -536,7 +536,7 @@ impl Found {
     }
 
     /// Turns violations of a property of economy into one remark, unless they are judged.
-    pub(crate) fn judged(mut self, strictness: Strictness) -> Found {
+    pub(crate) fn judged(mut self, strictness: Strictness) -> Findings {
         if strictness == Strictness::Lenient && self.property.is_of_economy() {
             let more = (self.violations.len() as u64 + self.more_violations).saturating_sub(1);
             let first = self.violations.drain(..).next();
@@ -547,18 +547,18 @@ impl Found {
     }
 
     /// Turns violations of a property that the protocol does not promise into remarks.
-    pub(crate) fn promised(self, context: &Context) -> Found {
+    pub(crate) fn promised(self, context: &Context) -> Findings {
         if self.property.is_judged(context) {
             return self;
         }
-        let mut found = Found { violations: self.violations, ..Found::new(self.property) };
+        let mut found = Findings { violations: self.violations, ..Findings::new(self.property) };
         found.not_promised();
         found
     }
 
     /// Turns the finding into sentences.
     pub(crate) fn told(self, names: &Context) -> Finding {
-        let violation = |(what, evidence): (Wrong, Vec<Source>)| Violation {
+        let violation = |(what, evidence): (Breach, Vec<Source>)| Violation {
             text: what.sentence(names),
             evidence,
             what: Some(what),
@@ -580,7 +580,7 @@ impl Found {
 
     /// Returns the violations, without the evidence.
     #[cfg(test)]
-    pub(crate) fn wrong(&self) -> Vec<Wrong> {
+    pub(crate) fn wrong(&self) -> Vec<Breach> {
         self.violations.iter().map(|(it, _)| it.clone()).collect()
     }
 }

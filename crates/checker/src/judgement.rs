@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use faultline_history::{Context, Source};
 
-use crate::finding::Wrong;
+use crate::finding::Breach;
 
 /// The properties by which a run is judged, declared in the order in which reports show them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -95,9 +95,9 @@ pub enum Property {
     OneLife,
     /// No process ended unexpectedly.
     NoUnplannedDeath,
-    /// Economy: every forced checkpoint was forced by news.
+    /// Economy: every forced checkpoint followed a new dependency.
     ForcedByNews,
-    /// Economy: no message was sent again without a reason.
+    /// Economy: no message was re-sent unnecessarily.
     SentOnce,
     /// Economy: parts of checkpoints that no recovery can need were removed.
     PartsCollected,
@@ -185,7 +185,7 @@ impl Property {
             Property::ForcedPerTheft => "only thefts and recoveries forced checkpoints",
             Property::MembersAgree => "the processes of each cluster agree on its checkpoints",
             Property::ConsistentCheckpoint => "every checkpoint is consistent within its cluster",
-            Property::ValidCheckpoints => "checkpoints were complete before they were valid",
+            Property::ValidCheckpoints => "checkpoints were declared valid only once complete",
             Property::Drained => "checkpoints contain every value that was sent before them",
             Property::QuietCheckpoints => "checkpoints contain no value that was sent after them",
             Property::NeighboursOnly => "checkpoints were coordinated by neighbours only",
@@ -194,7 +194,7 @@ impl Property {
             Property::DurableBeforeResume => "restored checkpoints were durable before processes resumed",
             Property::RollbackCaused => "every rollback had a cause",
             Property::Contained => "only failed clusters rolled back",
-            Property::StrictlyRequired => "recoveries re-executed what was strictly required",
+            Property::StrictlyRequired => "recoveries re-executed exactly the required tasks",
             Property::DemandedOnly => "every re-executed task was needed",
             Property::OrphansReplayed => "orphan messages were re-sent",
             Property::OrphansFirst => "no message overtook an orphan message",
@@ -203,15 +203,15 @@ impl Property {
             Property::RecoveryTerminates => "every recovery terminated",
             Property::Progress => "after the last fault, every process resumed",
             Property::UnrecoverableJustified => {
-                "no cluster was declared unrecoverable that could be restored"
+                "no cluster that could be restored was declared unrecoverable"
             }
             Property::SafeCollection => "nothing was collected that a rollback needed",
             Property::LogKept => "no logged message was collected too early",
             Property::BoundedLoss => "lost work is bounded by the checkpoint interval",
             Property::OneLife => "at most one life of each process acted at a time",
             Property::NoUnplannedDeath => "no process ended unexpectedly",
-            Property::ForcedByNews => "every forced checkpoint was forced by news",
-            Property::SentOnce => "no message was sent again without a reason",
+            Property::ForcedByNews => "every forced checkpoint followed a new dependency",
+            Property::SentOnce => "no message was re-sent unnecessarily",
             Property::PartsCollected => "checkpoints that no recovery can need were removed",
             Property::LogsCollected => "logged messages that no recovery can need were removed",
         }
@@ -227,7 +227,7 @@ pub struct Violation {
     pub evidence: Vec<Source>,
     /// What happened, as a value; `None` if the judgement was read from JSON, which contains only the sentence.
     #[serde(skip)]
-    pub what: Option<Wrong>,
+    pub what: Option<Breach>,
 }
 
 /// The sentence and the evidence determine a violation, whether or not the judgement was read from JSON.

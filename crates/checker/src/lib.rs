@@ -16,13 +16,13 @@ mod wording;
 
 pub use evidence::examined;
 pub use faultline_history::{Context, History, Source};
-pub use finding::{Open, Remark, Wrong};
+pub use finding::{Breach, Gap, Remark};
 pub use judgement::{Finding, Judgement, Property, Strictness, Verdict, Violation};
 pub use wording::contradiction;
 
 use faultline_trace::Trace;
 
-use finding::Found;
+use finding::Findings;
 
 /// Judges a run.
 pub fn judge(trace: &Trace, context: &Context) -> Judgement {
@@ -31,7 +31,7 @@ pub fn judge(trace: &Trace, context: &Context) -> Judgement {
 
 /// Judges a run from its history.
 pub fn judge_history(history: &History<'_>, strictness: Strictness) -> Judgement {
-    let told = |check: &fn(&History<'_>) -> Found| check(history).judged(strictness).told(history.context);
+    let told = |check: &fn(&History<'_>) -> Findings| check(history).judged(strictness).told(history.context);
     let findings = properties::ALL.iter().map(told).collect();
     Judgement::new(findings, history.is_flawed())
 }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_run_passes_every_property() {
+    fn a_correct_run_passes_every_property() {
         let run = good();
         let judgement = judge(&run.trace, &run.context);
         assert_eq!(judgement.reasons, [""; 0]);

@@ -1,6 +1,6 @@
 //! Judges small traces by a single property.
 
-use crate::finding::Found;
+use crate::finding::Findings;
 use faultline_core::fault::Outcome;
 use faultline_core::{Span, Time};
 use faultline_history::History;
@@ -33,6 +33,6 @@ pub(crate) fn collecting(clusters: &[&[u32]]) -> Run {
     run
 }
 
-pub(crate) fn check_alone(check: fn(&History<'_>) -> Found, run: &Run) -> Found {
+pub(crate) fn check_alone(check: fn(&History<'_>) -> Findings, run: &Run) -> Findings {
     check(&History::new(&run.trace, &run.context))
 }

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 
 use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
 use faultline_core::{Life, MessageId, ProcessId, TheftStep};
-use faultline_history::{CheckpointName, Context, Contradiction, Impossible};
+use faultline_history::{CheckpointName, Context, Contradiction, ImpossibleFact};
 
-use crate::finding::{DurableCopies, LinkDelay, MissingPart, Needless, Open, Remark, Round, Wrong};
+use crate::finding::{Breach, DurableCopies, Gap, Garbage, LinkDelay, MissingPart, Remark, Round};
 
 /// Returns the sentence for a contradiction, without a full stop.
 pub fn contradiction(it: &Contradiction, names: &Context) -> String {
@@ -75,7 +75,7 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
     }
 }
 
-impl Wrong {
+impl Breach {
     /// Returns the sentence, without a full stop.
     pub fn sentence(&self, names: &Context) -> String {
         self.about_messages(names)
@@ -91,78 +91,78 @@ impl Wrong {
         let process = |it: ProcessId| names.process(it);
         let message = |it: MessageId| names.message(it);
         Some(match *self {
-            Wrong::NeverDelivered { message: id } => format!("{} was never delivered", message(id)),
-            Wrong::NotDeliveredAgain { message: id } => {
+            Breach::NeverDelivered { message: id } => format!("{} was never delivered", message(id)),
+            Breach::NotDeliveredAgain { message: id } => {
                 format!("{} was not delivered again after {} had rolled back", message(id), process(id.to))
             }
-            Wrong::SendUndone { message: id } => {
+            Breach::SendUndone { message: id } => {
                 format!(
                     "{} is in the final state of {}, but its send was undone",
                     message(id),
                     process(id.to)
                 )
             }
-            Wrong::NeverSent { message: id } => {
+            Breach::NeverSent { message: id } => {
                 format!("{} delivered {}, which was never sent", process(id.to), message(id))
             }
-            Wrong::SameIdentity { message: id } => format!("two messages have the identity {}", message(id)),
-            Wrong::DeliveredTwice { message: id } => {
+            Breach::SameIdentity { message: id } => format!("two messages have the identity {}", message(id)),
+            Breach::DeliveredTwice { message: id } => {
                 format!("{} delivered {} twice", process(id.to), message(id))
             }
-            Wrong::DeliveredBoth { one, other } => format!(
+            Breach::DeliveredBoth { one, other } => format!(
                 "{} delivered both {} and {}, although one replaces the other",
                 process(one.to),
                 message(one),
                 message(other)
             ),
-            Wrong::ConsumedBeforeItsCause { message: id } => {
+            Breach::ConsumedBeforeItsCause { message: id } => {
                 let receiver = process(id.to);
                 format!(
                     "{receiver} consumed {}, whose send depends on what {receiver} did afterwards",
                     message(id)
                 )
             }
-            Wrong::DeliveredInAnotherOrder { message: id, instead_of } => format!(
+            Breach::DeliveredInAnotherOrder { message: id, instead_of } => format!(
                 "{} was delivered {} instead of {}, on which other processes depend",
                 process(id.to),
                 message(id),
                 message(instead_of)
             ),
-            Wrong::SuppressedUndelivered { message: id } => {
+            Breach::SuppressedUndelivered { message: id } => {
                 format!(
                     "{} suppressed {}, although it had never been delivered",
                     process(id.from),
                     message(id)
                 )
             }
-            Wrong::NotAnOrphan { message: id } => {
+            Breach::NotAnOrphan { message: id } => {
                 format!("{} reported {} as an orphan, but had not delivered it", process(id.to), message(id))
             }
-            Wrong::OrphanNeverResent { message: id } => {
+            Breach::OrphanNeverResent { message: id } => {
                 let (sender, receiver) = (process(id.from), process(id.to));
                 format!("{sender} never re-sent {}, which {receiver} had as an orphan", message(id))
             }
-            Wrong::OvertookOrphan { message: id, phase, orphan, orphan_phase } => format!(
+            Breach::OvertookOrphan { message: id, phase, orphan, orphan_phase } => format!(
                 "{} was delivered {} of phase {phase} before it had re-sent {} of phase {orphan_phase}",
                 process(orphan.from),
                 message(id),
                 message(orphan)
             ),
-            Wrong::WrongPhase { process: by, message: id, phase, computed } => format!(
+            Breach::WrongPhase { process: by, message: id, phase, computed } => format!(
                 "{} recorded {} in phase {phase}, but what its sender had consumed implies phase {computed}",
                 process(by),
                 message(id)
             ),
-            Wrong::PositionChanged { message: id, first, second } => {
+            Breach::PositionChanged { message: id, first, second } => {
                 format!("{} was first sent with position {first}, and later with {second}", message(id))
             }
-            Wrong::DeliveredBeforeCheckpoint { message: id, sent_at, from, covered } => format!(
+            Breach::DeliveredBeforeCheckpoint { message: id, sent_at, from, covered } => format!(
                 "{} delivered {}, sent at {sent_at}, after a checkpoint that covers {} only up to {covered}",
                 process(id.to),
                 message(id),
                 names.group(from)
             ),
-            Wrong::NotCovered { message: id, position } => format!(
+            Breach::NotCovered { message: id, position } => format!(
                 "checkpoint {position} of {} contains {}, which its vector does not cover",
                 process(id.to),
                 message(id)
@@ -174,12 +174,12 @@ impl Wrong {
     fn about_checkpoints(&self, names: &Context) -> Option<String> {
         let process = |it: ProcessId| names.process(it);
         Some(match *self {
-            Wrong::ForcedTooOften { process: by, life, forced, allowed } => format!(
+            Breach::ForcedTooOften { process: by, life, forced, allowed } => format!(
                 "{life} of {} took {forced} forced checkpoints, but its thefts force only {allowed}",
                 process(by)
             ),
-            Wrong::SavedDifferently { part } => format!("two different states were saved as {part}"),
-            Wrong::WrongContents { owner, position, tasks, sent, delivered } => {
+            Breach::SavedDifferently { part } => format!("two different states were saved as {part}"),
+            Breach::WrongContents { owner, position, tasks, sent, delivered } => {
                 let what = position.map_or_else(|| "the final state".into(), |it| format!("checkpoint {it}"));
                 let contents = match (tasks, sent, delivered) {
                     (false, true, true) => "messages that it had sent and delivered",
@@ -191,57 +191,57 @@ impl Wrong {
                 };
                 format!("{what} of {} does not match the {contents}", process(owner))
             }
-            Wrong::CommittedTwice { group, position, attempts: [one, other] } => format!(
+            Breach::CommittedTwice { group, position, attempts: [one, other] } => format!(
                 "checkpoint {position} of {} was committed twice, in {one} and in {other}",
                 names.group(group)
             ),
-            Wrong::CommittedDifferently { processes: [one, other], position } => {
+            Breach::CommittedDifferently { processes: [one, other], position } => {
                 let (one, other) = (process(one), process(other));
                 format!("{one} and {other} committed different checkpoints as {position}")
             }
-            Wrong::PositionSkipped { process: by, from, to } => {
+            Breach::PositionSkipped { process: by, from, to } => {
                 format!("{} went from position {from} to {to}", process(by))
             }
-            Wrong::DeliveryWithoutSend { group, position, message } => format!(
+            Breach::DeliveryWithoutSend { group, position, message } => format!(
                 "checkpoint {position} of {} contains the delivery of {}, but not its send",
                 names.group(group),
                 names.message(message)
             ),
-            Wrong::UsedBeforeDurable { process: by, position, owner } => format!(
+            Breach::UsedBeforeDurable { process: by, position, owner } => format!(
                 "{} used checkpoint {position} as valid before the part of {} was durable",
                 process(by),
                 process(owner)
             ),
-            Wrong::SentAndNotReceived { position, message: id } => format!(
+            Breach::SentAndNotReceived { position, message: id } => format!(
                 "checkpoint {position} contains the send of {}, but {} had not received it",
                 names.message(id),
                 process(id.to)
             ),
-            Wrong::SentAfterPart { position, message: id } => format!(
+            Breach::SentAfterPart { position, message: id } => format!(
                 "checkpoint {position} contains {}, which {} sent after its part",
                 names.message(id),
                 process(id.from)
             ),
-            Wrong::CoordinationMessages { position, found, expected, partitions, channels } => format!(
+            Breach::CoordinationMessages { position, found, expected, partitions, channels } => format!(
                 "checkpoint {position} took {found} messages instead of {expected}, with {partitions} partitions and \
                  {channels} channels"
             ),
-            Wrong::CommittedBeforeDurable { group, position, owner, holder } => format!(
+            Breach::CommittedBeforeDurable { group, position, owner, holder } => format!(
                 "checkpoint {position} of {} was committed before the part of {} was durable at {}",
                 names.group(group),
                 process(owner),
                 process(holder)
             ),
-            Wrong::CommittedWithTooFewCopies { group, position, owner, found, replicas } => format!(
+            Breach::CommittedWithTooFewCopies { group, position, owner, found, replicas } => format!(
                 "checkpoint {position} of {} was committed with {found} of {replicas} copies of the part of {}",
                 names.group(group),
                 process(owner)
             ),
-            Wrong::CollectedBeforeRollback { process: by, below, to } => format!(
+            Breach::CollectedBeforeRollback { process: by, below, to } => format!(
                 "{} had collected everything below {below}, and then rolled back to {to}",
                 process(by)
             ),
-            Wrong::CollectedLog { process: by, collected, contained } => format!(
+            Breach::CollectedLog { process: by, collected, contained } => format!(
                 "{} had collected {collected} logged messages, but checkpoints of their receivers contain only \
                  {contained}",
                 process(by)
@@ -254,22 +254,22 @@ impl Wrong {
         let process = |it: ProcessId| names.process(it);
         let group = |it| names.group(it);
         Some(match *self {
-            Wrong::RestoredUndone { group: by, target } => format!(
+            Breach::RestoredUndone { group: by, target } => format!(
                 "{} rolled back to checkpoint {target}, which an earlier rollback had undone",
                 group(by)
             ),
-            Wrong::RestoredOlder { group: by, target, newer } => {
+            Breach::RestoredOlder { group: by, target, newer } => {
                 format!("{} rolled back to checkpoint {target} although {newer} could be restored", group(by))
             }
-            Wrong::RestoredDifferently { group: by, incarnation, states } => {
+            Breach::RestoredDifferently { group: by, incarnation, states } => {
                 let [one, another] = states.map(state);
                 format!("under {incarnation}, {} restored both {one} and {another}", group(by))
             }
-            Wrong::RestoredAnother { process: by, claimed } => format!(
+            Breach::RestoredAnother { process: by, claimed } => format!(
                 "{} claims to have rolled back to checkpoint {claimed}, but restored another state",
                 process(by)
             ),
-            Wrong::ResumedBeforeDurable { group: by, position, owner, copies } => {
+            Breach::ResumedBeforeDurable { group: by, position, owner, copies } => {
                 let copies = match copies {
                     DurableCopies::None => "no copy".to_owned(),
                     DurableCopies::NoneAtOwner => "none at its owner".to_owned(),
@@ -281,7 +281,7 @@ impl Wrong {
                     process(owner)
                 )
             }
-            Wrong::WithoutCause { group: by, incarnation, undone_without_cause } => {
+            Breach::WithoutCause { group: by, incarnation, undone_without_cause } => {
                 let messages = match undone_without_cause {
                     false => "no message that it had delivered was undone",
                     true => "only rollbacks without a cause undid messages that it had delivered",
@@ -291,7 +291,7 @@ impl Wrong {
                     group(by)
                 )
             }
-            Wrong::RolledBackTooOften { group: by, times, deaths } => {
+            Breach::RolledBackTooOften { group: by, times, deaths } => {
                 let deaths = match deaths {
                     0 => "no process".to_owned(),
                     1 => "only one process".to_owned(),
@@ -299,14 +299,14 @@ impl Wrong {
                 };
                 format!("{} rolled back {times} times, but {deaths} failed in it", group(by))
             }
-            Wrong::RolledBackRepeatedly { group: by, times } => {
+            Breach::RolledBackRepeatedly { group: by, times } => {
                 format!("{} rolled back {times} times for the same failure", group(by))
             }
-            Wrong::RolledBackLate { group: by, times, bound } => {
+            Breach::RolledBackLate { group: by, times, bound } => {
                 let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
                 format!("{} rolled back {times} later than {bound} after the last fault", group(by))
             }
-            Wrong::RoundNotEnded { process: by, round, bound } => {
+            Breach::RoundNotEnded { process: by, round, bound } => {
                 let round = match round {
                     Round::Recovery => "recovery",
                     Round::Checkpoint => "checkpoint",
@@ -316,33 +316,33 @@ impl Wrong {
                     process(by)
                 )
             }
-            Wrong::NoProgress { still } => {
+            Breach::NoProgress { still } => {
                 format!("the application made no progress for {still} before the deadline")
             }
-            Wrong::WasDurable { owner, position, holder } => format!(
+            Breach::WasDurable { owner, position, holder } => format!(
                 "the part of {} in checkpoint {position} was reported missing, but was durable at {}",
                 process(owner),
                 process(holder)
             ),
-            Wrong::TooFewLosses { group: of, owner, holders } => format!(
+            Breach::TooFewLosses { group: of, owner, holders } => format!(
                 "{} was declared unrecoverable because of the part of {}, but fewer than {holders} of its holders had \
                  lost anything",
                 group(of),
                 process(owner)
             ),
-            Wrong::NothingLost { group: of } => {
+            Breach::NothingLost { group: of } => {
                 format!("{} was declared unrecoverable, but no part was lost", group(of))
             }
-            Wrong::WasAvailable { group: of, position } => format!(
+            Breach::WasAvailable { group: of, position } => format!(
                 "{} was declared unrecoverable, but every part of checkpoint {position} was available",
                 group(of)
             ),
-            Wrong::LogNotLost { group: of, holder } => format!(
+            Breach::LogNotLost { group: of, holder } => format!(
                 "{} was declared unrecoverable because of its log, but {} had lost nothing",
                 of.map_or_else(|| "a process".to_owned(), group),
                 process(holder)
             ),
-            Wrong::CheckpointOverdue { group: of, waited, every, detect_after } => format!(
+            Breach::CheckpointOverdue { group: of, waited, every, detect_after } => format!(
                 "{} had taken no checkpoint for {waited} when it failed, although it should take one every {every} and \
                  detect a failure within {detect_after}",
                 group(of)
@@ -354,39 +354,39 @@ impl Wrong {
     fn about_tasks(&self, names: &Context) -> Option<String> {
         let process = |it: ProcessId| names.process(it);
         Some(match self {
-            Wrong::ProcessCheckpointOverdue { process: by, waited, every } => format!(
+            Breach::ProcessCheckpointOverdue { process: by, waited, every } => format!(
                 "{} had taken no checkpoint for {waited} when it failed, although it should take one every {every}",
                 process(*by)
             ),
-            Wrong::NewestNotRestored { process: by, newest } => {
+            Breach::NewestNotRestored { process: by, newest } => {
                 format!("{} did not restore checkpoint {newest}, the newest durable one", process(*by))
             }
-            Wrong::LogNotRestored { process: by, since } => format!(
+            Breach::LogNotRestored { process: by, since } => format!(
                 "{} did not restore all of its log since checkpoint {since}, which was durable",
                 process(*by)
             ),
-            Wrong::EventNotWritten { process: by, waited } => format!(
+            Breach::EventNotWritten { process: by, waited } => format!(
                 "{} had run a task, but did not write its event for {waited}, longer than any of its writes took",
                 process(*by)
             ),
-            Wrong::Impossible { process: by, what } => {
+            Breach::ImpossibleFact { process: by, what } => {
                 format!("{} {}", process(*by), impossible(*what, names))
             }
-            Wrong::WrongResultOfTasks { process: by } => {
+            Breach::WrongResultOfTasks { process: by } => {
                 format!("the tasks in the result of {} do not match the facts", process(*by))
             }
-            Wrong::OtherTasksThanSpawned { process: by } => {
+            Breach::OtherTasksThanSpawned { process: by } => {
                 format!("the result of {} does not consist of the tasks that were spawned", process(*by))
             }
-            Wrong::Stalled => {
+            Breach::Stalled => {
                 "the program stalled: nothing was run or stolen for a long time before the deadline"
                     .to_owned()
             }
-            Wrong::TookBackStolen { victim, thief, task, theft } => {
+            Breach::TookBackStolen { victim, thief, task, theft } => {
                 let (victim, thief) = (process(*victim), process(*thief));
                 format!("{victim} took back task {task}, although {thief} has stolen it ({theft})")
             }
-            Wrong::SentBeforeDurable { process: by, step, task, theft } => {
+            Breach::SentBeforeDurable { process: by, step, task, theft } => {
                 let what = match step {
                     TheftStep::Shipped => "sent task",
                     TheftStep::Returned => "returned the result of task",
@@ -397,17 +397,17 @@ impl Wrong {
                     process(*by)
                 )
             }
-            Wrong::NotRequired { process: by, task, epoch } => format!(
+            Breach::NotRequired { process: by, task, epoch } => format!(
                 "{} re-executed task {task} in recovery {}, although none of its values was lost",
                 process(*by),
                 epoch.0
             ),
-            Wrong::NotReexecuted { process: by, task, epoch } => format!(
+            Breach::NotReexecuted { process: by, task, epoch } => format!(
                 "{} did not re-execute task {task} in recovery {}, although its values were lost",
                 process(*by),
                 epoch.0
             ),
-            Wrong::NotDemanded { process: by, task, epoch } => format!(
+            Breach::NotDemanded { process: by, task, epoch } => format!(
                 "{} re-executed task {task} in recovery {}, which no partition needed",
                 process(*by),
                 epoch.0
@@ -418,11 +418,11 @@ impl Wrong {
 
     fn about_economy(&self, names: &Context) -> Option<String> {
         Some(match *self {
-            Wrong::ForcedWithoutNews { group, position } => format!(
+            Breach::ForcedWithoutNews { group, position } => format!(
                 "checkpoint {position} of {} was forced, although no message carried a new position",
                 names.group(group)
             ),
-            Wrong::SentAgain { message: id, times, suppressed } => {
+            Breach::SentAgain { message: id, times, suppressed } => {
                 let (sender, receiver) = (names.process(id.from), names.process(id.to));
                 let (first, times) = match suppressed {
                     true => ("suppressed", format!(" and transmitted it {}", how_often(times))),
@@ -433,10 +433,10 @@ impl Wrong {
                     names.message(id)
                 )
             }
-            Wrong::NotRemoved { holder, part, why, since } => {
+            Breach::NotRemoved { holder, part, why, since } => {
                 let why = match why {
-                    Needless::Undone => "undone by a rollback",
-                    Needless::Older => "older than all that a recovery can restore",
+                    Garbage::Undone => "undone by a rollback",
+                    Garbage::Older => "older than all that a recovery can restore",
                 };
                 format!(
                     "at the end, {} still stored the part of {} (checkpoint {}), which was {why} before {:.2} s",
@@ -446,7 +446,7 @@ impl Wrong {
                     since.as_secs_f64()
                 )
             }
-            Wrong::LogNotRemoved { process: of, removed, due, since } => format!(
+            Breach::LogNotRemoved { process: of, removed, due, since } => format!(
                 "{} had removed {removed} messages from its log by the end, but no recovery could need {due} of them \
                  after {:.2} s",
                 names.process(of),
@@ -459,37 +459,37 @@ impl Wrong {
     fn about_lives(&self, names: &Context) -> Option<String> {
         let process = |it: ProcessId| names.process(it);
         Some(match *self {
-            Wrong::StartedAfterNewer { process: of, older, newer } => {
+            Breach::StartedAfterNewer { process: of, older, newer } => {
                 format!("{newer} of {} was started after {older}", process(of))
             }
-            Wrong::StartedBeforeEnd { process: of, older, newer } => {
+            Breach::StartedBeforeEnd { process: of, older, newer } => {
                 format!("{newer} of {} was started before the end of {older} was detected", process(of))
             }
-            Wrong::ActedAfterNext { process: of, older, newer, at } => {
+            Breach::ActedAfterNext { process: of, older, newer, at } => {
                 format!("{older} of {} still acted at {at}, after {newer} was started", process(of))
             }
-            Wrong::NeverStarted { process: of, life } => {
+            Breach::NeverStarted { process: of, life } => {
                 format!("{life} of {} stated facts, but was never started", process(of))
             }
-            Wrong::StartedUndetected { process: of, older, newer } => {
+            Breach::StartedUndetected { process: of, older, newer } => {
                 format!("{newer} of {} was started before the end of {older} was detected", process(of))
             }
-            Wrong::StartedOnLostStorage { process: of, life } => {
+            Breach::StartedOnLostStorage { process: of, life } => {
                 format!("{life} of {} was started as if its storage had not been lost", process(of))
             }
-            Wrong::CompletedWithout { process: of, is_down: true } => {
+            Breach::CompletedWithout { process: of, is_down: true } => {
                 format!("the supervisor ended the run as completed while {} was down", process(of))
             }
-            Wrong::CompletedWithout { process: of, is_down: false } => {
+            Breach::CompletedWithout { process: of, is_down: false } => {
                 format!("the supervisor ended the run as completed before {} had a result", process(of))
             }
-            Wrong::WrongResult { process: of, found, expected } => {
+            Breach::WrongResult { process: of, found, expected } => {
                 format!("{} finished with the result {found} instead of {expected}", process(of))
             }
-            Wrong::NeverFinished { process: of } => {
+            Breach::NeverFinished { process: of } => {
                 format!("{} never finished in its final state", process(of))
             }
-            Wrong::NotDeterministic { message } => not_deterministic(message, names),
+            Breach::NotDeterministic { message } => not_deterministic(message, names),
             _ => return None,
         })
     }
@@ -521,60 +521,60 @@ fn not_deterministic(id: MessageId, names: &Context) -> String {
 }
 
 /// Returns the sentence about an impossible fact of a program of tasks, without its subject.
-fn impossible(what: Impossible, names: &Context) -> String {
+fn impossible(what: ImpossibleFact, names: &Context) -> String {
     match what {
-        Impossible::Ran { task } => format!("ran task {task}, which it did not have"),
-        Impossible::Lent { task } => format!("lent task {task}, which it did not have"),
-        Impossible::Sent { task, theft } => format!("sent task {task}, which it had not lent ({theft})"),
-        Impossible::TookTwice { task, theft } => format!("got task {task} twice for one theft ({theft})"),
-        Impossible::Merged { task, theft } => {
+        ImpossibleFact::Ran { task } => format!("ran task {task}, which it did not have"),
+        ImpossibleFact::Lent { task } => format!("lent task {task}, which it did not have"),
+        ImpossibleFact::Sent { task, theft } => format!("sent task {task}, which it had not lent ({theft})"),
+        ImpossibleFact::TookTwice { task, theft } => format!("got task {task} twice for one theft ({theft})"),
+        ImpossibleFact::Merged { task, theft } => {
             format!("used the result of task {task}, which it had not lent ({theft})")
         }
-        Impossible::TookBack { task } => format!("took back task {task}, which it had not lent"),
-        Impossible::Dropped { task } => format!("dropped task {task}, which it did not have"),
-        Impossible::OwedNothing { task, theft } => format!("owed nothing for task {task} ({theft})"),
-        Impossible::Unfinished { task, theft, returned, left } => {
+        ImpossibleFact::TookBack { task } => format!("took back task {task}, which it had not lent"),
+        ImpossibleFact::Dropped { task } => format!("dropped task {task}, which it did not have"),
+        ImpossibleFact::OwedNothing { task, theft } => format!("owed nothing for task {task} ({theft})"),
+        ImpossibleFact::Unfinished { task, theft, returned, left } => {
             let what = if returned { "returned" } else { "completed" };
             format!("{what} stolen task {task} although {left} of its tasks were left ({theft})")
         }
-        Impossible::EndedEarly { left } => {
+        ImpossibleFact::EndedEarly { left } => {
             format!("ended the program although {left} of its tasks were left")
         }
-        Impossible::EndedNothing => "ended the program, which it did not have".into(),
-        Impossible::AbsorbedTwice { of, theft } => format!(
+        ImpossibleFact::EndedNothing => "ended the program, which it did not have".into(),
+        ImpossibleFact::AbsorbedTwice { of, theft } => format!(
             "took over the state of {}, part of which (theft {theft}) it already had",
             names.process(of)
         ),
     }
 }
 
-impl Open {
+impl Gap {
     /// Returns the sentence, without a full stop.
     pub fn sentence(&self, names: &Context) -> String {
         let process = |it: ProcessId| names.process(it);
         match self {
-            Open::DeadlineExceeded { begun } => {
+            Gap::DeadlineExceeded { begun } => {
                 let before = match begun {
                     true => "all ranks had finished",
                     false => "all processes were up and all links were measured",
                 };
                 format!("the deadline was exceeded before {before}")
             }
-            Open::Interrupted => "the run was interrupted".into(),
-            Open::CutShort => "the run was cut short".into(),
-            Open::Unrecoverable { group, missing } => {
+            Gap::Interrupted => "the run was interrupted".into(),
+            Gap::CutShort => "the run was cut short".into(),
+            Gap::Unrecoverable { group, missing } => {
                 let parts: Vec<String> = missing.iter().map(|it| missing_part(it, names)).collect();
                 let missing = if parts.is_empty() { "every checkpoint".into() } else { parts.join("; ") };
                 format!("{} is unrecoverable by design; missing: {missing}", names.group(*group))
             }
-            Open::NotDeterministic { message } => not_deterministic(*message, names),
-            Open::OutOfMemory(used) => out_of_memory(used),
-            Open::EndedUnexpectedly { process: of, at } => format!(
+            Gap::NotDeterministic { message } => not_deterministic(*message, names),
+            Gap::OutOfMemory(used) => out_of_memory(used),
+            Gap::EndedUnexpectedly { process: of, at } => format!(
                 "{} ended unexpectedly at {:.2} s, without a planned fault",
                 process(*of),
                 at.as_secs_f64()
             ),
-            Open::Flawed { flaws, contradictions, more } => {
+            Gap::Flawed { flaws, contradictions, more } => {
                 let flaws = flaws.iter().map(|flaw| flaw.describe(process));
                 let named: Vec<String> =
                     flaws.chain(contradictions.iter().map(|it| contradiction(it, names))).collect();
@@ -584,54 +584,54 @@ impl Open {
                 };
                 format!("{}{more}", named.join("; "))
             }
-            Open::SupervisorMissing => "the supervisor's facts are missing".into(),
-            Open::FactsMissing { process: of } => format!("facts of {} are missing", process(*of)),
-            Open::FactsMissingBefore { process: of, life, upto } => {
+            Gap::SupervisorMissing => "the supervisor's facts are missing".into(),
+            Gap::FactsMissing { process: of } => format!("facts of {} are missing", process(*of)),
+            Gap::FactsMissingBefore { process: of, life, upto } => {
                 format!("facts of {} before {upto} of {life} are missing", process(*of))
             }
-            Open::FactsOfCopiesMissing => "facts are missing that may show a durable copy".into(),
-            Open::NoFaultTookEffect { planned } => {
+            Gap::FactsOfCopiesMissing => "facts are missing that may show a durable copy".into(),
+            Gap::NoFaultTookEffect { planned } => {
                 format!("none of the {planned} planned faults took effect")
             }
-            Open::TimesNotRecorded { cluster, fault } => format!(
+            Gap::TimesNotRecorded { cluster, fault } => format!(
                 "the times at which {fault} ended the processes of {} were not recorded",
                 names.cluster(*cluster)
             ),
-            Open::EndNotSeen { process: of, fault } => format!(
+            Gap::EndNotSeen { process: of, fault } => format!(
                 "the time at which {fault} ended {} is unknown, because its place did not respond",
                 process(*of)
             ),
-            Open::EndedApart { cluster, processes, fault, skew, within } => format!(
+            Gap::EndedApart { cluster, processes, fault, skew, within } => format!(
                 "the {processes} processes of {} ended within {skew} by {fault}, not within {within}",
                 names.cluster(*cluster)
             ),
-            Open::LinkLatency { from, to, measured, asked } => format!(
+            Gap::LinkLatency { from, to, measured, asked } => format!(
                 "the link {} to {} has a latency of {measured} instead of {asked}",
                 names.cluster(*from),
                 names.cluster(*to)
             ),
-            Open::LinkDelay(delay) => link_delay(delay, names),
-            Open::PartUnknown { owner, position } => {
+            Gap::LinkDelay(delay) => link_delay(delay, names),
+            Gap::PartUnknown { owner, position } => {
                 format!("the content of checkpoint {position} of {} is unknown", process(*owner))
             }
-            Open::CheckpointUnknown { group, position } => {
+            Gap::CheckpointUnknown { group, position } => {
                 format!("the content of checkpoint {position} of {} is unknown", names.group(*group))
             }
-            Open::ForcedUnknown { message } => format!(
+            Gap::ForcedUnknown { message } => format!(
                 "the checkpoint that {} forced at {} is unknown",
                 names.message(*message),
                 process(message.to)
             ),
-            Open::StateUnknown { process: of } => format!("the final state of {} is unknown", process(*of)),
-            Open::ReceiversUnknown { messages } => {
+            Gap::StateUnknown { process: of } => format!("the final state of {} is unknown", process(*of)),
+            Gap::ReceiversUnknown { messages } => {
                 format!("the final states of the receivers of {messages} messages are unknown")
             }
-            Open::SendersUnknown { messages } => {
+            Gap::SendersUnknown { messages } => {
                 format!("the final states of the senders of {messages} delivered messages are unknown")
             }
-            Open::NoMessage => "no message had to be delivered".into(),
-            Open::NoCheckpoint => "no checkpoint was taken".into(),
-            Open::NoResultOfTasks => "no process states a result that contains tasks".into(),
+            Gap::NoMessage => "no message had to be delivered".into(),
+            Gap::NoCheckpoint => "no checkpoint was taken".into(),
+            Gap::NoResultOfTasks => "no process states a result that contains tasks".into(),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use faultline_clustering::read::{Form, read};
-use faultline_clustering::{Division, Found, Graph, Wish, find};
+use faultline_clustering::read::{GraphFormat, read};
+use faultline_clustering::{Constraints, Division, Graph, SearchResult, find};
 use faultline_experiments::table1::front_chart;
 use miette::miette;
 use serde::Serialize;
@@ -25,7 +25,7 @@ struct Object<'a> {
     processes: usize,
     bytes: u64,
     #[serde(flatten)]
-    found: &'a Found,
+    found: &'a SearchResult,
     /// The members of each cluster of the chosen division.
     clusters: Vec<Vec<&'a str>>,
 }
@@ -33,23 +33,28 @@ struct Object<'a> {
 /// `faultline cluster`
 pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, CommandError> {
     let graphs = graphs(arguments)?;
-    let wish = Wish { max_rollback_percent: arguments.max_rollback, balance: arguments.balance };
+    let constraints =
+        Constraints { max_rollback_percent: arguments.max_rollback, balance: arguments.balance };
     let printed = match (&graphs[..], arguments.change_cost) {
-        ([graph], None) => divide(graph, wish, arguments)?,
+        ([graph], None) => divide(graph, constraints, arguments)?,
         ([_], Some(_)) => {
             return Err(unfit(
                 "`--change-cost` has no effect on a single graph; give several graphs, or add `--intervals`",
             ));
         }
-        (graphs, cost) => recluster::recluster(graphs, wish, cost.unwrap_or(1.0), arguments)?,
+        (graphs, cost) => recluster::recluster(graphs, constraints, cost.unwrap_or(1.0), arguments)?,
     };
     output::print(&printed)?;
     Ok(Exit::Pass)
 }
 
 /// Formats the clusters for one graph.
-fn divide(graph: &Graph, wish: Wish, arguments: &ClusterArguments) -> Result<String, CommandError> {
-    let found = find(graph, wish);
+fn divide(
+    graph: &Graph,
+    constraints: Constraints,
+    arguments: &ClusterArguments,
+) -> Result<String, CommandError> {
+    let found = find(graph, constraints);
     let chosen = &found.front[found.chosen];
     let object = Object {
         processes: graph.len(),
@@ -104,9 +109,9 @@ fn graph(path: &Path) -> Result<Graph, CommandError> {
         "`faultline export DIR --format graph` writes a graph; docs/clustering.md describes the formats";
     let source = files::read_with(path, HELP)?;
     let form = match path.extension().and_then(|it| it.to_str()) {
-        Some("graph" | "metis") => Form::Metis,
-        Some("graphml" | "xml") => Form::GraphMl,
-        _ => Form::EdgeList,
+        Some("graph" | "metis") => GraphFormat::Metis,
+        Some("graphml" | "xml") => GraphFormat::GraphMl,
+        _ => GraphFormat::EdgeList,
     };
     read(&source.text(), form)
         .map_err(|error| CommandError::input(miette!(help = HELP, "{}: {error}", source.label)))
@@ -121,7 +126,7 @@ fn members<'a>(names: &'a [String], division: &Division) -> Vec<Vec<&'a str>> {
     members
 }
 
-fn text(graph: &Graph, found: &Found, fragment: &str) -> String {
+fn text(graph: &Graph, found: &SearchResult, fragment: &str) -> String {
     let mut text = format!(
         "{} processes, {} communicating pairs, {} bytes\n\n   clusters     largest cluster  rolled back    logged      sum\n",
         graph.len(),
@@ -191,7 +196,7 @@ fn share(part: usize, all: usize) -> f64 {
 }
 
 /// Formats the divisions of the front, one per line.
-fn front_csv(found: &Found) -> String {
+fn front_csv(found: &SearchResult) -> String {
     let row = |(index, it): (usize, &Division)| {
         let Division { clusters, largest, rolled_back_percent, logged_percent, .. } = it;
         let chosen = index == found.chosen;

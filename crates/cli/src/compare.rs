@@ -2,9 +2,9 @@
 
 use faultline_api::Federation;
 use faultline_api::resource::Protocol;
-use faultline_experiments::compare::{Runs, Settings, compare as run, page, tell};
-use faultline_experiments::kept::{Kept, Step, Store};
-use faultline_trace::manifest::Backend;
+use faultline_experiments::compare::{Runs, Settings, compare as run, page, text};
+use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
+use faultline_trace::manifest::BackendKind;
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
@@ -58,19 +58,19 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let mut maker = |federation: &Federation, seed| processes.run(federation, seed);
     let runs = match backend {
         ComparedOn::Simulate => Runs::Simulated,
-        ComparedOn::Local => Runs::Elsewhere(Backend::Local, &mut maker),
+        ComparedOn::Local => Runs::Elsewhere(BackendKind::Local, &mut maker),
     };
     let mut progress = Progress::counting(0, 0);
-    let mut keep = |it: &Kept| journal.iter_mut().for_each(|journal| journal.add(it));
-    let mut tell = |step: Step<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
-    let mut store = Store::new(known.unwrap_or_default(), &mut keep, &mut tell, &interrupted);
+    let mut keep = |it: &StoredResult| journal.iter_mut().for_each(|journal| journal.add(it));
+    let mut tell = |step: RunProgress<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
+    let mut store = ResultStore::new(known.unwrap_or_default(), &mut keep, &mut tell, &interrupted);
     let done = run(&federation, &settings, runs, &mut store);
     drop(progress);
     journal.map(|it| it.finish(done.missing == 0)).transpose()?;
     if let Some(command_error) = processes.command_error.take() {
         return Err(command_error);
     }
-    let json = tell::json(&done);
+    let json = text::json(&done);
     let files = [
         ("index.html", page::render(&done)),
         ("picture.svg", page::file(&done)),
@@ -81,7 +81,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     }
     output::print(&match format {
         Format::Json => json,
-        Format::Text => format!("{}\n{}\n", tell::text(&done), out.join("index.html").display()),
+        Format::Text => format!("{}\n{}\n", text::text(&done), out.join("index.html").display()),
     })?;
     print_missing(done.missing);
     Ok(match (done.has_failed(), done.missing) {

@@ -8,13 +8,13 @@ use std::time::Instant;
 use faultline_api::Federation;
 use faultline_checker::{Property, Verdict};
 use faultline_explore::{
-    Bounds, Counterexample, Ending, Exploration, Extent, Program, Storage, explore as search, federation,
-    names,
+    Bounds, Counterexample, Ending, Exploration, Program, SearchExtent, Storage, explore as search,
+    federation, names,
 };
 use faultline_report::explain::count;
 use faultline_report::transcript::{text, transcript};
 use faultline_report::{DisplayNames, Timeline};
-use faultline_session::Unjudged;
+use faultline_session::UnjudgedRecording;
 use faultline_trace::{Bundle, BundleError};
 use miette::miette;
 use serde::Serialize;
@@ -157,10 +157,10 @@ impl<'a> Ticker<'a> {
     }
 
     /// Returns whether to continue.
-    fn tick(&mut self, extent: &Extent) -> bool {
+    fn tick(&mut self, extent: &SearchExtent) -> bool {
         if let Some(progress) = &mut self.progress {
             progress.show(|| {
-                let Extent { states, depth, runs, .. } = extent;
+                let SearchExtent { states, depth, runs, .. } = extent;
                 let rate = *states as f64 / self.begun.elapsed().as_secs_f64().max(1e-3);
                 let overtakings = overtaken(self.overtakings);
                 format!("{overtakings}: {states} states, depth {depth}, {runs} runs judged, {rate:.0} states per second")
@@ -225,7 +225,7 @@ impl Level {
         }
     }
 
-    fn add(&mut self, extent: &Extent) {
+    fn add(&mut self, extent: &SearchExtent) {
         self.states += extent.states;
         self.steps += extent.steps;
         self.depth = self.depth.max(extent.depth);
@@ -263,7 +263,11 @@ impl Finding {
             CommandError::path("record in", &dir, error, "name a writable directory with `--out`")
         };
         let bundle = Bundle::create(&dir).map_err(unwritable)?;
-        let run = Unjudged { manifest: found.manifest.clone(), trace: found.trace.clone(), is_read: false };
+        let run = UnjudgedRecording {
+            manifest: found.manifest.clone(),
+            trace: found.trace.clone(),
+            is_read: false,
+        };
         run.write(&bundle).map_err(unwritable)?;
         output::write(&dir, "transcript.txt", &transcript)?;
         let steps: String =

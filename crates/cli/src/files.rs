@@ -15,7 +15,7 @@ use faultline_report::fault::{describe_change, describe_fault, describe_trigger}
 use faultline_session::Session;
 use faultline_supervisor::process_seed;
 use faultline_trace::Manifest;
-use faultline_trace::manifest::Backend;
+use faultline_trace::manifest::BackendKind;
 use faultline_workloads::Workload;
 use miette::miette;
 use serde::Serialize;
@@ -187,7 +187,7 @@ fn all_samples() -> impl Iterator<Item = &'static Sample> {
 fn expand(federation: &Federation, text: &str, seed: Option<u64>) -> Result<Manifest, CommandError> {
     let session = Session::new(federation).of_text(text, SystemTime::UNIX_EPOCH);
     let session = seed.map_or(session, |seed| session.seed(seed));
-    session.draft(Backend::Simulate).map_err(unfit)
+    session.draft(BackendKind::Simulate).map_err(unfit)
 }
 
 fn table<const N: usize>(titles: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {

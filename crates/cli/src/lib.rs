@@ -68,7 +68,7 @@ use command_error::{CommandError, Exit};
 /// Tests a protocol under random federations and faults. The protocol does not have to be part of the program.
 pub mod kit {
     pub use faultline_checker::Property;
-    pub use faultline_fuzz::{Candidate, Tried};
+    pub use faultline_fuzz::{Candidate, SeedResult};
 }
 
 /// Returns the program with only the built-in protocols and applications.

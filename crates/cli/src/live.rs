@@ -6,7 +6,7 @@ use faultline_report::DisplayNames;
 use faultline_report::events::EventReporter;
 use faultline_supervisor::{ClusterStatus, Status};
 use faultline_trace::Manifest;
-use faultline_trace::manifest::{Backend, LinkEntry};
+use faultline_trace::manifest::{BackendKind, LinkEntry};
 
 use crate::arguments::OutputArguments;
 use crate::screen::{Row, Screen};
@@ -31,9 +31,9 @@ impl View<'_> {
     pub(crate) fn screen(self, manifest: &Manifest) -> Screen {
         let protocol = self.federation.spec.protocol.name();
         let on = match manifest.backend {
-            Backend::Local => "real processes",
-            Backend::Simulate => "virtual time",
-            Backend::Kubernetes => "pods",
+            BackendKind::Local => "real processes",
+            BackendKind::Simulate => "virtual time",
+            BackendKind::Kubernetes => "pods",
         };
         let title = format!("{}: {protocol} in {on}, seed {}", manifest.name, manifest.seed);
         Screen::new(self.output, self.of_many, title)

@@ -11,13 +11,13 @@ use faultline_catalog::Hosted;
 use faultline_core::{Fact, Life, ProcessId, Time};
 use faultline_launch::{HostError, ended, run_options};
 use faultline_runtime::metrics::RunInfo;
-use faultline_runtime::supervise::Collapse;
+use faultline_runtime::supervise::UnexpectedEnd;
 use faultline_runtime::{Observer, RunError, RunOptions, RunOutcome, local};
-use faultline_session::{Backend, Begun, Ended};
+use faultline_session::{Backend, PreparedRun, RunEnd};
 use faultline_shaper::Kernel;
 use faultline_supervisor::Status;
 use faultline_tc::namespace::MOST_PROCESSES;
-use faultline_trace::manifest::{Backend as Kind, LinkEntry};
+use faultline_trace::manifest::{BackendKind, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 
 use crate::command_error::CommandError;
@@ -40,12 +40,12 @@ pub(crate) struct Processes<'a> {
 impl Backend for Processes<'_> {
     type Error = CommandError;
 
-    fn kind(&self) -> Kind {
-        Kind::Local
+    fn kind(&self) -> BackendKind {
+        BackendKind::Local
     }
 
-    fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), CommandError> {
-        let Begun { setup, manifest, bundle } = begun;
+    fn run<N: Hosted>(&mut self, begun: PreparedRun<'_, N>) -> Result<(RunEnd, Option<Trace>), CommandError> {
+        let PreparedRun { setup, manifest, bundle } = begun;
         let dir = bundle.dir();
         let metrics = self.metrics.clone();
         let info = Some(RunInfo::of(manifest));
@@ -106,11 +106,11 @@ impl Processes<'_> {
 }
 
 /// Reports the first nodes that ended unexpectedly, with their last output.
-fn report_collapsed(collapsed: &[Collapse], manifest: &Manifest, dir: &Path) {
+fn report_collapsed(collapsed: &[UnexpectedEnd], manifest: &Manifest, dir: &Path) {
     for it in collapsed.iter().take(MAX_REPORTED) {
         let name = &manifest.processes[it.process.index()].name;
         anstream::eprintln!("{name}, {}, ended unexpectedly: {}", it.life, it.status);
-        it.last_words.lines().for_each(|line| anstream::eprintln!("  {line}"));
+        it.last_output.lines().for_each(|line| anstream::eprintln!("  {line}"));
     }
     if collapsed.len() > MAX_REPORTED {
         let more = collapsed.len() - MAX_REPORTED;

@@ -10,8 +10,8 @@ use faultline_api::Federation;
 use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
 use faultline_core::{Claim, ClusterId, Fact, Life, ProcessId, Time};
-use faultline_experiments::{Files, Statistics, simulate_all, tell};
-use faultline_session::{Moment, Observer};
+use faultline_experiments::{Files, Statistics, simulate_all, text};
+use faultline_session::{Observer, SimulationView};
 use faultline_trace::describe::{describe, message_of};
 use faultline_trace::{Manifest, Record, RunNames};
 
@@ -47,16 +47,16 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, CommandErr
     };
     let runs = runs.map_err(files::unfit)?;
     output::print(&match arguments.format {
-        StatisticsFormat::Text => tell::text(&runs),
-        StatisticsFormat::Json => tell::json(&runs),
-        StatisticsFormat::Csv => tell::csv(&runs),
+        StatisticsFormat::Text => text::text(&runs),
+        StatisticsFormat::Json => text::json(&runs),
+        StatisticsFormat::Csv => text::csv(&runs),
     })?;
     let missing = arguments.seeds as usize - runs.len();
     if missing > 0 {
         anstream::eprintln!("interrupted: {missing} of {} seeds did not run", arguments.seeds);
-        return Ok(Exit::from(tell::verdict(&runs).max(Verdict::Unknown)));
+        return Ok(Exit::from(text::verdict(&runs).max(Verdict::Unknown)));
     }
-    Ok(tell::verdict(&runs).into())
+    Ok(text::verdict(&runs).into())
 }
 
 /// Returns the requested number of parallel jobs, or the number of cores.
@@ -175,7 +175,7 @@ impl Observer for Watcher {
         }
     }
 
-    fn continues(&mut self, moment: Moment<'_>) -> bool {
+    fn continues(&mut self, moment: SimulationView<'_>) -> bool {
         let (number, runs) = self.run;
         let (hours, done) = (self.hours, moment.now.since(Time::ZERO).as_secs_f64() / 3600.0);
         self.progress.show(|| format!("run {number} of {runs}: {done:.2} of {hours:.2} hours simulated"));

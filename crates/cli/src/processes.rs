@@ -13,8 +13,8 @@ use faultline_core::Time;
 use faultline_core::fault::Outcome;
 use faultline_experiments::compare::Made;
 use faultline_experiments::reproduce::Interrupted;
-use faultline_experiments::reproduce::hydee::ping_pong::{Played, Setting};
-use faultline_experiments::reproduce::hydee::real::{self, Real};
+use faultline_experiments::reproduce::hydee::ping_pong::{HalfRoundTrips, Setting};
+use faultline_experiments::reproduce::hydee::real::{self, RealRuns};
 use faultline_experiments::reproduce::reality::{FEDERATION, Pair, RunCounts};
 use faultline_trace::Bundle;
 
@@ -39,7 +39,7 @@ pub(crate) struct Evaluation<'a> {
 }
 
 /// A run with its record.
-struct RecordedRun {
+struct RecordedComparisonRun {
     recording: Recording,
     dir: PathBuf,
     /// Whether the run was recorded earlier.
@@ -53,7 +53,7 @@ impl Evaluation<'_> {
         let mut pairs = Vec::new();
         for seed in 1..=seeds {
             let run = |here, on| self.run(here, on, FEDERATION, seed);
-            let RecordedRun { recording, is_known, .. } = run(&PROCESSES, "real")?;
+            let RecordedComparisonRun { recording, is_known, .. } = run(&PROCESSES, "real")?;
             let simulated = counts(&run(&LocalBackend::Simulator, "simulated")?.recording);
             pairs.push(Pair { seed, real: counts(&recording), simulated });
             progress.step("real processes and simulator", (seed, seeds), is_known);
@@ -67,7 +67,7 @@ impl Evaluation<'_> {
         self,
         processes: usize,
         (runs, rounds): (u32, u32),
-    ) -> Result<Vec<Played>, CommandError> {
+    ) -> Result<Vec<HalfRoundTrips>, CommandError> {
         let mut shown = Progress::new();
         let what = format!("ping-pong of {processes} processes");
         let total = u64::from(runs) * Setting::ALL.len() as u64;
@@ -75,7 +75,7 @@ impl Evaluation<'_> {
         for (run, setting) in (1..=runs).flat_map(|run| Setting::ALL.map(|it| (run, it))) {
             let name = format!("ping-pong-{processes}-{setting:?}").to_lowercase();
             let kept = self.run(&PROCESSES, &name, &setting.text(processes, rounds), run.into())?;
-            let played = Played::of(setting, processes, rounds, &kept.recording.run.trace);
+            let played = HalfRoundTrips::of(setting, processes, rounds, &kept.recording.run.trace);
             all.push(played.ok_or_else(|| {
                 CommandError::machine(format!("ping-pong did not finish; see {}", kept.dir.display()))
             })?);
@@ -85,12 +85,12 @@ impl Evaluation<'_> {
     }
 
     /// Performs the runs that the evaluation of HydEE needs, this many times each.
-    pub(crate) fn hydee_runs(self, turns: u32) -> Result<Real, CommandError> {
+    pub(crate) fn hydee_runs(self, turns: u32) -> Result<RealRuns, CommandError> {
         let mut shown = Progress::new();
         let runs = real::runs();
         let (mut done, total) = (0, u64::from(turns) * runs.len() as u64);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let mut real = Real { cores, made: vec![Vec::new(); runs.len()] };
+        let mut real = RealRuns { cores, made: vec![Vec::new(); runs.len()] };
         for turn in 1..=turns {
             for (wanted, made) in runs.iter().zip(&mut real.made) {
                 let kept = self.run(&PROCESSES, &wanted.name, &wanted.text, turn.into())?;
@@ -113,7 +113,7 @@ impl Evaluation<'_> {
         name: &str,
         text: &str,
         seed: u64,
-    ) -> Result<RecordedRun, CommandError> {
+    ) -> Result<RecordedComparisonRun, CommandError> {
         let federation =
             faultline_api::parse(name, text.as_bytes()).map_err(|it| CommandError::input(*it))?;
         let view = View { federation: &federation, output: OutputArguments::SILENT, of_many: true };
@@ -123,7 +123,7 @@ impl Evaluation<'_> {
             Runner { federation: &federation, text, here, records_inputs, strictness, view, interrupted };
         let dir = self.out.join("processes").join(format!("{name}-{seed}"));
         if let Some(recording) = self.resume.then(|| known(&dir, text, seed)).flatten() {
-            return Ok(RecordedRun { recording, dir, is_known: true });
+            return Ok(RecordedComparisonRun { recording, dir, is_known: true });
         }
         remove_record(&dir)?;
         let recording = runner.once(seed, &dir)?;
@@ -132,7 +132,7 @@ impl Evaluation<'_> {
                 "interrupted during the runs on real processes; the same command with `--resume` continues",
             ));
         }
-        Ok(RecordedRun { recording, dir, is_known: false })
+        Ok(RecordedComparisonRun { recording, dir, is_known: false })
     }
 }
 

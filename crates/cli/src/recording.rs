@@ -13,7 +13,7 @@ use faultline_core::{Life, ProcessId};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::explain::explain;
 use faultline_report::{DisplayNames, Timeline, page, text};
-use faultline_session::Unjudged;
+use faultline_session::UnjudgedRecording;
 use faultline_trace::{Manifest, Trace, export};
 
 use crate::arguments::{CheckArguments, ExplainArguments, ExportArguments, ExportFormat, ReportArguments};
@@ -64,7 +64,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> 
 pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> {
     let unjudged = open(&arguments.dir)?;
     let flaws = unjudged.flaws();
-    let Unjudged { manifest, trace, .. } = unjudged;
+    let UnjudgedRecording { manifest, trace, .. } = unjudged;
     for flaw in flaws {
         let named = |process: ProcessId| manifest.processes.get(process.index()).map(|it| it.name.clone());
         let flaw = flaw.describe(|process| named(process).unwrap_or_else(|| process.to_string()));
@@ -90,7 +90,7 @@ pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> 
 
 /// Returns the communication graphs of the run recorded in `dir`, in this many intervals of equal length.
 pub(crate) fn graphs(dir: &Path, intervals: usize) -> Result<Vec<Graph>, CommandError> {
-    let Unjudged { manifest, trace, .. } = open(dir)?;
+    let UnjudgedRecording { manifest, trace, .. } = open(dir)?;
     warn_if_incomplete(&manifest);
     warn_about_resent(&trace);
     let (processes, names): (Vec<_>, Vec<_>) = application(&manifest).into_iter().unzip();

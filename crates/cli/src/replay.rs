@@ -14,7 +14,7 @@ use faultline_report::explain::count;
 use faultline_trace::RunNames;
 use faultline_trace::describe::describe;
 use faultline_trace::inputs::{InputEntry, InputEntryOf, InputsFile, RecordedAction};
-use faultline_trace::manifest::Backend;
+use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, BundleError, Cut, Manifest, Trace};
 use miette::miette;
 
@@ -119,7 +119,7 @@ impl Visitor for ReplayVisitor<'_> {
         });
         let killed: BTreeSet<(ProcessId, Life)> = ends.collect();
         let process_config = match self.manifest.backend {
-            Backend::Simulate => setup.process_in_virtual_time(),
+            BackendKind::Simulate => setup.process_in_virtual_time(),
             _ => setup.process,
         };
         let mut all = Vec::new();
@@ -169,7 +169,7 @@ fn replay_life<P: Process>(
     let mut process: Option<P> = None;
     let mut jobs: BTreeMap<JobNo, P::Job> = BTreeMap::new();
     let mut actions: Vec<ActionOf<P>> = Vec::new();
-    let mut facts: Vec<Stated> = Vec::new();
+    let mut facts: Vec<ReplayedFact> = Vec::new();
     for (at, entry) in entries {
         let number = replayed.inputs;
         if let InputEntry::Did(recorded_actions) = &entry {
@@ -209,14 +209,14 @@ fn replay_life<P: Process>(
         for action in &actions {
             match action {
                 Action::Compute(no, job) => drop(jobs.insert(*no, job.clone())),
-                Action::Fact(fact) => facts.push(Stated { input: number, at, fact: fact.clone() }),
+                Action::Fact(fact) => facts.push(ReplayedFact { input: number, at, fact: fact.clone() }),
                 _ => {}
             }
         }
     }
     replayed.facts = facts.len().min(recorded.len());
     if let Some(number) = first_difference(&facts, recorded, me, manifest) {
-        let (Stated { at, fact, .. }, (then, recorded)) = (&facts[number], &recorded[number]);
+        let (ReplayedFact { at, fact, .. }, (then, recorded)) = (&facts[number], &recorded[number]);
         let names = RunNames::new(manifest);
         replayed.difference = Some(format!(
             "fact {number}: recorded `{}` at {then}, replayed `{}` at {at}",
@@ -240,7 +240,7 @@ fn replay_life<P: Process>(
 }
 
 /// A fact that a replayed process stated.
-struct Stated {
+struct ReplayedFact {
     /// Number of the input that it followed.
     input: usize,
     /// Time of that input.
@@ -251,7 +251,7 @@ struct Stated {
 /// Returns the number of the first fact that differs from the recorded one. In virtual time, a process that states a fact for
 /// which a fault waits is halted, and its remaining actions happen later: once the supervisor has released it.
 fn first_difference(
-    facts: &[Stated],
+    facts: &[ReplayedFact],
     recorded: &[(Time, Fact)],
     process: ProcessId,
     manifest: &Manifest,
@@ -260,7 +260,7 @@ fn first_difference(
     let halts =
         |fact: &Fact| manifest.plan.iter().any(|it| it.trigger.matches(fact.kind(), process, cluster));
     let mut halted_in = None;
-    facts.iter().zip(recorded).position(|(Stated { input, at, fact }, (then, recorded))| {
+    facts.iter().zip(recorded).position(|(ReplayedFact { input, at, fact }, (then, recorded))| {
         let is_on_time = at == then || at < then && halted_in == Some(input);
         if halts(fact) {
             halted_in = Some(input);

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
-use faultline_experiments::kept::{Kept, Step, Store};
 use faultline_experiments::reproduce::hydee::ping_pong::{CROWD, PAIR};
 use faultline_experiments::reproduce::{
     Reproduction, Settings, cck, hydee, page, reality, reproduce as repeat, tic,
 };
+use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
 use faultline_experiments::table1;
 use miette::miette;
 use serde::{Deserialize, Serialize};
@@ -146,7 +146,7 @@ fn simulated(
     arguments: &ReproduceArguments,
     out: &Path,
     seeds: u32,
-    reproduce: impl FnOnce(Settings, &mut Store<'_>) -> Reproduction,
+    reproduce: impl FnOnce(Settings, &mut ResultStore<'_>) -> Reproduction,
 ) -> Result<Exit, CommandError> {
     let settings = Settings { seeds, quick: arguments.quick, jobs: jobs(arguments.jobs) };
     let interrupted = interrupt::flag();
@@ -171,7 +171,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Opens the journal, and returns the results in it.
-    fn open(&self) -> Result<(Journal, Vec<Kept>), CommandError> {
+    fn open(&self) -> Result<(Journal, Vec<StoredResult>), CommandError> {
         let ReproduceArguments { paper, quick, resume, .. } = self.arguments;
         let paper = paper.to_possible_value().expect("no evaluation is hidden").get_name().to_owned();
         let head = Head::of(Reproduced { paper, quick: *quick });
@@ -181,13 +181,14 @@ impl Work<'_> {
     /// Simulates the runs that are not in the journal.
     fn repeat(
         &self,
-        (mut journal, known): (Journal, Vec<Kept>),
-        run: impl FnOnce(&mut Store<'_>) -> Reproduction,
+        (mut journal, known): (Journal, Vec<StoredResult>),
+        run: impl FnOnce(&mut ResultStore<'_>) -> Reproduction,
     ) -> Result<Reproduction, CommandError> {
         let mut progress = Progress::new();
-        let mut keep = |it: &Kept| journal.add(it);
-        let mut tell = |step: Step<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
-        let done = run(&mut Store::new(known, &mut keep, &mut tell, self.interrupted));
+        let mut keep = |it: &StoredResult| journal.add(it);
+        let mut tell =
+            |step: RunProgress<'_>| progress.step(step.what, (step.done, step.total), step.is_known);
+        let done = run(&mut ResultStore::new(known, &mut keep, &mut tell, self.interrupted));
         drop(progress);
         journal.finish(done.missing == 0)?;
         Ok(done)

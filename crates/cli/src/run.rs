@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use faultline_console::repetition::Repetition;
 use faultline_shaper::{Kernel, ShapingSide};
-use faultline_trace::manifest::Backend;
+use faultline_trace::manifest::BackendKind;
 use miette::miette;
 
 use crate::arguments::{BackendName, LinksName, RunArguments};
@@ -45,9 +45,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
         name: federation.metadata.name.as_deref().unwrap_or("federation"),
         federation: &federation,
         backend: match arguments.backend {
-            BackendName::Simulate => Backend::Simulate,
-            BackendName::Local => Backend::Local,
-            BackendName::Kubernetes => Backend::Kubernetes,
+            BackendName::Simulate => BackendKind::Simulate,
+            BackendName::Local => BackendKind::Local,
+            BackendName::Kubernetes => BackendKind::Kubernetes,
         },
         repeat: arguments.repeat,
         keeps_all: arguments.keep || arguments.backend != BackendName::Simulate,

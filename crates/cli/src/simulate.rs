@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use faultline_core::{Fact, ProcessId};
-use faultline_session::{Moment, Observer};
+use faultline_session::{Observer, SimulationView};
 use faultline_trace::{Manifest, Record};
 
 use crate::live::{Live, View};
@@ -45,7 +45,7 @@ impl Observer for Watched<'_> {
         }
     }
 
-    fn continues(&mut self, mut moment: Moment<'_>) -> bool {
+    fn continues(&mut self, mut moment: SimulationView<'_>) -> bool {
         if self.updated.elapsed() >= UPDATE_EVERY {
             self.updated = Instant::now();
             let live = self.live.as_mut().expect("the run has begun");

@@ -1,7 +1,7 @@
 //! `faultline sweep`: runs one federation with many settings of its parameters.
 
 use faultline_api::Federation;
-use faultline_experiments::sweep::{Measured, Parameter, Plan, Sweep, page, quantities, tell};
+use faultline_experiments::sweep::{Measured, Parameter, Plan, Sweep, page, quantities, text};
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +61,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     // The sweep can be continued with more seeds.
     journal.finish(false)?;
     let quantity = quantities().find(|it| it.name == arguments.best).expect("clap allows no other");
-    let (json, csv) = (tell::json(&swept, quantity), tell::csv(&swept));
+    let (json, csv) = (text::json(&swept, quantity), text::csv(&swept));
     let page = page::render(&swept, quantity, &path_of);
     for (name, content) in [("index.html", &page), ("sweep.json", &json), ("runs.csv", &csv)] {
         output::write(out, name, content)?;
@@ -70,7 +70,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
         SweepFormat::Json => json,
         SweepFormat::Csv => csv,
         SweepFormat::Text => {
-            format!("{}\n{}\n", tell::text(&swept, quantity), out.join("index.html").display())
+            format!("{}\n{}\n", text::text(&swept, quantity), out.join("index.html").display())
         }
     })?;
     print_missing(swept.missing() as u64);

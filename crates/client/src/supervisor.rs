@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use faultline_api::supervision::{self, Amended, KeyError, PLACES, Places, SPEC, STATUS, Status};
+use faultline_api::supervision::{self, Amended, InvalidKey, PLACES, Places, SPEC, STATUS, Status};
 use faultline_tls::Connector;
 use futures::FutureExt;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
@@ -64,7 +64,7 @@ impl Supervisor {
     /// # Errors
     ///
     /// Fails if the key is invalid.
-    pub fn new(address: IpAddr, port: u16, key: &str) -> Result<Supervisor, KeyError> {
+    pub fn new(address: IpAddr, port: u16, key: &str) -> Result<Supervisor, InvalidKey> {
         Ok(Supervisor {
             address: SocketAddr::new(address, port),
             token: supervision::token(key)?,
@@ -117,7 +117,7 @@ impl Supervisor {
         let answer = async {
             let stream = TcpStream::connect(self.address).await.map_err(SupervisorError::Connect)?;
             let host = self.address.to_string();
-            let question = Question { host: &host, token: &self.token, method, path, body };
+            let question = HttpRequest { host: &host, token: &self.token, method, path, body };
             let answer = match supervision::needs_encryption(self.address.ip()) {
                 true => question.ask(self.tls.connect(stream).await.map_err(SupervisorError::Tls)?).await?,
                 false => question.ask(stream).await?,
@@ -130,7 +130,7 @@ impl Supervisor {
 
 /// A request to a supervisor.
 #[derive(Clone, Debug)]
-pub struct Question<'a> {
+pub struct HttpRequest<'a> {
     /// Host name of the supervisor, for the header of the request.
     pub host: &'a str,
     /// Token that grants access to the API.
@@ -144,12 +144,12 @@ pub struct Question<'a> {
 }
 
 /// An answer that is being received. Dropping it closes the connection.
-pub struct Answer {
+pub struct HttpResponse {
     body: Incoming,
     _connection: AbortOnDropHandle<()>,
 }
 
-impl Question<'_> {
+impl HttpRequest<'_> {
     /// Sends the request over an existing connection, and waits for the beginning of the answer.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl Question<'_> {
     /// # Panics
     ///
     /// Panics if a part of the request is not valid HTTP, which only a bug can cause.
-    pub async fn ask<S>(self, stream: S) -> Result<Answer, SupervisorError>
+    pub async fn ask<S>(self, stream: S) -> Result<HttpResponse, SupervisorError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -176,7 +176,7 @@ impl Question<'_> {
             .expect("the request is valid HTTP");
         let response = sender.send_request(request).await?;
         let status = response.status();
-        let answer = Answer { body: response.into_body(), _connection: connection };
+        let answer = HttpResponse { body: response.into_body(), _connection: connection };
         if status.is_success() {
             Ok(answer)
         } else {
@@ -186,7 +186,7 @@ impl Question<'_> {
     }
 }
 
-impl Answer {
+impl HttpResponse {
     /// Returns the complete answer.
     ///
     /// # Errors

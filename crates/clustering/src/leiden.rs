@@ -17,14 +17,14 @@ pub(crate) const ROUNDING: f64 = 1e-7;
 
 /// Prices and limits of clusters.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct CostModel {
     /// Saving per byte inside a cluster, where each pair of processes in one cluster costs 2.
     pub(crate) price: f64,
     /// Size limit of a cluster, in processes.
     pub(crate) most: u64,
 }
 
-impl Terms {
+impl CostModel {
     /// Returns the cost of these clusters: the sum of their squared sizes, less the savings for bytes inside them.
     pub(crate) fn cost(self, level: &Level, cluster_of: &[u32]) -> f64 {
         let mut sizes = vec![0_u64; level.len()];
@@ -43,7 +43,7 @@ impl Terms {
 
 /// Returns clusters that cost no more than `start`. Cluster numbers in `start` must be smaller than the
 /// number of nodes; returned numbers are consecutive, from 0.
-pub(crate) fn cluster(level: &Level, start: Vec<u32>, terms: Terms, chance: &mut Chance) -> Vec<u32> {
+pub(crate) fn cluster(level: &Level, start: Vec<u32>, terms: CostModel, chance: &mut Chance) -> Vec<u32> {
     let mut best = start;
     let mut cost = terms.cost(level, &best);
     loop {
@@ -72,7 +72,7 @@ pub(crate) fn number(cluster_of: &mut [u32]) -> usize {
     next as usize
 }
 
-fn pass(level: &Level, cluster_of: Vec<u32>, terms: Terms, chance: &mut Chance) -> Vec<u32> {
+fn pass(level: &Level, cluster_of: Vec<u32>, terms: CostModel, chance: &mut Chance) -> Vec<u32> {
     let mut moving = Moving::new(level, cluster_of, terms);
     moving.settle(chance);
     let cluster_of = moving.cluster_of;
@@ -96,14 +96,14 @@ struct Moving<'a> {
     sizes: Vec<u64>,
     /// Clusters without members, to which a node may move.
     empty: Vec<u32>,
-    terms: Terms,
+    terms: CostModel,
     /// Bytes between each cluster and the current node; zero before and after.
     bytes: Vec<u64>,
     met: Vec<u32>,
 }
 
 impl<'a> Moving<'a> {
-    fn new(level: &'a Level, cluster_of: Vec<u32>, terms: Terms) -> Moving<'a> {
+    fn new(level: &'a Level, cluster_of: Vec<u32>, terms: CostModel) -> Moving<'a> {
         let mut sizes = vec![0; level.len()];
         cluster_of.iter().zip(&level.sizes).for_each(|(&it, size)| sizes[it as usize] += size);
         let empty = (0..level.len() as u32).rev().filter(|&it| sizes[it as usize] == 0).collect();
@@ -176,7 +176,7 @@ impl<'a> Moving<'a> {
 /// Divides each cluster into connected parts: nodes that are still alone join a part of their cluster if that
 /// reduces the cost. The part is chosen at random, weighted by the saving. Returns the part of each node, and
 /// the number of parts.
-fn refine(level: &Level, cluster_of: &[u32], terms: Terms, chance: &mut Chance) -> (Vec<u32>, usize) {
+fn refine(level: &Level, cluster_of: &[u32], terms: CostModel, chance: &mut Chance) -> (Vec<u32>, usize) {
     let mut part_of: Vec<u32> = (0..level.len() as u32).collect();
     let mut sizes = level.sizes.clone();
     let mut is_alone = vec![true; level.len()];

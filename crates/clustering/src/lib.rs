@@ -42,7 +42,7 @@ use serde::Serialize;
 
 use balance::Balance;
 pub use graph::Graph;
-pub use recluster::{Course, Interval, Reclustering, recluster};
+pub use recluster::{DivisionSequence, Interval, Reclustering, recluster};
 
 /// Largest difference between sums that is due to rounding, in points.
 const EQUAL: f64 = 1e-6;
@@ -52,7 +52,7 @@ const INDIFFERENT: f64 = 1.0;
 
 /// Limits on the search and on the choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Wish {
+pub struct Constraints {
     /// Largest share of processes that a failure may roll back, in percent. The choice respects it.
     pub max_rollback_percent: Option<f64>,
     /// Largest size of a cluster relative to the mean, at least 1. A value of 1 means clusters of equal size.
@@ -60,7 +60,7 @@ pub struct Wish {
     pub balance: Option<f64>,
 }
 
-impl Wish {
+impl Constraints {
     /// Returns whether a division may be chosen. The search has already respected the balance.
     fn allows(self, division: &Division) -> bool {
         let most = self.max_rollback_percent.unwrap_or(f64::INFINITY);
@@ -89,7 +89,7 @@ pub struct Division {
 /// Result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Found {
+pub struct SearchResult {
     /// The Pareto front of the divisions found, in ascending order of the share of processes that roll back.
     /// If `exhaustive`, the Pareto front of all divisions.
     pub front: Vec<Division>,
@@ -102,10 +102,10 @@ pub struct Found {
     pub exhaustive: bool,
 }
 
-impl Found {
-    fn new(front: Vec<Division>, wish: Wish, exhaustive: bool) -> Found {
-        let (chosen, reason) = choose(&front, wish, exhaustive);
-        Found { front, chosen, reason, exhaustive }
+impl SearchResult {
+    fn new(front: Vec<Division>, constraints: Constraints, exhaustive: bool) -> SearchResult {
+        let (chosen, reason) = choose(&front, constraints, exhaustive);
+        SearchResult { front, chosen, reason, exhaustive }
     }
 }
 
@@ -150,14 +150,14 @@ impl Division {
 /// # Panics
 ///
 /// Panics if the graph has no process, or if the balance is less than 1 or not a number.
-pub fn find(graph: &Graph, wish: Wish) -> Found {
+pub fn find(graph: &Graph, constraints: Constraints) -> SearchResult {
     let processes = graph.len();
     assert!(processes > 0, "a graph without processes has no clusters");
-    assert!(wish.balance.is_none_or(|it| it >= 1.0), "a balance of {:?}", wish.balance);
-    let balance = Balance::new(processes, wish.balance);
+    assert!(constraints.balance.is_none_or(|it| it >= 1.0), "a balance of {:?}", constraints.balance);
+    let balance = Balance::new(processes, constraints.balance);
     if processes <= exhaustive::MOST {
         let all = exhaustive::divisions(graph, balance).iter().map(|it| Division::new(graph, it)).collect();
-        return Found::new(front(all), wish, true);
+        return SearchResult::new(front(all), constraints, true);
     }
     let each: Vec<u32> = (0..processes as u32).collect();
     let mut all = vec![Division::new(graph, &vec![0; processes]), Division::new(graph, &each)];
@@ -165,25 +165,25 @@ pub fn find(graph: &Graph, wish: Wish) -> Found {
         all.extend(divisions(graph, parts, balance));
     }
     // Divisions from an unconstrained search may also be in balance.
-    if wish.balance.is_some() {
+    if constraints.balance.is_some() {
         let free = Balance::new(processes, None);
         all.extend(sizes(processes, free).into_iter().flat_map(|parts| divisions(graph, parts, free)));
     }
     all.extend(search::from_singles(graph).iter().map(|it| Division::new(graph, it)));
     all.retain(|it| it.largest <= balance.most(it.clusters));
-    all.extend(improved(graph, &all, wish));
+    all.extend(improved(graph, &all, constraints));
     all.retain(|it| it.largest <= balance.most(it.clusters));
-    Found::new(front(all), wish, false)
+    SearchResult::new(front(all), constraints, false)
 }
 
 /// Returns divisions within the limits that have a smaller sum than the given ones.
-fn improved(graph: &Graph, all: &[Division], wish: Wish) -> Vec<Division> {
+fn improved(graph: &Graph, all: &[Division], constraints: Constraints) -> Vec<Division> {
     let squares = (graph.len() * graph.len()) as f64;
     let limits = search::Limits {
-        balance: Balance::new(graph.len(), wish.balance),
-        squares: wish.max_rollback_percent.map_or(f64::INFINITY, |it| it / 100.0 * squares),
+        balance: Balance::new(graph.len(), constraints.balance),
+        squares: constraints.max_rollback_percent.map_or(f64::INFINITY, |it| it / 100.0 * squares),
     };
-    let mut best: Vec<&Division> = all.iter().filter(|it| wish.allows(it)).collect();
+    let mut best: Vec<&Division> = all.iter().filter(|it| constraints.allows(it)).collect();
     best.sort_by(|a, b| a.cost().total_cmp(&b.cost()));
     best.dedup_by(|a, b| a.cost() == b.cost());
     let best = best.iter().map(|it| it.cluster_of.as_slice());
@@ -237,11 +237,11 @@ fn front(mut all: Vec<Division>) -> Vec<Division> {
     all
 }
 
-fn choose(front: &[Division], wish: Wish, exhaustive: bool) -> (usize, String) {
-    let among = || front.iter().enumerate().filter(|it| wish.allows(it.1));
-    let within = limits(wish);
+fn choose(front: &[Division], constraints: Constraints, exhaustive: bool) -> (usize, String) {
+    let among = || front.iter().enumerate().filter(|it| constraints.allows(it.1));
+    let within = limits(constraints);
     let least = among().map(|it| it.1.cost()).fold(f64::INFINITY, f64::min);
-    let may_be_one = wish.max_rollback_percent.is_none_or(|it| it >= 100.0);
+    let may_be_one = constraints.max_rollback_percent.is_none_or(|it| it >= 100.0);
     let whole = front.last().filter(|it| may_be_one && it.clusters == 1 && it.cost() <= least + EQUAL);
     let as_good = if whole.is_some() { INDIFFERENT } else { EQUAL };
     let best = among().filter(|it| it.1.cost() <= least + as_good);
@@ -263,13 +263,13 @@ fn choose(front: &[Division], wish: Wish, exhaustive: bool) -> (usize, String) {
         }
         (None, false) => format!("best found, by the sum of both shares{within}: {sum:.2} points"),
     };
-    (chosen, reason + &remark(division, wish))
+    (chosen, reason + &remark(division, constraints))
 }
 
 /// Describes the limits of the search, as the end of a sentence.
-fn limits(wish: Wish) -> String {
-    let rollback = wish.max_rollback_percent.map(|it| format!("at most {it} % rolled back"));
-    let balance = wish.balance.map(|it| format!("a largest cluster of at most {it} times the mean"));
+fn limits(constraints: Constraints) -> String {
+    let rollback = constraints.max_rollback_percent.map(|it| format!("at most {it} % rolled back"));
+    let balance = constraints.balance.map(|it| format!("a largest cluster of at most {it} times the mean"));
     match rollback.into_iter().chain(balance).collect::<Vec<_>>() {
         limits if limits.is_empty() => String::new(),
         limits => format!(" with {}", limits.join(" and ")),
@@ -277,9 +277,9 @@ fn limits(wish: Wish) -> String {
 }
 
 /// Suggests a remedy if only clusters of single processes are in balance.
-fn remark(chosen: &Division, wish: Wish) -> String {
+fn remark(chosen: &Division, constraints: Constraints) -> String {
     let processes = chosen.cluster_of.len();
-    let balance = Balance::new(processes, wish.balance);
+    let balance = Balance::new(processes, constraints.balance);
     if chosen.clusters < processes || (2..processes).any(|it| balance.allows(it)) {
         return String::new();
     }
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn existing_groups_are_found() {
-        let found = find(&groups(), Wish::default());
+        let found = find(&groups(), Constraints::default());
         let chosen = &found.front[found.chosen];
         assert_eq!(chosen.clusters, 4, "{found:?}");
         assert_eq!(chosen.cluster_of, (0..16).map(|it| it / 4).collect::<Vec<u32>>());
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn no_division_on_the_front_beats_another() {
-        let found = find(&groups(), Wish::default());
+        let found = find(&groups(), Constraints::default());
         for pair in found.front.windows(2) {
             assert!(pair[0].rolled_back_percent < pair[1].rolled_back_percent, "{pair:?}");
             assert!(pair[0].logged_percent > pair[1].logged_percent, "{pair:?}");
@@ -333,17 +333,17 @@ mod tests {
 
     #[test]
     fn a_limit_restricts_the_choice_and_an_impossible_one_is_reported() {
-        let found = find(&groups(), Wish { max_rollback_percent: Some(13.0), balance: None });
+        let found = find(&groups(), Constraints { max_rollback_percent: Some(13.0), balance: None });
         assert!(found.front[found.chosen].rolled_back_percent <= 13.0, "{found:?}");
-        let found = find(&groups(), Wish { max_rollback_percent: Some(1.0), balance: None });
+        let found = find(&groups(), Constraints { max_rollback_percent: Some(1.0), balance: None });
         assert!(
             found.reason.contains("no division was found") && found.front[found.chosen].clusters > 1,
             "{found:?}"
         );
     }
 
-    fn balanced(factor: f64) -> Wish {
-        Wish { max_rollback_percent: None, balance: Some(factor) }
+    fn balanced(factor: f64) -> Constraints {
+        Constraints { max_rollback_percent: None, balance: Some(factor) }
     }
 
     /// Returns groups of these sizes whose processes send much within their group and little to the next.
@@ -390,7 +390,7 @@ mod tests {
     fn the_limit_does_not_prevent_finding_balanced_divisions() {
         for pattern in patterns::Pattern::ALL {
             let graph = pattern.graph(256);
-            let free = find(&graph, Wish::default());
+            let free = find(&graph, Constraints::default());
             let chosen = &free.front[free.chosen];
             let factor = (chosen.largest * chosen.clusters) as f64 / 256.0;
             let found = find(&graph, balanced(factor));
@@ -411,8 +411,8 @@ mod tests {
 
     #[test]
     fn contradictory_limits_are_reported_with_the_closest_division() {
-        let wish = Wish { max_rollback_percent: Some(1.0), balance: Some(1.0) };
-        let found = find(&groups(), wish);
+        let constraints = Constraints { max_rollback_percent: Some(1.0), balance: Some(1.0) };
+        let found = find(&groups(), constraints);
         assert_eq!(
             found.reason,
             "no division was found with at most 1 % rolled back and a largest cluster of at most 1 times the mean; this one \
@@ -423,15 +423,17 @@ mod tests {
 
     #[test]
     fn dividing_does_not_pay_for_all_to_all_communication() {
-        let found = find(&patterns::Pattern::Ft.graph(64), Wish::default());
+        let found = find(&patterns::Pattern::Ft.graph(64), Constraints::default());
         let chosen = &found.front[found.chosen];
         assert_eq!((chosen.clusters, chosen.largest), (2, 32), "{}", found.reason);
         assert_eq!(
             found.reason,
             "dividing does not pay: the sum of both shares is 100.00 points with one cluster, and 100.79 with these"
         );
-        let found =
-            find(&patterns::Pattern::Ft.graph(64), Wish { max_rollback_percent: Some(60.0), balance: None });
+        let found = find(
+            &patterns::Pattern::Ft.graph(64),
+            Constraints { max_rollback_percent: Some(60.0), balance: None },
+        );
         assert!(found.reason.starts_with("best found"), "{}", found.reason);
     }
 
@@ -454,7 +456,7 @@ mod tests {
         [(0, 1, 100), (2, 3, 100), (3, 4, 1)]
             .into_iter()
             .for_each(|(from, to, bytes)| graph.add(from, to, bytes, 1));
-        let found = find(&graph, Wish::default());
+        let found = find(&graph, Constraints::default());
         assert_eq!(found.front[found.chosen].cluster_of, [0, 0, 1, 1, 2]);
         assert_eq!(found.reason, "optimal (exhaustive), the smallest sum of both shares: 36.50 points");
         assert!(found.exhaustive);
@@ -471,12 +473,13 @@ mod tests {
                 bytes.collect::<Vec<_>>().into_iter().for_each(|(to, bytes)| graph.add(from, to, bytes, 1));
             }
             let rollback = [None, Some(40.0)][number / 2 % 2];
-            let wish = Wish { balance: [None, Some(1.5)][number % 2], max_rollback_percent: rollback };
-            let balance = Balance::new(processes, wish.balance);
+            let constraints =
+                Constraints { balance: [None, Some(1.5)][number % 2], max_rollback_percent: rollback };
+            let balance = Balance::new(processes, constraints.balance);
             let all: Vec<Division> = every(processes).iter().map(|it| Division::new(&graph, it)).collect();
             let all: Vec<&Division> =
                 all.iter().filter(|it| it.largest <= balance.most(it.clusters)).collect();
-            let found = find(&graph, wish);
+            let found = find(&graph, constraints);
             for it in &all {
                 let matched = |on: &Division| {
                     on.rolled_back_percent <= it.rolled_back_percent + 1e-9
@@ -484,7 +487,7 @@ mod tests {
                 };
                 assert!(found.front.iter().any(matched), "graph {number}: {it:?}");
             }
-            let allowed = all.iter().filter(|it| wish.allows(it));
+            let allowed = all.iter().filter(|it| constraints.allows(it));
             let least = allowed.map(|it| it.cost()).fold(f64::INFINITY, f64::min);
             let chosen = &found.front[found.chosen];
             if found.reason.starts_with("optimal") {
@@ -499,13 +502,13 @@ mod tests {
 
     #[test]
     fn a_division_is_called_optimal_only_after_an_exhaustive_search() {
-        let found = find(&groups(), Wish::default());
+        let found = find(&groups(), Constraints::default());
         assert!(!found.exhaustive && found.reason.starts_with("best found"), "{}", found.reason);
     }
 
     #[test]
     fn one_process_is_one_cluster() {
-        let found = find(&Graph::new(vec!["alone".into()]), Wish::default());
+        let found = find(&Graph::new(vec!["alone".into()]), Constraints::default());
         assert_eq!((found.front.len(), found.front[found.chosen].clusters), (1, 1));
     }
 }

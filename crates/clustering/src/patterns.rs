@@ -123,7 +123,7 @@ fn mg(graph: &mut Graph, it: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Division, Wish, find};
+    use crate::{Constraints, Division, find};
 
     /// Returns the cluster of a process in the paper's division of a pattern.
     fn paper(pattern: Pattern, it: usize) -> u32 {
@@ -174,7 +174,7 @@ mod tests {
     fn the_papers_divisions_lie_on_or_behind_the_front() {
         for pattern in Pattern::ALL {
             let published = pattern.published();
-            let found = find(&pattern.graph(256), Wish::default());
+            let found = find(&pattern.graph(256), Constraints::default());
             let as_good = found.front.iter().any(|it| {
                 it.clusters > 1
                     && it.rolled_back_percent <= published.rolled_back_percent + 0.4

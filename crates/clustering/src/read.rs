@@ -21,7 +21,7 @@ use crate::graph::Graph;
 
 /// File format of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum GraphFormat {
     /// One line per channel.
     EdgeList,
     /// The graph format of METIS.
@@ -133,11 +133,11 @@ pub enum ReadError {
 /// # Errors
 ///
 /// Returns a [`ReadError`] that names the line and the problem.
-pub fn read(text: &str, form: Form) -> Result<Graph, ReadError> {
+pub fn read(text: &str, form: GraphFormat) -> Result<Graph, ReadError> {
     match form {
-        Form::EdgeList => edge_list(text),
-        Form::Metis => metis(text),
-        Form::GraphMl => graph_ml(text),
+        GraphFormat::EdgeList => edge_list(text),
+        GraphFormat::Metis => metis(text),
+        GraphFormat::GraphMl => graph_ml(text),
     }
 }
 
@@ -296,16 +296,16 @@ mod tests {
     #[test]
     fn processes_of_an_edge_list_are_in_the_order_of_their_first_mention() {
         let text = "from,to,bytes,messages\n# a comment\nquiet\nb,a,10,2\na b 5   # and back\n";
-        let graph = read(text, Form::EdgeList).unwrap();
+        let graph = read(text, GraphFormat::EdgeList).unwrap();
         assert_eq!(graph.names(), ["quiet", "b", "a"]);
         assert_eq!((graph.total(), graph.messages(), graph.pairs()), (15, 2, 1));
     }
 
     #[test]
     fn a_metis_file_counts_each_edge_once() {
-        let graph = read("% made by hand\n3 2 001\n2 7\n1 7 3 4\n2 4\n", Form::Metis).unwrap();
+        let graph = read("% made by hand\n3 2 001\n2 7\n1 7 3 4\n2 4\n", GraphFormat::Metis).unwrap();
         assert_eq!((graph.names().join(" "), graph.total(), graph.pairs()), ("1 2 3".to_owned(), 11, 2));
-        let graph = read("3 1\n2\n1\n\n", Form::Metis).unwrap();
+        let graph = read("3 1\n2\n1\n\n", GraphFormat::Metis).unwrap();
         assert_eq!((graph.len(), graph.total()), (3, 1));
     }
 
@@ -321,36 +321,37 @@ mod tests {
 
     #[test]
     fn graph_ml_bytes_are_found_by_key() {
-        let graph = read(GRAPH_ML, Form::GraphMl).unwrap();
+        let graph = read(GRAPH_ML, GraphFormat::GraphMl).unwrap();
         assert_eq!(graph.names(), ["a", "b", "quiet"]);
         assert_eq!((graph.total(), graph.pairs()), (13, 1));
     }
 
     #[test]
     fn errors_in_graph_ml_state_the_line() {
-        let wrong =
-            |from: &str, to: &str| read(&GRAPH_ML.replace(from, to), Form::GraphMl).unwrap_err().to_string();
+        let wrong = |from: &str, to: &str| {
+            read(&GRAPH_ML.replace(from, to), GraphFormat::GraphMl).unwrap_err().to_string()
+        };
         assert_eq!(wrong("target=\"a\"", "target=\"c\""), "line 7: there is no node `c`");
         assert_eq!(wrong("target=\"a\"", ""), "line 7: the `edge` has no `target`");
         assert!(wrong(" 12 ", "many").starts_with("line 6: `many` is not a whole number"));
         assert!(wrong("</graphml>", "").starts_with("the file is not XML"));
-        assert!(read("<a/>", Form::GraphMl).unwrap_err().to_string().contains("no `graph` element"));
+        assert!(read("<a/>", GraphFormat::GraphMl).unwrap_err().to_string().contains("no `graph` element"));
     }
 
     #[test]
     fn errors_state_the_line() {
         let wrong = |text: &str, form| read(text, form).unwrap_err().to_string();
-        assert_eq!(wrong("# nothing\n", Form::EdgeList), "the file contains no processes");
-        assert!(wrong("a b 1\na b\n", Form::EdgeList).starts_with("line 2 has 2 words"));
-        assert!(wrong("a b -1\n", Form::EdgeList).starts_with("line 1: `-1` is not a whole number"));
-        assert!(wrong("a b\n", Form::Metis).starts_with("line 1 is not the header"));
-        assert!(wrong("2 1 011\n2\n1\n", Form::Metis).contains("the format 011"));
+        assert_eq!(wrong("# nothing\n", GraphFormat::EdgeList), "the file contains no processes");
+        assert!(wrong("a b 1\na b\n", GraphFormat::EdgeList).starts_with("line 2 has 2 words"));
+        assert!(wrong("a b -1\n", GraphFormat::EdgeList).starts_with("line 1: `-1` is not a whole number"));
+        assert!(wrong("a b\n", GraphFormat::Metis).starts_with("line 1 is not the header"));
+        assert!(wrong("2 1 011\n2\n1\n", GraphFormat::Metis).contains("the format 011"));
         assert_eq!(
-            wrong("3 1\n2\n1\n", Form::Metis),
+            wrong("3 1\n2\n1\n", GraphFormat::Metis),
             "the header states 3 processes, but the file has lines for 2"
         );
-        assert!(wrong("2 1\n3\n1\n", Form::Metis).contains("names neighbour 3"));
-        assert!(wrong("2 1 1\n2\n1 1\n", Form::Metis).contains("has no weight"));
-        assert!(wrong("2 1\n2\n\n", Form::Metis).contains("the edge to 2 is missing"));
+        assert!(wrong("2 1\n3\n1\n", GraphFormat::Metis).contains("names neighbour 3"));
+        assert!(wrong("2 1 1\n2\n1 1\n", GraphFormat::Metis).contains("has no weight"));
+        assert!(wrong("2 1\n2\n\n", GraphFormat::Metis).contains("the edge to 2 is missing"));
     }
 }

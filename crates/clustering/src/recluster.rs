@@ -11,7 +11,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::follow::follow;
-use crate::{Division, Graph, Wish, find, limits};
+use crate::{Constraints, Division, Graph, find, limits};
 
 /// Difference below which sums count as equal, in points.
 const EQUAL: f64 = 0.01;
@@ -25,12 +25,12 @@ pub struct Reclustering {
     /// Names of the processes.
     #[serde(skip)]
     pub processes: Vec<String>,
-    /// The cheapest course. Equal to `one` if no change pays.
-    pub best: Course,
+    /// The cheapest sequence. Equal to `one` if no change pays.
+    pub best: DivisionSequence,
     /// The best single division for all intervals, chosen with knowledge of all of them.
-    pub one: Course,
+    pub one: DivisionSequence,
     /// The division chosen for the first interval, kept in all intervals.
-    pub first: Course,
+    pub first: DivisionSequence,
     /// Conclusion, in a sentence.
     pub verdict: String,
 }
@@ -38,7 +38,7 @@ pub struct Reclustering {
 /// A division for each interval, with its costs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Course {
+pub struct DivisionSequence {
     /// Intervals in chronological order.
     pub intervals: Vec<Interval>,
     /// Mean share of processes that a failure rolls back, over all intervals, in percent.
@@ -68,7 +68,7 @@ pub struct Interval {
     pub numbers: Vec<u32>,
 }
 
-impl Course {
+impl DivisionSequence {
     /// Returns the value of the criterion: the sum of both shares and the cost of changes.
     pub fn cost(&self) -> f64 {
         self.rolled_back_percent + self.logged_percent + self.changes_percent
@@ -80,7 +80,7 @@ impl Course {
     }
 }
 
-/// Searches for the cheapest course of divisions, one per graph, and compares it with a single division for all
+/// Searches for the cheapest sequence of divisions, one per graph, and compares it with a single division for all
 /// graphs.
 ///
 /// Processes are identified by their names; a process that a graph does not name has no traffic in it.
@@ -91,8 +91,8 @@ impl Course {
 /// # Panics
 ///
 /// Panics if there is no graph or no process, or if [`find`] panics with these limits.
-pub fn recluster(graphs: &[Graph], wish: Wish, change_percent: f64) -> Reclustering {
-    let mut search = Search::new(graphs, wish, change_percent);
+pub fn recluster(graphs: &[Graph], constraints: Constraints, change_percent: f64) -> Reclustering {
+    let mut search = Search::new(graphs, constraints, change_percent);
     let all = graphs.len();
     let one = search.look(0..all);
     let each: Vec<usize> = (0..all).map(|it| search.look(it..it + 1)).collect();
@@ -106,15 +106,20 @@ pub fn recluster(graphs: &[Graph], wish: Wish, change_percent: f64) -> Recluster
     };
     let one = search.unless_beaten(one);
     let path = if stretches(&path).len() == 1 { vec![one; all] } else { path };
-    let constant = |it: usize| search.course(&vec![it; all]);
-    let (best, one, first) = (search.course(&path), constant(one), constant(each[0]));
-    let verdict = verdict(wish, &best, &one, &first);
+    let constant = |it: usize| search.sequence(&vec![it; all]);
+    let (best, one, first) = (search.sequence(&path), constant(one), constant(each[0]));
+    let verdict = verdict(constraints, &best, &one, &first);
     Reclustering { processes: search.processes, best, one, first, verdict }
 }
 
-fn verdict(wish: Wish, best: &Course, one: &Course, first: &Course) -> String {
+fn verdict(
+    constraints: Constraints,
+    best: &DivisionSequence,
+    one: &DivisionSequence,
+    first: &DivisionSequence,
+) -> String {
     let sum = best.cost();
-    let more = |it: &Course| match it.cost() - sum {
+    let more = |it: &DivisionSequence| match it.cost() - sum {
         more if more < EQUAL => "is as good".to_owned(),
         more => format!("costs {more:.2} points more"),
     };
@@ -122,7 +127,7 @@ fn verdict(wish: Wish, best: &Course, one: &Course, first: &Course) -> String {
     let changes: Vec<String> = best.changes().iter().map(usize::to_string).collect();
     let verdict = match changes.len() {
         0 => format!(
-            "changing clusters does not pay: the best course found has one division for all intervals, with a sum of {sum:.2} points; {kept}"
+            "changing clusters does not pay: the best sequence found has one division for all intervals, with a sum of {sum:.2} points; {kept}"
         ),
         count => format!(
             "changing clusters before {} {} pays: the sum is {sum:.2} points; one division for all intervals {}, and {kept}",
@@ -131,8 +136,8 @@ fn verdict(wish: Wish, best: &Course, one: &Course, first: &Course) -> String {
             more(one)
         ),
     };
-    match limits(wish) {
-        within if !within.is_empty() && !best.intervals.iter().all(|it| wish.allows(&it.division)) => {
+    match limits(constraints) {
+        within if !within.is_empty() && !best.intervals.iter().all(|it| constraints.allows(&it.division)) => {
             format!("no division was found{within}; with those that come closest, {verdict}")
         }
         _ => verdict,
@@ -163,7 +168,7 @@ struct Search {
     processes: Vec<String>,
     graphs: Vec<Graph>,
     bytes: u64,
-    wish: Wish,
+    constraints: Constraints,
     change_percent: f64,
     candidates: Vec<Candidate>,
     /// Ranges of intervals that have already been searched together.
@@ -173,14 +178,14 @@ struct Search {
 }
 
 impl Search {
-    fn new(graphs: &[Graph], wish: Wish, change_percent: f64) -> Search {
+    fn new(graphs: &[Graph], constraints: Constraints, change_percent: f64) -> Search {
         let all = Graph::together(graphs);
         let graphs = graphs.iter().map(|it| it.among(all.names())).collect();
         Search {
             processes: all.names().to_vec(),
             graphs,
             bytes: all.total().max(1),
-            wish,
+            constraints,
             change_percent,
             candidates: Vec::new(),
             seen: Vec::new(),
@@ -192,8 +197,8 @@ impl Search {
     /// total sum become candidates. Returns the candidate that would be chosen for these intervals alone.
     fn look(&mut self, intervals: Range<usize>) -> usize {
         let graph = Graph::together(&self.graphs[intervals.clone()]);
-        let found = find(&graph, self.wish);
-        let mut best: Vec<_> = found.front.iter().filter(|it| self.wish.allows(it)).collect();
+        let found = find(&graph, self.constraints);
+        let mut best: Vec<_> = found.front.iter().filter(|it| self.constraints.allows(it)).collect();
         let cost = |it: &Division| self.parts(&graph, it, intervals.len()).iter().sum::<f64>();
         best.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
         best.truncate(CANDIDATES);
@@ -276,8 +281,8 @@ impl Search {
         best.filter(|&it| cost(it) < cost(one) - EQUAL).unwrap_or(one)
     }
 
-    fn course(&self, path: &[usize]) -> Course {
-        let mut course = Course {
+    fn sequence(&self, path: &[usize]) -> DivisionSequence {
+        let mut sequence = DivisionSequence {
             intervals: Vec::new(),
             rolled_back_percent: 0.0,
             logged_percent: 0.0,
@@ -287,19 +292,25 @@ impl Search {
         for (graph, &it) in self.graphs.iter().zip(path) {
             let division = Division::new(graph, &self.candidates[it].cluster_of);
             let [rolled_back, logged] = self.parts(graph, &division, 1);
-            let (numbers, moved) = match course.intervals.last() {
+            let (numbers, moved) = match sequence.intervals.last() {
                 Some(last) => follow((&last.division, &last.numbers), &division, used),
                 None => ((0..division.clusters as u32).collect(), 0),
             };
             used = numbers.iter().map(|it| it + 1).fold(used, u32::max);
             let checkpointed = before.map_or(0, |before| self.checkpointed(before, it));
-            course.rolled_back_percent += rolled_back;
-            course.logged_percent += logged;
-            course.changes_percent += self.change(checkpointed);
-            course.intervals.push(Interval { bytes: graph.total(), division, moved, checkpointed, numbers });
+            sequence.rolled_back_percent += rolled_back;
+            sequence.logged_percent += logged;
+            sequence.changes_percent += self.change(checkpointed);
+            sequence.intervals.push(Interval {
+                bytes: graph.total(),
+                division,
+                moved,
+                checkpointed,
+                numbers,
+            });
             before = Some(it);
         }
-        course
+        sequence
     }
 }
 
@@ -322,7 +333,7 @@ mod tests {
     /// four processes.
     fn shifting(letters: &str, change_percent: f64) -> Reclustering {
         let graphs: Vec<Graph> = letters.chars().map(|it| square(4, it == 'r', 10)).collect();
-        recluster(&graphs, Wish::default(), change_percent)
+        recluster(&graphs, Constraints::default(), change_percent)
     }
 
     fn close(a: f64, b: f64) -> bool {
@@ -370,10 +381,10 @@ mod tests {
     fn constant_traffic_keeps_its_clusters_even_if_changes_are_free() {
         for pattern in crate::patterns::Pattern::ALL {
             let graph = pattern.graph(64);
-            let found = recluster(&vec![graph.clone(); 3], Wish::default(), 0.0);
+            let found = recluster(&vec![graph.clone(); 3], Constraints::default(), 0.0);
             assert!(found.best.changes().is_empty(), "{pattern:?}");
             assert_eq!((&found.best, &found.one), (&found.one, &found.first), "{pattern:?}");
-            let chosen = find(&graph, Wish::default());
+            let chosen = find(&graph, Constraints::default());
             let chosen = &chosen.front[chosen.chosen];
             assert!(found.one.cost() <= chosen.cost() + 1e-9, "{pattern:?}");
         }
@@ -386,18 +397,18 @@ mod tests {
         let mut other = crate::patterns::Pattern::Ft.graph(16);
         other.add(0, 9, 1, 1);
         let graphs = [crate::patterns::Pattern::Ft.graph(16), other];
-        assert!(recluster(&graphs, Wish::default(), 0.0).best.changes().is_empty());
+        assert!(recluster(&graphs, Constraints::default(), 0.0).best.changes().is_empty());
     }
 
     #[test]
     fn logging_everything_pays_in_a_quiet_interval() {
         // One byte in a hundred is logged, and half of the time, 1 of 16 processes rolls back instead of 4.
         let graphs = [square(4, true, 990), square(4, false, 10)];
-        let found = recluster(&graphs, Wish::default(), 9.3);
+        let found = recluster(&graphs, Constraints::default(), 9.3);
         assert_eq!(found.best.intervals[1].division.clusters, 16, "{found:?}");
         assert!(close(found.best.cost(), (25.0 + 6.25) / 2.0 + 1.0 + 9.3), "{found:?}");
         assert!(close(found.one.cost(), 25.0 + 1.0), "{found:?}");
-        assert!(recluster(&graphs, Wish::default(), 9.4).best.changes().is_empty());
+        assert!(recluster(&graphs, Constraints::default(), 9.4).best.changes().is_empty());
     }
 
     #[test]
@@ -407,7 +418,7 @@ mod tests {
         rows.add(2, 3, 10, 1);
         let mut later = Graph::new(["d", "a"].map(str::to_owned).into());
         later.add(0, 1, 20, 1);
-        let found = recluster(&[rows, later], Wish::default(), 0.0);
+        let found = recluster(&[rows, later], Constraints::default(), 0.0);
         assert_eq!(found.processes, ["a", "b", "c", "d"]);
         let together =
             |it: &Interval, a: usize, b: usize| it.division.cluster_of[a] == it.division.cluster_of[b];
@@ -417,8 +428,8 @@ mod tests {
 
     #[test]
     fn every_interval_respects_the_limits() {
-        let wish = Wish { max_rollback_percent: Some(13.0), balance: Some(1.0) };
-        let found = recluster(&[square(4, true, 1), square(4, false, 1)], wish, 1.0);
+        let constraints = Constraints { max_rollback_percent: Some(13.0), balance: Some(1.0) };
+        let found = recluster(&[square(4, true, 1), square(4, false, 1)], constraints, 1.0);
         for it in [&found.best, &found.one, &found.first].iter().flat_map(|it| &it.intervals) {
             assert!(it.division.rolled_back_percent <= 13.0 + 1e-9, "{it:?}");
             assert_eq!(it.division.largest * it.division.clusters, 16);
@@ -427,12 +438,12 @@ mod tests {
 
     #[test]
     fn an_impossible_limit_is_reported() {
-        let wish = Wish { max_rollback_percent: Some(1.0), balance: None };
-        let found = recluster(&[square(4, true, 1), square(4, false, 1)], wish, 1.0);
+        let constraints = Constraints { max_rollback_percent: Some(1.0), balance: None };
+        let found = recluster(&[square(4, true, 1), square(4, false, 1)], constraints, 1.0);
         assert_eq!(
             found.verdict,
             "no division was found with at most 1 % rolled back; with those that come closest, changing clusters does not \
-             pay: the best course found has one division for all intervals, with a sum of 106.25 points; keeping the clusters \
+             pay: the best sequence found has one division for all intervals, with a sum of 106.25 points; keeping the clusters \
              chosen for the first interval is as good"
         );
     }
@@ -441,7 +452,7 @@ mod tests {
     fn a_single_process_or_no_traffic_leaves_nothing_to_change() {
         for processes in [1, 5] {
             let silent = Graph::new((0..processes).map(|it| it.to_string()).collect());
-            let found = recluster(&[silent.clone(), silent], Wish::default(), 0.0);
+            let found = recluster(&[silent.clone(), silent], Constraints::default(), 0.0);
             assert!(found.best.changes().is_empty() && found.best.cost().is_finite(), "{found:?}");
             assert!(found.verdict.starts_with("changing clusters does not pay"), "{}", found.verdict);
         }

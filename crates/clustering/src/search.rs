@@ -6,7 +6,7 @@ use std::iter;
 use crate::balance::Balance;
 use crate::chance::Chance;
 use crate::graph::Graph;
-use crate::leiden::{self, ROUNDING, Terms};
+use crate::leiden::{self, CostModel, ROUNDING};
 use crate::level::Level;
 
 /// Weights of logging for divisions of the front: the value of one point of logging, in points of rollback.
@@ -57,7 +57,7 @@ fn at_weights(graph: &Graph, weights: impl IntoIterator<Item = f64>, most: usize
     let level = Level::of(graph, &all);
     let mut chance = Chance(graph.len() as u64);
     let mut found = |weight| {
-        let terms = Terms { price: price(graph, weight), most: most as u64 };
+        let terms = CostModel { price: price(graph, weight), most: most as u64 };
         leiden::cluster(&level, all.clone(), terms, &mut chance)
     };
     weights.into_iter().map(&mut found).collect()
@@ -128,7 +128,7 @@ fn combine(graph: &Graph, one: &[u32], other: &[u32], limits: Limits) -> Vec<u32
     let mut start = vec![0; parts];
     part_of.iter().zip(one).for_each(|(&part, &of)| start[part as usize] = of);
     let clusters = leiden::number(&mut start);
-    let terms = Terms { price: price(graph, 1.0), most: limits.balance.most(clusters) as u64 };
+    let terms = CostModel { price: price(graph, 1.0), most: limits.balance.most(clusters) as u64 };
     let found = leiden::cluster(&level, start, terms, &mut Chance(parts as u64));
     part_of.iter().map(|&it| found[it as usize]).collect()
 }
@@ -156,7 +156,7 @@ impl Search<'_> {
         let singles = (0..processes.len() as u32).collect();
         let terms = self.terms();
         let after = leiden::cluster(&level, singles, terms, &mut self.chance);
-        let terms = Terms { price: price(self.graph, 1.0), ..terms };
+        let terms = CostModel { price: price(self.graph, 1.0), ..terms };
         let more = terms.cost(&level, &after) - terms.cost(&level, &before);
         if more > ROUNDING && more > self.loss * self.chance.share() {
             return;
@@ -188,13 +188,13 @@ impl Search<'_> {
 
     /// Returns the prices and limits for the next region. If the share that rolls back is limited, they also
     /// favour clusters smaller than those of the least sum.
-    fn terms(&mut self) -> Terms {
+    fn terms(&mut self) -> CostModel {
         let weight = match self.limits.squares {
             it if it.is_finite() => TIGHTER[self.chance.below(TIGHTER.len())],
             _ => 1.0,
         };
         let most = self.limits.balance.most(self.members.len());
-        Terms { price: price(self.graph, weight), most: most as u64 }
+        CostModel { price: price(self.graph, weight), most: most as u64 }
     }
 
     fn keeps_limits(&self, region: &[u32], members: &[Vec<u32>]) -> bool {

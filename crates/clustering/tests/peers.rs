@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, thread};
 
-use faultline_clustering::{Wish, find};
+use faultline_clustering::{Constraints, find};
 use graphs::Sample;
 
 /// Precision of the recorded sums, which are rounded to six digits.
@@ -51,7 +51,7 @@ fn no_peer_finds_a_smaller_sum_on_any_of_sixty_graphs() {
 /// Returns a description of the problem if the peers' best sum is smaller, or if the choice does not match
 /// its reason.
 fn worse_than(sample: &Sample, peers: f64) -> Option<String> {
-    let found = find(&sample.graph, Wish::default());
+    let found = find(&sample.graph, Constraints::default());
     let sum = found.front.iter().map(|it| it.cost()).fold(f64::INFINITY, f64::min);
     // The choice differs from the least sum only if a single cluster is as good.
     let chosen = found.front[found.chosen].cost();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use faultline_api::Federation;
 use faultline_trace::Bundle;
-use faultline_trace::manifest::Backend;
+use faultline_trace::manifest::BackendKind;
 use serde_json::Value;
 
 /// Default directory for records.
@@ -18,11 +18,11 @@ const MOST_BYTES: usize = 80;
 /// Returns a directory that does not exist yet for the record of a run: `NAME-SEED`. If `NAME-SEED` contains
 /// a different federation or another backend, the name includes the differences, as in
 /// `NAME-SEED-checkpointEvery=2s`. Otherwise, it includes a number.
-pub fn free_place(name: &str, seed: u64, federation: &Federation, backend: Backend) -> PathBuf {
+pub fn free_place(name: &str, seed: u64, federation: &Federation, backend: BackendKind) -> PathBuf {
     free_in(Path::new(RUNS), name, seed, federation, backend)
 }
 
-fn free_in(runs: &Path, name: &str, seed: u64, federation: &Federation, backend: Backend) -> PathBuf {
+fn free_in(runs: &Path, name: &str, seed: u64, federation: &Federation, backend: BackendKind) -> PathBuf {
     let mut base = format!("{name}-{seed}");
     if runs.join(&base).exists() {
         let differs = recorded(&runs.join(&base)).map(|it| differences(&it, (federation, backend)));
@@ -37,7 +37,7 @@ fn free_in(runs: &Path, name: &str, seed: u64, federation: &Federation, backend:
 }
 
 /// Returns the federation of a record, and its backend.
-fn recorded(dir: &Path) -> Option<(Federation, Backend)> {
+fn recorded(dir: &Path) -> Option<(Federation, BackendKind)> {
     let manifest = Bundle::open(dir).read_manifest().ok()?;
     let federation = faultline_api::parse("federation.yaml", manifest.federation.as_bytes()).ok()?;
     Some((federation, manifest.backend))
@@ -45,7 +45,7 @@ fn recorded(dir: &Path) -> Option<(Federation, Backend)> {
 
 /// Returns the differences between two runs with the same seed, as words for a file name. Empty if the runs
 /// are equal, or if the differences are too many for a name.
-fn differences(old: &(Federation, Backend), new: (&Federation, Backend)) -> Vec<String> {
+fn differences(old: &(Federation, BackendKind), new: (&Federation, BackendKind)) -> Vec<String> {
     let spec = |it: &Federation| serde_json::to_value(&it.spec).expect("a federation has a JSON form");
     let (mut before, mut after) = (spec(&old.0), spec(new.0));
     for spec in [&mut before, &mut after] {
@@ -123,9 +123,10 @@ mod tests {
     #[test]
     fn a_name_includes_the_differences() {
         let base = federation(str::to_owned);
-        let words = |new: &Federation, backend| differences(&(base.clone(), Backend::Local), (new, backend));
+        let words =
+            |new: &Federation, backend| differences(&(base.clone(), BackendKind::Local), (new, backend));
         let changed = |from: &'static str, to: &'static str| federation(move |it| it.replace(from, to));
-        let local = |from, to| words(&changed(from, to), Backend::Local);
+        let local = |from, to| words(&changed(from, to), BackendKind::Local);
         assert_eq!(local("1s", "2s"), ["checkpointEvery=2s"]);
         assert_eq!(local("seed: 12", "seed: 13"), [""; 0], "the seed is in the name");
         assert_eq!(local("nodes: 2 }]", "nodes: 3 }]"), ["nodes=3"]);
@@ -135,10 +136,10 @@ mod tests {
         );
         assert_eq!(local("checkpointEvery: 1s", "checkpointEvery: 1s, replicas: 0"), ["replicas=0"]);
         assert_eq!(local("checkpointEvery: 1s", ""), ["checkpointEvery=default"]);
-        assert_eq!(words(&base, Backend::Simulate), ["simulate"]);
-        assert_eq!(words(&base, Backend::Local), [""; 0]);
+        assert_eq!(words(&base, BackendKind::Simulate), ["simulate"]);
+        assert_eq!(words(&base, BackendKind::Local), [""; 0]);
         let other = faultline_api::parse("other", SAMPLES[0].text.as_bytes()).expect("samples are valid");
-        assert_eq!(words(&other, Backend::Local), [""; 0], "too many differences for a name");
+        assert_eq!(words(&other, BackendKind::Local), [""; 0], "too many differences for a name");
         assert_eq!(word("at", "1 s/2"), "at=1_s_2");
     }
 }

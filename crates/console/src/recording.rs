@@ -4,8 +4,8 @@ use std::path::Path;
 
 use faultline_checker::{Property, Strictness};
 use faultline_report::text::{self, Layout};
-use faultline_report::{Recorded, Summary};
-use faultline_session::Unjudged;
+use faultline_report::{RecordedRun, Summary};
+use faultline_session::UnjudgedRecording;
 use faultline_trace::{Bundle, BundleError};
 
 use crate::arguments::{Format, OutputArguments};
@@ -24,7 +24,7 @@ pub struct Recording {
 
 impl Recording {
     /// Judges a run that was read from `dir`, with this strictness.
-    pub fn new(dir: &Path, run: Unjudged, strictness: Strictness) -> Recording {
+    pub fn new(dir: &Path, run: UnjudgedRecording, strictness: Strictness) -> Recording {
         Recording { dir: dir.display().to_string(), run: run.judge_as(strictness) }
     }
 
@@ -51,8 +51,8 @@ impl Recording {
     }
 
     /// Returns the data for reports.
-    pub fn recorded(&self) -> Recorded<'_> {
-        Recorded {
+    pub fn recorded(&self) -> RecordedRun<'_> {
+        RecordedRun {
             bundle: &self.dir,
             manifest: &self.run.manifest,
             trace: &self.run.trace,
@@ -94,7 +94,7 @@ impl Recording {
 /// # Errors
 ///
 /// Fails if the directory contains no readable record.
-pub fn open(dir: &Path) -> Result<Unjudged, CommandError> {
+pub fn open(dir: &Path) -> Result<UnjudgedRecording, CommandError> {
     let wrong = |error: BundleError| {
         let help = match error {
             BundleError::Format { .. } => "use the version of Faultline that recorded it",
@@ -103,5 +103,5 @@ pub fn open(dir: &Path) -> Result<Unjudged, CommandError> {
         };
         CommandError::path("use", dir, error, help)
     };
-    Unjudged::read(&Bundle::open(dir)).map_err(wrong)
+    UnjudgedRecording::read(&Bundle::open(dir)).map_err(wrong)
 }

@@ -10,7 +10,7 @@ use faultline_checker::{Property, Verdict};
 use faultline_core::fault::FaultState;
 use faultline_report::{Summary, explain, text};
 use faultline_trace::Bundle;
-use faultline_trace::manifest::Backend;
+use faultline_trace::manifest::BackendKind;
 use serde::Serialize;
 
 use crate::arguments::{Format, OutputArguments};
@@ -28,7 +28,7 @@ pub struct Repetition<'a> {
     /// The federation.
     pub federation: &'a Federation,
     /// The backend that executes the runs.
-    pub backend: Backend,
+    pub backend: BackendKind,
     /// Number of runs.
     pub repeat: u32,
     /// Whether to keep the records of passing runs, too.

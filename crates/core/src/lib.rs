@@ -52,5 +52,5 @@ pub use message::{MessageId, Payload, Short};
 pub use node::{Node, NodeConfig};
 pub use process::{Action, Event, Gauges, Out, Packet, Process, To};
 pub use promises::{Affected, FaultModel, Promise, Promises};
-pub use protocol::{Host, Input, Machine, Protocol, Speaks, Stamp};
+pub use protocol::{Host, Input, Machine, Protocol, ProtocolTypes, Stamp};
 pub use time::{Span, Time};

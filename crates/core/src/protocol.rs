@@ -22,7 +22,7 @@ pub trait Stamp: Wire {
 }
 
 /// The types that a protocol sends and saves, whatever kind of program it protects.
-pub trait Speaks: Sized + Clone + Debug {
+pub trait ProtocolTypes: Sized + Clone + Debug {
     /// Messages of the protocol.
     type Control: Wire;
     /// Header of an image, as a listing of the storage returns it.
@@ -37,7 +37,7 @@ pub trait Speaks: Sized + Clone + Debug {
 
 /// A rollback-recovery protocol for programs that send messages. Each process has one instance, which acts on its
 /// application through a [`Host`].
-pub trait Protocol: Speaks {
+pub trait Protocol: ProtocolTypes {
     /// Parameters, the same for all processes.
     type Config: Clone + Debug;
     /// Data that the protocol piggybacks on application messages.
@@ -147,7 +147,7 @@ pub enum Input<P: Protocol> {
 }
 
 /// Operations available to every protocol, whatever kind of program it protects: network, storage and claims.
-pub trait Machine<P: Speaks> {
+pub trait Machine<P: ProtocolTypes> {
     /// Sends a protocol message.
     fn control(&mut self, to: To, message: P::Control);
     /// Sends an image to another process.

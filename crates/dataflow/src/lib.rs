@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`program`] | how to write a program |
 //! | [`graph`] | the tasks and values of a place |
-//! | [`place`] | a process that runs, steals and lends tasks |
+//! | [`task_process`] | a process that runs, steals and lends tasks |
 //! | [`recovery`] | the interface between places and protocols |
 //! | [`plan`] | the tasks of each partition of an iterative program, and the values that partitions send |
 //! | [`partition`] | a process that runs partitions of a plan, and its interface to protocols |
@@ -19,17 +19,17 @@ extern crate alloc;
 
 pub mod graph;
 pub mod partition;
-pub mod place;
 pub mod plan;
 pub mod program;
 pub mod programs;
 pub mod recovery;
 pub mod reference;
+pub mod task_process;
 
 pub use graph::{Graph, GraphEvent};
 pub use partition::{Partition, PartitionConfig};
-pub use place::{Place, PlaceConfig, Stealing};
 pub use plan::Plan;
 pub use program::{Access, Call, Data, Frame, Mode, Op, Outcome, Program, Use};
 pub use recovery::{Recovery, successor};
-pub use reference::{Extent, extent, reference};
+pub use reference::{ProgramSize, extent, reference};
+pub use task_process::{Stealing, TaskProcess, TaskProcessConfig};

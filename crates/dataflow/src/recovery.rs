@@ -10,8 +10,8 @@ use core::fmt::Debug;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Image, ImageName, Machine, Membership, Presence, ProcessId, Promises, Role, Scope, Snapshot,
-    Speaks, TaskId, Theft, Time,
+    Birth, Image, ImageName, Machine, Membership, Presence, ProcessId, Promises, ProtocolTypes, Role, Scope,
+    Snapshot, TaskId, Theft, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub enum Leg {
 }
 
 /// A protocol for programs of tasks, one instance per process. It acts on its place through a [`Host`].
-pub trait Recovery: Speaks {
+pub trait Recovery: ProtocolTypes {
     /// Parameters, equal for all processes.
     type Config: Clone + Debug;
     /// Whether the protocol requires that packets between two lives arrive in the order in which they were sent.

@@ -10,7 +10,7 @@ use crate::program::{Access, Call, Frame, Mode, Outcome, Program};
 
 /// The size of a program, whatever runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct ProgramSize {
     /// The number of tasks besides the first.
     pub tasks: u64,
     /// The sum of the times that its tasks take at speed 100 %.
@@ -36,17 +36,17 @@ pub fn reference<G: Program>(program: &G) -> (Digest, u64) {
 /// # Panics
 ///
 /// Panics if the program waits for a value that no task writes.
-pub fn extent<G: Program>(program: &G) -> Extent {
+pub fn extent<G: Program>(program: &G) -> ProgramSize {
     run(program).1
 }
 
-fn run<G: Program>(program: &G) -> (Digest, Extent) {
+fn run<G: Program>(program: &G) -> (Digest, ProgramSize) {
     let mut frame = Frame::main();
     let result = program.main(&mut frame);
     let (outcome, result) = frame.finish_main(result);
     let mut run = Run { values: BTreeMap::new(), parked: BTreeMap::new(), open: Vec::new(), hint: u64::MAX };
     run.apply(&[], outcome, Span::ZERO);
-    let mut extent = Extent { tasks: 0, work: Span::ZERO, path: Span::ZERO };
+    let mut extent = ProgramSize { tasks: 0, work: Span::ZERO, path: Span::ZERO };
     while let Some((spawned, mut call)) = run.open.pop() {
         let missing = call.reads().find(|it| run.values[it].writers > 0);
         if let Some(missing) = missing {
@@ -59,7 +59,8 @@ fn run<G: Program>(program: &G) -> (Digest, Extent) {
         program.run(&call, &mut frame);
         let cost = program.cost(&call);
         let end = start + cost;
-        extent = Extent { tasks: extent.tasks + 1, work: extent.work + cost, path: extent.path.max(end) };
+        extent =
+            ProgramSize { tasks: extent.tasks + 1, work: extent.work + cost, path: extent.path.max(end) };
         run.apply(&call.accesses, frame.finish(), end);
     }
     assert!(run.parked.is_empty(), "tasks wait for values that no task writes");
@@ -229,7 +230,7 @@ mod tests {
         };
         let millis = Span::from_millis;
         // The first task takes 8 ms. Then 30 and 1; the result is there after 5 and 2.
-        let expected = Extent { tasks: 5, work: millis(8 + 5 + 30 + 2 + 1), path: millis(8 + 30 + 1) };
+        let expected = ProgramSize { tasks: 5, work: millis(8 + 5 + 30 + 2 + 1), path: millis(8 + 30 + 1) };
         assert_eq!(extent(&Script(chain)), expected);
     }
 

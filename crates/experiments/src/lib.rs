@@ -7,7 +7,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`compare`] | one federation under several protocols |
-//! | [`kept`] | stored results, with which interrupted work continues |
+//! | [`stored`] | stored results, with which interrupted work continues |
 //! | [`files`] | the three files of the paper's simulator, and the federation that they describe |
 //! | [`samples`] | the files of the paper's experiments |
 //! | [`mod@reproduce`] | reproductions of published evaluations, and their pages |
@@ -16,20 +16,20 @@
 //! | [`measures`] | the same numbers as a flat list, and their spread over runs |
 //! | [`sweep`] | one federation with many settings of its parameters |
 //! | [`table1`] | the HydEE paper's table of clusterings, reproduced |
-//! | [`tell`] | statistics as text, JSON and CSV |
+//! | [`text`] | statistics as text, JSON and CSV |
 
 pub mod compare;
 pub mod files;
-pub mod kept;
 pub mod measures;
 pub mod reproduce;
 pub mod samples;
 pub mod simulate;
 pub mod statistics;
 mod store_counter;
+pub mod stored;
 pub mod sweep;
 pub mod table1;
-pub mod tell;
+pub mod text;
 
 pub use files::Files;
 pub use simulate::{simulate, simulate_all};

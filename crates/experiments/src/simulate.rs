@@ -13,7 +13,7 @@ use faultline_catalog::SetupError;
 use faultline_core::fault::Outcome;
 use faultline_core::{Cause, ClusterId, Span, Time};
 use faultline_history::{Account, GroupId, History};
-use faultline_session::{Moment, Observer, Session, Simulator};
+use faultline_session::{Observer, Session, SimulationView, Simulator};
 use faultline_sim::in_order;
 use faultline_trace::{Manifest, Record};
 
@@ -109,7 +109,7 @@ pub fn simulate_all(
 pub(crate) struct Until<'a>(pub(crate) &'a AtomicBool);
 
 impl Observer for Until<'_> {
-    fn continues(&mut self, _: Moment<'_>) -> bool {
+    fn continues(&mut self, _: SimulationView<'_>) -> bool {
         !self.0.load(Ordering::Relaxed)
     }
 }
@@ -132,7 +132,7 @@ impl Observer for StoreObserver<'_> {
         self.store_counter.note(record);
     }
 
-    fn continues(&mut self, moment: Moment<'_>) -> bool {
+    fn continues(&mut self, moment: SimulationView<'_>) -> bool {
         self.observer.continues(moment)
     }
 }

@@ -4,7 +4,7 @@
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use faultline_clustering::patterns::{Pattern, Published};
-use faultline_clustering::{Division, Found, Wish, find};
+use faultline_clustering::{Constraints, Division, SearchResult, find};
 use faultline_report::page::document;
 use maud::html;
 
@@ -30,12 +30,13 @@ pub struct Row {
     /// The communication pattern.
     pub pattern: Pattern,
     /// The divisions found for it.
-    pub found: Found,
+    pub found: SearchResult,
 }
 
 /// Computes the clusters of all six kernels.
 pub fn repeat() -> Vec<Row> {
-    let row = |pattern: Pattern| Row { pattern, found: find(&pattern.graph(PROCESSES), Wish::default()) };
+    let row =
+        |pattern: Pattern| Row { pattern, found: find(&pattern.graph(PROCESSES), Constraints::default()) };
     Pattern::ALL.map(row).into()
 }
 
@@ -70,7 +71,7 @@ impl Row {
 
 /// Returns a chart of the front, with the chosen division and other points. Each of these has a name, the share
 /// rolled back and the share logged.
-pub fn front_chart(title: &str, found: &Found, others: &[(String, f64, f64)]) -> Chart {
+pub fn front_chart(title: &str, found: &SearchResult, others: &[(String, f64, f64)]) -> Chart {
     let spread = |value| Spread::of([value]);
     let front = found.front.iter().filter(|it| it.rolled_back_percent <= SHOWN);
     let chosen = &found.front[found.chosen];

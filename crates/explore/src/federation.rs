@@ -3,7 +3,7 @@
 use faultline_api::Federation;
 use faultline_api::quantity::{Duration, Period};
 use faultline_api::resource::{
-    Application, Cluster, Family, FederationSpec, Link, Links, PingPong, Protocol, ReplicateTo, Stated,
+    Application, Cluster, Family, FederationSpec, Link, Links, PingPong, Protocol, ReplicateTo, SharedOptions,
 };
 use faultline_core::Span;
 
@@ -37,7 +37,7 @@ pub enum Unexplored {
 #[expect(clippy::missing_panics_doc, reason = "every name denotes a protocol")]
 pub fn names() -> impl Iterator<Item = &'static str> {
     Protocol::names().filter(|name| {
-        let protocol = Protocol::named(name, Stated::default()).expect("the name denotes a protocol");
+        let protocol = Protocol::named(name, SharedOptions::default()).expect("the name denotes a protocol");
         protocol.family() == Some(Family::Messages)
     })
 }
@@ -53,7 +53,7 @@ pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federatio
     if clusters as usize > NAMES.len() || nodes == 0 || clusters * nodes < 2 {
         return Err(Unexplored::Clusters { clusters, nodes });
     }
-    let stated = Stated {
+    let stated = SharedOptions {
         checkpoint_every: Some(Period(Some(CHECKPOINT_EVERY))),
         collect_every: Some(Period(Some(COLLECT_EVERY))),
         replicas: Some(1),
@@ -61,7 +61,7 @@ pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federatio
             1 => ReplicateTo::SameCluster,
             _ => ReplicateTo::OtherCluster,
         }),
-        ..Stated::default()
+        ..SharedOptions::default()
     };
     let unknown = || Unexplored::UnknownProtocol(protocol.to_owned());
     let options = names().any(|it| it == protocol).then(|| Protocol::named(protocol, stated)).flatten();

@@ -36,7 +36,7 @@ pub use bounds::{Bounds, Storage};
 pub use federation::{Unexplored, federation, names};
 pub use program::{InvalidProgram, Program, Rank};
 pub use replay::Counterexample;
-pub use search::Extent;
+pub use search::SearchExtent;
 
 use local::Effects;
 use replay::Replay;
@@ -47,7 +47,7 @@ use state::State;
 #[derive(Clone, Debug)]
 pub struct Exploration {
     /// Its progress when it ended.
-    pub extent: Extent,
+    pub extent: SearchExtent,
     /// How it ended.
     pub end: Ending,
 }
@@ -77,7 +77,7 @@ pub fn explore(
     program: &Program,
     bounds: Bounds,
     defect: Option<Defect>,
-    progress: &mut dyn FnMut(&Extent) -> bool,
+    progress: &mut dyn FnMut(&SearchExtent) -> bool,
 ) -> Result<Exploration, SetupError> {
     with_valid_messages(federation, Some(0), defect, Explorer { federation, program, bounds, progress })
 }
@@ -86,7 +86,7 @@ struct Explorer<'a> {
     federation: &'a Federation,
     program: &'a Program,
     bounds: Bounds,
-    progress: &'a mut dyn FnMut(&Extent) -> bool,
+    progress: &'a mut dyn FnMut(&SearchExtent) -> bool,
 }
 
 impl MessagesVisitor for Explorer<'_> {
@@ -101,7 +101,7 @@ impl MessagesVisitor for Explorer<'_> {
         let mut effects = Effects::new(setup.process.clone());
         let first = State::begun(setup.membership.clone(), &self.bounds, &mut effects, &mut ());
         let replay = Replay::new(self.federation, &setup, self.bounds);
-        let mut extent = Extent::default();
+        let mut extent = SearchExtent::default();
         let mut search = Search {
             bounds: self.bounds,
             effects,

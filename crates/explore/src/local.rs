@@ -11,7 +11,7 @@ use faultline_core::application::Job as _;
 use faultline_core::fault::Outcome;
 use faultline_core::{
     Action, Birth, Boot, Event, Fact, FactKinds, Image, ImageName, JobNo, Life, Membership, Node, NodeConfig,
-    Packet, Process, ProcessId, Protocol, Speaks, StorageFate, Time, To,
+    Packet, Process, ProcessId, Protocol, ProtocolTypes, StorageFate, Time, To,
 };
 
 use crate::key::{Key, key_of, key_of_all};
@@ -20,9 +20,13 @@ use crate::program::{Rank, SendMessage};
 /// A process of an exploration.
 pub(crate) type Composite<P> = Node<P, Rank>;
 /// Packets of a protocol.
-pub(crate) type PacketOf<P> =
-    Packet<<P as Protocol>::Stamp, <P as Speaks>::Control, <P as Speaks>::Head, <P as Speaks>::Saved>;
-type ImageOf<P> = Arc<Image<<P as Speaks>::Head, <P as Speaks>::Saved>>;
+pub(crate) type PacketOf<P> = Packet<
+    <P as Protocol>::Stamp,
+    <P as ProtocolTypes>::Control,
+    <P as ProtocolTypes>::Head,
+    <P as ProtocolTypes>::Saved,
+>;
+type ImageOf<P> = Arc<Image<<P as ProtocolTypes>::Head, <P as ProtocolTypes>::Saved>>;
 
 /// A process with its storage and its view of the membership.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use faultline_catalog::{MessagesSetup, manifest};
 use faultline_checker::{Context, Judgement, Property, Verdict, judge};
 use faultline_core::fault::Outcome;
 use faultline_core::{Fact, FactNo, Life, Membership, ProcessId, Protocol, Span, Time};
-use faultline_trace::manifest::Backend;
+use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Manifest, Record, Sink, Trace};
 
 use crate::bounds::Bounds;
@@ -79,7 +79,7 @@ impl Replay {
         P: Protocol<Config: Send + Sync> + 'static,
     {
         let text = faultline_api::to_yaml(federation);
-        let mut manifest = manifest::draft(federation, &text, setup, Backend::Simulate, UNIX_EPOCH);
+        let mut manifest = manifest::draft(federation, &text, setup, BackendKind::Simulate, UNIX_EPOCH);
         manifest.expected = manifest::expected(setup);
         // Faults are choices of the exploration, not part of a plan.
         manifest.plan = Vec::new();

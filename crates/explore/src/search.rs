@@ -13,7 +13,7 @@ use crate::state::{Choice, State};
 
 /// The progress of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct SearchExtent {
     /// Number of distinct states visited.
     pub states: u64,
     /// Number of steps performed.
@@ -82,11 +82,11 @@ pub(crate) struct Search<'a, P: Protocol> {
     /// Judges the run to which these choices lead.
     pub(crate) judge: &'a mut dyn FnMut(&mut Effects<P>, &[Choice]) -> Run,
     /// Called after each level. Returns whether to continue.
-    pub(crate) progress: &'a mut dyn FnMut(&Extent) -> bool,
+    pub(crate) progress: &'a mut dyn FnMut(&SearchExtent) -> bool,
 }
 
 impl<P: Protocol> Search<'_, P> {
-    pub(crate) fn run(&mut self, first: State<P>, extent: &mut Extent) -> End {
+    pub(crate) fn run(&mut self, first: State<P>, extent: &mut SearchExtent) -> End {
         let mut visited = Keys::default();
         let mut judged = Keys::default();
         // The first state has no step.

@@ -289,7 +289,7 @@ impl<P: Protocol> State<P> {
             }
             Choice::Ring(process) => {
                 state.left.timers -= 1;
-                state.ring(process, effects, sink);
+                state.fire_timer(process, effects, sink);
             }
         }
         state
@@ -306,7 +306,7 @@ impl<P: Protocol> State<P> {
             let mut due: Vec<(Time, ProcessId)> = (0..).zip(&self.locals).filter_map(due).collect();
             due.sort_unstable();
             for (_, process) in due {
-                self.ring(process, effects, sink);
+                self.fire_timer(process, effects, sink);
                 let mut steps = 0;
                 while let Some(place) = self.next()
                     && self.ended.is_none()
@@ -464,7 +464,7 @@ impl<P: Protocol> State<P> {
         self.pending.push(Pending::new(Body::Detect(process, life), 0));
     }
 
-    fn ring(&mut self, process: ProcessId, effects: &mut Effects<P>, sink: &mut impl Witnesses<P>) {
+    fn fire_timer(&mut self, process: ProcessId, effects: &mut Effects<P>, sink: &mut impl Witnesses<P>) {
         sink.steps(|| format!("a deadline of {process} expires"));
         self.event(process, RANG, || ExploredEvent::Ring, effects, sink);
     }

@@ -9,11 +9,11 @@ use std::thread;
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
-use faultline_fuzz::mutants::{Extent, Mutant};
+use faultline_fuzz::mutants::{Mutant, MutationEffort};
 use faultline_sim::in_order;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let mut extent = Extent { seeds: 300, directed: 60, enough: 5 };
+    let mut extent = MutationEffort { seeds: 300, directed: 60, enough: 5 };
     let mut jobs = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let mut wanted: Vec<Defect> = Vec::new();
     let mut arguments = std::env::args().skip(1);
@@ -36,7 +36,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let _ = in_order(
         jobs,
         wanted,
-        |it| Mutant::hunt(it, extent),
+        |it| Mutant::search(it, extent),
         |mutant: Mutant| {
             println!("{}", row(&mutant));
             all.push(mutant);

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_api::resource::{Family, Protocol as Options, Stated};
+use faultline_api::resource::{Family, Protocol as Options, SharedOptions};
 use faultline_checker::{Judgement, Property, Verdict};
 use faultline_core::fault::{Outcome, StorageFault};
 use faultline_core::{Cause, Claim, ClusterId, Fact, FactKind, Fault, ProcessId, Scope, StorageFate, Time};
@@ -39,7 +39,7 @@ impl State {
 }
 
 /// A name in the coverage: a constant, or read from the state of an interrupted search.
-pub type Word = Cow<'static, str>;
+pub type CoverageName = Cow<'static, str>;
 
 /// The results of a trial without its trace.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ pub struct Observed {
     /// Whether a second run was equal; `None` if there was none.
     pub repeats: Option<bool>,
     outcome: &'static str,
-    protocol: Word,
+    protocol: CoverageName,
     /// Number of the simulator's events.
     events: u64,
     salted: bool,
@@ -68,12 +68,12 @@ pub struct Observed {
 /// Returns the first violation that counts as detecting a defect of this protocol. A different result counts only for
 /// programs of tasks, and only if nothing else is violated: most applications that exchange messages have no reference
 /// result.
-pub(crate) fn convicting(
+pub(crate) fn decisive_violation(
     protocol: &str,
     violated: impl Iterator<Item = Property> + Clone,
 ) -> Option<Property> {
     let of_tasks = || {
-        let options = Options::named(protocol, Stated::default());
+        let options = Options::named(protocol, SharedOptions::default());
         options.and_then(|it| it.family()) == Some(Family::Tasks)
     };
     let is_result = |it: &Property| *it == Property::SameResult;
@@ -92,12 +92,12 @@ pub struct Coverage {
     salted: u64,
     cascading: u64,
     failed_in_recovery: u64,
-    verdicts: BTreeMap<Verdict, BTreeMap<Word, u64>>,
+    verdicts: BTreeMap<Verdict, BTreeMap<CoverageName, u64>>,
     unjudged: BTreeMap<Property, u64>,
-    protocols: BTreeMap<Word, u64>,
-    outcomes: BTreeMap<Word, BTreeMap<Word, u64>>,
+    protocols: BTreeMap<CoverageName, u64>,
+    outcomes: BTreeMap<CoverageName, BTreeMap<CoverageName, u64>>,
     stated: BTreeMap<FactKind, (u64, u64)>,
-    hits: BTreeMap<Word, BTreeMap<State, u64>>,
+    hits: BTreeMap<CoverageName, BTreeMap<State, u64>>,
 }
 
 /// [`Coverage`] in numbers. Shares are in percent of the runs.
@@ -117,23 +117,23 @@ pub struct Shares {
     /// Share of runs in which a process failed while another one recovered.
     pub failed_in_recovery: f64,
     /// Number of runs by verdict and outcome.
-    pub verdicts: BTreeMap<Verdict, BTreeMap<Word, u64>>,
+    pub verdicts: BTreeMap<Verdict, BTreeMap<CoverageName, u64>>,
     /// Number of runs whose verdict is unknown, by the property that could not be judged. A run may count under several.
     pub unjudged: BTreeMap<Property, u64>,
     /// Number of runs by protocol.
-    pub protocols: BTreeMap<Word, u64>,
+    pub protocols: BTreeMap<CoverageName, u64>,
     /// Number of runs by protocol and outcome.
-    pub outcomes: BTreeMap<Word, BTreeMap<Word, u64>>,
+    pub outcomes: BTreeMap<CoverageName, BTreeMap<CoverageName, u64>>,
     /// Facts of processes by kind: the number of runs with such facts, and their total number.
     pub stated: BTreeMap<FactKind, (u64, u64)>,
     /// Number of effective faults, by kind and by the state of the cluster in which they struck.
-    pub hits: BTreeMap<Word, BTreeMap<State, u64>>,
+    pub hits: BTreeMap<CoverageName, BTreeMap<State, u64>>,
 }
 
 impl Observed {
     /// Returns the first violation that counts as detecting a defect.
-    pub fn convicting(&self) -> Option<Property> {
-        convicting(&self.protocol, self.violated.iter().copied())
+    pub fn decisive_violation(&self) -> Option<Property> {
+        decisive_violation(&self.protocol, self.violated.iter().copied())
     }
 
     /// Extracts the results of a trial.

@@ -16,14 +16,14 @@ use faultline_core::Promises;
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::transcript::{text, transcript};
 use faultline_report::{DisplayNames, Timeline};
-use faultline_session::{Recording, Unjudged};
+use faultline_session::{Recording, UnjudgedRecording};
 use faultline_trace::describe::describe;
 use faultline_trace::{Bundle, BundleError, Manifest, RunNames, Trace};
 
 use crate::generate::federation_promised;
 use crate::scenario::Scenario;
 use crate::shrink::{Steps, shrink_by};
-use crate::trial::{self, Played, Trial};
+use crate::trial::{self, Trial, UnjudgedRun};
 
 /// A protocol to test.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct Candidate<P: faultline_core::Protocol> {
 
 /// The result of one seed.
 #[derive(Clone, Debug)]
-pub struct Tried {
+pub struct SeedResult {
     /// The seed.
     pub seed: u64,
     /// The federation that the seed determines.
@@ -51,7 +51,7 @@ pub struct Tried {
     pub trace: Trace,
 }
 
-impl Tried {
+impl SeedResult {
     /// Returns what is wrong with the run; `None` if nothing is.
     pub fn complaint(&self) -> Option<String> {
         let violated: Vec<Property> = self.judgement.violated().collect();
@@ -77,7 +77,7 @@ impl Tried {
         let bundle = Bundle::create(dir)?;
         let federation = faultline_api::to_yaml(&self.federation);
         let manifest = Manifest { federation, ..self.manifest.clone() };
-        Unjudged { manifest, trace: self.trace.clone(), is_read: false }.write(&bundle)?;
+        UnjudgedRecording { manifest, trace: self.trace.clone(), is_read: false }.write(&bundle)?;
         let names = DisplayNames::new(&self.manifest);
         let history = Timeline::new(&self.trace, &self.manifest);
         let diagram = Diagram::new(&history, &names, Limits::default());
@@ -114,12 +114,12 @@ where
     /// # Errors
     ///
     /// Returns an error if the federation cannot be set up.
-    pub fn try_seed(&self, seed: u64) -> Result<Tried, SetupError> {
+    pub fn try_seed(&self, seed: u64) -> Result<SeedResult, SetupError> {
         let scenario = Scenario { seed, federation: self.federation(seed), defect: None };
         let played = self.play(&scenario)?;
         let repeats = self.play(&scenario)? == played;
         let Recording { manifest, trace, judgement } = played.run.judge();
-        Ok(Tried { seed, federation: scenario.federation, judgement, repeats, manifest, trace })
+        Ok(SeedResult { seed, federation: scenario.federation, judgement, repeats, manifest, trace })
     }
 
     /// Returns the smallest federation found that violates the first property that `tried` violates, with a seed;
@@ -128,17 +128,17 @@ where
     /// # Errors
     ///
     /// Returns an error if a federation cannot be set up.
-    pub fn shrink(&self, tried: &Tried) -> Result<Tried, SetupError> {
+    pub fn shrink(&self, tried: &SeedResult) -> Result<SeedResult, SetupError> {
         let Some(property) = tried.judgement.violated().next() else { return Ok(tried.clone()) };
         let run = |scenario: Scenario| {
-            let Played { stats, run } = self.play(&scenario)?;
+            let UnjudgedRun { stats, run } = self.play(&scenario)?;
             let Recording { manifest, trace, judgement } = run.judge();
             Ok(Trial { scenario, stats, manifest, trace, judgement })
         };
         let scenario = Scenario { seed: tried.seed, federation: tried.federation.clone(), defect: None };
         let shrunk = shrink_by(&run, &scenario, property, Steps::default(), |_, _| {})?.trial;
         let Trial { scenario: Scenario { seed, federation, .. }, manifest, trace, judgement, .. } = shrunk;
-        Ok(Tried { seed, federation, judgement, repeats: tried.repeats, manifest, trace })
+        Ok(SeedResult { seed, federation, judgement, repeats: tried.repeats, manifest, trace })
     }
 
     /// Returns the first of these seeds with a complaint; `None` if there is none.
@@ -146,7 +146,7 @@ where
     /// # Errors
     ///
     /// Returns an error if a federation cannot be set up.
-    pub fn first_complaint(&self, seeds: std::ops::Range<u64>) -> Result<Option<Tried>, SetupError> {
+    pub fn first_complaint(&self, seeds: std::ops::Range<u64>) -> Result<Option<SeedResult>, SetupError> {
         for seed in seeds {
             let tried = self.try_seed(seed)?;
             if tried.complaint().is_some() {
@@ -165,7 +165,7 @@ where
         federation
     }
 
-    fn play(&self, scenario: &Scenario) -> Result<Played, SetupError> {
+    fn play(&self, scenario: &Scenario) -> Result<UnjudgedRun, SetupError> {
         let Scenario { federation, seed, .. } = scenario;
         let setup = MessagesSetup::<P>::of_own(federation, *seed, self.config.clone())?;
         let mut no_observer = ();
@@ -173,6 +173,6 @@ where
         let expected = || manifest::expected(&setup);
         let mut run = trial::session(scenario).simulate_setup(&setup, expected, &mut simulator);
         run.manifest.protocol = type_name::<P>().rsplit("::").next().unwrap_or_default().to_owned();
-        Ok(Played { stats: simulator.stats().clone(), run })
+        Ok(UnjudgedRun { stats: simulator.stats().clone(), run })
     }
 }

@@ -31,9 +31,9 @@ mod shrink;
 mod trial;
 
 pub use contract::{Difference, Differs, difference};
-pub use coverage::{Coverage, Observed, Shares, State, Word};
+pub use coverage::{Coverage, CoverageName, Observed, Shares, State};
 pub use directed::Directions;
-pub use kit::{Candidate, Tried};
+pub use kit::{Candidate, SeedResult};
 pub use scenario::{Protocol, Scenario, UnknownProtocol};
 pub use shrink::{Shrunk, Steps, shrink};
 pub use trial::{Trial, repeats, run, run_strictly, seed_under_way};

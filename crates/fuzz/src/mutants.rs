@@ -103,7 +103,7 @@ pub struct Mutant {
 
 /// Effort of a mutation run.
 #[derive(Clone, Copy, Debug)]
-pub struct Extent {
+pub struct MutationEffort {
     /// Maximum number of random schedules of each protocol.
     pub seeds: u64,
     /// Maximum number of schedules of each protocol that [directed](crate::Directions) ones follow. Only mutations
@@ -125,7 +125,7 @@ impl Mutant {
     }
 
     /// Switches on a mutation, and runs schedules of the protocols that share the code.
-    pub fn hunt(mutation: Defect, extent: Extent) -> Mutant {
+    pub fn search(mutation: Defect, extent: MutationEffort) -> Mutant {
         let mut coverage = Coverage::default();
         let mut mutant = Mutant {
             mutation: mutation.to_string(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use faultline_api::Federation;
-use faultline_api::resource::{Application, Protocol as Options, Stated};
+use faultline_api::resource::{Application, Protocol as Options, SharedOptions};
 use faultline_catalog::Defect;
 use serde_json::Value;
 
@@ -67,7 +67,7 @@ impl Protocol {
     /// Returns all protocols, in the order of the resource.
     pub fn all() -> impl Iterator<Item = Protocol> {
         let all = Options::names().map(Protocol);
-        all.filter(|it| it.with(Stated::default()).family().is_some())
+        all.filter(|it| it.with(SharedOptions::default()).family().is_some())
     }
 
     /// Returns the name in the resource.
@@ -77,11 +77,11 @@ impl Protocol {
 
     /// Returns whether the protocol comes from another crate.
     pub fn is_custom(self) -> bool {
-        matches!(self.with(Stated::default()), Options::Custom(_))
+        matches!(self.with(SharedOptions::default()), Options::Custom(_))
     }
 
     /// Returns the protocol with these options.
-    pub(crate) fn with(self, stated: Stated) -> Options {
+    pub(crate) fn with(self, stated: SharedOptions) -> Options {
         Options::named(self.0, stated).expect("it is a protocol's name")
     }
 }

@@ -4,11 +4,11 @@ use std::cell::Cell;
 
 use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Property, Strictness};
-use faultline_session::{Recording, Session, Simulator, Unjudged};
+use faultline_session::{Recording, Session, Simulator, UnjudgedRecording};
 use faultline_sim::Stats;
 use faultline_trace::{Manifest, Trace};
 
-use crate::coverage::convicting;
+use crate::coverage::decisive_violation;
 use crate::scenario::Scenario;
 
 /// A scenario and its run.
@@ -34,8 +34,8 @@ impl Trial {
 
     /// Returns the first violation that counts as detecting a defect. A different result counts only for programs of
     /// tasks, which have a reference result.
-    pub fn convicting(&self) -> Option<Property> {
-        convicting(self.scenario.federation.spec.protocol.name(), self.violated())
+    pub fn decisive_violation(&self) -> Option<Property> {
+        decisive_violation(self.scenario.federation.spec.protocol.name(), self.violated())
     }
 }
 
@@ -72,7 +72,7 @@ pub fn run_strictly(scenario: Scenario) -> Result<Trial, SetupError> {
 
 fn judged(scenario: Scenario, strictness: Strictness) -> Result<Trial, SetupError> {
     UNDER_WAY.set(Some(scenario.seed));
-    let Played { stats, run } = played(&scenario)?;
+    let UnjudgedRun { stats, run } = played(&scenario)?;
     let Recording { manifest, trace, judgement } = run.judge_as(strictness);
     UNDER_WAY.set(None);
     Ok(Trial { scenario, stats, manifest, trace, judgement })
@@ -85,24 +85,24 @@ fn judged(scenario: Scenario, strictness: Strictness) -> Result<Trial, SetupErro
 /// Returns an error if the federation cannot be set up.
 pub fn repeats(trial: &Trial) -> Result<bool, SetupError> {
     UNDER_WAY.set(Some(trial.scenario.seed));
-    let Played { stats, run } = played(&trial.scenario)?;
+    let UnjudgedRun { stats, run } = played(&trial.scenario)?;
     UNDER_WAY.set(None);
     Ok(run.trace == trial.trace && run.manifest == trial.manifest && stats == trial.stats)
 }
 
 /// The result of a scenario before judgement.
 #[derive(PartialEq)]
-pub(crate) struct Played {
+pub(crate) struct UnjudgedRun {
     pub(crate) stats: Stats,
-    pub(crate) run: Unjudged,
+    pub(crate) run: UnjudgedRecording,
 }
 
-fn played(scenario: &Scenario) -> Result<Played, SetupError> {
+fn played(scenario: &Scenario) -> Result<UnjudgedRun, SetupError> {
     let session = session(scenario).trusted(scenario.defect);
     let mut no_observer = ();
     let mut simulator = simulator(&mut no_observer);
     let run = session.simulate(&mut simulator)?;
-    Ok(Played { stats: simulator.stats().clone(), run })
+    Ok(UnjudgedRun { stats: simulator.stats().clone(), run })
 }
 
 /// Returns the session of a scenario.

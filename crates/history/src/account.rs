@@ -226,7 +226,7 @@ impl Undoing<'_> {
 
     fn time_to_recover(&self) -> Option<Span> {
         let history = self.history;
-        let went_on = |restored: &RestoredBy| {
+        let resumed_at = |restored: &RestoredBy| {
             let process = history.process_of(restored.at);
             let &(_, _, at) = self.rollback.claimed.iter().find(|(it, ..)| *it == process)?;
             Some(history.time(at))
@@ -242,7 +242,7 @@ impl Undoing<'_> {
             })
             .min();
         if let (Some(failed), true) = (failed, history.context.common_clock) {
-            return Some(self.rollback.restores().filter_map(went_on).max()?.since(failed));
+            return Some(self.rollback.restores().filter_map(resumed_at).max()?.since(failed));
         }
         let stood_still = |restored: &RestoredBy| {
             let first = history.claims.partition_point(|it| it.at.segment < restored.at.segment);
@@ -251,7 +251,7 @@ impl Undoing<'_> {
             rounds.next().map(|it| it.time)
         };
         let survivors = self.rollback.restores().filter(|it| it.before.is_some());
-        survivors.filter_map(|it| Some(went_on(it)?.since(stood_still(it)?))).max()
+        survivors.filter_map(|it| Some(resumed_at(it)?.since(stood_still(it)?))).max()
     }
 }
 

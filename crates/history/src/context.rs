@@ -7,7 +7,9 @@ use faultline_core::{
     ClusterId, Digest, FactKind, MessageId, PlannedFault, ProcessId, Promise, Promises, Role, Scope, Span,
     Time,
 };
-use faultline_trace::manifest::{Backend, Bounds, Copies, EffectEntry, Keepers, LinkEntry, Manifest};
+use faultline_trace::manifest::{
+    BackendKind, Bounds, Copies, EffectEntry, LinkEntry, Manifest, ReplicaHolders,
+};
 use faultline_trace::{GroupId, RunNames};
 
 /// Knowledge about a run beyond its facts. It comes only from the run's manifest, so equal manifests are understood and
@@ -76,7 +78,7 @@ impl Context {
             planned_faults: manifest.plan.len(),
             plan: manifest.plan.clone(),
             faults: Some(manifest.faults.clone()),
-            measures_links: manifest.backend != Backend::Simulate,
+            measures_links: manifest.backend != BackendKind::Simulate,
             outcome: manifest.outcome.clone(),
             end: Time::ZERO + manifest.duration,
             expected: manifest.expected.as_ref().map(|it| it.digests.clone()),
@@ -88,8 +90,8 @@ impl Context {
             effects: manifest.effects.clone(),
             at_once_within: manifest.at_once_within,
             links: manifest.links.clone(),
-            common_clock: manifest.backend == Backend::Simulate,
-            settled_after: (manifest.backend == Backend::Simulate)
+            common_clock: manifest.backend == BackendKind::Simulate,
+            settled_after: (manifest.backend == BackendKind::Simulate)
                 .then(|| Span(manifest.duration.0 / 2).max(Span::from_secs(10))),
         }
     }
@@ -125,9 +127,13 @@ impl Context {
         let holders = holders.filter(|&it| it != owner);
         // Processes at the same location count once.
         let places: BTreeSet<usize> = match self.copies?.kept_by {
-            Keepers::SameCluster => holders.filter(|&it| cluster(it) == own).map(ProcessId::index).collect(),
-            Keepers::OtherCluster => holders.filter_map(cluster).filter(|&it| Some(it) != own).collect(),
-            Keepers::SharedStorage => {
+            ReplicaHolders::SameCluster => {
+                holders.filter(|&it| cluster(it) == own).map(ProcessId::index).collect()
+            }
+            ReplicaHolders::OtherCluster => {
+                holders.filter_map(cluster).filter(|&it| Some(it) != own).collect()
+            }
+            ReplicaHolders::SharedStorage => {
                 holders.filter(|it| self.servers.contains(it)).map(ProcessId::index).collect()
             }
         };

@@ -52,4 +52,4 @@ pub use history::{
 pub use messages::{Message, MessageNo, Messages, Points};
 pub use planned::{Joined, Planned, Rerun, Task};
 pub use supervision::{LifeEnd, Supervision};
-pub use tasks::{Absorption, End, Impossible, Step, Tasks};
+pub use tasks::{Absorption, End, ImpossibleFact, Step, Tasks};

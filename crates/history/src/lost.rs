@@ -193,11 +193,12 @@ impl<'h, 'a> Returns<'h, 'a> {
         if from.1 == 0 && !is_first {
             return undone;
         }
-        let died = (upto.1 == END).then(|| history.supervision.end_of(process, life)).flatten();
-        let died = died.filter(|it| it.is_ordered).map(|it| it.at);
+        let failed_at = (upto.1 == END).then(|| history.supervision.end_of(process, life)).flatten();
+        let failed_at = failed_at.filter(|it| it.is_ordered).map(|it| it.at);
         let last = instant(history.trace, process, upto);
-        let ended =
-            self.stood(process, from, upto).unwrap_or_else(|| died.map_or(last, |died| died.max(last)));
+        let ended = self
+            .stood(process, from, upto)
+            .unwrap_or_else(|| failed_at.map_or(last, |failed_at| failed_at.max(last)));
         let ended = ended.max(began);
         Undone { ended, stood: self.pauses.within(began, ended), ..undone }
     }

@@ -23,14 +23,14 @@ pub(super) struct Stint<'a> {
 
 /// Returns the stints of a run, partition by partition; `None` if its program is not planned.
 pub(super) fn of(trace: &Trace) -> Option<Vec<Stint<'_>>> {
-    let says = |stream: &Stream| {
-        let tells = |fact: &Fact| {
+    let is_planned = |stream: &Stream| {
+        let is_of_tasks = |fact: &Fact| {
             matches!(fact, Fact::Planned(_) | Fact::Ran { .. } | Fact::Sent { .. } | Fact::Theft { .. })
         };
-        let first = stream.iter().map(|(_, fact)| fact).find(|it| tells(it));
+        let first = stream.iter().map(|(_, fact)| fact).find(|it| is_of_tasks(it));
         first.is_some_and(|it| matches!(it, Fact::Planned(_)))
     };
-    trace.streams.values().any(says).then(|| {
+    trace.streams.values().any(is_planned).then(|| {
         let mut stints: Vec<Stint<'_>> = Vec::new();
         for (&(host, life), stream) in &trace.streams {
             if host != ProcessId::SUPERVISOR && !stream.is_empty() {

@@ -26,7 +26,7 @@ pub struct Tasks {
     /// Every absorption of a permanently failed process's state, by process and life.
     pub absorptions: Vec<Absorption>,
     /// Facts that are impossible given what their process had, and the reason.
-    pub impossible: Vec<(Point, Impossible)>,
+    pub impossible: Vec<(Point, ImpossibleFact)>,
     /// Every end of the program, as stated by the process that ended it.
     pub ends: Vec<End>,
     /// The number of tasks run and of stolen tasks returned.
@@ -64,7 +64,7 @@ pub struct Absorption {
 /// Why a fact is impossible, given the tasks that its process had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the sentence of each says what it means")]
-pub enum Impossible {
+pub enum ImpossibleFact {
     /// The process ran a task that it did not have.
     Ran { task: TaskId },
     /// The process lent a task that it did not have.
@@ -330,7 +330,7 @@ impl<'a> Pass<'_, 'a> {
                     part.sums.delivered = part.sums.delivered.wrapping_add(task.0);
                     part.spawn(*task, *spawned);
                 } else {
-                    self.impossible(state, at, Impossible::Ran { task: *task });
+                    self.impossible(state, at, ImpossibleFact::Ran { task: *task });
                 }
             }
             Fact::Theft { theft, task, step } => {
@@ -358,7 +358,7 @@ impl<'a> Pass<'_, 'a> {
                 state.is_unknown |= other.is_unknown;
                 if let Some(theft) = twice {
                     let of = *of;
-                    self.impossible(state, at, Impossible::AbsorbedTwice { of, theft });
+                    self.impossible(state, at, ImpossibleFact::AbsorbedTwice { of, theft });
                 }
             }
             Fact::Finished(finished) => {
@@ -373,9 +373,9 @@ impl<'a> Pass<'_, 'a> {
                     Some(_) if self.is_mixed(state) => self.tasks.ends.push(End { at, stated, found: None }),
                     Some(part) => {
                         let left = part.open.len() as u64 + u64::from(part.lent);
-                        self.impossible(state, at, Impossible::EndedEarly { left });
+                        self.impossible(state, at, ImpossibleFact::EndedEarly { left });
                     }
-                    None => self.impossible(state, at, Impossible::EndedNothing),
+                    None => self.impossible(state, at, ImpossibleFact::EndedNothing),
                 }
             }
             _ => {}
@@ -399,23 +399,23 @@ impl<'a> Pass<'_, 'a> {
                     part.lent += 1;
                     state.loans.insert(theft, (of, task));
                 }
-                None => self.impossible(state, at, Impossible::Lent { task }),
+                None => self.impossible(state, at, ImpossibleFact::Lent { task }),
             },
             TheftStep::Shipped => {
                 if !state.loans.contains_key(&theft) {
-                    self.impossible(state, at, Impossible::Sent { task, theft });
+                    self.impossible(state, at, ImpossibleFact::Sent { task, theft });
                 }
             }
             TheftStep::Taken => {
                 let part = Part { open: [task].into(), ..Part::default() };
                 if state.parts.insert(theft, part).is_some() {
-                    self.impossible(state, at, Impossible::TookTwice { task, theft });
+                    self.impossible(state, at, ImpossibleFact::TookTwice { task, theft });
                 }
             }
             TheftStep::Done | TheftStep::Returned => self.ended(state, at, theft, task, step),
             TheftStep::Merged => {
                 let Some((of, _)) = state.loans.get(&theft).copied() else {
-                    self.impossible(state, at, Impossible::Merged { task, theft });
+                    self.impossible(state, at, ImpossibleFact::Merged { task, theft });
                     return true;
                 };
                 // After an absorption, both sides of the theft may be in this process.
@@ -440,12 +440,12 @@ impl<'a> Pass<'_, 'a> {
                         part.open.insert(task);
                     }
                 }
-                None => self.impossible(state, at, Impossible::TookBack { task }),
+                None => self.impossible(state, at, ImpossibleFact::TookBack { task }),
             },
             TheftStep::Forgotten => match state.parts.remove(&theft) {
                 Some(part) if part.is_done() => {}
                 Some(_) => state.loans.retain(|_, (of, _)| *of != theft),
-                None => self.impossible(state, at, Impossible::Dropped { task }),
+                None => self.impossible(state, at, ImpossibleFact::Dropped { task }),
             },
             TheftStep::Receipted => {}
         }
@@ -455,7 +455,7 @@ impl<'a> Pass<'_, 'a> {
     /// Handles the statement that a stolen task is complete, or was returned.
     fn ended(&mut self, state: &TaskState, at: Point, theft: Theft, task: TaskId, step: TheftStep) {
         let Some(part) = state.parts.get(&theft) else {
-            return self.impossible(state, at, Impossible::OwedNothing { task, theft });
+            return self.impossible(state, at, ImpossibleFact::OwedNothing { task, theft });
         };
         let (is_done, is_mixed) = (part.is_done(), self.is_mixed(state));
         if is_done || is_mixed {
@@ -471,7 +471,7 @@ impl<'a> Pass<'_, 'a> {
         }
         let left = part.open.len() as u64 + u64::from(part.lent);
         let returned = step != TheftStep::Done;
-        self.impossible(state, at, Impossible::Unfinished { task, theft, returned, left });
+        self.impossible(state, at, ImpossibleFact::Unfinished { task, theft, returned, left });
     }
 
     /// Returns whether the parts of a state cannot be told apart. Under a protocol that stores nothing, tasks that a
@@ -486,7 +486,7 @@ impl<'a> Pass<'_, 'a> {
         self.states.get(&(owner, witness.life, witness.upto.0)).cloned()
     }
 
-    fn impossible(&mut self, state: &TaskState, at: Point, what: Impossible) {
+    fn impossible(&mut self, state: &TaskState, at: Point, what: ImpossibleFact) {
         if !state.is_unknown && !self.is_mixed(state) {
             self.tasks.impossible.push((at, what));
         }

@@ -21,22 +21,22 @@ pub(crate) const INSTALL: &str = "see docs/kubernetes.md for how to install Faul
 
 /// Why an operation on a cluster failed.
 #[derive(Debug)]
-pub(crate) struct Denied {
+pub(crate) struct ClusterError {
     /// The error to print.
     pub(crate) command_error: CommandError,
     /// Whether the API server is unreachable or has a temporary problem, so that a later attempt may succeed.
     pub(crate) is_temporary: bool,
 }
 
-impl From<Denied> for CommandError {
-    fn from(denied: Denied) -> CommandError {
+impl From<ClusterError> for CommandError {
+    fn from(denied: ClusterError) -> CommandError {
         denied.command_error
     }
 }
 
-impl From<CommandError> for Denied {
-    fn from(command_error: CommandError) -> Denied {
-        Denied { command_error, is_temporary: false }
+impl From<CommandError> for ClusterError {
+    fn from(command_error: CommandError) -> ClusterError {
+        ClusterError { command_error, is_temporary: false }
     }
 }
 
@@ -130,7 +130,7 @@ impl Cluster {
 
     /// Deletes exactly this federation, and waits until all its objects are deleted. Does not delete another
     /// federation with the same name.
-    pub(crate) async fn delete(&self, federation: &Federation) -> Result<(), Denied> {
+    pub(crate) async fn delete(&self, federation: &Federation) -> Result<(), ClusterError> {
         let name = federation.name_any();
         let this_very_one = DeleteParams {
             preconditions: Some(Preconditions { uid: federation.uid(), resource_version: None }),
@@ -153,7 +153,7 @@ impl Cluster {
     }
 
     /// Returns the supervisor of a federation, with the key for its API.
-    pub(crate) async fn supervisor(&self, federation: &Federation) -> Result<Supervisor, Denied> {
+    pub(crate) async fn supervisor(&self, federation: &Federation) -> Result<Supervisor, ClusterError> {
         let name = naming::key(federation);
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let secret = secrets.get(&name).await.map_err(|it| self.denied("get", "secrets", &it))?;
@@ -170,13 +170,13 @@ impl Cluster {
         &self,
         pod: &str,
         parameters: &LogParams,
-    ) -> Result<impl AsyncBufRead + use<>, Denied> {
+    ) -> Result<impl AsyncBufRead + use<>, ClusterError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         pods.log_stream(pod, parameters).await.map_err(|it| self.denied("get", "pods/log", &it))
     }
 
     /// Returns a federation; `None` if it does not exist.
-    pub(crate) async fn find(&self, name: &str) -> Result<Option<Federation>, Denied> {
+    pub(crate) async fn find(&self, name: &str) -> Result<Option<Federation>, ClusterError> {
         match self.federations().get(name).await {
             Ok(federation) => Ok(Some(federation)),
             // The details of the answer contain the name only if the kind is known and the object itself is missing.
@@ -200,7 +200,7 @@ impl Cluster {
     }
 
     /// Returns why an operation failed.
-    fn denied(&self, verb: &str, what: &str, error: &kube::Error) -> Denied {
+    fn denied(&self, verb: &str, what: &str, error: &kube::Error) -> ClusterError {
         let command_error = match error {
             kube::Error::Api(status) if status.is_forbidden() => {
                 let help = format!(
@@ -222,6 +222,6 @@ impl Cluster {
             }
             error => CommandError::machine(format!("the API server failed to {verb} {what}: {error}")),
         };
-        Denied { command_error, is_temporary: is_temporary(error) }
+        ClusterError { command_error, is_temporary: is_temporary(error) }
     }
 }

@@ -9,7 +9,7 @@ use faultline_client::naming;
 use faultline_console::command_error::{CommandError, Exit};
 use faultline_console::output;
 use faultline_console::place::free_place;
-use faultline_trace::manifest::Backend;
+use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, BundleError};
 use kube::ResourceExt;
 use miette::miette;
@@ -42,7 +42,7 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
             )));
         }
         let seed = federation.spec.seed();
-        let free = || free_place(name, seed, &federation, Backend::Kubernetes);
+        let free = || free_place(name, seed, &federation, BackendKind::Kubernetes);
         let dir = arguments.out.clone().unwrap_or_else(free);
         let supervisor = cluster.supervisor(&federation).await?;
         unpack(&supervisor, &federation, &dir).await?;

@@ -16,12 +16,12 @@ use faultline_console::repetition::Repetition;
 use faultline_console::screen::{Row, Screen};
 use faultline_console::source::{Source, unfit};
 use faultline_session::Session;
-use faultline_trace::manifest::Backend;
+use faultline_trace::manifest::BackendKind;
 use miette::miette;
 use tokio::time::sleep;
 
 use crate::arguments::{KubernetesArguments, RunArguments};
-use crate::cluster::{Cluster, Denied};
+use crate::cluster::{Cluster, ClusterError};
 use crate::fetch::{unpack, unreachable};
 use crate::supervisor::{Supervisor, is_over};
 
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     let repetition = Repetition {
         name: &name(&federation),
         federation: &federation,
-        backend: Backend::Kubernetes,
+        backend: BackendKind::Kubernetes,
         repeat: arguments.repeat,
         keeps_all: true,
         out: arguments.out.as_deref(),
@@ -88,7 +88,7 @@ fn once(
     dir: &Path,
     interrupted: &AtomicBool,
 ) -> Result<(), CommandError> {
-    let draft = Session::new(&federation).draft(Backend::Kubernetes).map_err(unfit)?;
+    let draft = Session::new(&federation).draft(BackendKind::Kubernetes).map_err(unfit)?;
     let protocol = federation.spec.protocol.name();
     let title = format!("{}: {protocol} in pods, seed {}", draft.name, draft.seed);
     let screen = Screen::new(arguments.output, arguments.repeat > 1, title);
@@ -168,7 +168,7 @@ async fn within(
 async fn delete(cluster: &Cluster, federation: &Federation) -> Result<(), CommandError> {
     for failures in 0..MAX_DELAY.ilog2() {
         match cluster.delete(federation).await {
-            Err(Denied { is_temporary: true, .. }) => sleep(CHECK_EVERY * 2_u32.pow(failures)).await,
+            Err(ClusterError { is_temporary: true, .. }) => sleep(CHECK_EVERY * 2_u32.pow(failures)).await,
             done => return Ok(done?),
         }
     }
@@ -209,20 +209,20 @@ impl Watch<'_> {
                     failures = 0;
                     1
                 }
-                Err(Denied { command_error, is_temporary: true }) => {
+                Err(ClusterError { command_error, is_temporary: true }) => {
                     if failures == 0 {
                         self.screen.tell(None, &format!("{}; retrying", command_error.report));
                     }
                     failures += 1;
                     2_u32.saturating_pow(failures - 1).min(MAX_DELAY)
                 }
-                Err(Denied { command_error, .. }) => return Err(command_error),
+                Err(ClusterError { command_error, .. }) => return Err(command_error),
             };
             sleep(self.check_every * pause).await;
         }
     }
 
-    async fn check(&mut self, seen: &mut Seen) -> Result<Option<End>, Denied> {
+    async fn check(&mut self, seen: &mut Seen) -> Result<Option<End>, ClusterError> {
         let status = self.resource().await?;
         seen.checks += 1;
         if status.phase == Phase::Rejected {
@@ -276,7 +276,7 @@ impl Watch<'_> {
     }
 
     /// Returns the status of the resource.
-    async fn resource(&self) -> Result<FederationStatus, Denied> {
+    async fn resource(&self) -> Result<FederationStatus, ClusterError> {
         let name = self.federation.metadata.name.as_deref().unwrap_or_default();
         let there = self.cluster.find(name).await?;
         let there = there.filter(|it| it.metadata.uid == self.federation.metadata.uid);
@@ -302,15 +302,15 @@ impl Watch<'_> {
         }
         self.told = said.events.last().map_or(self.told, |it| it.number);
         let state = match said.phase {
-            supervision::Phase::Gathering => {
+            supervision::RunPhase::Gathering => {
                 self.say(resource.message.as_deref().unwrap_or("waiting for processes"));
                 "starting"
             }
-            supervision::Phase::Measuring => "measuring the links",
-            supervision::Phase::Running => "running",
-            supervision::Phase::Paused => "paused",
-            supervision::Phase::Judging => "judging",
-            supervision::Phase::Completed | supervision::Phase::Failed => "ended",
+            supervision::RunPhase::Measuring => "measuring the links",
+            supervision::RunPhase::Running => "running",
+            supervision::RunPhase::Paused => "paused",
+            supervision::RunPhase::Judging => "judging",
+            supervision::RunPhase::Completed | supervision::RunPhase::Failed => "ended",
         };
         if self.screen.is_due() {
             let rows: Vec<Row> = said.clusters.iter().map(row).collect();

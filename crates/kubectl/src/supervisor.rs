@@ -6,7 +6,7 @@ use std::path::Path;
 use bytes::Bytes;
 use faultline_api::supervision::{self, BUNDLE, STATUS, Status};
 use faultline_client::ports;
-use faultline_client::supervisor::{Answer, Question, SupervisorError};
+use faultline_client::supervisor::{HttpRequest, HttpResponse, SupervisorError};
 use futures::stream;
 use http::{Method, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
@@ -53,7 +53,7 @@ pub(crate) enum RequestError {
 
 /// An answer, with the forwarded port that must stay open until the answer has been read.
 struct Forwarded {
-    answer: Answer,
+    answer: HttpResponse,
     _port: Portforwarder,
 }
 
@@ -107,8 +107,13 @@ impl Supervisor {
         let mut port = self.pods.portforward(&self.pod, &[ports::SUPERVISOR_API]).await.map_err(forward)?;
         let stream =
             port.take_stream(ports::SUPERVISOR_API).expect("it was requested, and is taken only here");
-        let question =
-            Question { host: "localhost", token: &self.token, method: Method::GET, path, body: Bytes::new() };
+        let question = HttpRequest {
+            host: "localhost",
+            token: &self.token,
+            method: Method::GET,
+            path,
+            body: Bytes::new(),
+        };
         let answer = question.ask(stream).await.map_err(|it| self.silent(it))?;
         Ok(Forwarded { answer, _port: port })
     }
@@ -120,5 +125,5 @@ impl Supervisor {
 
 /// Returns whether the run has ended and been judged, or failed.
 pub(crate) fn is_over(status: &Status) -> bool {
-    matches!(status.phase, supervision::Phase::Completed | supervision::Phase::Failed)
+    matches!(status.phase, supervision::RunPhase::Completed | supervision::RunPhase::Failed)
 }

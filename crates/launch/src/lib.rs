@@ -12,9 +12,9 @@ use faultline_catalog::{Hosted, Setup};
 use faultline_core::{ClusterId, Span};
 use faultline_runtime::memory;
 use faultline_runtime::metrics::ClusterNames;
-use faultline_runtime::supervise::{ChangeQueue, Collapse, Names};
+use faultline_runtime::supervise::{ChangeQueue, Names, UnexpectedEnd};
 use faultline_runtime::{Links, RunOptions, RunOutcome, StorageKind, StorageOptions};
-use faultline_session::{Ended, MemoryBound, memory_bound};
+use faultline_session::{MemoryBound, RunEnd, memory_bound};
 
 pub use node::{HostError, node};
 
@@ -69,7 +69,7 @@ fn memory_of_all() -> u64 {
 }
 
 /// Returns how a run of the runtime ended, and the lives that ended unexpectedly.
-pub fn ended(run: RunOutcome) -> (Ended, Vec<Collapse>) {
+pub fn ended(run: RunOutcome) -> (RunEnd, Vec<UnexpectedEnd>) {
     let RunOutcome { outcome, added, faults, effects, links, duration, collapsed } = run;
-    (Ended { outcome, added, faults, effects, links: Some(links), duration }, collapsed)
+    (RunEnd { outcome, added, faults, effects, links: Some(links), duration }, collapsed)
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Birth, Claim, ClusterId, Gauges, Host, Input, Life, Machine, Membership, Position, Promises, Protocol,
-    Role, Scope, Speaks, Stamp, Time,
+    ProtocolTypes, Role, Scope, Stamp, Time,
 };
 use faultline_dataflow::partition::{PartitionHost, PartitionInput, PartitionProtocol};
 use faultline_dataflow::recovery::{self, Recovery};
@@ -30,7 +30,7 @@ impl Stamp for NoStamp {
     }
 }
 
-impl Speaks for NoProtocol {
+impl ProtocolTypes for NoProtocol {
     type Control = ();
     type Head = ();
     type Saved = ();

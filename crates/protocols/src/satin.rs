@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Boot, Cause, Claim, Membership, Position, ProcessId, Promise, Promises, Role, Scope, Sn, Speaks,
-    TaskId, Theft, Time, To, Vectors, defects,
+    Birth, Boot, Cause, Claim, Membership, Position, ProcessId, Promise, Promises, ProtocolTypes, Role,
+    Scope, Sn, TaskId, Theft, Time, To, Vectors, defects,
 };
 use faultline_dataflow::recovery::{Host, Input, LastState, Leg, Recovery, root};
 use faultline_dataflow::successor;
@@ -95,7 +95,7 @@ impl Table {
     }
 }
 
-impl Speaks for Satin {
+impl ProtocolTypes for Satin {
     type Control = Message;
     type Head = ();
     type Saved = ();
@@ -143,7 +143,7 @@ impl Recovery for Satin {
             // The result of an orphan stays where it is: another process may need it.
             Input::Due(theft, Leg::Receipt) if self.table.by_theft.contains_key(&theft) => {}
             Input::Due(theft, leg) => host.pass(theft, leg),
-            Input::Control { from, message } => self.told(from, message, host),
+            Input::Control { from, message } => self.handle_message(from, message, host),
             Input::Membership(membership) => self.meet(membership, host),
             // No process waits for an unwanted result, and nothing is written.
             Input::Unwanted(..)
@@ -232,7 +232,7 @@ impl Satin {
         host.pass_orphan(theft, to);
     }
 
-    fn told(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<Self>) {
+    fn handle_message(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<Self>) {
         match message {
             Message::Orphans(orphans) => {
                 for &(task, theft) in orphans.iter() {

@@ -39,7 +39,7 @@ pub(crate) struct SharedList<T: Keyed> {
 
 /// The place of an item in its list. Valid until the list changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ItemIndex {
     branch: usize,
     leaf: usize,
     item: usize,
@@ -79,17 +79,17 @@ impl<T: Keyed> SharedList<T> {
     }
 
     /// Iterates over all items with their places.
-    pub(crate) fn places(&self) -> impl Iterator<Item = (Place, &T)> {
+    pub(crate) fn places(&self) -> impl Iterator<Item = (ItemIndex, &T)> {
         self.branches.iter().enumerate().flat_map(|(branch, (_, leaves))| {
             leaves.iter().enumerate().flat_map(move |(leaf, (_, items))| {
-                items.iter().enumerate().map(move |(item, it)| (Place { branch, leaf, item }, it))
+                items.iter().enumerate().map(move |(item, it)| (ItemIndex { branch, leaf, item }, it))
             })
         })
     }
 
     /// Iterates over the items up to `place`, inclusive.
-    pub(crate) fn up_to(&self, place: Place) -> impl DoubleEndedIterator<Item = &T> {
-        let Place { branch, leaf, item } = place;
+    pub(crate) fn up_to(&self, place: ItemIndex) -> impl DoubleEndedIterator<Item = &T> {
+        let ItemIndex { branch, leaf, item } = place;
         let leaves = &self.branches[branch].1;
         let before = self.branches[..branch].iter().flat_map(|(_, branch)| items_of(branch));
         before.chain(items_of(&leaves[..leaf])).chain(&leaves[leaf].1[..=item])
@@ -97,12 +97,12 @@ impl<T: Keyed> SharedList<T> {
 
     /// Returns the item at `place`.
     #[inline]
-    pub(crate) fn at(&self, place: Place) -> &T {
+    pub(crate) fn at(&self, place: ItemIndex) -> &T {
         &self.branches[place.branch].1[place.leaf].1[place.item]
     }
 
     /// Returns the item after the one at `place`.
-    pub(crate) fn after(&self, place: Place) -> Option<&T> {
+    pub(crate) fn after(&self, place: ItemIndex) -> Option<&T> {
         let branch = &self.branches[place.branch].1;
         let same_leaf = branch[place.leaf].1.get(place.item + 1);
         let next_leaf = || branch.get(place.leaf + 1);
@@ -112,22 +112,22 @@ impl<T: Keyed> SharedList<T> {
 
     /// Returns the last item whose key is at most `key`.
     #[inline]
-    pub(crate) fn last_up_to(&self, key: T::Key) -> Option<Place> {
+    pub(crate) fn last_up_to(&self, key: T::Key) -> Option<ItemIndex> {
         let branch = self.branches.partition_point(|(first, _)| *first <= key).checked_sub(1)?;
         let leaves = &self.branches[branch].1;
         let leaf = leaves.partition_point(|(first, _)| *first <= key) - 1;
         let item = leaves[leaf].1.partition_point(|it| it.key() <= key) - 1;
-        Some(Place { branch, leaf, item })
+        Some(ItemIndex { branch, leaf, item })
     }
 
     /// Returns the item at `place`, to be changed in this copy of the list. Its key must not change.
     #[inline]
-    pub(crate) fn at_mut(&mut self, place: Place) -> &mut T {
+    pub(crate) fn at_mut(&mut self, place: ItemIndex) -> &mut T {
         &mut self.leaf_mut(place)[place.item]
     }
 
     #[inline]
-    fn leaf_mut(&mut self, place: Place) -> &mut Leaf<T> {
+    fn leaf_mut(&mut self, place: ItemIndex) -> &mut Leaf<T> {
         Arc::make_mut(&mut Arc::make_mut(&mut self.branches[place.branch].1)[place.leaf].1)
     }
 
@@ -137,7 +137,7 @@ impl<T: Keyed> SharedList<T> {
     }
 
     /// Same as [`SharedList::insert`], for a place that has been looked up.
-    pub(crate) fn insert_after(&mut self, place: Option<Place>, item: T) {
+    pub(crate) fn insert_after(&mut self, place: Option<ItemIndex>, item: T) {
         let key = item.key();
         let (place, index) = match place {
             Some(place) => (place, place.item + 1),
@@ -166,15 +166,15 @@ impl<T: Keyed> SharedList<T> {
 
     /// Lowers the first key of the list, for an item that will be inserted before all others. Returns the place of the
     /// first item.
-    fn begin_with(&mut self, key: T::Key) -> Place {
+    fn begin_with(&mut self, key: T::Key) -> ItemIndex {
         let (first, branch) = &mut self.branches[0];
         *first = key;
         Arc::make_mut(branch)[0].0 = key;
-        Place { branch: 0, leaf: 0, item: 0 }
+        ItemIndex { branch: 0, leaf: 0, item: 0 }
     }
 
     /// Inserts a leaf after the one of `place`.
-    fn insert_leaf(&mut self, place: Place, leaf: (T::Key, Arc<Leaf<T>>)) {
+    fn insert_leaf(&mut self, place: ItemIndex, leaf: (T::Key, Arc<Leaf<T>>)) {
         let branch = Arc::make_mut(&mut self.branches[place.branch].1);
         let index = place.leaf + 1;
         if branch.len() < BRANCH {
@@ -341,7 +341,7 @@ mod tests {
 
     /// Each version adds an item. Full copies would take 8 MB in total.
     #[test]
-    fn versions_take_what_is_new_in_each() {
+    fn versions_use_memory_only_for_what_is_new() {
         let mut versions = vec![SharedList::default()];
         for number in 0..2000_u32 {
             let mut next = versions[versions.len() - 1].clone();

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::fault::{describe_change, describe_fault, for_good};
 use crate::names::{DisplayNames, checkpoint};
 use crate::text::{instant, lasted};
-use crate::timeline::{Failure, RestoredMember, Rollback, TakenOver, Tasks, Timeline};
+use crate::timeline::{Failure, RestoredMember, Rollback, Takeover, Tasks, Timeline};
 
 /// One event with its explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -390,7 +390,7 @@ impl Explainer<'_> {
     }
 
     /// Describes how another process took over the work of one that never returns.
-    fn taken_over(&self, it: &TakenOver) -> String {
+    fn taken_over(&self, it: &Takeover) -> String {
         let (at, by, of) = (self.time(it.at), self.names.process(it.by), self.names.process(it.of));
         match it.from {
             Some((position, saved)) => format!(
@@ -422,11 +422,11 @@ impl Explainer<'_> {
 
     fn lost(&self, rollback: &Rollback, moment: &str) -> String {
         let members = || rollback.members.values().filter(|it| it.lost > Span::ZERO);
-        let Some(most) = members().map(|it| it.lost).max() else { return "no work lost".to_owned() };
+        let Some(most) = members().map(|it| it.lost).max() else { return "no work was lost".to_owned() };
         let all = lasted(rollback.lost());
         let text = match members().count() {
-            1 => format!("{all} of work of 1 process lost"),
-            count => format!("{all} of work of {count} processes lost, at most {} each", lasted(most)),
+            1 => format!("1 process lost {all} of work"),
+            count => format!("{count} processes lost {all} of work, at most {} each", lasted(most)),
         };
         let later = |it: &RestoredMember| it.lost.0.saturating_sub(rollback.began.since(it.saved).0);
         let later = Span(members().map(later).max().unwrap_or(0));
@@ -434,7 +434,7 @@ impl Explainer<'_> {
         if later.0 < most.0 / 100 {
             text
         } else {
-            format!("{text}, of which up to {} after {moment}", lasted(later))
+            format!("{text}, including up to {} after {moment}", lasted(later))
         }
     }
 

@@ -33,6 +33,6 @@ pub mod transcript;
 
 pub use diagram::Diagram;
 pub use names::DisplayNames;
-pub use spent::Spent;
-pub use summary::{Recorded, Summary};
+pub use spent::TimeByActivity;
+pub use summary::{RecordedRun, Summary};
 pub use timeline::Timeline;

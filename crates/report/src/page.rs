@@ -8,9 +8,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::diagram::{Diagram, Limits};
 use crate::explain::{ExplainedEvent, count};
 use crate::names::DisplayNames;
-use crate::spent::Spent;
+use crate::spent::TimeByActivity;
 use crate::style;
-use crate::summary::{Found, Recorded, Summary, target};
+use crate::summary::{PropertyResult, RecordedRun, Summary, target};
 use crate::terms;
 use crate::text::{backend, because, ended, instant, lost, percent, protocol, span, verdict};
 use crate::timeline::Timeline;
@@ -20,7 +20,7 @@ const SCRIPT: &str = include_str!("../assets/diagram.js");
 const MANY: usize = 1500;
 
 /// Renders the page of a run.
-pub fn render(recorded: Recorded<'_>) -> String {
+pub fn render(recorded: RecordedRun<'_>) -> String {
     let names = DisplayNames::new(recorded.manifest);
     let history = Timeline::new(recorded.trace, recorded.manifest);
     let summary = Summary::of_history(recorded, &names, &history);
@@ -303,7 +303,7 @@ fn time(summary: &Summary) -> Markup {
 }
 
 /// Renders a time account as a bar with its legend, for a page with the style of all pages.
-pub fn shares(name: &str, spent: &Spent) -> Markup {
+pub fn shares(name: &str, spent: &TimeByActivity) -> Markup {
     let whole = spent.total_seconds();
     let parts: Vec<_> = spent.parts().into_iter().filter(|it| it.1 > 0.0).collect();
     html! {
@@ -374,10 +374,10 @@ fn properties(summary: &Summary) -> Markup {
             thead { tr { th { "result" } th { "property" } th.num { "instances judged" } } }
             tbody { @for it in &summary.properties { tr {
                 td { @match it.found {
-                    Found::Holds => (chip(Verdict::Pass, "holds")),
-                    Found::NotExercised => span.hint { "not exercised" },
-                    Found::Unknown => (chip(Verdict::Unknown, "unknown")),
-                    Found::Violated => (chip(Verdict::Fail, "violated")),
+                    PropertyResult::Holds => (chip(Verdict::Pass, "holds")),
+                    PropertyResult::NotExercised => span.hint { "not exercised" },
+                    PropertyResult::Unknown => (chip(Verdict::Unknown, "unknown")),
+                    PropertyResult::Violated => (chip(Verdict::Fail, "violated")),
                 } }
                 td {
                     (it.statement) " " span.hint { "(" (it.name()) ")" }

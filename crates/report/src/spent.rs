@@ -18,7 +18,7 @@ use crate::timeline::Timeline;
 /// Time of processes in seconds, by activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Spent {
+pub struct TimeByActivity {
     /// Work that no rollback undid, including waiting for messages.
     pub working_seconds: f64,
     /// Time without a task to run, in a program of tasks.
@@ -50,11 +50,11 @@ const FINISHED: usize = 5;
 /// Running a task.
 const RUNNING: usize = 6;
 
-impl Spent {
+impl TimeByActivity {
     /// Adds up the time of the processes of a cluster, from the start of the application or from when the cluster
     /// joined, until the end of the run or until the cluster left.
-    pub fn of(cluster: ClusterId, history: &Timeline, trace: &Trace, names: &DisplayNames) -> Spent {
-        let mut spent = Spent::default();
+    pub fn of(cluster: ClusterId, history: &Timeline, trace: &Trace, names: &DisplayNames) -> TimeByActivity {
+        let mut spent = TimeByActivity::default();
         for &process in names.processes(cluster) {
             let window = window(cluster, history);
             let mut all = stretches(process, history, trace, window);
@@ -97,11 +97,11 @@ impl Spent {
     }
 }
 
-impl Add for Spent {
-    type Output = Spent;
+impl Add for TimeByActivity {
+    type Output = TimeByActivity;
 
-    fn add(self, other: Spent) -> Spent {
-        Spent {
+    fn add(self, other: TimeByActivity) -> TimeByActivity {
+        TimeByActivity {
             working_seconds: self.working_seconds + other.working_seconds,
             waiting_seconds: self.waiting_seconds + other.waiting_seconds,
             undone_seconds: self.undone_seconds + other.undone_seconds,

@@ -8,14 +8,14 @@ use faultline_checker::{Finding, Judgement, Verdict};
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{Cause, ClusterId, Digest, EndedBy, Fact, FaultNo, Position, ProcessId, Span};
 use faultline_history::GroupId;
-use faultline_trace::manifest::{Backend, EffectEntry, LinkEntry};
+use faultline_trace::manifest::{BackendKind, EffectEntry, LinkEntry};
 use faultline_trace::{Manifest, Trace};
 use serde::Serialize;
 
 use crate::explain::{ExplainedEvent, count, explain};
 use crate::fault::{describe_fault, describe_link, describe_trigger, link};
 use crate::names::{DisplayNames, checkpoint};
-use crate::spent::Spent;
+use crate::spent::TimeByActivity;
 use crate::text::{instant, lasted, span, word};
 use crate::timeline::{Checkpoint, Rollback, Timeline};
 
@@ -52,7 +52,7 @@ pub struct Run {
     /// The federation's name.
     pub name: String,
     /// The backend.
-    pub backend: Backend,
+    pub backend: BackendKind,
     /// The protocol's name.
     pub protocol: String,
     /// Seed of all random choices.
@@ -95,7 +95,7 @@ pub struct ClusterSummary {
     /// Work that rollbacks undid, in seconds, summed over all processes.
     pub lost_work_seconds: f64,
     /// How its processes spent their time. The parts add up to the total.
-    pub time: Spent,
+    pub time: TimeByActivity,
     /// Messages that its applications sent within the cluster.
     pub sent_within: u64,
     /// Messages that its applications sent to other clusters.
@@ -241,7 +241,7 @@ pub struct ResultSummary {
 /// The result for a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Found {
+pub enum PropertyResult {
     /// All instances satisfy it.
     Holds,
     /// The run has no instance of it.
@@ -261,7 +261,7 @@ pub struct PropertySummary {
     /// The property as a sentence.
     pub statement: &'static str,
     /// The result.
-    pub found: Found,
+    pub found: PropertyResult,
     /// Effect of the result on the verdict. A property without instances does not prevent a pass.
     pub verdict: Verdict,
     /// The number of instances judged.
@@ -278,7 +278,7 @@ pub struct PropertySummary {
 
 /// A recorded run with its judgement, from which everything here is derived.
 #[derive(Clone, Copy, Debug)]
-pub struct Recorded<'a> {
+pub struct RecordedRun<'a> {
     /// Directory of the record, as a reader would type it.
     pub bundle: &'a str,
     /// The manifest of the run.
@@ -299,26 +299,27 @@ impl PropertySummary {
 impl Summary {
     /// Returns how many properties hold, and how many were exercised.
     pub fn holding(&self) -> (usize, usize) {
-        let number = |which: fn(Found) -> bool| self.properties.iter().filter(|it| which(it.found)).count();
-        (number(|it| it == Found::Holds), number(|it| it != Found::NotExercised))
+        let number =
+            |which: fn(PropertyResult) -> bool| self.properties.iter().filter(|it| which(it.found)).count();
+        (number(|it| it == PropertyResult::Holds), number(|it| it != PropertyResult::NotExercised))
     }
 
     /// Returns the names of the properties without instances.
     pub fn not_exercised(&self) -> Vec<String> {
-        let idle = self.properties.iter().filter(|it| it.found == Found::NotExercised);
+        let idle = self.properties.iter().filter(|it| it.found == PropertyResult::NotExercised);
         idle.map(PropertySummary::name).collect()
     }
 
     /// Summarises a run.
-    pub fn new(recorded: Recorded<'_>) -> Self {
+    pub fn new(recorded: RecordedRun<'_>) -> Self {
         let names = DisplayNames::new(recorded.manifest);
         let history = Timeline::new(recorded.trace, recorded.manifest);
         Summary::of_history(recorded, &names, &history)
     }
 
     /// Summarises a run from its history.
-    pub fn of_history(recorded: Recorded<'_>, names: &DisplayNames, history: &Timeline) -> Self {
-        let Recorded { manifest, trace, judgement, .. } = recorded;
+    pub fn of_history(recorded: RecordedRun<'_>, names: &DisplayNames, history: &Timeline) -> Self {
+        let RecordedRun { manifest, trace, judgement, .. } = recorded;
         Summary {
             verdict: judgement.verdict,
             reasons: judgement.reasons.clone(),
@@ -425,7 +426,7 @@ fn cluster(id: ClusterId, names: &DisplayNames, history: &Timeline, trace: &Trac
         longest_freeze_seconds: checkpoints().map(|it| it.frozen).max().unwrap_or_default().as_secs_f64(),
         // The sum of no numbers is negative zero.
         lost_work_seconds: rollbacks.iter().map(|it| it.lost().as_secs_f64()).sum::<f64>() + 0.0,
-        time: Spent::of(id, history, trace, names),
+        time: TimeByActivity::of(id, history, trace, names),
         sent_within,
         sent_between,
         delivered,
@@ -545,9 +546,9 @@ fn properties(judgement: &Judgement) -> Vec<PropertySummary> {
             statement: it.property.statement(),
             found: found(it),
             verdict: match found(it) {
-                Found::Holds | Found::NotExercised => Verdict::Pass,
-                Found::Unknown => Verdict::Unknown,
-                Found::Violated => Verdict::Fail,
+                PropertyResult::Holds | PropertyResult::NotExercised => Verdict::Pass,
+                PropertyResult::Unknown => Verdict::Unknown,
+                PropertyResult::Violated => Verdict::Fail,
             },
             instances: it.instances,
             violation_count: it.violation_count(),
@@ -558,12 +559,12 @@ fn properties(judgement: &Judgement) -> Vec<PropertySummary> {
         .collect()
 }
 
-fn found(it: &Finding) -> Found {
+fn found(it: &Finding) -> PropertyResult {
     match (it.violation_count(), &it.unknown, it.instances) {
-        (0, None, 0) => Found::NotExercised,
-        (0, None, _) => Found::Holds,
-        (0, Some(_), _) => Found::Unknown,
-        _ => Found::Violated,
+        (0, None, 0) => PropertyResult::NotExercised,
+        (0, None, _) => PropertyResult::Holds,
+        (0, Some(_), _) => PropertyResult::Unknown,
+        _ => PropertyResult::Violated,
     }
 }
 

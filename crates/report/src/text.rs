@@ -6,8 +6,8 @@ use faultline_checker::Verdict;
 use faultline_core::Span;
 
 use crate::explain::count;
-use crate::spent::Spent;
-use crate::summary::{ClusterSummary, Found, Summary, target};
+use crate::spent::TimeByActivity;
+use crate::summary::{ClusterSummary, PropertyResult, Summary, target};
 
 /// The layout of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Writer<'_> {
             return String::new();
         }
         let mut table = self.bare();
-        let titles = kinds.iter().map(|&kind| Spent::default().parts()[kind].0);
+        let titles = kinds.iter().map(|&kind| TimeByActivity::default().parts()[kind].0);
         table.set_header(std::iter::once("time of").chain(titles));
         for it in clusters {
             let parts = it.time.parts();
@@ -281,10 +281,10 @@ impl Writer<'_> {
         let mut table = self.bare();
         for it in told {
             let (found, colour) = match it.found {
-                Found::Holds => ("holds".to_owned(), GOOD),
-                Found::NotExercised => ("not exercised".to_owned(), Color::DarkGrey),
-                Found::Unknown => ("unknown".to_owned(), OPEN),
-                Found::Violated => (count(it.violation_count, "violation"), BAD),
+                PropertyResult::Holds => ("holds".to_owned(), GOOD),
+                PropertyResult::NotExercised => ("not exercised".to_owned(), Color::DarkGrey),
+                PropertyResult::Unknown => ("unknown".to_owned(), OPEN),
+                PropertyResult::Violated => (count(it.violation_count, "violation"), BAD),
             };
             table.add_row([
                 self.cell(found, Some(colour)),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use faultline_checker::{Judgement, Verdict};
-use faultline_report::{Recorded, page};
+use faultline_report::{RecordedRun, page};
 
 /// Disables the browser's background activity.
 const OPTIONS: [&str; 10] = [
@@ -33,7 +33,8 @@ impl Page {
     fn new(test: &str, nodes: u32) -> Page {
         let (manifest, trace) = common::run(nodes);
         let judgement = Judgement { verdict: Verdict::Pass, reasons: vec![], findings: vec![] };
-        let recorded = Recorded { bundle: "run", manifest: &manifest, trace: &trace, judgement: &judgement };
+        let recorded =
+            RecordedRun { bundle: "run", manifest: &manifest, trace: &trace, judgement: &judgement };
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{nodes}"));
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(dir.join("report.html"), page::render(recorded)).unwrap();

@@ -7,7 +7,7 @@ use faultline_core::{Cause, ProcessId};
 use faultline_history::GroupId;
 use faultline_report::diagram::{Fate, Limits, svg};
 use faultline_report::text::{self, Layout};
-use faultline_report::{Diagram, DisplayNames, Recorded, Summary, Timeline, page};
+use faultline_report::{Diagram, DisplayNames, RecordedRun, Summary, Timeline, page};
 
 const PROPERTIES: [Property; 8] = [
     Property::Completed,
@@ -56,7 +56,7 @@ struct Made {
 fn made(nodes: u32, judgement: &Judgement) -> Made {
     let (manifest, trace) = common::run(nodes);
     let recorded =
-        Recorded { bundle: "faultline-runs/quick-start-7", manifest: &manifest, trace: &trace, judgement };
+        RecordedRun { bundle: "faultline-runs/quick-start-7", manifest: &manifest, trace: &trace, judgement };
     let names = DisplayNames::new(&manifest);
     let history = Timeline::new(&trace, &manifest);
     let diagram = Diagram::new(&history, &names, Limits::default());
@@ -220,7 +220,7 @@ fn a_page_about_many_processes_stays_small() {
 #[test]
 fn a_run_that_never_started_can_be_reported() {
     let (manifest, _) = common::run(2);
-    let recorded = Recorded {
+    let recorded = RecordedRun {
         bundle: "nothing",
         manifest: &manifest,
         trace: &faultline_trace::Trace::default(),
@@ -275,7 +275,7 @@ fn unplanned_failures_are_distinguished() {
     ];
     let trace = supervised(facts);
     let judgement = passed();
-    let recorded = Recorded { bundle: "slow", manifest: &manifest, trace: &trace, judgement: &judgement };
+    let recorded = RecordedRun { bundle: "slow", manifest: &manifest, trace: &trace, judgement: &judgement };
     let summary = Summary::new(recorded);
     let told: Vec<_> = summary.explanation.iter().map(|it| it.text.as_str()).collect();
     assert!(told[0].starts_with("At 0.10 s, paris-0, rennes-1 were declared failed and killed"), "{told:?}");
@@ -301,7 +301,8 @@ fn a_run_that_was_cut_short_is_reported_as_far_as_recorded() {
     let told = |facts: Vec<Fact>| -> Vec<String> {
         let trace = supervised(facts);
         let judgement = passed();
-        let recorded = Recorded { bundle: "cut", manifest: &manifest, trace: &trace, judgement: &judgement };
+        let recorded =
+            RecordedRun { bundle: "cut", manifest: &manifest, trace: &trace, judgement: &judgement };
         Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect()
     };
     let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(1) };
@@ -343,7 +344,7 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
     ];
     let trace = supervised(facts);
     let judgement = passed();
-    let recorded = Recorded { bundle: "late", manifest: &manifest, trace: &trace, judgement: &judgement };
+    let recorded = RecordedRun { bundle: "late", manifest: &manifest, trace: &trace, judgement: &judgement };
     let told: Vec<_> = Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect();
     assert!(told[0].contains("all 2 processes of rennes were killed at once (fault 1"), "{told:?}");
     assert!(
@@ -414,7 +415,7 @@ fn a_rollback_reports_detection_later_failures_and_a_discarded_checkpoint() {
         state(process, 2, 1600, Fact::Claim(Box::new(back.clone())));
     }
     let judgement = passed();
-    let recorded = Recorded { bundle: "twice", manifest: &manifest, trace: &trace, judgement: &judgement };
+    let recorded = RecordedRun { bundle: "twice", manifest: &manifest, trace: &trace, judgement: &judgement };
     let told: Vec<_> = Summary::new(recorded).explanation.into_iter().map(|it| it.text).collect();
     let rollback = told.iter().find(|it| it.contains("rolled back")).expect("a rollback is told");
     for part in [

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use faultline_core::{Chunk, Digest, Fact, Life, ProcessId, Span, Time};
 use faultline_dataflow::programs::fibonacci::Fibonacci;
-use faultline_dataflow::{Call, Data, Frame, Place, PlaceConfig, Program, Recovery, Stealing};
+use faultline_dataflow::{Call, Data, Frame, Program, Recovery, Stealing, TaskProcess, TaskProcessConfig};
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::placement::ReplicateTo;
 use faultline_protocols::theft::{self, Record, TaskRecovery};
@@ -170,14 +170,14 @@ fn run<P: Recovery + Send + 'static>(
 where
     P::Config: Send + Sync,
 {
-    let config = PlaceConfig {
+    let config = TaskProcessConfig {
         protocol: Arc::new(protocol),
         program: Arc::new(program),
         stealing: Stealing { patience: Span::from_millis(1), cluster_first: 80 },
         speeds: vec![100; CORES as usize].into(),
         cores: vec![1; CORES as usize].into(),
     };
-    node::run::<Place<P, Busy>>(options, Arc::new(config))?;
+    node::run::<TaskProcess<P, Busy>>(options, Arc::new(config))?;
     Ok(())
 }
 

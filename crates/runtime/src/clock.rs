@@ -189,7 +189,7 @@ impl Alarm {
     }
 
     /// Waits until the alarm rings, which disables it.
-    pub(crate) async fn rung(&mut self) -> io::Result<()> {
+    pub(crate) async fn elapsed(&mut self) -> io::Result<()> {
         loop {
             let mut ready = self.timer.readable().await?;
             match ready.get_inner().0.wait() {
@@ -261,12 +261,12 @@ mod tests {
             let at = clock.now() + delay;
             alarm.set(Some(Time::NEVER)).unwrap();
             alarm.set(Some(at)).unwrap();
-            alarm.rung().await.unwrap();
+            alarm.elapsed().await.unwrap();
             assert!(clock.now() >= at);
         }
         alarm.set(Some(clock.now() + Span::from_micros(100))).unwrap();
         alarm.set(None).unwrap();
-        let silence = tokio::time::timeout(std::time::Duration::from_millis(5), alarm.rung());
+        let silence = tokio::time::timeout(std::time::Duration::from_millis(5), alarm.elapsed());
         assert!(silence.await.is_err(), "an alarm rang without being set");
     }
 }

@@ -55,14 +55,14 @@ pub(crate) enum EngineError {
 }
 
 /// Facts that the node reports to the supervisor.
-pub(crate) struct Attention {
+pub(crate) struct ReportedFacts {
     pub(crate) follows: Vec<FactKind>,
     /// Triggers at which the process halts.
     pub(crate) watches: Vec<Trigger>,
 }
 
 /// The inputs for a new process, except the membership.
-pub(crate) struct Parents<P: Process> {
+pub(crate) struct ProcessInputs<P: Process> {
     pub(crate) config: Arc<P::Config>,
     pub(crate) boot: Boot,
     pub(crate) seed: u64,
@@ -86,7 +86,7 @@ pub(crate) enum Stimulus<P: Process> {
 }
 
 /// The parts of the node on which the engine acts.
-pub(crate) struct Outlets<P: Process> {
+pub(crate) struct EngineOutputs<P: Process> {
     pub(crate) transport: Rc<Transport>,
     pub(crate) shaping: Shaping,
     pub(crate) storage: Storage<P>,
@@ -104,14 +104,14 @@ pub(crate) struct Outlets<P: Process> {
 pub(crate) struct Engine<P: Process> {
     me: Identity,
     clock: Clock,
-    parents: Parents<P>,
+    inputs_of_process: ProcessInputs<P>,
     process: Option<P>,
     membership: Option<Arc<Membership>>,
-    attention: Attention,
+    attention: ReportedFacts,
     meter: Meter,
     inbox: mpsc::UnboundedReceiver<Stimulus<P>>,
     alarm: Alarm,
-    outlets: Outlets<P>,
+    outlets: EngineOutputs<P>,
     /// Actions of the process that have not been performed yet, in order.
     actions: Out<P>,
     /// Effects that wait for their facts to be written.
@@ -135,16 +135,16 @@ impl<P: Process + 'static> Engine<P> {
     pub(crate) fn new(
         me: Identity,
         clock: Clock,
-        parents: Parents<P>,
-        attention: Attention,
+        inputs_of_process: ProcessInputs<P>,
+        attention: ReportedFacts,
         inbox: mpsc::UnboundedReceiver<Stimulus<P>>,
         alarm: Alarm,
-        outlets: Outlets<P>,
+        outlets: EngineOutputs<P>,
     ) -> Engine<P> {
         Engine {
             me,
             clock,
-            parents,
+            inputs_of_process,
             process: None,
             membership: None,
             attention,
@@ -183,7 +183,7 @@ impl<P: Process + 'static> Engine<P> {
         tokio::select! {
             biased;
             Some(stimulus) = self.inbox.recv() => self.take(stimulus).await?,
-            rung = self.alarm.rung(), if self.alarm.is_set() => rung.map_err(EngineError::Alarm)?,
+            rung = self.alarm.elapsed(), if self.alarm.is_set() => rung.map_err(EngineError::Alarm)?,
         }
         for _ in 1..BATCH {
             let Ok(stimulus) = self.inbox.try_recv() else { break };
@@ -285,11 +285,11 @@ impl<P: Process + 'static> Engine<P> {
                 let birth = Birth {
                     me: self.me.process,
                     life: self.me.life,
-                    boot: self.parents.boot,
+                    boot: self.inputs_of_process.boot,
                     membership,
-                    config: self.parents.config.clone(),
-                    record: self.parents.record.take(),
-                    seed: self.parents.seed,
+                    config: self.inputs_of_process.config.clone(),
+                    record: self.inputs_of_process.record.take(),
+                    seed: self.inputs_of_process.seed,
                     facts: FactKinds::ALL,
                 };
                 let now = self.clock.now();
@@ -305,7 +305,7 @@ impl<P: Process + 'static> Engine<P> {
 
     /// Applies a new directory. No packet is sent before the links to all peers are in force.
     async fn meet(&mut self, directory: &Directory) -> Result<(), EngineError> {
-        let Outlets { transport, shaping, .. } = &mut self.outlets;
+        let EngineOutputs { transport, shaping, .. } = &mut self.outlets;
         if shaping.meet(directory) {
             shaping.apply().await.map_err(EngineError::Links)?;
         }
@@ -318,7 +318,8 @@ impl<P: Process + 'static> Engine<P> {
         if let ToNode::Directory(directory) = order {
             return self.meet(&directory).await;
         }
-        let Outlets { transport, shaping, storage, measure, supervisor, exposition, .. } = &mut self.outlets;
+        let EngineOutputs { transport, shaping, storage, measure, supervisor, exposition, .. } =
+            &mut self.outlets;
         match order {
             ToNode::Measure(links, again_for) => {
                 let order = Echoes::Measure(links, again_for);

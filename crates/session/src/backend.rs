@@ -3,7 +3,7 @@
 use faultline_catalog::{Hosted, Setup};
 use faultline_core::fault::{FaultAccount, Outcome};
 use faultline_core::{PlannedFault, Span};
-use faultline_trace::manifest::{Backend as Kind, EffectEntry, LinkEntry};
+use faultline_trace::manifest::{BackendKind, EffectEntry, LinkEntry};
 use faultline_trace::{Bundle, Manifest, Trace};
 
 /// Carries out one run. This crate implements it in virtual time; other crates implement it for real processes and for
@@ -13,7 +13,7 @@ pub trait Backend {
     type Error;
 
     /// Returns the kind of backend for the manifest.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> BackendKind;
 
     /// Runs a federation to its end. Returns the facts as a trace, or `None` if the backend has written them into the
     /// bundle.
@@ -21,12 +21,12 @@ pub trait Backend {
     /// # Errors
     ///
     /// Fails if the run could not be carried out.
-    fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), Self::Error>;
+    fn run<N: Hosted>(&mut self, begun: PreparedRun<'_, N>) -> Result<(RunEnd, Option<Trace>), Self::Error>;
 }
 
 /// A run that is about to be carried out. Its manifest has already been written.
 #[derive(Debug)]
-pub struct Begun<'a, N: Hosted> {
+pub struct PreparedRun<'a, N: Hosted> {
     /// Configuration of the federation's processes and drivers.
     pub setup: &'a Setup<N>,
     /// Description of the run so far.
@@ -37,7 +37,7 @@ pub struct Begun<'a, N: Hosted> {
 
 /// How a run ended, before it has been judged.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ended {
+pub struct RunEnd {
     /// Outcome of the run.
     pub outcome: Outcome,
     /// Faults that were added to the plan during the run.
@@ -52,10 +52,10 @@ pub struct Ended {
     pub duration: Span,
 }
 
-impl Ended {
+impl RunEnd {
     /// Completes the manifest of a run with its end.
     pub(crate) fn complete(self, manifest: &mut Manifest) {
-        let Ended { outcome, added, faults, effects, links, duration } = self;
+        let RunEnd { outcome, added, faults, effects, links, duration } = self;
         manifest.outcome = Some(outcome);
         manifest.plan.extend(added);
         manifest.faults = faults;

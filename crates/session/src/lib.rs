@@ -5,8 +5,8 @@
 //!
 //! 1. [`Session::draft`] drafts the manifest of a run that has not begun.
 //! 2. A [`Backend`] carries out the run. [`Simulator`] is one; the caller supplies those for real processes and pods.
-//! 3. The manifest is completed with the end of the run ([`Ended`]). The result is an [`Unjudged`] record.
-//! 4. [`Unjudged::judge`] judges it. A record that is read back ([`Unjudged::read`]) is judged in the same way.
+//! 3. The manifest is completed with the end of the run ([`RunEnd`]). The result is an [`UnjudgedRecording`].
+//! 4. [`UnjudgedRecording::judge`] judges it. A record that is read back ([`UnjudgedRecording::read`]) is judged in the same way.
 //!
 //! This crate reads no clock, starts no process, and does not depend on the runtime of real processes.
 //!
@@ -28,16 +28,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultline_api::Federation;
 use faultline_catalog::{Defect, Hosted, Setup, SetupError, Visitor, manifest, with_setup, with_valid};
-use faultline_trace::manifest::{Backend as BackendKind, Expected};
+use faultline_trace::manifest::{BackendKind, Expected};
 use faultline_trace::{Bundle, BundleError, Manifest};
 
 pub use faultline_supervisor::MemoryBound;
 
-pub use backend::{Backend, Begun, Ended};
+pub use backend::{Backend, PreparedRun, RunEnd};
 use memory::most_facts;
 pub use memory::{bound_memory, memory_bound};
-pub use recording::{Recording, Unjudged};
-pub use simulator::{Moment, Observer, Simulator};
+pub use recording::{Recording, UnjudgedRecording};
+pub use simulator::{Observer, SimulationView, Simulator};
 
 /// A run to be carried out: a federation with a seed, and everything else that determines the run.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +137,7 @@ impl<'a> Session<'a> {
     /// # Errors
     ///
     /// Fails if the federation cannot be set up.
-    pub fn simulate(&self, simulator: &mut Simulator<'_>) -> Result<Unjudged, SetupError> {
+    pub fn simulate(&self, simulator: &mut Simulator<'_>) -> Result<UnjudgedRecording, SetupError> {
         self.set_up(InMemory { session: self, simulator })
     }
 
@@ -148,12 +148,12 @@ impl<'a> Session<'a> {
         setup: &Setup<N>,
         expected: impl FnOnce() -> Option<Expected>,
         simulator: &mut Simulator<'_>,
-    ) -> Unjudged {
+    ) -> UnjudgedRecording {
         let mut manifest = self.draft_of(setup, BackendKind::Simulate);
         let (ended, trace) = simulator.play(setup, &manifest, None);
         ended.complete(&mut manifest);
         manifest.expected = expected();
-        Unjudged { manifest, trace, is_read: false }
+        UnjudgedRecording { manifest, trace, is_read: false }
     }
 
     /// Lets `backend` run the federation, and writes the record into `bundle`. The bundle must be empty unless the
@@ -166,7 +166,7 @@ impl<'a> Session<'a> {
         &self,
         bundle: &Bundle,
         backend: &mut B,
-    ) -> Result<Unjudged, RunError<B::Error>> {
+    ) -> Result<UnjudgedRecording, RunError<B::Error>> {
         self.set_up(InBundle { session: self, bundle, backend })?
     }
 
@@ -180,7 +180,7 @@ impl<'a> Session<'a> {
         &self,
         bundle: &Bundle,
         simulator: &mut Simulator<'_>,
-    ) -> Result<Unjudged, RunError<BundleError>> {
+    ) -> Result<UnjudgedRecording, RunError<BundleError>> {
         self.record(bundle, simulator)
     }
 
@@ -194,7 +194,7 @@ impl<'a> Session<'a> {
         setup: &Setup<N>,
         bundle: &Bundle,
         backend: &mut B,
-    ) -> Result<Unjudged, RunError<B::Error>> {
+    ) -> Result<UnjudgedRecording, RunError<B::Error>> {
         let mut manifest = match self.resumed {
             Some(manifest) => manifest.clone(),
             None => {
@@ -206,7 +206,7 @@ impl<'a> Session<'a> {
                 draft
             }
         };
-        let begun = Begun { setup, manifest: &manifest, bundle };
+        let begun = PreparedRun { setup, manifest: &manifest, bundle };
         let (ended, trace) = backend.run(begun).map_err(RunError::Backend)?;
         if let Some(trace) = &trace {
             bundle.write_trace(trace).map_err(RunError::Record)?;
@@ -219,7 +219,7 @@ impl<'a> Session<'a> {
             Some(trace) => trace,
             None => bundle.read_trace_of(most_facts()).map_err(RunError::Record)?,
         };
-        Ok(Unjudged { manifest, trace, is_read })
+        Ok(UnjudgedRecording { manifest, trace, is_read })
     }
 
     fn draft_of<N: Hosted>(&self, setup: &Setup<N>, backend: BackendKind) -> Manifest {
@@ -266,9 +266,9 @@ struct InMemory<'a, 's> {
 }
 
 impl Visitor for InMemory<'_, '_> {
-    type Output = Unjudged;
+    type Output = UnjudgedRecording;
 
-    fn visit<N: Hosted>(self, setup: Setup<N>) -> Unjudged {
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> UnjudgedRecording {
         self.session.simulate_setup(&setup, || manifest::expected(&setup), self.simulator)
     }
 }
@@ -281,7 +281,7 @@ struct InBundle<'a, B> {
 }
 
 impl<B: Backend> Visitor for InBundle<'_, B> {
-    type Output = Result<Unjudged, RunError<B::Error>>;
+    type Output = Result<UnjudgedRecording, RunError<B::Error>>;
 
     fn visit<N: Hosted>(self, setup: Setup<N>) -> Self::Output {
         self.session.record_setup(&setup, self.bundle, self.backend)

@@ -9,7 +9,7 @@ use crate::memory::most_facts;
 
 /// The record of a run that has not been judged yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Unjudged {
+pub struct UnjudgedRecording {
     /// Description of the run besides its facts.
     pub manifest: Manifest,
     /// The facts of the run.
@@ -30,7 +30,7 @@ pub struct Recording {
     pub judgement: Judgement,
 }
 
-impl Unjudged {
+impl UnjudgedRecording {
     /// Reads the record in a bundle. For a run that was cut short, the end is derived from the facts. Entries that do
     /// not follow from the record's federation file are replaced by the derived ones, and become flaws of the trace.
     ///
@@ -40,13 +40,13 @@ impl Unjudged {
     ///
     /// Fails if the bundle cannot be read, or if judging it would exceed this program's [memory
     /// limit](crate::bound_memory).
-    pub fn read(bundle: &Bundle) -> Result<Unjudged, BundleError> {
+    pub fn read(bundle: &Bundle) -> Result<UnjudgedRecording, BundleError> {
         let recorded = bundle.read_manifest()?;
         let mut trace = bundle.read_trace_of(most_facts())?;
         let Rederived { mut manifest, doubts } = rederive(recorded, &trace);
         trace.flaws.extend(contradicted(doubts));
         manifest.fill_in(&trace);
-        Ok(Unjudged { manifest, trace, is_read: true })
+        Ok(UnjudgedRecording { manifest, trace, is_read: true })
     }
 
     /// Returns the flaws of the record, including contradictions between its facts, for commands that do not judge.
@@ -84,7 +84,7 @@ impl Unjudged {
     }
 
     fn judge_with<T>(self, strictness: Strictness, read: impl FnOnce(&History<'_>) -> T) -> (Recording, T) {
-        let Unjudged { manifest, mut trace, is_read } = self;
+        let UnjudgedRecording { manifest, mut trace, is_read } = self;
         let context = Context::from_manifest(&manifest);
         let history = History::new(&trace, &context);
         let history = if is_read { examined(history) } else { history };
@@ -108,7 +108,7 @@ impl Recording {
     ///
     /// Fails if the bundle cannot be read.
     pub fn read(bundle: &Bundle) -> Result<Recording, BundleError> {
-        Ok(Unjudged::read(bundle)?.judge())
+        Ok(UnjudgedRecording::read(bundle)?.judge())
     }
 
     /// Returns the costs of the run, in numbers.

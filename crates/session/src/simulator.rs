@@ -6,10 +6,10 @@ use faultline_catalog::{Hosted, Setup};
 use faultline_core::Time;
 use faultline_sim::{Simulation, Stats};
 use faultline_supervisor::{MemoryBound, Status};
-use faultline_trace::manifest::Backend as Kind;
+use faultline_trace::manifest::BackendKind;
 use faultline_trace::{BundleError, Manifest, Record, Recorder, Sink, Trace};
 
-use crate::backend::{Backend, Begun, Ended};
+use crate::backend::{Backend, PreparedRun, RunEnd};
 use crate::input_recorder::InputRecorder;
 use crate::memory::{Watch, memory_bound};
 
@@ -29,7 +29,7 @@ pub trait Observer {
     }
 
     /// Called every thousand events. Returning `false` interrupts the run.
-    fn continues(&mut self, moment: Moment<'_>) -> bool {
+    fn continues(&mut self, moment: SimulationView<'_>) -> bool {
         let _ = moment;
         true
     }
@@ -39,13 +39,13 @@ pub trait Observer {
 impl Observer for () {}
 
 /// A simulation between two events.
-pub struct Moment<'a> {
+pub struct SimulationView<'a> {
     /// The current virtual time.
     pub now: Time,
     status: &'a mut dyn FnMut() -> Status,
 }
 
-impl Moment<'_> {
+impl SimulationView<'_> {
     /// Returns the current status of the federation. Not cheap to compute.
     pub fn status(&mut self) -> Status {
         (self.status)()
@@ -91,7 +91,7 @@ impl<'a> Simulator<'a> {
         setup: &Setup<N>,
         manifest: &Manifest,
         input_recorder: Option<&mut InputRecorder>,
-    ) -> (Ended, Trace) {
+    ) -> (RunEnd, Trace) {
         self.observer.begins(manifest);
         let observer: RefCell<&mut dyn Observer> = RefCell::new(&mut *self.observer);
         let facts = Cell::new(0);
@@ -103,7 +103,7 @@ impl<'a> Simulator<'a> {
         }
         while (0..LOOK_EVERY).all(|_| simulation.step()) {
             let now = simulation.now();
-            let moment = Moment { now, status: &mut || simulation.status() };
+            let moment = SimulationView { now, status: &mut || simulation.status() };
             let continues = observer.borrow_mut().continues(moment);
             if !continues || simulation.stats().events >= self.most_events {
                 simulation.interrupt();
@@ -113,7 +113,7 @@ impl<'a> Simulator<'a> {
         }
         let run = simulation.run();
         self.stats = run.stats;
-        let ended = Ended {
+        let ended = RunEnd {
             outcome: run.outcome,
             added: Vec::new(),
             faults: run.faults,
@@ -128,12 +128,12 @@ impl<'a> Simulator<'a> {
 impl Backend for Simulator<'_> {
     type Error = BundleError;
 
-    fn kind(&self) -> Kind {
-        Kind::Simulate
+    fn kind(&self) -> BackendKind {
+        BackendKind::Simulate
     }
 
-    fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), BundleError> {
-        let Begun { setup, manifest, bundle } = begun;
+    fn run<N: Hosted>(&mut self, begun: PreparedRun<'_, N>) -> Result<(RunEnd, Option<Trace>), BundleError> {
+        let PreparedRun { setup, manifest, bundle } = begun;
         let mut input_recorder = bundle.records_inputs().then(|| InputRecorder::new(bundle.clone()));
         let (ended, trace) = self.play(setup, manifest, input_recorder.as_mut());
         input_recorder.map_or(Ok(()), InputRecorder::finish)?;

@@ -10,7 +10,7 @@ mod federation;
 use faultline_core::Span;
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::programs::fibonacci::Fibonacci;
-use faultline_dataflow::{Place, Recovery, reference};
+use faultline_dataflow::{Recovery, TaskProcess, reference};
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::placement::ReplicateTo;
 use faultline_protocols::satin::{self, Satin};
@@ -73,6 +73,6 @@ fn theft(record: Record) -> theft::Config {
 fn simulate<P: Recovery + Send + 'static>(program: &Fibonacci, protocol: P::Config) {
     let federation = Federation::new(1, vec![10, 10, 10], Flow::Fibonacci(program.clone()));
     let config = federation.config::<P, Fibonacci>(program.clone(), protocol);
-    let run = faultline_sim::run::<Place<P, Fibonacci>>(config, &mut ());
+    let run = faultline_sim::run::<TaskProcess<P, Fibonacci>>(config, &mut ());
     assert_eq!(run.outcome, faultline_core::fault::Outcome::Completed);
 }

@@ -126,16 +126,16 @@ impl Default for StorageCosts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handling {
     /// For packets within a cluster.
-    pub within: Effort,
+    pub within: HandlingTime,
     /// For packets between clusters.
-    pub between: Effort,
+    pub between: HandlingTime,
     /// Number of cores that all processes share; `None` gives each process its own core.
     pub cores: Option<NonZero<u32>>,
 }
 
 /// Time that one packet occupies one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Effort {
+pub struct HandlingTime {
     /// Fixed time per packet.
     pub packet: Span,
     /// Additional time per 1024 bytes of the packet.

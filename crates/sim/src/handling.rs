@@ -6,7 +6,7 @@
 
 use faultline_core::{ProcessId, Span, Time};
 
-use crate::config::{Effort, Handling};
+use crate::config::{Handling, HandlingTime};
 
 /// The times until which each process and each core is busy.
 #[derive(Debug)]
@@ -26,7 +26,8 @@ impl Processors {
 
     /// Returns when `process` finishes handling a packet of `bytes` that is queued at `now`.
     pub(crate) fn handle(&mut self, process: ProcessId, between: bool, bytes: u64, now: Time) -> Time {
-        let Effort { packet, kibibyte } = if between { self.handling.between } else { self.handling.within };
+        let HandlingTime { packet, kibibyte } =
+            if between { self.handling.between } else { self.handling.within };
         let by_length = u128::from(kibibyte.0) * u128::from(bytes) / 1024;
         let effort = packet + Span(u64::try_from(by_length).unwrap_or(u64::MAX));
         let busy_until = &mut self.busy_until[process.index()];
@@ -56,8 +57,8 @@ mod tests {
     use std::num::NonZero;
 
     const HANDLING: Handling = Handling {
-        within: Effort { packet: Span(10), kibibyte: Span(4) },
-        between: Effort { packet: Span(100), kibibyte: Span::ZERO },
+        within: HandlingTime { packet: Span(10), kibibyte: Span(4) },
+        between: HandlingTime { packet: Span(100), kibibyte: Span::ZERO },
         cores: None,
     };
 

@@ -29,7 +29,7 @@ mod stats;
 mod storage;
 mod supervising;
 
-pub use config::{Chance, Config, Control, Effort, Handling, InFlight, Links, StorageCosts};
+pub use config::{Chance, Config, Control, Handling, HandlingTime, InFlight, Links, StorageCosts};
 pub use contents::Contents;
 pub use defect::{Defect, Defects};
 pub use parallel::in_order;

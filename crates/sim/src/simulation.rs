@@ -223,9 +223,9 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
                     self.offer(process, Input::Due(due));
                 }
             }
-            SimEvent::Timer(process) => self.ring(process),
+            SimEvent::Timer(process) => self.fire_timer(process),
             SimEvent::Report(report) => self.report(*report),
-            SimEvent::SupervisorTimer => self.ring_supervisor(),
+            SimEvent::SupervisorTimer => self.fire_supervisor_timer(),
         }
         true
     }
@@ -349,7 +349,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
             self.stats.stale += 1;
             return;
         }
-        if self.died_in_flight(&flight) {
+        if self.is_lost_with_its_sender(&flight) {
             self.stats.lost_in_flight += 1;
             return;
         }
@@ -365,7 +365,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
 
     /// Returns whether a packet was still in its sender's queues when the sender failed.
     #[inline]
-    fn died_in_flight(&self, flight: &Flight<P>) -> bool {
+    fn is_lost_with_its_sender(&self, flight: &Flight<P>) -> bool {
         if self.echoes.is_empty() {
             return false;
         }
@@ -512,7 +512,7 @@ impl<'s, P: Process, S: Sink> Simulation<'s, P, S> {
         }
     }
 
-    fn ring(&mut self, process: ProcessId) {
+    fn fire_timer(&mut self, process: ProcessId) {
         let sim_process = &mut self.sim_processes[process.index()];
         if sim_process.timer != self.now {
             return;

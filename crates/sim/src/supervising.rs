@@ -44,7 +44,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         self.set_supervisor_timer();
     }
 
-    pub(crate) fn ring_supervisor(&mut self) {
+    pub(crate) fn fire_supervisor_timer(&mut self) {
         if self.supervisor_timer == self.now {
             self.supervisor_timer = Time::NEVER;
             self.refresh_gauges_for_plan();

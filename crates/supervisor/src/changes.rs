@@ -74,7 +74,7 @@ impl Supervisor {
         for entry in &mut self.entries {
             entry.paused_until = entry.paused_until.map(|(until, by)| (until + stood, by));
         }
-        self.silence.hear_all(now);
+        self.silence.heartbeat_from_all(now);
         self.for_each_that_may_run(|process, supervisor| {
             let life = supervisor.entries[process.index()].life;
             out.push(Order::Pause { process, life, paused: false });

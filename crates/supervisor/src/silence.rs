@@ -20,7 +20,7 @@ impl Silence {
     }
 
     /// Records a heartbeat of `process`, and starts to watch it if necessary.
-    pub(crate) fn heard(&mut self, process: ProcessId, now: Time) {
+    pub(crate) fn heartbeat(&mut self, process: ProcessId, now: Time) {
         if self.heard[process.index()].replace(now).is_none() {
             self.queue.insert((now + self.limit, process));
         }
@@ -29,7 +29,7 @@ impl Silence {
     /// Starts to watch `process`, unless it is already watched.
     pub(crate) fn watch(&mut self, process: ProcessId, now: Time) {
         if self.heard[process.index()].is_none() {
-            self.heard(process, now);
+            self.heartbeat(process, now);
         }
     }
 
@@ -39,7 +39,7 @@ impl Silence {
     }
 
     /// Restarts the time limit of all watched processes.
-    pub(crate) fn hear_all(&mut self, now: Time) {
+    pub(crate) fn heartbeat_from_all(&mut self, now: Time) {
         self.heard.iter_mut().flatten().for_each(|heard| *heard = now);
     }
 
@@ -73,8 +73,8 @@ mod tests {
     #[test]
     fn silence_is_detected_exactly_at_the_limit() {
         let mut silence = Silence::new(Span(10), 1);
-        silence.heard(P, Time(5));
-        silence.heard(P, Time(8));
+        silence.heartbeat(P, Time(5));
+        silence.heartbeat(P, Time(8));
         assert_eq!(silence.pop(Time(17)), None);
         assert_eq!(silence.pop(Time(18)), Some(P));
         assert_eq!(silence.pop(Time(100)), None, "silence is reported once");
@@ -83,10 +83,10 @@ mod tests {
     #[test]
     fn a_process_is_watched_from_its_first_heartbeat_until_it_is_forgotten() {
         let mut silence = Silence::new(Span(10), 2);
-        silence.heard(P, Time(0));
+        silence.heartbeat(P, Time(0));
         silence.forget(P);
         assert_eq!(silence.pop(Time(100)), None);
-        silence.heard(P, Time(100));
+        silence.heartbeat(P, Time(100));
         silence.watch(P, Time(105));
         assert_eq!(silence.pop(Time(109)), None);
         assert_eq!(silence.pop(Time(110)), Some(P), "watching it again does not extend its limit");

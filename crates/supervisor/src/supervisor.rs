@@ -284,7 +284,7 @@ impl Supervisor {
                 if let Some(entry) = self.entry_of(process, life) {
                     entry.measured(gauges);
                     entry.beats = true;
-                    self.silence.heard(process, now);
+                    self.silence.heartbeat(process, now);
                 }
             }
             Report::Gauges { process, life, gauges } => {

@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::link::Link;
 use crate::netlink::{Mode, Socket};
-use crate::traffic::{Discipline, Handle, HtbClass, Looks, Target};
+use crate::traffic::{Discipline, Handle, HtbClass, MatchField, Target};
 
 /// The interface that shapes arriving packets.
 const ARRIVING: &str = "faultline-in";
@@ -76,7 +76,7 @@ pub struct Counts {
 
 /// Traffic by direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Passed {
+pub struct TrafficCounts {
     /// Traffic to each cluster.
     pub leaving: BTreeMap<ClusterId, Counts>,
     /// Traffic from each cluster.
@@ -93,7 +93,7 @@ struct Interface<'a> {
 /// Applies `tree` to the packets of `interface`. Returns the number of changes.
 pub(crate) fn apply(kernel: &Socket, interface: &str, tree: &Tree) -> Result<usize, ApplyError> {
     let outer = find(kernel, interface)?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
-    let mut changes = outer.shape(&tree.leaving, Looks::AtDestination)?;
+    let mut changes = outer.shape(&tree.leaving, MatchField::AtDestination)?;
     let there = find(kernel, ARRIVING)?;
     if tree.arriving.is_empty() {
         changes += outer.listen(&BTreeMap::new(), None)?;
@@ -116,20 +116,20 @@ pub(crate) fn apply(kernel: &Socket, interface: &str, tree: &Tree) -> Result<usi
             find(kernel, ARRIVING)?.ok_or_else(|| ApplyError::Interface(ARRIVING.to_owned()))?
         }
     };
-    changes += inner.shape(&tree.arriving, Looks::AtSource)?;
+    changes += inner.shape(&tree.arriving, MatchField::AtSource)?;
     changes += outer.listen(&tree.arriving.filters, Some(inner.link))?;
     Ok(changes)
 }
 
 /// Returns the traffic of the classes on `interface`.
-pub(crate) fn passed(kernel: &Socket, interface: &str) -> Result<Passed, ApplyError> {
+pub(crate) fn passed(kernel: &Socket, interface: &str) -> Result<TrafficCounts, ApplyError> {
     let outer = find(kernel, interface)?.ok_or_else(|| ApplyError::Interface(interface.to_owned()))?;
     let leaving = outer.passed()?;
     let arriving = match find(kernel, ARRIVING)? {
         Some(inner) => inner.passed()?,
         None => BTreeMap::new(),
     };
-    Ok(Passed { leaving, arriving })
+    Ok(TrafficCounts { leaving, arriving })
 }
 
 /// Returns the interface that has an address.
@@ -161,7 +161,7 @@ impl Interface<'_> {
     }
 
     /// Applies classes, queues and filters to packets that leave through this interface.
-    fn shape(&self, wanted: &Direction, looks: Looks) -> Result<usize, ApplyError> {
+    fn shape(&self, wanted: &Direction, looks: MatchField) -> Result<usize, ApplyError> {
         if wanted.is_empty() {
             return self.unshape();
         }
@@ -218,7 +218,7 @@ impl Interface<'_> {
         }
         let Some(to) = to else {
             // An ingress queueing discipline has no handle. It belongs to this crate if its filters do.
-            let ours = ingress.is_some() && !self.filters(Handle::ARRIVING, Looks::AtSource)?.is_empty();
+            let ours = ingress.is_some() && !self.filters(Handle::ARRIVING, MatchField::AtSource)?.is_empty();
             if ours {
                 let removed = self.kernel.remove_discipline(self.link, Handle::INGRESS, Handle::ARRIVING);
                 removed.map_err(self.failed("stop filtering arriving packets"))?;
@@ -232,13 +232,13 @@ impl Interface<'_> {
             added.map_err(self.failed("filter arriving packets"))?;
             changes += 1;
         }
-        changes += self.remove_filters(Handle::ARRIVING, Looks::AtSource, |priority, prefix, _| {
+        changes += self.remove_filters(Handle::ARRIVING, MatchField::AtSource, |priority, prefix, _| {
             wanted.get(&number(priority)).is_some_and(|filter| filter.prefix == prefix)
         })?;
-        let there = self.filters(Handle::ARRIVING, Looks::AtSource)?;
+        let there = self.filters(Handle::ARRIVING, MatchField::AtSource)?;
         for (&number, &Filter { prefix, .. }) in wanted {
             if !there.contains_key(&priority(number)) {
-                let (filter, target) = ((Looks::AtSource, prefix), Target::Interface(to));
+                let (filter, target) = ((MatchField::AtSource, prefix), Target::Interface(to));
                 let place = Handle::ARRIVING;
                 let added = self.kernel.add_filter(self.link, place, priority(number), filter, target);
                 added.map_err(self.failed("redirect arriving packets for shaping"))?;
@@ -332,7 +332,11 @@ impl Interface<'_> {
     }
 
     /// Returns the address filters at `parent`, indexed by priority.
-    fn filters(&self, parent: Handle, looks: Looks) -> Result<BTreeMap<u16, (Prefix, Handle)>, ApplyError> {
+    fn filters(
+        &self,
+        parent: Handle,
+        looks: MatchField,
+    ) -> Result<BTreeMap<u16, (Prefix, Handle)>, ApplyError> {
         let filters =
             self.kernel.filters(self.link, parent, looks).map_err(self.failed("read the filters"))?;
         Ok(filters.into_iter().map(|(priority, prefix, class)| (priority, (prefix, class))).collect())
@@ -342,7 +346,7 @@ impl Interface<'_> {
     fn remove_filters(
         &self,
         parent: Handle,
-        looks: Looks,
+        looks: MatchField,
         keep: impl Fn(u16, Prefix, Handle) -> bool,
     ) -> Result<usize, ApplyError> {
         let mut changes = 0;

@@ -27,7 +27,7 @@ use faultline_shaper::Tree;
 use netlink::Socket;
 use thiserror::Error;
 
-pub use apply::{ApplyError, Counts, Passed};
+pub use apply::{ApplyError, Counts, TrafficCounts};
 
 /// The reason why a traffic control operation failed.
 #[derive(Debug, Error)]
@@ -55,7 +55,7 @@ pub fn apply(interface: &str, tree: &Tree) -> Result<usize, TcError> {
 /// # Errors
 ///
 /// Fails if the interface does not exist, or if the kernel rejects a request.
-pub fn passed(interface: &str) -> Result<Passed, TcError> {
+pub fn passed(interface: &str) -> Result<TrafficCounts, TcError> {
     Ok(apply::passed(&open()?, interface)?)
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::Link;
 use crate::netlink::{Mode, Socket};
-use crate::traffic::{Discipline, Handle, Looks, Target};
+use crate::traffic::{Discipline, Handle, MatchField, Target};
 use crate::{TcError, open};
 
 /// Name of the temporary interface.
@@ -154,13 +154,13 @@ fn attempt(kernel: &Socket, ability: Ability) -> io::Result<()> {
             let link = scratch(kernel)?;
             add(link, Discipline::Htb)?;
             let class = Target::Class(Handle::new(1, 1));
-            kernel.add_filter(link, root, 1, (Looks::AtDestination, ANYWHERE), class)
+            kernel.add_filter(link, root, 1, (MatchField::AtDestination, ANYWHERE), class)
         }
         Ability::Redirect => {
             let link = scratch(kernel)?;
             let place = (Handle::INGRESS, Handle::ARRIVING);
             kernel.set_discipline(Mode::New, link, place, Discipline::Ingress)?;
-            let filter = (Looks::AtSource, ANYWHERE);
+            let filter = (MatchField::AtSource, ANYWHERE);
             kernel.add_filter(link, Handle::ARRIVING, 1, filter, Target::Interface(link))
         }
     }

@@ -146,7 +146,7 @@ pub struct HtbClass {
 
 /// The address in a packet that a filter compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looks {
+pub enum MatchField {
     /// The source address.
     AtSource,
     /// The destination address.
@@ -413,7 +413,7 @@ impl Socket {
         link: Link,
         parent: Handle,
         priority: u16,
-        (looks, prefix): (Looks, Prefix),
+        (looks, prefix): (MatchField, Prefix),
         target: Target,
     ) -> io::Result<()> {
         let request = Request::new(RTM_NEWTFILTER, Mode::New, &head(link, UNNAMED, parent, info(priority)));
@@ -451,7 +451,7 @@ impl Socket {
         &self,
         link: Link,
         parent: Handle,
-        looks: Looks,
+        looks: MatchField,
     ) -> io::Result<Vec<(u16, Prefix, Handle)>> {
         let request = Request::new(RTM_GETTFILTER, Mode::Existing, &head(link, UNNAMED, parent, 0));
         let all = self.list(request)?;
@@ -465,7 +465,7 @@ impl Socket {
 }
 
 /// Returns a selector for one prefix (`struct tc_u32_sel`, `struct tc_u32_key`).
-fn selector(looks: Looks, Prefix { address, length }: Prefix) -> Vec<u8> {
+fn selector(looks: MatchField, Prefix { address, length }: Prefix) -> Vec<u8> {
     let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
     let (keys, any_offset) = (1, 0);
     let header = [u32::from_ne_bytes([TC_U32_TERMINAL, 0, keys, 0]), 0, 0, 0];
@@ -473,12 +473,12 @@ fn selector(looks: Looks, Prefix { address, length }: Prefix) -> Vec<u8> {
     [words(header), words(key)].concat()
 }
 
-impl Looks {
+impl MatchField {
     /// Returns the offset of the address in a packet.
     const fn offset(self) -> u32 {
         match self {
-            Looks::AtSource => 12,
-            Looks::AtDestination => 16,
+            MatchField::AtSource => 12,
+            MatchField::AtDestination => 16,
         }
     }
 }
@@ -492,7 +492,7 @@ fn redirect(Link(to): Link, action: Request) -> Request {
 
 /// Reads the prefix and the class, if any, from the options of an address filter. Returns `None` for the
 /// kernel's tables of filters, and for other kinds of filters.
-fn filter(options: &[u8], looks: Looks) -> Option<(Prefix, Handle)> {
+fn filter(options: &[u8], looks: MatchField) -> Option<(Prefix, Handle)> {
     let mut class = UNNAMED;
     let mut prefix = None;
     for (kind, value) in attributes(options) {
@@ -506,7 +506,7 @@ fn filter(options: &[u8], looks: Looks) -> Option<(Prefix, Handle)> {
 }
 
 /// Returns the prefix that a selector with a single key selects.
-fn selected(selector: &[u8], looks: Looks) -> Option<Prefix> {
+fn selected(selector: &[u8], looks: MatchField) -> Option<Prefix> {
     const HEADER: usize = 16;
     const KEY: usize = 16;
     if selector.len() != HEADER + KEY || word(selector, HEADER + 8)? != looks.offset() {
@@ -572,10 +572,10 @@ mod tests {
         for length in [0, 1, 24, 32] {
             let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
             let prefix = Prefix { address: Ipv4Addr::from(0x0a01_0203 & mask), length };
-            let bytes = selector(Looks::AtSource, prefix);
-            assert_eq!(selected(&bytes, Looks::AtSource), Some(prefix));
-            assert_eq!(selected(&bytes, Looks::AtDestination), None);
-            assert_eq!(selected(&bytes[..31], Looks::AtSource), None);
+            let bytes = selector(MatchField::AtSource, prefix);
+            assert_eq!(selected(&bytes, MatchField::AtSource), Some(prefix));
+            assert_eq!(selected(&bytes, MatchField::AtDestination), None);
+            assert_eq!(selected(&bytes[..31], MatchField::AtSource), None);
         }
     }
 }

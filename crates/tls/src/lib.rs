@@ -14,7 +14,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use faultline_api::supervision::{self, KeyError};
+use faultline_api::supervision::{self, InvalidKey};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::{default_provider, sign::any_eddsa_type};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
@@ -27,7 +27,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 #[cfg(feature = "server")]
-pub use server::{Connection, Encrypting, Peer};
+pub use server::{Connection, Peer, TlsListener};
 
 /// The prefix of the 32 bytes of a private Ed25519 key in PKCS #8 (RFC 8410, section 10.3).
 const PKCS8: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
@@ -51,7 +51,7 @@ impl Connector {
     ///
     /// Fails if the key is invalid.
     #[expect(clippy::missing_panics_doc, reason = "no expectation depends on the caller")]
-    pub fn new(key: &str) -> Result<Connector, KeyError> {
+    pub fn new(key: &str) -> Result<Connector, InvalidKey> {
         let provider = Arc::new(default_provider());
         let algorithms = provider.signature_verification_algorithms;
         let signing = signing_key(key)?;
@@ -132,7 +132,7 @@ impl ServerCertVerifier for OnlyKey {
 }
 
 /// Derives the supervisor's key pair from the federation's key.
-fn signing_key(key: &str) -> Result<Arc<dyn SigningKey>, KeyError> {
+fn signing_key(key: &str) -> Result<Arc<dyn SigningKey>, InvalidKey> {
     let secret = supervision::tls_key(key)?;
     let document: Vec<u8> = PKCS8.into_iter().chain(secret).collect();
     Ok(any_eddsa_type(&PrivatePkcs8KeyDer::from(document)).expect("any 32 bytes are an Ed25519 key"))

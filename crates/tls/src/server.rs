@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
-use faultline_api::supervision::KeyError;
+use faultline_api::supervision::InvalidKey;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
@@ -35,7 +35,7 @@ const WAITING: usize = 64;
 /// A listener for TLS and plain connections on the same port. Handshakes take place in parallel, so that a
 /// slow caller delays no other.
 #[derive(Debug)]
-pub struct Encrypting {
+pub struct TlsListener {
     address: SocketAddr,
     ready: mpsc::Receiver<(Connection, Peer)>,
 }
@@ -66,7 +66,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-impl Encrypting {
+impl TlsListener {
     /// Accepts connections from `listener`, as the supervisor of the federation with this key.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Encrypting {
     /// # Panics
     ///
     /// Panics if the listener has no address, or if called outside a Tokio runtime.
-    pub fn new(listener: TcpListener, key: &str) -> Result<Encrypting, KeyError> {
+    pub fn new(listener: TcpListener, key: &str) -> Result<TlsListener, InvalidKey> {
         let key = crate::signing_key(key)?;
         let public = key.public_key().expect("an Ed25519 key has a public part").as_ref().to_vec();
         let certified = CertifiedKey::new(vec![CertificateDer::from(public)], key);
@@ -89,7 +89,7 @@ impl Encrypting {
         let address = listener.local_addr().expect("a listener has an address");
         let (done, ready) = mpsc::channel(WAITING);
         tokio::spawn(accept(listener, acceptor, done));
-        Ok(Encrypting { address, ready })
+        Ok(TlsListener { address, ready })
     }
 }
 
@@ -122,7 +122,7 @@ async fn introduced(stream: TcpStream, acceptor: TlsAcceptor) -> io::Result<Conn
     }
 }
 
-impl Listener for Encrypting {
+impl Listener for TlsListener {
     type Io = Connection;
     type Addr = Peer;
 
@@ -139,8 +139,8 @@ impl Listener for Encrypting {
     }
 }
 
-impl Connected<IncomingStream<'_, Encrypting>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Encrypting>) -> Peer {
+impl Connected<IncomingStream<'_, TlsListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Peer {
         *stream.remote_addr()
     }
 }

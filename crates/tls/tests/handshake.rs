@@ -1,6 +1,6 @@
 //! Tests that a caller reaches only the supervisor of its federation, and that the network sees no secrets.
 
-use faultline_tls::{Connection, Connector, Encrypting};
+use faultline_tls::{Connection, Connector, TlsListener};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -8,10 +8,10 @@ const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccdde
 const OTHER: &str = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 const SECRET: &[u8] = b"authorization: Bearer secret";
 
-async fn serve(key: &str) -> (Encrypting, std::net::SocketAddr) {
+async fn serve(key: &str) -> (TlsListener, std::net::SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    (Encrypting::new(listener, key).unwrap(), address)
+    (TlsListener::new(listener, key).unwrap(), address)
 }
 
 #[tokio::test]

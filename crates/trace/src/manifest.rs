@@ -26,7 +26,7 @@ pub struct Manifest {
     /// Name of the federation.
     pub name: String,
     /// Backend of the run.
-    pub backend: Backend,
+    pub backend: BackendKind,
     /// Seed of all random choices of the run.
     pub seed: u64,
     /// The federation file as the user wrote it. Stored in the bundle as `federation.yaml`, not in the manifest.
@@ -83,7 +83,7 @@ impl Manifest {
             format: FORMAT,
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             name: "bare".to_owned(),
-            backend: Backend::Simulate,
+            backend: BackendKind::Simulate,
             seed: 0,
             federation: String::new(),
             protocol: "bare".to_owned(),
@@ -170,7 +170,7 @@ pub struct FactsEntry {
 /// Kind of environment that executes a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Backend {
+pub enum BackendKind {
     /// State machines in virtual time.
     Simulate,
     /// One operating-system process per node, on one machine.
@@ -276,13 +276,13 @@ pub struct Copies {
     /// Number of replicas besides the owner's own copy.
     pub replicas: u32,
     /// Processes that may hold them.
-    pub kept_by: Keepers,
+    pub kept_by: ReplicaHolders,
 }
 
 /// The processes that may hold replicas of a process's checkpoints. Each holds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Keepers {
+pub enum ReplicaHolders {
     /// Other processes of its cluster.
     SameCluster,
     /// Processes of other clusters, one in each.
@@ -426,7 +426,7 @@ pub(crate) mod tests {
             format: FORMAT,
             tool: "0.1.0".into(),
             name: "quick-start".into(),
-            backend: Backend::Local,
+            backend: BackendKind::Local,
             seed: 7,
             federation: "kind: Federation\n".into(),
             protocol: "coordinated".into(),
@@ -438,7 +438,7 @@ pub(crate) mod tests {
                 detect_after: Span::from_millis(500),
                 collect_every: None,
             }),
-            copies: Some(Copies { replicas: 1, kept_by: Keepers::SharedStorage }),
+            copies: Some(Copies { replicas: 1, kept_by: ReplicaHolders::SharedStorage }),
             volatile_storage: false,
             plan: vec![PlannedFault {
                 no: FaultNo(0),

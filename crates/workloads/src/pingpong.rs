@@ -12,7 +12,7 @@ use faultline_core::Progress;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Invalid, in_range};
-use crate::messaging::{Message, NUMBER, Place, Program, Step, pack};
+use crate::messaging::{Message, NUMBER, Program, RankInfo, Step, pack};
 use crate::mix::mix;
 
 /// Parameters of ping-pong.
@@ -68,7 +68,7 @@ impl Program for Player {
     type Config = Config;
     type State = State;
 
-    fn new(config: &Arc<Config>, Place { me, ranks }: Place) -> Player {
+    fn new(config: &Arc<Config>, RankInfo { me, ranks }: RankInfo) -> Player {
         let partner = Some(ranks - 1 - me).filter(|it| *it != me);
         Player { config: config.clone(), me, partner }
     }

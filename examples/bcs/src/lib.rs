@@ -24,8 +24,8 @@ use std::sync::Arc;
 use faultline::core::process::To;
 use faultline::core::{
     Affected, Attempt, Birth, Boot, Claim, Gauges, Host, Image, ImageName, Incarnation, Input, Membership,
-    MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, Role, Scope, Sn, Snapshot, Span,
-    Speaks, Stamp, Time, Vectors,
+    MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Sn,
+    Snapshot, Span, Stamp, Time, Vectors,
 };
 use serde::{Deserialize, Serialize};
 
@@ -170,7 +170,7 @@ pub struct Bcs {
     collections: u32,
 }
 
-impl Speaks for Bcs {
+impl ProtocolTypes for Bcs {
     type Control = Message;
     type Head = Head;
     type Saved = Saved;
@@ -236,7 +236,7 @@ impl Protocol for Bcs {
             Input::Received { id, stamp, payload } => {
                 self.received(Waiting { id, stamp, payload }, now, host)
             }
-            Input::Control { from, message } => self.told(from, message, host),
+            Input::Control { from, message } => self.handle_message(from, message, host),
             Input::Snapshot(snapshot) => self.snapshot(snapshot, now, host),
             Input::Persisted(name) => self.persisted(name, host),
             Input::PersistFailed(name) if self.is_being_written(name) => {
@@ -295,7 +295,7 @@ impl Bcs {
         self.membership.with_role(Role::RANK).collect()
     }
 
-    fn tell_all(&self, message: &Message, host: &mut dyn Host<Bcs>) {
+    fn broadcast(&self, message: &Message, host: &mut dyn Host<Bcs>) {
         for rank in self.ranks().into_iter().filter(|&it| it != self.me) {
             host.control(To::One(rank), message.clone());
         }
@@ -445,7 +445,7 @@ impl Bcs {
     fn announce_stable(&mut self, host: &mut dyn Host<Bcs>) {
         let Some((&index, _)) = self.stored.last_key_value() else { return };
         self.stable(self.me, index, host);
-        self.tell_all(&Message::Stable { epoch: self.epoch, index }, host);
+        self.broadcast(&Message::Stable { epoch: self.epoch, index }, host);
     }
 
     /// Removes checkpoints and messages that no recovery can need: no line will ever be older than the smallest index that

@@ -17,7 +17,7 @@ impl Bcs {
             self.epoch = epoch;
             self.fail(host);
             for (from, message) in std::mem::take(&mut self.early) {
-                self.told(from, message, host);
+                self.handle_message(from, message, host);
             }
         }
     }
@@ -34,7 +34,7 @@ impl Bcs {
         }
     }
 
-    pub(crate) fn told(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<Bcs>) {
+    pub(crate) fn handle_message(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<Bcs>) {
         let (Message::Report { epoch, .. }
         | Message::Prepared { epoch, .. }
         | Message::Stable { epoch, .. }
@@ -109,7 +109,7 @@ impl Bcs {
 
     fn report(&mut self, permits: Sn, host: &mut dyn Host<Bcs>) {
         self.line.report(self.me, permits);
-        self.tell_all(&Message::Report { epoch: self.epoch, permits }, host);
+        self.broadcast(&Message::Report { epoch: self.epoch, permits }, host);
     }
 
     /// Takes the next steps that are possible.
@@ -198,7 +198,7 @@ impl Bcs {
     fn prepared(&mut self, index: Sn, part: Option<Part>, host: &mut dyn Host<Bcs>) {
         self.phase = Phase::Prepared(index, part);
         self.line.prepared(self.me, index);
-        self.tell_all(&Message::Prepared { epoch: self.epoch, index }, host);
+        self.broadcast(&Message::Prepared { epoch: self.epoch, index }, host);
     }
 
     /// Restores the initial state, under an incarnation of its own.

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use faultline::core::process::To;
 use faultline::core::{
     Attempt, Birth, Boot, Claim, FaultModel, Gauges, Host, Image, ImageName, Incarnation, Input, Membership,
-    MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, Role, Scope, Sn, Snapshot, Span,
-    Speaks, Stamp, Time, Vectors,
+    MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Sn,
+    Snapshot, Span, Stamp, Time, Vectors,
 };
 use serde::{Deserialize, Serialize};
 
@@ -148,7 +148,7 @@ pub struct SenderBased {
     asked: Vec<(ProcessId, u32)>,
 }
 
-impl Speaks for SenderBased {
+impl ProtocolTypes for SenderBased {
     type Control = Message;
     type Head = ();
     type Saved = Saved;
@@ -207,7 +207,7 @@ impl Protocol for SenderBased {
         match input {
             Input::Sent { id, payload } => self.sent(id, payload, host),
             Input::Received { id, payload, .. } => self.received(id, payload, host),
-            Input::Control { from, message } => self.told(from, message, host),
+            Input::Control { from, message } => self.handle_message(from, message, host),
             Input::Snapshot(snapshot) => self.snapshot(snapshot, now, host),
             Input::Persisted(name) => self.persisted(name, host),
             Input::PersistFailed(name) => self.not_persisted(name, now, host),
@@ -315,7 +315,7 @@ impl SenderBased {
         host.deliver(id, payload);
     }
 
-    fn told(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<SenderBased>) {
+    fn handle_message(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<SenderBased>) {
         match message {
             Message::Delivered { number, rsn } => {
                 let is_it = |it: &&mut Logged| it.id.to == from && it.id.number == number;

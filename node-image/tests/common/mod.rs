@@ -9,7 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use faultline_api::FederationSpec;
-use faultline_api::supervision::{Amended, Phase, Place, Places, SPEC, STATUS, Status, process_key, token};
+use faultline_api::supervision::{
+    Amended, Place, Places, RunPhase, SPEC, STATUS, Status, process_key, token,
+};
 use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_faultline-node");
@@ -130,7 +132,7 @@ impl Setting {
     }
 
     pub(crate) fn judged(&self) -> Status {
-        self.wait("the run is judged", |it| matches!(it.phase, Phase::Completed | Phase::Failed))
+        self.wait("the run is judged", |it| matches!(it.phase, RunPhase::Completed | RunPhase::Failed))
     }
 }
 

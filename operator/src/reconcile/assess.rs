@@ -2,9 +2,9 @@
 
 use faultline_api::Federation;
 use faultline_api::resource::{
-    ClusterState, Condition, Emulation, FederationStatus, MAX_MESSAGE, Phase, condition,
+    ClusterStatus, Condition, Emulation, FederationStatus, MAX_MESSAGE, Phase, condition,
 };
-use faultline_api::supervision::{self, ClusterState as RunCluster, Link, Shaping, Status, Verdict};
+use faultline_api::supervision::{self, ClusterState, Link, Shaping, Status, Verdict};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -236,13 +236,13 @@ impl Report<'_> {
             let of_group = |pod: &Pod| pod.labels().get(naming::CLUSTER).is_some_and(|it| it == group);
             hosts.iter().filter(|(_, pod)| of_group(pod) && build::is_complete(pod)).count() as u32
         };
-        let clusters: Vec<ClusterState> = validated
+        let clusters: Vec<ClusterStatus> = validated
             .groups
             .iter()
             .filter(|it| it.is_cluster)
             .map(|group| {
                 let before = self.status.clusters.iter().find(|it| it.name == group.name).cloned();
-                ClusterState {
+                ClusterStatus {
                     name: group.name.clone(),
                     nodes: group.nodes,
                     pods: running(&group.name),
@@ -315,8 +315,8 @@ impl Report<'_> {
             Phase::Rejected => Phase::Pending,
             phase => phase,
         };
-        let failed = [RunCluster::Failed, RunCluster::Unrecoverable].map(|it| word(&it));
-        let stands = |it: &&ClusterState| it.state.as_ref().is_none_or(|it| !failed.contains(it));
+        let failed = [ClusterState::Failed, ClusterState::Unrecoverable].map(|it| word(&it));
+        let stands = |it: &&ClusterStatus| it.state.as_ref().is_none_or(|it| !failed.contains(it));
         let ready = self.status.clusters.iter().filter(stands);
         let ready = ready.filter(|it| it.up >= it.nodes && it.pods >= it.nodes);
         self.status.clusters_ready = Some(format!("{}/{}", ready.count(), self.status.clusters.len()));
@@ -324,13 +324,13 @@ impl Report<'_> {
 
     /// Reports the supervisor's status.
     fn supervised(&mut self, validated: &Validated, said: &Status) {
-        use supervision::Phase as Run;
+        use supervision::RunPhase;
         self.status.phase = match said.phase {
-            Run::Gathering => Phase::Starting,
-            Run::Measuring => Phase::Linking,
-            Run::Running | Run::Judging => Phase::Running,
-            Run::Paused => Phase::Paused,
-            Run::Completed | Run::Failed => Phase::Completed,
+            RunPhase::Gathering => Phase::Starting,
+            RunPhase::Measuring => Phase::Linking,
+            RunPhase::Running | RunPhase::Judging => Phase::Running,
+            RunPhase::Paused => Phase::Paused,
+            RunPhase::Completed | RunPhase::Failed => Phase::Completed,
         };
         for cluster in &mut self.status.clusters {
             let Some(said) = said.clusters.iter().find(|it| it.name == cluster.name) else { continue };
@@ -377,7 +377,7 @@ impl Report<'_> {
             () => ("False", "NotAsAsked"),
         };
         if status == "Unknown" {
-            let early = matches!(phase, supervision::Phase::Gathering | supervision::Phase::Measuring);
+            let early = matches!(phase, supervision::RunPhase::Gathering | supervision::RunPhase::Measuring);
             message = if early {
                 "the links will be measured once all processes are ready"
             } else {
@@ -394,7 +394,7 @@ impl Report<'_> {
     }
 
     fn run(&mut self, validated: &Validated, said: &Status) {
-        use supervision::Phase as Run;
+        use supervision::RunPhase;
         let waiting = || match said.missing.as_slice() {
             [] => "all processes are ready".to_owned(),
             [one] => format!("waiting for {one}"),
@@ -406,23 +406,23 @@ impl Report<'_> {
             ),
         };
         match said.phase {
-            Run::Gathering => {
+            RunPhase::Gathering => {
                 self.condition(condition::RUNNING, "False", "Gathering", &waiting());
             }
-            Run::Measuring if self.federation.spec.pause => {
+            RunPhase::Measuring if self.federation.spec.pause => {
                 self.condition(condition::RUNNING, "False", "Paused", READY_BUT_PAUSED);
             }
-            Run::Paused => {
+            RunPhase::Paused => {
                 let message = "the federation is paused until spec.pause is removed";
                 self.condition(condition::RUNNING, "False", "Paused", message);
             }
-            Run::Measuring => {
+            RunPhase::Measuring => {
                 self.condition(condition::RUNNING, "False", "Measuring", "the links are being measured");
             }
-            Run::Running => {
+            RunPhase::Running => {
                 self.condition(condition::RUNNING, "True", "Running", "the application is running");
             }
-            Run::Judging => {
+            RunPhase::Judging => {
                 self.condition(
                     condition::RUNNING,
                     "False",
@@ -430,17 +430,17 @@ impl Report<'_> {
                     "the run has ended and is being judged",
                 );
             }
-            Run::Completed | Run::Failed => {
+            RunPhase::Completed | RunPhase::Failed => {
                 self.condition(condition::RUNNING, "False", "Ended", "the run has ended");
             }
         }
-        if !matches!(said.phase, Run::Completed | Run::Failed) {
+        if !matches!(said.phase, RunPhase::Completed | RunPhase::Failed) {
             self.condition(condition::COMPLETED, "False", "NotEnded", "the run has not ended");
             return;
         }
         let verdict = said.verdict.unwrap_or(Verdict::Unknown);
         let reason = match (said.phase, verdict) {
-            (Run::Failed, _) => "RunFailed",
+            (RunPhase::Failed, _) => "RunFailed",
             (_, Verdict::Pass) => "Pass",
             (_, Verdict::Unknown) => "Unknown",
             (_, Verdict::Fail) => "Fail",

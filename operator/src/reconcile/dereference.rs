@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
 use faultline_api::resource::{Phase, condition};
-use faultline_api::supervision::{Phase as Run, Places, Status};
+use faultline_api::supervision::{Places, RunPhase, Status};
 use http::StatusCode;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -93,7 +93,7 @@ impl Observed {
     /// it. The supervisor would otherwise run the federation again.
     pub fn has_lost_record(&self) -> bool {
         let Supervision::Known(said) = &self.supervision else { return false };
-        let begins = !matches!(said.phase, Run::Judging | Run::Completed | Run::Failed);
+        let begins = !matches!(said.phase, RunPhase::Judging | RunPhase::Completed | RunPhase::Failed);
         matches!(self.phase(), Phase::Running | Phase::Paused)
             && begins
             && !is_known(&self.federation, &said.supervisor)

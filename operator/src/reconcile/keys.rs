@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
-use faultline_api::supervision::{KEY_DIGITS, KeyError as NoKey, process_key};
+use faultline_api::supervision::{InvalidKey, KEY_DIGITS, process_key};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
@@ -116,7 +116,7 @@ pub async fn find(federation: &Federation, in_use: bool, context: &Context) -> R
             }
             let key = secret.data.unwrap_or_default().remove(ENTRY).unwrap_or_default();
             let key = String::from_utf8_lossy(&key.0).into_owned();
-            process_key(&key, "").map_err(|NoKey| KeyError::Invalid(name.clone()))?;
+            process_key(&key, "").map_err(|InvalidKey| KeyError::Invalid(name.clone()))?;
             if known.is_some_and(|known| known.key != key) {
                 return Err(KeyError::Replaced(name));
             }
@@ -169,7 +169,7 @@ pub fn of_processes(federation: &Federation, key: &str) -> Result<Secret, KeyErr
         let set = naming::set(federation, &group.name);
         for node in 0..group.nodes {
             let drawn = process_key(key, &group.process(node));
-            let drawn = drawn.map_err(|NoKey| KeyError::Invalid(naming::key(federation)))?;
+            let drawn = drawn.map_err(|InvalidKey| KeyError::Invalid(naming::key(federation)))?;
             keys.insert(format!("{set}-{node}"), ByteString(drawn.into_bytes()));
         }
     }

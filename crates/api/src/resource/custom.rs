@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::FederationSpec;
-use super::known::{Demand, Logs, Stated};
+use super::known::{Demand, Logs, SharedOptions};
 use super::protocol::{Checkpointing, Protocol};
 use crate::validate::similar;
 
@@ -143,12 +143,12 @@ const SHARED: [&str; 6] =
 
 impl Custom {
     /// Returns the shared parameters that are set.
-    pub(super) fn stated(&self) -> Stated {
-        stated(&self.parameters)
+    pub(super) fn shared_options(&self) -> SharedOptions {
+        shared_options(&self.parameters)
     }
 
     /// Changes the shared parameters. Those that the protocol does not have are ignored.
-    pub(super) fn state(&mut self, stated: &Stated) {
+    pub(super) fn state(&mut self, stated: &SharedOptions) {
         let own = protocol(&self.name).map(|it| it.parameters.names());
         let has = |name: &str, set: &Parameters| match &own {
             Some(own) => own.iter().any(|it| it == name),
@@ -170,7 +170,7 @@ impl Custom {
     pub(super) fn checkpointing(&self) -> Option<Checkpointing> {
         let known = protocol(&self.name)?;
         let all = (known.parameters.complete)(&self.parameters).ok()?;
-        let stated = stated(&all);
+        let stated = shared_options(&all);
         Some(Checkpointing {
             every: stated.checkpoint_every?.0,
             collect_every: stated.collect_every.and_then(|it| it.0),
@@ -224,7 +224,7 @@ impl Custom {
     }
 }
 
-fn stated(parameters: &Parameters) -> Stated {
+fn shared_options(parameters: &Parameters) -> SharedOptions {
     serde_json::from_value(Value::Object(parameters.clone())).unwrap_or_default()
 }
 

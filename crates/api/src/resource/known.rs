@@ -56,7 +56,7 @@ pub enum Options {
 /// not have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Stated {
+pub struct SharedOptions {
     /// Delay between checkpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_every: Option<Period>,
@@ -217,14 +217,14 @@ impl Protocol {
 
     /// Returns the protocol with this name and these shared options. Options that the protocol does not have are
     /// ignored. Returns `None` if there is no such protocol.
-    pub fn named(name: &str, stated: Stated) -> Option<Protocol> {
+    pub fn named(name: &str, stated: SharedOptions) -> Option<Protocol> {
         let known = || Some((KNOWN.iter().find(|it| it.name == name)?.with_defaults)());
         let of_other_crate = || {
             let name = custom::protocol(name)?.name.to_owned();
             Some(Protocol::Custom(Custom { name, ..Custom::default() }))
         };
         let mut protocol = known().or_else(of_other_crate)?;
-        protocol.restate(|it| *it = stated);
+        protocol.change_shared_options(|it| *it = stated);
         Some(protocol)
     }
 
@@ -239,13 +239,13 @@ impl Protocol {
             let Options::Cck(own) = self.or_instead("cck")?.options() else { return None };
             return Some(Protocol::Cck(Cck { coordination: Some(Coordination::Global), ..own }));
         }
-        if name == self.name() { Some(self.clone()) } else { Protocol::named(name, self.stated()) }
+        if name == self.name() { Some(self.clone()) } else { Protocol::named(name, self.shared_options()) }
     }
 
     /// Changes the shared options. Options that the protocol does not have are ignored.
-    pub fn restate(&mut self, change: impl FnOnce(&mut Stated)) {
+    pub fn change_shared_options(&mut self, change: impl FnOnce(&mut SharedOptions)) {
         let mut options = self.options();
-        let mut stated = options.stated();
+        let mut stated = options.shared_options();
         change(&mut stated);
         options.state(stated);
         *self = self.with_options(options);
@@ -262,8 +262,8 @@ impl Protocol {
     }
 
     /// Returns the shared options that are set.
-    pub fn stated(&self) -> Stated {
-        self.options().stated()
+    pub fn shared_options(&self) -> SharedOptions {
+        self.options().shared_options()
     }
 
     /// Returns whether the protocol requires that a re-execution sends the same messages, whatever their order of
@@ -295,7 +295,7 @@ impl Protocol {
     /// Returns the checkpoint options with defaults filled in; `None` if the protocol takes no checkpoints.
     pub fn checkpointing(&self) -> Option<Checkpointing> {
         let options = self.options();
-        let stated = options.stated();
+        let stated = options.shared_options();
         let collect_every = match options {
             Options::Satin(_) | Options::Unprotected(_) => return None,
             Options::Custom(it) => return it.checkpointing(),
@@ -316,9 +316,9 @@ impl Protocol {
 
 impl Options {
     /// Returns the shared options that are set.
-    pub fn stated(&self) -> Stated {
+    pub fn shared_options(&self) -> SharedOptions {
         match self.clone() {
-            Options::Hc3i(it) => Stated {
+            Options::Hc3i(it) => SharedOptions {
                 checkpoint_every: it.checkpoint_every,
                 checkpoint_every_in: it.checkpoint_every_in,
                 collect_every: it.collect_every,
@@ -326,7 +326,7 @@ impl Options {
                 replicate_to: it.replicate_to,
                 log_memory: None,
             },
-            Options::Hydee(it) => Stated {
+            Options::Hydee(it) => SharedOptions {
                 checkpoint_every: it.checkpoint_every,
                 checkpoint_every_in: it.checkpoint_every_in,
                 collect_every: None,
@@ -334,7 +334,7 @@ impl Options {
                 replicate_to: it.replicate_to,
                 log_memory: it.log_memory,
             },
-            Options::Independent(it) => Stated {
+            Options::Independent(it) => SharedOptions {
                 checkpoint_every: it.checkpoint_every,
                 checkpoint_every_in: it.checkpoint_every_in,
                 collect_every: it.collect_every,
@@ -342,7 +342,7 @@ impl Options {
                 replicate_to: it.replicate_to,
                 log_memory: None,
             },
-            Options::Coordinated(it) => Stated {
+            Options::Coordinated(it) => SharedOptions {
                 checkpoint_every: it.checkpoint_every,
                 checkpoint_every_in: BTreeMap::new(),
                 collect_every: it.collect_every,
@@ -350,34 +350,34 @@ impl Options {
                 replicate_to: it.replicate_to,
                 log_memory: None,
             },
-            Options::Tic(it) => Stated {
+            Options::Tic(it) => SharedOptions {
                 checkpoint_every: it.tau.map(|tau| Period(Some(tau.0))),
                 replicas: it.replicas,
                 replicate_to: it.replicate_to,
-                ..Stated::default()
+                ..SharedOptions::default()
             },
-            Options::Sel(it) => Stated {
+            Options::Sel(it) => SharedOptions {
                 checkpoint_every: it.tau.map(|tau| Period(Some(tau.0))),
                 replicas: it.replicas,
                 replicate_to: it.replicate_to,
-                ..Stated::default()
+                ..SharedOptions::default()
             },
-            Options::Cck(it) => Stated {
+            Options::Cck(it) => SharedOptions {
                 checkpoint_every: it.tau.map(|tau| Period(Some(tau.0))),
                 replicas: it.replicas,
                 replicate_to: it.replicate_to,
-                ..Stated::default()
+                ..SharedOptions::default()
             },
-            Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) => Stated::default(),
-            Options::Custom(it) => it.stated(),
+            Options::Satin(Satin {}) | Options::Unprotected(Unprotected {}) => SharedOptions::default(),
+            Options::Custom(it) => it.shared_options(),
         }
     }
 
-    fn state(&mut self, stated: Stated) {
+    fn state(&mut self, stated: SharedOptions) {
         if let Options::Custom(it) = self {
             return it.state(&stated);
         }
-        let Stated {
+        let SharedOptions {
             checkpoint_every,
             checkpoint_every_in,
             collect_every,
@@ -431,8 +431,8 @@ impl Options {
 mod tests {
     use super::*;
 
-    fn everything() -> Stated {
-        Stated {
+    fn everything() -> SharedOptions {
+        SharedOptions {
             checkpoint_every: Some(Period(Some(Span::from_secs(1)))),
             checkpoint_every_in: [("a".to_owned(), Period(None))].into(),
             collect_every: Some(Period(Some(Span::from_secs(2)))),
@@ -445,20 +445,20 @@ mod tests {
     #[test]
     fn every_name_gives_the_protocol_with_that_name() {
         for name in Protocol::names() {
-            let protocol = Protocol::named(name, Stated::default()).unwrap();
+            let protocol = Protocol::named(name, SharedOptions::default()).unwrap();
             let written = serde_json::to_value(&protocol).unwrap();
             assert_eq!(written, serde_json::json!({ name: {} }));
             assert_eq!(serde_json::from_value::<Protocol>(written).unwrap(), protocol);
             assert_eq!(protocol.name(), name);
         }
-        assert_eq!(Protocol::named("hc4i", Stated::default()), None);
+        assert_eq!(Protocol::named("hc4i", SharedOptions::default()), None);
     }
 
     #[test]
     fn options_that_a_protocol_does_not_have_are_ignored() {
         for name in Protocol::names() {
             let protocol = Protocol::named(name, everything()).unwrap();
-            let kept = protocol.stated();
+            let kept = protocol.shared_options();
             assert_eq!(Protocol::named(name, kept.clone()), Some(protocol.clone()), "{name}");
             assert_eq!(protocol.checkpointing().is_some(), kept.replicas == Some(2), "{name}");
         }
@@ -472,7 +472,7 @@ mod tests {
         let every = protocol.or_instead(EVERY_MESSAGE).unwrap();
         assert_eq!(every, Protocol::Hc3i(Hc3i { forcing: Some(Forcing::EveryMessage), ..own }));
         let other = Protocol::named("coordinated", everything()).unwrap();
-        assert_eq!(other.or_instead(EVERY_MESSAGE).unwrap().stated().replicas, Some(2));
+        assert_eq!(other.or_instead(EVERY_MESSAGE).unwrap().shared_options().replicas, Some(2));
         assert_eq!(protocol.or_instead("hc4i"), None);
     }
 }

@@ -51,10 +51,10 @@ pub struct Simulator {
 pub struct Handling {
     /// For messages within a cluster. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub within: Option<Effort>,
+    pub within: Option<HandlingTime>,
     /// For messages between clusters. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub between: Option<Effort>,
+    pub between: Option<HandlingTime>,
     /// Number of cores that all processes share. Default: each process has its own core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
@@ -64,7 +64,7 @@ pub struct Handling {
 /// Time to handle one message.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Effort {
+pub struct HandlingTime {
     /// Fixed time per message. Default 0us.
     #[serde(default)]
     pub message: Duration,

@@ -39,7 +39,7 @@ pub struct FederationStatus {
     /// One entry per cluster, in the order of the spec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
-    pub clusters: Vec<ClusterState>,
+    pub clusters: Vec<ClusterStatus>,
     /// Planned faults that were injected or had no effect, out of the total: `1/2`. An injected fault may still be in
     /// effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,7 +109,7 @@ pub enum Phase {
 /// State of one cluster.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ClusterState {
+pub struct ClusterStatus {
     /// Name of the cluster.
     #[schemars(length(max = 40))]
     pub name: String,

@@ -177,7 +177,7 @@ pub struct Schedule {
     pub window: Option<u32>,
     /// Which of its executable tasks a process executes first. Default `oldestFirst`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub order: Option<Order>,
+    pub order: Option<TaskOrder>,
     /// For each piece of the data, the number of the process that it is assigned to. Processes are numbered from 0 in
     /// the order of the clusters, blocks of `jacobi` row by row. Default: each process gets an equal share of
     /// neighbouring pieces.
@@ -197,7 +197,7 @@ pub struct Schedule {
 /// Which of its executable tasks a process executes first.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Order {
+pub enum TaskOrder {
     /// The oldest one, in the order of the program.
     #[default]
     OldestFirst,

@@ -143,7 +143,7 @@ impl Check<'_> {
                 "use a fact that a process reports, such as `checkpointRequested` or `delivered`",
             );
         } else {
-            self.stated(path, when.fact);
+            self.shared_options(path, when.fact);
         }
         self.target(path, "cluster", &when.cluster, when.node);
         if when.occurrence == Some(0) {
@@ -156,7 +156,7 @@ impl Check<'_> {
     }
 
     /// Checks that some process can report this fact.
-    fn stated(&mut self, path: &str, fact: FactKind) {
+    fn shared_options(&mut self, path: &str, fact: FactKind) {
         if self.spec.is_planned() {
             return self.stated_by_plans(path, fact);
         }

@@ -224,7 +224,7 @@ impl<'a> Check<'a> {
         let every = if has_tau { "tau" } else { "checkpointEvery" };
         self.period(&format!("{path}.{every}"), checkpointing.every, !has_tau);
         self.period(&format!("{path}.collectEvery"), checkpointing.collect_every, true);
-        for (cluster, period) in &self.spec.protocol.stated().checkpoint_every_in {
+        for (cluster, period) in &self.spec.protocol.shared_options().checkpoint_every_in {
             let path = format!("{path}.checkpointEveryIn.{cluster}");
             self.cluster(&path, cluster);
             self.period(&path, period.0, true);

@@ -54,7 +54,7 @@ fn pods(settings: &str) -> String {
 }
 
 #[test]
-fn the_example_is_good() {
+fn the_example_is_valid() {
     let federation = parse("federation.yaml", GOOD.as_bytes()).unwrap_or_else(|it| panic!("{}", render(&it)));
     assert_eq!(federation.spec.faults.len(), 3);
 }
@@ -240,12 +240,12 @@ fn aliases_and_json_are_accepted() {
 #[test]
 fn files_that_are_too_large_are_rejected() {
     let text = format!("{GOOD}# {}\n", "x".repeat(1 << 20));
-    assert!(rejected(text.as_bytes()).complaints()[0].message.starts_with("the file is too large (1049"));
+    assert!(rejected(text.as_bytes()).errors()[0].message.starts_with("the file is too large (1049"));
 }
 
 #[test]
 fn complaints_contain_lines_and_columns() {
     let rejected = rejected(with("at: 4s", "at: 70s").as_bytes());
-    let complaint = &rejected.complaints()[0];
+    let complaint = &rejected.errors()[0];
     assert_eq!((rejected.file(), complaint.line, complaint.column), ("federation.yaml", 18, 13));
 }

@@ -23,7 +23,7 @@ spec:
 {faults}
 "
     );
-    parse("test.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints()))
+    parse("test.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}: {:?}", it.errors()))
 }
 
 fn plan_of(faults: &str) -> Vec<PlannedFault> {

@@ -10,7 +10,7 @@ use faultline_api::{parse, plan};
 fn every_sample_is_valid_and_described() {
     for sample in SAMPLES {
         let federation = parse(sample.name, sample.text.as_bytes())
-            .unwrap_or_else(|it| panic!("{}: {it}: {:?}", sample.name, it.complaints()));
+            .unwrap_or_else(|it| panic!("{}: {it}: {:?}", sample.name, it.errors()));
         assert_eq!(
             federation.metadata.name.as_deref(),
             Some(sample.name),

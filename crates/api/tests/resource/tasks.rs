@@ -27,7 +27,7 @@ fn with<const N: usize>(parts: [(&str, &str); N]) -> String {
 /// Returns the first error: the line, the problem, and the remedy.
 fn complaint(text: &str) -> (usize, String, String) {
     let rejected = parse("federation.yaml", text.as_bytes()).expect_err("it must be rejected");
-    let first = &rejected.complaints()[0];
+    let first = &rejected.errors()[0];
     (first.line, first.message.clone(), first.help.clone())
 }
 
@@ -300,7 +300,7 @@ fn tasks_are_assigned_in_advance_or_stolen() {
 }
 
 #[test]
-fn what_cannot_be_assigned_in_advance_is_refused() {
+fn programs_that_cannot_be_planned_are_rejected() {
     rejects_planned(
         "jacobi: { rows: 3, columns: 2 }",
         "fibonacci: {}",
@@ -356,7 +356,7 @@ fn every_piece_has_a_process() {
 }
 
 #[test]
-fn faults_wait_for_what_is_stated_about_partitions() {
+fn faults_wait_for_facts_about_partitions() {
     let waits = |fact: &str| {
         format!("{PLANNED}  faults: [{{ when: {{ fact: {fact} }}, crash: {{ cluster: paris }} }}]\n")
     };

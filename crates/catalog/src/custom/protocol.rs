@@ -10,7 +10,7 @@ use std::sync::Arc;
 use faultline_core::process::To;
 use faultline_core::{
     Birth, Claim, Footprint, Gauges, Host, Image, ImageName, Incarnation, Input, Machine, MessageId, Payload,
-    Promises, Protocol, Role, Speaks, Stamp, Time,
+    Promises, Protocol, ProtocolTypes, Role, Stamp, Time,
 };
 
 use super::wire::{Opaque, OpaqueMessage, OpaqueStamp};
@@ -39,7 +39,7 @@ impl ErasedConfig {
     }
 }
 
-impl Speaks for Erased {
+impl ProtocolTypes for Erased {
     type Control = OpaqueMessage;
     type Head = Opaque;
     type Saved = Opaque;
@@ -197,12 +197,12 @@ fn owned<T: faultline_core::application::Wire>(value: &Opaque) -> T {
     Arc::unwrap_or_clone(value.reveal())
 }
 
-fn reveal_image<P: Speaks>(image: &Image<Opaque, Opaque>) -> Arc<Image<P::Head, P::Saved>> {
+fn reveal_image<P: ProtocolTypes>(image: &Image<Opaque, Opaque>) -> Arc<Image<P::Head, P::Saved>> {
     let Image { name, head, saved, snapshot } = image;
     Arc::new(Image { name: *name, head: head.reveal(), saved: saved.reveal(), snapshot: snapshot.clone() })
 }
 
-fn erase_image<P: Speaks>(image: &Image<P::Head, P::Saved>) -> Image<Opaque, Opaque> {
+fn erase_image<P: ProtocolTypes>(image: &Image<P::Head, P::Saved>) -> Image<Opaque, Opaque> {
     let Image { name, head, saved, snapshot } = image;
     Image {
         name: *name,

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use faultline_core::{Fault, FaultNo};
 use faultline_trace::manifest::EffectEntry;
 
-use crate::finding::{Found, Open, Remark};
+use crate::finding::{Findings, Gap, Remark};
 use crate::judgement::Property;
 use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::AtOnce);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::AtOnce);
     let context = history.context;
     // In virtual time, a fault happens at one instant.
     if !context.measures_links {
@@ -27,11 +27,11 @@ pub(super) fn check(history: &History<'_>) -> Found {
         let no = planned.no;
         finding.instances += 1;
         let Some(effect) = effects.get(&no) else {
-            finding.unjudged(Open::TimesNotRecorded { cluster, fault: no });
+            finding.unjudged(Gap::TimesNotRecorded { cluster, fault: no });
             continue;
         };
         if let Some(unseen) = effect.on.iter().find(|it| it.at.is_none()) {
-            finding.unjudged(Open::EndNotSeen { process: unseen.process, fault: no });
+            finding.unjudged(Gap::EndNotSeen { process: unseen.process, fault: no });
         } else if let Some(skew) = effect.skew() {
             worst = worst.max(Some((skew, no, cluster, effect.on.len())));
         }
@@ -39,7 +39,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     let Some((skew, no, cluster, processes)) = worst else { return finding };
     let within = context.at_once_within;
     if skew > within {
-        finding.unjudged(Open::EndedApart { cluster, processes, fault: no, skew, within });
+        finding.unjudged(Gap::EndedApart { cluster, processes, fault: no, skew, within });
     } else {
         finding.remarks.push(Remark::EndedTogether { skew });
     }
@@ -78,7 +78,7 @@ mod tests {
         let finding = check_alone(check, &lost(&[Some(0), Some(49_001), Some(1_000)]));
         let open = finding.open.unwrap();
         let is_it =
-            matches!(open, Open::EndedApart { cluster: ClusterId(0), processes: 3, fault: FaultNo(0), .. });
+            matches!(open, Gap::EndedApart { cluster: ClusterId(0), processes: 3, fault: FaultNo(0), .. });
         assert!(is_it, "{open:?}");
         let mut strict = lost(&[Some(0), Some(2_000)]);
         strict.context.at_once_within = Span::from_millis(1);
@@ -88,10 +88,10 @@ mod tests {
     #[test]
     fn an_unrecorded_end_is_not_judged() {
         let unseen = check_alone(check, &lost(&[Some(0), None, Some(1)])).open.unwrap();
-        assert_eq!(unseen, Open::EndNotSeen { process: ProcessId(1), fault: FaultNo(0) });
+        assert_eq!(unseen, Gap::EndNotSeen { process: ProcessId(1), fault: FaultNo(0) });
         let mut run = lost(&[Some(0), Some(1)]);
         run.context.effects.clear();
-        assert!(matches!(check_alone(check, &run).open, Some(Open::TimesNotRecorded { .. })));
+        assert!(matches!(check_alone(check, &run).open, Some(Gap::TimesNotRecorded { .. })));
         run.context.measures_links = false;
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.open), (0, None), "virtual time has no skew");

@@ -11,15 +11,15 @@
 
 use faultline_core::{Affected, Cause, Claim, Fault, Incarnation, Position, ProcessId, Promise, Span, Time};
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{Group, History, LifeEnd, Point, Rollback};
 
 /// How late timers of real processes may be.
 const SLACK: Span = Span::from_millis(500);
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::BoundedLoss);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::BoundedLoss);
     let logs_events = history.context.promises.include(Promise::EventsLogged) && history.tasks.is_some();
     if history.context.bounds.is_none() && !logs_events {
         return finding;
@@ -57,7 +57,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
                 let restored = rollback.restores().next().expect("has a target");
                 finding.violated(
                     [history.source(restored.at)],
-                    Wrong::CheckpointOverdue {
+                    Breach::CheckpointOverdue {
                         group: number,
                         waited,
                         every,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_within_the_interval_is_right() {
+    fn a_failure_within_the_interval_is_allowed() {
         let finding = check_alone(check, &run(Span::from_millis(1_050)));
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
     }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_wait_for_a_line_a_failure_of_another_group_excuses_a_process() {
+    fn a_failure_of_another_group_excuses_a_process_that_waits_for_a_line() {
         let wrong = |affected: Affected| {
             let mut run = run(Span::ZERO);
             let context = run.context.clone();

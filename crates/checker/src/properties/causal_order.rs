@@ -6,13 +6,13 @@
 //! them, a message that depends on them can overtake them and be consumed before its own cause. Judged if the
 //! application states what it consumes.
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use crate::properties::order::{ProcessAction, final_actions, replay};
 use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::CausalOrder);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::CausalOrder);
     if history.consumed == 0 {
         return finding;
     }
@@ -22,7 +22,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     if finding.instances > 0
         && let Some((id, at)) = replay(&final_actions, |_, _| {})
     {
-        finding.violated([at], Wrong::ConsumedBeforeItsCause { message: id });
+        finding.violated([at], Breach::ConsumedBeforeItsCause { message: id });
     }
     finding
 }
@@ -61,6 +61,6 @@ mod tests {
         assert_eq!(check_alone(check, &run).violation_count(), 0, "the cause no longer exists");
         run.send_as(cause);
         let finding = check_alone(check, &run);
-        finds!(finding, Wrong::ConsumedBeforeItsCause { .. });
+        finds!(finding, Breach::ConsumedBeforeItsCause { .. });
     }
 }

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 
 use faultline_core::{Fact, Life, ProcessId, TheftStep};
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{History, Point, Step};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::CheckpointedFirst);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::CheckpointedFirst);
     if !finding.property.is_judged(history.context) {
         return finding;
     }
@@ -36,7 +36,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
                 let (process, task) = (history.process_of(sent.at), cause.task);
                 finding.violated(
                     [history.source(cause.at), history.source(sent.at)],
-                    Wrong::SentBeforeDurable { process, step: sent.step, task, theft: *theft },
+                    Breach::SentBeforeDurable { process, step: sent.step, task, theft: *theft },
                 );
             }
         }
@@ -134,7 +134,7 @@ mod tests {
             assert_eq!(finding.violation_count(), 1, "{finding:?}");
             let expected = (ProcessId(process), step);
             assert!(
-                matches!(finding.wrong()[0], Wrong::SentBeforeDurable { process, step, .. } if (process, step) == expected),
+                matches!(finding.wrong()[0], Breach::SentBeforeDurable { process, step, .. } if (process, step) == expected),
                 "{finding:?}"
             );
         }

@@ -3,20 +3,20 @@
 use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, FactNo, ImageName, Life, ProcessId};
 
-use crate::finding::{Found, MissingPart, Open, Wrong};
+use crate::finding::{Breach, Findings, Gap, MissingPart};
 use crate::judgement::Property;
 use faultline_history::{GroupId, History, Source};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::Completed);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::Completed);
     let context = history.context;
     finding.instances = 1;
     match &context.outcome {
         Some(Outcome::Completed) => check_ranks(history, &mut finding),
         Some(Outcome::Deadline) => {
-            finding.unjudged(Open::DeadlineExceeded { begun: history.supervision.begun.is_some() });
+            finding.unjudged(Gap::DeadlineExceeded { begun: history.supervision.begun.is_some() });
         }
-        Some(Outcome::Interrupted) => finding.unjudged(Open::Interrupted),
+        Some(Outcome::Interrupted) => finding.unjudged(Gap::Interrupted),
         Some(Outcome::Unrecoverable { cluster, missing }) => {
             let part = |(name, asked): &(ImageName, Vec<ProcessId>)| MissingPart {
                 owner: name.owner,
@@ -25,26 +25,26 @@ pub(super) fn check(history: &History<'_>) -> Found {
                 asked: asked.clone(),
             };
             let missing = missing.iter().map(part).collect();
-            finding.unjudged(Open::Unrecoverable { group: GroupId::claimed(*cluster), missing });
+            finding.unjudged(Gap::Unrecoverable { group: GroupId::claimed(*cluster), missing });
         }
         Some(Outcome::NotRepeated { id }) => {
             let is_it = |claim: &Claim| matches!(claim, Claim::NotRepeated { id: of, .. } if of == id);
             match history.claims.iter().find(|it| is_it(it.claim)) {
                 Some(claimed) => {
-                    finding.violated([history.source(claimed.at)], Wrong::NotDeterministic { message: *id });
+                    finding.violated([history.source(claimed.at)], Breach::NotDeterministic { message: *id });
                 }
-                None => finding.unjudged(Open::NotDeterministic { message: *id }),
+                None => finding.unjudged(Gap::NotDeterministic { message: *id }),
             }
         }
-        Some(Outcome::OutOfMemory(used)) => finding.unjudged(Open::OutOfMemory(used.clone())),
-        None => finding.unjudged(Open::CutShort),
+        Some(Outcome::OutOfMemory(used)) => finding.unjudged(Gap::OutOfMemory(used.clone())),
+        None => finding.unjudged(Gap::CutShort),
     }
     finding
 }
 
 /// When the supervisor states that the run has completed, every rank must be alive, and its last state must have
 /// stated a result.
-fn check_ranks(history: &History<'_>, finding: &mut Found) {
+fn check_ranks(history: &History<'_>, finding: &mut Findings) {
     let supervisor = history.trace.supervisor();
     let Some(completed) = supervisor.iter().position(|(_, fact)| *fact == Fact::Completed) else { return };
     let source = Source { process: ProcessId::SUPERVISOR, life: Life(0), number: FactNo(completed as u64) };
@@ -61,7 +61,7 @@ fn check_ranks(history: &History<'_>, finding: &mut Found) {
             history.results.iter().any(|(at, ..)| Some(at.segment.0) == last)
         };
         if is_down || !is_of_tasks && !has_finished() {
-            finding.violated([source], Wrong::CompletedWithout { process, is_down });
+            finding.violated([source], Breach::CompletedWithout { process, is_down });
         }
     }
 }
@@ -83,7 +83,7 @@ mod tests {
         run.claim(1, faultline_core::Claim::NotRepeated { id, recorded: 2, repeated: 1 });
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1);
-        finds!(finding, Wrong::NotDeterministic { .. });
+        finds!(finding, Breach::NotDeterministic { .. });
     }
 
     /// A run of one rank that has finished, before the supervisor says so.
@@ -103,7 +103,7 @@ mod tests {
         let (process, by) = (p(0), EndedBy::Silence);
         run.supervisor(Fact::Failed { process, life: Life(1), storage: StorageFate::Kept, by });
         run.supervisor(Fact::Completed);
-        finds!(check_alone(check, &run), Wrong::CompletedWithout { is_down: true, .. });
+        finds!(check_alone(check, &run), Breach::CompletedWithout { is_down: true, .. });
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
         let mut run = finished();
         run.restore(0, 1, Some((0, 1)));
         run.supervisor(Fact::Completed);
-        finds!(check_alone(check, &run), Wrong::CompletedWithout { is_down: false, .. });
+        finds!(check_alone(check, &run), Breach::CompletedWithout { is_down: false, .. });
     }
 
     #[test]
@@ -125,17 +125,17 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_before_the_start_is_told_apart() {
+    fn a_deadline_before_the_start_is_reported_as_such() {
         let mut run = Run::new(&[&[0]]);
         run.context.outcome = Some(Outcome::Deadline);
         let why = |run: &Run| check_alone(check, run).open.expect("a deadline is no completion");
-        assert_eq!(why(&run), Open::DeadlineExceeded { begun: false });
+        assert_eq!(why(&run), Gap::DeadlineExceeded { begun: false });
         run.supervisor(faultline_core::Fact::Begun);
-        assert_eq!(why(&run), Open::DeadlineExceeded { begun: true });
+        assert_eq!(why(&run), Gap::DeadlineExceeded { begun: true });
     }
 
     #[test]
-    fn a_run_without_memory_says_what_took_it_and_what_would_help() {
+    fn a_run_out_of_memory_lists_its_largest_parts_and_remedies() {
         let mut run = Run::new(&[&[0]]);
         let part =
             |content, count: u64, mebibytes: u64| MemoryPart { content, count, bytes: mebibytes << 20 };
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unrecoverable_names_who_was_asked() {
+    fn an_unrecoverable_cluster_names_the_processes_that_were_asked() {
         let mut run = Run::new(&[&[0], &[1]]);
         let missing = [(run.image(0, 0, 3), vec![p(0), p(1)])].into();
         run.context.outcome = Some(Outcome::Unrecoverable { cluster: ClusterId(0), missing });

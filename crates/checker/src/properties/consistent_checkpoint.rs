@@ -2,12 +2,12 @@
 //! cluster, the sender's part contains the send. Messages in transit are not inconsistent: they belong to the
 //! checkpoint, and are delivered again after a restore. If they are not, `no_loss` reports it.
 
-use crate::finding::{Found, Open, Wrong};
+use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::ConsistentCheckpoint);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::ConsistentCheckpoint);
     for message in history.messages.iter() {
         let (Some(sender), Some(receiver)) = (history.member(message.id.from), history.member(message.id.to))
         else {
@@ -20,14 +20,14 @@ pub(super) fn check(history: &History<'_>) -> Found {
             // A later checkpoint on the same line also contains this delivery, with a later part of the sender.
             let Some((name, parts)) = history.first_line_with(delivered) else { continue };
             let Some(cut) = parts[sender.1] else {
-                finding.unjudged(Open::PartUnknown { owner: message.id.from, position: name.position });
+                finding.unjudged(Gap::PartUnknown { owner: message.id.from, position: name.position });
                 continue;
             };
             finding.instances += 1;
             if !message.sent.iter().any(|&sent| history.contains(cut, sent)) {
                 finding.violated(
                     [history.source(delivered)],
-                    Wrong::DeliveryWithoutSend {
+                    Breach::DeliveryWithoutSend {
                         group: sender.0,
                         position: name.position,
                         message: message.id,

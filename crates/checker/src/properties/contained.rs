@@ -2,12 +2,12 @@
 //! witness: a process rolled back if it stated that its state was replaced, whatever its protocol claims.
 //! Judged for protocols that promise it.
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{History, Rollback};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::Contained);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::Contained);
     if !finding.property.is_judged(history.context) {
         return finding;
     }
@@ -21,7 +21,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             let restored = excess.restores().next().expect("a process restored");
             finding.violated(
                 [history.source(restored.at)],
-                Wrong::RolledBackTooOften { group: number, times: rollbacks.len(), deaths },
+                Breach::RolledBackTooOften { group: number, times: rollbacks.len(), deaths },
             );
         }
     }
@@ -56,7 +56,7 @@ mod tests {
         let mut run = run();
         run.restore(2, 1, Some((0, 1)));
         let finding = check_alone(check, &run);
-        finds!(finding, Wrong::RolledBackTooOften { deaths: 0, .. });
+        finds!(finding, Breach::RolledBackTooOften { deaths: 0, .. });
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Incarnation, TaskId};
 
 use super::strictly_required::is_over;
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{History, MessageNo};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::DemandedOnly);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::DemandedOnly);
     let Some(planned) = &history.planned else { return finding };
     let mut messages: BTreeMap<TaskId, Vec<MessageNo>> = BTreeMap::new();
     let again: BTreeSet<TaskId> = planned.reruns.iter().map(|it| it.task).collect();
@@ -38,7 +38,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             let process = history.process_of(rerun.at);
             finding.violated(
                 [history.source(rerun.at)],
-                Wrong::NotDemanded { process, task: rerun.task, epoch: rerun.epoch },
+                Breach::NotDemanded { process, task: rerun.task, epoch: rerun.epoch },
             );
         }
     }

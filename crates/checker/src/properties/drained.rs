@@ -2,23 +2,23 @@
 //! partition had sent in its part, the receiver has received in its own part. No channel's state is saved, so a
 //! rollback to the checkpoint would lose a value that the receiver's part lacks.
 
-use super::valid_checkpoints::{Across, for_each_message};
-use crate::finding::{Found, Wrong};
+use super::valid_checkpoints::{CrossingMessage, for_each_message};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::Drained);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::Drained);
     if history.planned.is_none() {
         return finding;
     }
-    for_each_message(history, |Across { position, message, sender, receiver }| {
+    for_each_message(history, |CrossingMessage { position, message, sender, receiver }| {
         let Some(&sent) = message.sent.iter().find(|it| history.contains(sender, **it)) else { return };
         finding.instances += 1;
         if !message.delivered.iter().any(|it| history.contains(receiver, *it)) {
             finding.violated(
                 [history.source(sent)],
-                Wrong::SentAndNotReceived { position, message: message.id },
+                Breach::SentAndNotReceived { position, message: message.id },
             );
         }
     });

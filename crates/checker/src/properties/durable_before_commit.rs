@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 
 use faultline_core::ProcessId;
 
-use crate::finding::{Found, Open, Wrong};
+use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::{Checkpoint, CheckpointName, Commit, Group, GroupId, History, Part, StoredCopy};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::DurableBeforeCommit);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::DurableBeforeCommit);
     for (number, group) in history.groups.numbered() {
         for place in 0..group.members.len() {
             check_owner(history, number, group, place, &mut finding);
@@ -25,7 +25,13 @@ pub(super) fn check(history: &History<'_>) -> Found {
     finding
 }
 
-fn check_owner(history: &History<'_>, number: GroupId, group: &Group<'_>, place: usize, finding: &mut Found) {
+fn check_owner(
+    history: &History<'_>,
+    number: GroupId,
+    group: &Group<'_>,
+    place: usize,
+    finding: &mut Findings,
+) {
     let context = history.context;
     let copies = group.checkpoints.values().flat_map(|checkpoint| &checkpoint.parts[place].copies);
     let holders: BTreeSet<ProcessId> = copies.map(|copy| copy.holder).chain([group.members[place]]).collect();
@@ -51,12 +57,12 @@ fn check_owner(history: &History<'_>, number: GroupId, group: &Group<'_>, place:
                 continue;
             }
             if history.trace.has_gap_of(holder) {
-                finding.unjudged(Open::FactsMissing { process: holder });
+                finding.unjudged(Gap::FactsMissing { process: holder });
                 continue;
             }
             finding.violated(
                 [history.source(first.at)],
-                Wrong::CommittedBeforeDurable {
+                Breach::CommittedBeforeDurable {
                     group: number,
                     position: name.position,
                     owner: group.members[place],
@@ -83,7 +89,7 @@ fn check_number(
     name: CheckpointName,
     part: &Part,
     first: &Commit<'_>,
-    finding: &mut Found,
+    finding: &mut Findings,
 ) {
     let context = history.context;
     let owner = history.groups[number].members[place];
@@ -99,11 +105,11 @@ fn check_number(
     let may_hold = |&process: &ProcessId| context.copies_at(owner, [process].into_iter()) == Some(1);
     let mut holders = (0..history.processes.len() as u32).map(ProcessId).filter(may_hold);
     if let Some(holder) = holders.find(|&it| history.trace.has_gap_of(it)) {
-        return finding.unjudged(Open::FactsMissing { process: holder });
+        return finding.unjudged(Gap::FactsMissing { process: holder });
     }
     finding.violated(
         [history.source(first.at)],
-        Wrong::CommittedWithTooFewCopies {
+        Breach::CommittedWithTooFewCopies {
             group: number,
             position: name.position,
             owner,
@@ -120,7 +126,7 @@ mod tests {
     use crate::testing::tasks::TaskRun;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::{Attempt, Claim, Span};
-    use faultline_trace::manifest::{Copies, Keepers};
+    use faultline_trace::manifest::{Copies, ReplicaHolders};
 
     #[test]
     fn a_process_that_takes_the_place_of_a_holder_gets_what_was_committed_before() {
@@ -161,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_after_all_copies_is_right() {
+    fn a_commit_after_all_copies_is_allowed() {
         let finding = check_alone(check, &run(Some(Span::ZERO)));
         assert_eq!((finding.instances, finding.violation_count()), (4, 0));
     }
@@ -169,7 +175,7 @@ mod tests {
     #[test]
     fn a_commit_without_a_copy_is_found() {
         let finding = check_alone(check, &run(None));
-        finds!(finding, Wrong::CommittedBeforeDurable { owner: ProcessId(0), holder: ProcessId(1), .. });
+        finds!(finding, Breach::CommittedBeforeDurable { owner: ProcessId(0), holder: ProcessId(1), .. });
         assert_eq!(finding.violation_count(), 1);
     }
 
@@ -185,15 +191,15 @@ mod tests {
     fn fewer_copies_than_requested_are_found() {
         let mut run = run(Some(Span::ZERO));
         let check = |run: &Run| check_alone(check, run).wrong().into_iter().next();
-        run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::OtherCluster });
+        run.context.copies = Some(Copies { replicas: 1, kept_by: ReplicaHolders::OtherCluster });
         assert_eq!(check(&run), None);
-        run.context.copies = Some(Copies { replicas: 2, kept_by: Keepers::OtherCluster });
-        assert!(matches!(check(&run), Some(Wrong::CommittedWithTooFewCopies { found: 1, replicas: 2, .. })));
-        run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::SameCluster });
+        run.context.copies = Some(Copies { replicas: 2, kept_by: ReplicaHolders::OtherCluster });
+        assert!(matches!(check(&run), Some(Breach::CommittedWithTooFewCopies { found: 1, replicas: 2, .. })));
+        run.context.copies = Some(Copies { replicas: 1, kept_by: ReplicaHolders::SameCluster });
         let is_none =
-            |wrong| matches!(wrong, Some(Wrong::CommittedWithTooFewCopies { found: 0, replicas: 1, .. }));
+            |wrong| matches!(wrong, Some(Breach::CommittedWithTooFewCopies { found: 0, replicas: 1, .. }));
         assert!(is_none(check(&run)), "p1 is in another cluster");
-        run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::SharedStorage });
+        run.context.copies = Some(Copies { replicas: 1, kept_by: ReplicaHolders::SharedStorage });
         assert!(is_none(check(&run)), "p1 is not a server");
         run.context.servers = vec![p(1)];
         assert_eq!(check(&run), None);
@@ -202,7 +208,7 @@ mod tests {
     #[test]
     fn two_copies_in_one_other_cluster_count_once() {
         let mut run = Run::new(&[&[0], &[1, 2], &[3]]);
-        run.context.copies = Some(Copies { replicas: 2, kept_by: Keepers::OtherCluster });
+        run.context.copies = Some(Copies { replicas: 2, kept_by: ReplicaHolders::OtherCluster });
         run.durable(1, run.image(0, 0, 1));
         run.durable(2, run.image(0, 0, 1));
         run.commit_all(0, &[0]);

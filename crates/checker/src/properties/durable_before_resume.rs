@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 
 use faultline_core::{Claim, ProcessId, Promise, Time};
 
-use crate::finding::{DurableCopies, Found, Open, Wrong};
+use crate::finding::{Breach, DurableCopies, Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::{CheckpointName, GroupId, History, Part, Point, RestoredBy, Rollback, StoredCopy};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::DurableBeforeResume);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::DurableBeforeResume);
     if history.tasks.is_some() {
         return finding; // a process restores the newest image that it finds, which is all that it may lack
     }
@@ -77,7 +77,7 @@ impl<'a> Recovery<'a> {
         owner: ProcessId,
         name: CheckpointName,
         part: &Part,
-        finding: &mut Found,
+        finding: &mut Findings,
     ) {
         let (history, context) = (self.history, self.history.context);
         let copies: Vec<ProcessId> =
@@ -94,11 +94,11 @@ impl<'a> Recovery<'a> {
         };
         let Some(missing) = missing else { return };
         if (0..history.processes.len() as u32).any(|it| history.trace.has_gap_of(ProcessId(it))) {
-            return finding.unjudged(Open::FactsOfCopiesMissing);
+            return finding.unjudged(Gap::FactsOfCopiesMissing);
         }
         finding.violated(
             [history.source(self.first.at)],
-            Wrong::ResumedBeforeDurable { group, position: name.position, owner, copies: missing },
+            Breach::ResumedBeforeDurable { group, position: name.position, owner, copies: missing },
         );
     }
 
@@ -121,14 +121,14 @@ mod tests {
     use crate::finding::Remark;
     use crate::testing::{Run, check_alone};
     use faultline_core::Span;
-    use faultline_trace::manifest::{Copies, Keepers};
+    use faultline_trace::manifest::{Copies, ReplicaHolders};
 
     /// A checkpoint of p0 with a replica at p1, unless it is `lost`, and a failure of p0.
     fn run(promises: &[Promise], lost: bool) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.context.common_clock = true;
         run.context.promises = run.context.promises.with(promises);
-        run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::OtherCluster });
+        run.context.copies = Some(Copies { replicas: 1, kept_by: ReplicaHolders::OtherCluster });
         run.durable(1, run.image(0, 0, 1));
         run.commit_all(0, &[0]);
         run.wait(Span(10));
@@ -142,7 +142,7 @@ mod tests {
         run
     }
 
-    fn wrong(run: &Run) -> Option<Wrong> {
+    fn wrong(run: &Run) -> Option<Breach> {
         check_alone(check, run).wrong().into_iter().next()
     }
 
@@ -155,7 +155,9 @@ mod tests {
         let mut lost = run(&[Promise::DurableRestore], true);
         lost.restore(0, 1, Some((0, 1)));
         let copies = DurableCopies::Only { found: 0, replicas: 1 };
-        assert!(matches!(wrong(&lost), Some(Wrong::ResumedBeforeDurable { copies: it, .. }) if it == copies));
+        assert!(
+            matches!(wrong(&lost), Some(Breach::ResumedBeforeDurable { copies: it, .. }) if it == copies)
+        );
         let mut again = run(&[Promise::DurableRestore], true);
         again.durable(1, again.image(0, 0, 1));
         again.restore(0, 1, Some((0, 1)));
@@ -213,7 +215,7 @@ mod tests {
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
         let finding = check_alone(check, &run);
-        let Remark::NotPromised(Wrong::ResumedBeforeDurable { copies: DurableCopies::None, .. }) =
+        let Remark::NotPromised(Breach::ResumedBeforeDurable { copies: DurableCopies::None, .. }) =
             finding.remarks[0]
         else {
             panic!("{finding:?}")

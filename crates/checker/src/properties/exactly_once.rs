@@ -1,12 +1,12 @@
 //! Exactly once: no state of a process, final or undone, contains two deliveries of one message; no two
 //! messages share an identity; and the final deliveries have one message at each position of their channel.
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{History, Point, Points};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::ExactlyOnce);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::ExactlyOnce);
     let mut places = Vec::new();
     for (number, message) in (0u32..).zip(history.messages.iter()) {
         if message.sent.len() > 1
@@ -14,7 +14,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         {
             finding.violated(
                 [history.source(first), history.source(second)],
-                Wrong::SameIdentity { message: message.id },
+                Breach::SameIdentity { message: message.id },
             );
         }
         let deliveries: Vec<_> = match message.delivered.len() {
@@ -27,7 +27,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             if let Some(&earlier) = deliveries[..index].iter().find(|&&it| history.contains(later, it)) {
                 finding.violated(
                     [history.source(earlier), history.source(later)],
-                    Wrong::DeliveredTwice { message: message.id },
+                    Breach::DeliveredTwice { message: message.id },
                 );
             }
         }
@@ -45,7 +45,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         let [one, other] = messages.map(|it| it.delivered.first().expect("was delivered"));
         finding.violated(
             [history.source(one), history.source(other)],
-            Wrong::DeliveredBoth { one: messages[0].id, other: messages[1].id },
+            Breach::DeliveredBoth { one: messages[0].id, other: messages[1].id },
         );
     }
     finding
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_after_the_first_was_undone_is_right() {
+    fn a_delivery_after_the_first_was_undone_is_allowed() {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(1, &[1]);
         let id = run.send(0, 1);
@@ -112,7 +112,7 @@ mod tests {
         run.send(0, 1);
         run.restore(0, 0, Some((0, 1)));
         run.send(0, 1);
-        finds!(check_alone(check, &run), Wrong::SameIdentity { .. });
+        finds!(check_alone(check, &run), Breach::SameIdentity { .. });
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
         let again = run.send(0, 1);
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.send_as(again);
-        finds!(check_alone(check, &run), Wrong::SameIdentity { .. });
+        finds!(check_alone(check, &run), Breach::SameIdentity { .. });
     }
 
     #[test]
@@ -136,6 +136,6 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         let again = run.send(0, 1);
         run.deliver(again);
-        finds!(check_alone(check, &run), Wrong::DeliveredBoth { .. });
+        finds!(check_alone(check, &run), Breach::DeliveredBoth { .. });
     }
 }

@@ -1,11 +1,11 @@
 //! The planned faults had an effect. A run in which no fault took effect shows nothing.
 
-use crate::finding::{Found, Open, Remark};
+use crate::finding::{Findings, Gap, Remark};
 use crate::judgement::Property;
 use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::FaultsTookEffect);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::FaultsTookEffect);
     let planned = history.context.planned_faults as u64;
     let supervision = &history.supervision;
     finding.instances = planned;
@@ -18,7 +18,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         finding.remarks.push(Remark::NotDue { never, planned });
     }
     if planned > 0 && effective == 0 {
-        finding.unjudged(Open::NoFaultTookEffect { planned });
+        finding.unjudged(Gap::NoFaultTookEffect { planned });
     }
     finding
 }
@@ -36,7 +36,7 @@ mod tests {
         run.context.planned_faults = 2;
         run.supervisor(Fact::Ineffective { no: FaultNo(0), reason: "it was late".into() });
         let finding = check_alone(check, &run);
-        assert_eq!(finding.open, Some(Open::NoFaultTookEffect { planned: 2 }));
+        assert_eq!(finding.open, Some(Gap::NoFaultTookEffect { planned: 2 }));
         assert_eq!(
             finding.remarks,
             [

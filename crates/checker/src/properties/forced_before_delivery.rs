@@ -8,12 +8,12 @@
 
 use faultline_core::{Position, Vectors};
 
-use crate::finding::{Found, Open, Wrong};
+use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::{BetweenDelivery, GroupId, History};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::ForcedBeforeDelivery);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::ForcedBeforeDelivery);
     if !finding.property.is_judged(history.context) {
         return finding;
     }
@@ -25,21 +25,21 @@ pub(super) fn check(history: &History<'_>) -> Found {
 }
 
 /// Requires that a re-sent message carries its original position.
-fn check_stamps(history: &History<'_>, finding: &mut Found) {
+fn check_stamps(history: &History<'_>, finding: &mut Findings) {
     for message in history.messages.iter() {
         if let (Some((first, at)), Some((second, again))) = (message.stamp(), message.restamped()) {
             finding.violated(
                 [history.source(at), history.source(again)],
-                Wrong::PositionChanged { message: message.id, first, second },
+                Breach::PositionChanged { message: message.id, first, second },
             );
         }
     }
 }
 
-fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding: &mut Found) {
+fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding: &mut Findings) {
     let message = history.messages.get(delivery.message);
     let (Some((stamp, stamped)), Some(vectors)) = (message.stamp(), delivery.vectors) else {
-        finding.unjudged(Open::ForcedUnknown { message: message.id });
+        finding.unjudged(Gap::ForcedUnknown { message: message.id });
         return;
     };
     let Some(group) = history.group_of(message.id.from) else { return };
@@ -48,7 +48,7 @@ fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding
     if known < stamp {
         finding.violated(
             [history.source(delivery.at), history.source(stamped)],
-            Wrong::DeliveredBeforeCheckpoint {
+            Breach::DeliveredBeforeCheckpoint {
                 message: message.id,
                 sent_at: stamp,
                 from: group,
@@ -61,7 +61,7 @@ fn check_delivery(history: &History<'_>, delivery: &BetweenDelivery<'_>, finding
     {
         finding.violated(
             [history.source(delivery.at), history.source(commit.at)],
-            Wrong::NotCovered { message: message.id, position: name.position },
+            Breach::NotCovered { message: message.id, position: name.position },
         );
     }
 }
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(check_alone(check, &good).violation_count(), 0);
         let mut bad = run(position(0, 1));
         bad.commit_with(1, &[1], &ddv, &[]);
-        finds!(check_alone(check, &bad), Wrong::NotCovered { .. });
+        finds!(check_alone(check, &bad), Breach::NotCovered { .. });
     }
 
     #[test]

@@ -6,12 +6,12 @@
 
 use faultline_core::{Claim, Vectors};
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{GroupId, History, Point};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::ForcedByNews);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::ForcedByNews);
     if !finding.property.is_judged(history.context) {
         return finding;
     }
@@ -32,7 +32,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             if !raises(vectors, known, group) && !waited_for_undone(history, group, since) {
                 finding.violated(
                     [history.source(since), history.source(claimed.at)],
-                    Wrong::ForcedWithoutNews { group, position },
+                    Breach::ForcedWithoutNews { group, position },
                 );
             }
         }
@@ -86,7 +86,7 @@ mod tests {
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
         force(&mut run, [position(0, 3), position(0, 2)]);
-        finds!(check_alone(check, &run), Wrong::ForcedWithoutNews { .. });
+        finds!(check_alone(check, &run), Breach::ForcedWithoutNews { .. });
     }
 
     #[test]

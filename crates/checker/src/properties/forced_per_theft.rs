@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 
 use faultline_core::{Claim, Fact, FactNo, TheftStep};
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{History, Source};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::ForcedPerTheft);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::ForcedPerTheft);
     if !finding.property.is_judged(history.context) || history.tasks.is_none() {
         return finding;
     }
@@ -45,7 +45,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         finding.instances += forced;
         if let Some(number) = excess {
             let source = Source { process, life, number: FactNo(number) };
-            finding.violated([source], Wrong::ForcedTooOften { process, life, forced, allowed });
+            finding.violated([source], Breach::ForcedTooOften { process, life, forced, allowed });
         }
     }
     finding
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(check_alone(check, &run.0).violation_count(), 0, "one theft, and the end of the program");
         run.commit(0, 4, true);
         let finding = check_alone(check, &run.0);
-        finds!(finding, Wrong::ForcedTooOften { forced: 3, .. });
+        finds!(finding, Breach::ForcedTooOften { forced: 3, .. });
         run.0.withdraw(Promise::ForcedByThefts);
         assert_eq!(check_alone(check, &run.0).instances, 0);
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, Incarnation, Position, Sn, Span, Time, Vectors};
 
-use crate::finding::Needless;
+use crate::finding::Garbage;
 use faultline_history::{Checkpoint, CheckpointName, Claimed, Group, GroupId, History};
 
 /// How long a collection may take, besides the delay of links.
@@ -94,13 +94,13 @@ impl RecoveryLine {
     }
 
     /// Returns why no recovery restores the checkpoint of `group` at this position; `None` if one may.
-    pub(super) fn is_needless(&self, group: GroupId, position: Position) -> Option<Needless> {
+    pub(super) fn is_needless(&self, group: GroupId, position: Position) -> Option<Garbage> {
         let of = &self.0[usize::from(group.0)];
         let restored = of.restored.map(|it| it.position);
         if !Group::is_on(&of.surviving, position) {
-            return Some(Needless::Undone);
+            return Some(Garbage::Undone);
         }
-        restored.filter(|it| position < *it).map(|_| Needless::Older)
+        restored.filter(|it| position < *it).map(|_| Garbage::Older)
     }
 }
 
@@ -183,6 +183,6 @@ mod tests {
         let history = run.history();
         let line = RecoveryLine::at(&history, Time(u64::MAX));
         let of = |sn| line.is_needless(GroupId(0), position(0, sn));
-        assert_eq!([of(1), of(2), of(3)], [Some(Needless::Older), None, Some(Needless::Undone)]);
+        assert_eq!([of(1), of(2), of(3)], [Some(Garbage::Older), None, Some(Garbage::Undone)]);
     }
 }

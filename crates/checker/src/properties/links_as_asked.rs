@@ -2,15 +2,15 @@
 
 use std::cmp::Reverse;
 
-use crate::finding::{Found, LinkDelay, Open, Remark};
+use crate::finding::{Findings, Gap, LinkDelay, Remark};
 use crate::judgement::Property;
 use faultline_history::History;
 
 /// If a link deviates from the request for more than this percentage of the run, the verdict is `unknown`.
 const MOST_PERCENT_OUTSIDE: u32 = 20;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::LinksAsAsked);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::LinksAsAsked);
     let context = history.context;
     // The first reason is the one reported.
     let mut links: Vec<_> = context.links.iter().collect();
@@ -20,7 +20,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         let (Some(as_asked), Some(measured)) = (link.as_asked(), link.measured) else { continue };
         finding.instances += 1;
         if !as_asked {
-            finding.unjudged(Open::LinkLatency {
+            finding.unjudged(Gap::LinkLatency {
                 from: link.from,
                 to: link.to,
                 measured: measured.latency,
@@ -41,7 +41,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             asked: link.requested.latency,
         };
         match percent > MOST_PERCENT_OUTSIDE {
-            true => finding.unjudged(Open::LinkDelay(delay)),
+            true => finding.unjudged(Gap::LinkDelay(delay)),
             false => finding.remarks.push(Remark::LinkDelay(delay)),
         }
     }
@@ -84,7 +84,7 @@ mod tests {
         );
         run.context.links.push(link(11));
         let open = check_alone(check, &run).open.unwrap();
-        let Open::LinkDelay(delay) = open else { panic!("{open:?}") };
+        let Gap::LinkDelay(delay) = open else { panic!("{open:?}") };
         assert_eq!(
             (delay.percent, delay.mean, delay.asked),
             (22, Span::from_millis(14), Span::from_millis(5))
@@ -112,8 +112,8 @@ mod tests {
         run.context.links.push(link(Span::from_millis(9)));
         let finding = check_alone(check, &run);
         assert_eq!(finding.instances, 3);
-        let measured = |open: Option<Open>| match open {
-            Some(Open::LinkLatency { measured, .. }) => measured,
+        let measured = |open: Option<Gap>| match open {
+            Some(Gap::LinkLatency { measured, .. }) => measured,
             open => panic!("{open:?}"),
         };
         assert_eq!(measured(finding.open), Span::from_millis(9));

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use faultline_core::ProcessId;
 
 use super::collected::Collected;
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{History, Point};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::LogKept);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::LogKept);
     if !finding.property.is_judged(history.context) {
         return finding;
     }
@@ -24,7 +24,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         if log > 0 && sum > held {
             finding.violated(
                 [history.source(at)],
-                Wrong::CollectedLog { process, collected: sum, contained: held },
+                Breach::CollectedLog { process, collected: sum, contained: held },
             );
         }
     }
@@ -81,7 +81,7 @@ mod tests {
         let mut run = run();
         collects(&mut run, 0, 2);
         let finding = check_alone(check, &run);
-        finds!(finding, Wrong::CollectedLog { contained: 1, .. });
+        finds!(finding, Breach::CollectedLog { contained: 1, .. });
     }
 
     #[test]

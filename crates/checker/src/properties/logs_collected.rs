@@ -14,12 +14,12 @@ use faultline_core::{Claim, ProcessId, Time};
 
 use super::collected::Collected;
 use super::line::{RecoveryLine, due_since};
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{Ending, History, Point};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::LogsCollected);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::LogsCollected);
     let Some(since) = due_since(history) else { return finding };
     let collects = last_collections(history);
     // Messages become due at the latest collection of all, if that is earlier.
@@ -34,7 +34,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         finding.instances += 1;
         let (due, removed) = (due.get(&process).copied().unwrap_or(0), collected.at(history, Some(end)));
         if removed < due {
-            finding.violated([history.source(at)], Wrong::LogNotRemoved { process, removed, due, since });
+            finding.violated([history.source(at)], Breach::LogNotRemoved { process, removed, due, since });
         }
     }
     finding
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_message_before_the_line_must_have_been_removed() {
-        finds!(check_alone(check, &run(0)), Wrong::LogNotRemoved { removed: 0, due: 1, .. });
+        finds!(check_alone(check, &run(0)), Breach::LogNotRemoved { removed: 0, due: 1, .. });
     }
 
     #[test]
@@ -115,6 +115,6 @@ mod tests {
         run.context.end = Time::ZERO + Span::from_secs(120);
         run.wait(Span::from_secs(60));
         run.claim(0, Claim::Collected { round: 2, below: Sn(2), kept: 1, log: 0 });
-        finds!(check_alone(check, &run), Wrong::LogNotRemoved { removed: 0, due: 1, .. });
+        finds!(check_alone(check, &run), Breach::LogNotRemoved { removed: 0, due: 1, .. });
     }
 }

@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Fact, FactNo, ImageName, Life, ProcessId, Span, Time};
 use faultline_trace::Stream;
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use faultline_history::{History, Source};
 
 /// Time that a holder's answer may take beyond the delay of the slowest link. No fact states when it arrives: packets
 /// may be lost and sent again, or delayed by the simulator. On real processes, timers may be late.
 const SLACK: Span = Span::from_secs(1);
 
-pub(super) fn check(history: &History<'_>, mut finding: Found) -> Found {
+pub(super) fn check(history: &History<'_>, mut finding: Findings) -> Findings {
     let durable = durable(history);
     for restored in history.groups.iter().flat_map(|it| it.rollbacks.values()).flat_map(|it| it.restores()) {
         let at = history.source(restored.at);
@@ -29,12 +29,12 @@ pub(super) fn check(history: &History<'_>, mut finding: Found) -> Found {
         let is_kept =
             !history.context.volatile_storage && !history.supervision.may_have_lost(process, life, end);
         if let Some(newest) = newest(&images).filter(|it| is_kept && restored_name(history, at) < Some(*it)) {
-            finding.violated([at], Wrong::LogNotRestored { process, since: newest.position() });
+            finding.violated([at], Breach::LogNotRestored { process, since: newest.position() });
         }
         if let Some((number, waited)) = too_late(stream, &images) {
             finding.violated(
                 [Source { process, life, number: FactNo(number) }],
-                Wrong::EventNotWritten { process, waited },
+                Breach::EventNotWritten { process, waited },
             );
         }
     }
@@ -142,7 +142,7 @@ mod tests {
 
     /// Checks a process that writes a checkpoint and two segments of a log, of which those in `durable` become durable,
     /// runs a task `wait` before it fails, and restores the image with the number `restored`.
-    fn found(durable: [bool; 3], wait: Span, restored: usize) -> Vec<Wrong> {
+    fn found(durable: [bool; 3], wait: Span, restored: usize) -> Vec<Breach> {
         let mut run = TaskRun::promising(1, &[Promise::EventsLogged]);
         run.0.context.common_clock = true;
         run.begin(0, 4);
@@ -168,10 +168,10 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_durable_is_restored() {
+    fn everything_durable_is_restored() {
         assert_eq!(found([true; 3], Span::ZERO, 2), []);
         let wrong = found([true; 3], Span::ZERO, 1);
-        assert!(matches!(wrong[0], Wrong::LogNotRestored { .. }), "{wrong:?}");
+        assert!(matches!(wrong[0], Breach::LogNotRestored { .. }), "{wrong:?}");
         // Nothing after a gap is restored.
         assert_eq!(found([true, false, true], Span::ZERO, 0), []);
     }
@@ -180,7 +180,7 @@ mod tests {
     fn events_are_written_at_once() {
         assert_eq!(found([true; 3], Span::from_millis(900), 2), []);
         let wrong = found([true; 3], Span::from_millis(1_100), 2);
-        assert!(matches!(wrong[0], Wrong::EventNotWritten { .. }), "{wrong:?}");
+        assert!(matches!(wrong[0], Breach::EventNotWritten { .. }), "{wrong:?}");
         // Earlier writes had not completed.
         assert_eq!(found([true, true, false], Span::from_millis(1_100), 1), []);
     }

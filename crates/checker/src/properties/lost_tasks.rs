@@ -11,13 +11,13 @@ use faultline_core::{Claim, Fact, FactNo, Life, Position, ProcessId, Span};
 use faultline_trace::Stream;
 use faultline_trace::manifest::Bounds;
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use faultline_history::{CheckpointName, Group, History, RestoredBy, Source, StoredCopy};
 
 /// How late timers of real processes may be.
 const SLACK: Span = Span::from_millis(500);
 
-pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Found) -> Found {
+pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Findings) -> Findings {
     let slack = if history.context.common_clock { Span(1) } else { SLACK };
     let gone = history.supervision.gone(&history.context.clusters);
     for group in &history.groups {
@@ -30,12 +30,12 @@ pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Found) 
             let Some(stream) = history.trace.streams.get(&(process, life)) else { continue };
             finding.instances += 1;
             if let Some(newer) = passed_over(history, group, restored, &gone) {
-                finding.violated([at], Wrong::NewestNotRestored { process, newest: newer });
+                finding.violated([at], Breach::NewestNotRestored { process, newest: newer });
             }
             if let Some((number, waited)) = too_late(history, process, stream, tau + slack) {
                 finding.violated(
                     [Source { process, life, number: FactNo(number) }],
-                    Wrong::ProcessCheckpointOverdue { process, waited, every: tau },
+                    Breach::ProcessCheckpointOverdue { process, waited, every: tau },
                 );
             }
         }
@@ -107,7 +107,7 @@ mod tests {
     use crate::testing::tasks::TaskRun;
 
     /// Checks a process that runs a task `wait` after a checkpoint, fails, and restores checkpoint `restored`.
-    fn found(wait: Span, restored: usize) -> Vec<Wrong> {
+    fn found(wait: Span, restored: usize) -> Vec<Breach> {
         let mut run = TaskRun::new(1);
         run.0.context.common_clock = true;
         let every = Some(Span::from_millis(100));
@@ -128,7 +128,7 @@ mod tests {
     fn a_process_takes_a_checkpoint_every_tau() {
         assert_eq!(found(Span::from_millis(90), 1), []);
         let wrong = found(Span::from_millis(110), 1);
-        assert!(matches!(wrong[0], Wrong::ProcessCheckpointOverdue { .. }), "{wrong:?}");
+        assert!(matches!(wrong[0], Breach::ProcessCheckpointOverdue { .. }), "{wrong:?}");
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
             check_alone(super::super::bounded_loss::check, &run.0).wrong()
         };
         let wrong = violations(&[]);
-        assert!(matches!(wrong[..], [Wrong::ProcessCheckpointOverdue { .. }]), "{wrong:?}");
+        assert!(matches!(wrong[..], [Breach::ProcessCheckpointOverdue { .. }]), "{wrong:?}");
         assert_eq!(violations(&[FactKind::Restored]), []);
     }
 
@@ -159,11 +159,11 @@ mod tests {
     fn a_process_restores_its_newest_checkpoint() {
         let wrong = found(Span::ZERO, 0);
         let newest = Position::new(0, 2);
-        assert_eq!(wrong[0], Wrong::NewestNotRestored { process: ProcessId(0), newest });
+        assert_eq!(wrong[0], Breach::NewestNotRestored { process: ProcessId(0), newest });
     }
 
     /// Checkpoint 2 is durable at a holder, but not in the process's own storage.
-    fn found_at_a_holder(is_lost: bool, restored: usize) -> Vec<Wrong> {
+    fn found_at_a_holder(is_lost: bool, restored: usize) -> Vec<Breach> {
         let mut run = TaskRun::new(2);
         run.0.context.common_clock = true;
         let every = Some(Span::from_millis(100));
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_process_restores_the_newest_checkpoint_at_any_holder() {
         let newest = Position::new(0, 2);
-        let wrong = Wrong::NewestNotRestored { process: ProcessId(0), newest };
+        let wrong = Breach::NewestNotRestored { process: ProcessId(0), newest };
         assert_eq!(found_at_a_holder(false, 0), [wrong]);
         assert_eq!(found_at_a_holder(false, 1), []);
         assert_eq!(found_at_a_holder(true, 0), []);

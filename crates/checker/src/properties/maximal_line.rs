@@ -16,12 +16,12 @@
 use faultline_core::{Cause, Incarnation, Position, Promise};
 
 use super::dirt::{Dirt, is_undone};
-use crate::finding::{Found, Open, Remark, Wrong};
+use crate::finding::{Breach, Findings, Gap, Remark};
 use crate::judgement::Property;
 use faultline_history::{Checkpoint, Ending, Group, GroupId, History, Message, Point, Rollback, SegmentNo};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::MaximalLine);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::MaximalLine);
     if history.planned.is_some() {
         return finding; // what is restored is judged for all partitions together, by `valid_checkpoints`
     }
@@ -49,7 +49,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    fn judge(&self, finding: &mut Found) {
+    fn judge(&self, finding: &mut Findings) {
         let (history, group) = (self.history, self.group);
         let line = group.line_before(self.incarnation);
         let target = self.rollback.target().flatten().map_or(Position::default(), |name| name.position);
@@ -57,7 +57,7 @@ impl Judge<'_> {
 
         finding.instances += 1;
         if !Group::is_on(&line, target) && target.sn.0 > 0 {
-            finding.violated([evidence], Wrong::RestoredUndone { group: self.number, target });
+            finding.violated([evidence], Breach::RestoredUndone { group: self.number, target });
             return;
         }
         if !history.context.promises.include(Promise::MaximalLine) {
@@ -69,7 +69,7 @@ impl Judge<'_> {
                     let commit = history.source(checkpoint.commits[0].at);
                     finding.violated(
                         [evidence, commit],
-                        Wrong::RestoredOlder { group: self.number, target, newer: name.position },
+                        Breach::RestoredOlder { group: self.number, target, newer: name.position },
                     );
                     break;
                 }
@@ -79,7 +79,7 @@ impl Judge<'_> {
                     target,
                 }),
                 CheckpointState::NotKnown => {
-                    finding.unjudged(Open::CheckpointUnknown { group: self.number, position: name.position });
+                    finding.unjudged(Gap::CheckpointUnknown { group: self.number, position: name.position });
                 }
                 CheckpointState::Dirty => {}
             }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn rolling_back_to_the_last_checkpoint_is_right() {
+    fn rolling_back_to_the_last_checkpoint_is_allowed() {
         let mut run = run();
         run.kill(0, false);
         run.restore(0, 1, Some((0, 2)));
@@ -199,7 +199,7 @@ mod tests {
         run.kill(1, false);
         run.restore(1, 1, Some((0, 1)));
         let finding = check_alone(check, &run);
-        finds!(finding, Wrong::RestoredOlder { newer: Position { sn: faultline_core::Sn(2), .. }, .. });
+        finds!(finding, Breach::RestoredOlder { newer: Position { sn: faultline_core::Sn(2), .. }, .. });
     }
 
     #[test]
@@ -212,11 +212,11 @@ mod tests {
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{:?}", finding.violations);
         run.restore(1, 2, Some((0, 2)));
         let finding = check_alone(check, &run);
-        finds!(finding, Wrong::RestoredUndone { .. });
+        finds!(finding, Breach::RestoredUndone { .. });
     }
 
     #[test]
-    fn passing_over_a_dirty_checkpoint_is_right() {
+    fn passing_over_a_dirty_checkpoint_is_allowed() {
         let mut run = run();
         run.kill(0, true);
         run.restore(0, 1, Some((0, 1)));
@@ -255,7 +255,7 @@ mod tests {
         run.restore_because(0, 1, Some((0, 1)), because);
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1, "{:?}", finding.violations);
-        finds!(finding, Wrong::RestoredOlder { group: GroupId(1), .. });
+        finds!(finding, Breach::RestoredOlder { group: GroupId(1), .. });
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
         run.restore(0, 1, Some((0, 1)));
         run.restore(0, 2, Some((0, 2)));
         let finding = check_alone(check, &run);
-        assert!(matches!(finding.wrong()[1], Wrong::RestoredUndone { .. }), "{finding:?}");
+        assert!(matches!(finding.wrong()[1], Breach::RestoredUndone { .. }), "{finding:?}");
     }
 
     #[test]

@@ -4,12 +4,12 @@
 
 use faultline_core::{Claim, Position, ProcessId, Promise, Sn};
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{CheckpointName, Group, GroupId, History, Point, SegmentNo};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::MembersAgree);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::MembersAgree);
     for (number, group) in history.groups.numbered() {
         check_commits(history, number, group, &mut finding);
         check_rollbacks(history, number, group, &mut finding);
@@ -20,7 +20,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     finding
 }
 
-fn check_commits(history: &History<'_>, number: GroupId, group: &Group<'_>, finding: &mut Found) {
+fn check_commits(history: &History<'_>, number: GroupId, group: &Group<'_>, finding: &mut Findings) {
     let committed = group.checkpoints.iter().filter(|(_, checkpoint)| !checkpoint.commits.is_empty());
     let mut previous: Option<(CheckpointName, Point)> = None;
     for (name, checkpoint) in committed {
@@ -30,14 +30,14 @@ fn check_commits(history: &History<'_>, number: GroupId, group: &Group<'_>, find
         if let Some((other, at)) = previous.filter(|(other, _)| other.position == position) {
             finding.violated(
                 [history.source(at), history.source(first.at)],
-                Wrong::CommittedTwice { group: number, position, attempts: [other.attempt, name.attempt] },
+                Breach::CommittedTwice { group: number, position, attempts: [other.attempt, name.attempt] },
             );
         }
         for other in &checkpoint.commits[1..] {
             if other.forced != first.forced || other.vectors != first.vectors {
                 finding.violated(
                     [history.source(first.at), history.source(other.at)],
-                    Wrong::CommittedDifferently { processes: [first.process, other.process], position },
+                    Breach::CommittedDifferently { processes: [first.process, other.process], position },
                 );
             }
         }
@@ -45,7 +45,7 @@ fn check_commits(history: &History<'_>, number: GroupId, group: &Group<'_>, find
     }
 }
 
-fn check_rollbacks(history: &History<'_>, number: GroupId, group: &Group<'_>, finding: &mut Found) {
+fn check_rollbacks(history: &History<'_>, number: GroupId, group: &Group<'_>, finding: &mut Findings) {
     for (incarnation, rollback) in &group.rollbacks {
         finding.instances += 1;
         let mut restores = rollback.restores();
@@ -53,7 +53,7 @@ fn check_rollbacks(history: &History<'_>, number: GroupId, group: &Group<'_>, fi
         for other in restores.filter(|other| other.checkpoint != first.checkpoint) {
             finding.violated(
                 [history.source(first.at), history.source(other.at)],
-                Wrong::RestoredDifferently {
+                Breach::RestoredDifferently {
                     group: number,
                     incarnation: *incarnation,
                     states: [first.checkpoint, other.checkpoint],
@@ -69,7 +69,7 @@ fn check_rollbacks(history: &History<'_>, number: GroupId, group: &Group<'_>, fi
                 None => false,
             };
             if !is_same {
-                finding.violated([history.source(at)], Wrong::RestoredAnother { process, claimed });
+                finding.violated([history.source(at)], Breach::RestoredAnother { process, claimed });
             }
         }
     }
@@ -81,7 +81,7 @@ enum Step {
     Restore(Position),
 }
 
-fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Found) {
+fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Findings) {
     let is_dense = history.context.promises.include(Promise::DenseNumbering);
     let follows = |last: Sn, next: Sn| if is_dense { next == last.next() } else { next > last };
     let mut stands = Position::default();
@@ -109,7 +109,7 @@ fn check_positions(history: &History<'_>, member: ProcessId, finding: &mut Found
         if !is_next {
             finding.violated(
                 [history.source(at)],
-                Wrong::PositionSkipped { process: member, from: stands, to: next },
+                Breach::PositionSkipped { process: member, from: stands, to: next },
             );
         }
         stands = next;
@@ -148,8 +148,8 @@ mod tests {
     use crate::testing::finds;
     use crate::testing::{Run, check_alone, position};
 
-    fn skipped(from: Position, to: Position) -> Wrong {
-        Wrong::PositionSkipped { process: ProcessId(0), from, to }
+    fn skipped(from: Position, to: Position) -> Breach {
+        Breach::PositionSkipped { process: ProcessId(0), from, to }
     }
 
     fn run() -> Run {
@@ -174,7 +174,7 @@ mod tests {
         let mut run = Run::new(&[&[0, 1]]);
         run.commit_with(0, &[0], &[position(0, 1)], &[]);
         run.commit_with(0, &[1], &[position(0, 2)], &[]);
-        finds!(check_alone(check, &run), Wrong::CommittedDifferently { .. });
+        finds!(check_alone(check, &run), Breach::CommittedDifferently { .. });
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
         run.restore(1, 1, Some((0, 2)));
-        finds!(check_alone(check, &run), Wrong::RestoredDifferently { .. });
+        finds!(check_alone(check, &run), Breach::RestoredDifferently { .. });
     }
 
     #[test]

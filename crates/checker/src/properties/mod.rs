@@ -53,11 +53,11 @@ mod unrecoverable_justified;
 mod valid_checkpoints;
 mod witness_agrees;
 
-use crate::finding::Found;
+use crate::finding::Findings;
 use faultline_history::History;
 
 /// Every property, in the order of [`crate::Property`].
-pub(crate) const ALL: &[fn(&History<'_>) -> Found] = &[
+pub(crate) const ALL: &[fn(&History<'_>) -> Findings] = &[
     record_complete::check,
     completed::check,
     faults_took_effect::check,

@@ -8,12 +8,12 @@ use faultline_core::ProcessId;
 use faultline_core::fault::Outcome;
 
 use super::valid_checkpoints::valid;
-use crate::finding::{Found, Open, Wrong};
+use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::NeighboursOnly);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::NeighboursOnly);
     let Some(planned) = &history.planned else { return finding };
     let context = history.context;
     if !finding.property.is_judged(context) || context.outcome != Some(Outcome::Completed) {
@@ -22,7 +22,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     if let Some(flawed) =
         (0..history.processes.len() as u32).map(ProcessId).find(|it| history.trace.has_gap_of(*it))
     {
-        finding.unjudged(Open::FactsMissing { process: flawed });
+        finding.unjudged(Gap::FactsMissing { process: flawed });
         return finding;
     }
     let partitions = context.clusters.iter().map(Vec::len).sum::<usize>();
@@ -35,7 +35,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             let evidence = history.source(sent.last().map_or(at, |it| it.2));
             finding.violated(
                 [evidence],
-                Wrong::CoordinationMessages {
+                Breach::CoordinationMessages {
                     position,
                     found: sent.len(),
                     expected,

@@ -5,12 +5,12 @@
 //! judged only if nothing more is in transit. Within a cluster it is always judged, once both sides are in the same
 //! incarnation.
 
-use crate::finding::{Found, Open, Wrong};
+use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::{Ending, History, Message, Point};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::NoGhost);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::NoGhost);
     let mut unjudged = 0u64;
     for message in history.messages.iter() {
         for &at in message.delivered.iter().filter(|&&at| history.survives(at)) {
@@ -25,14 +25,14 @@ pub(super) fn check(history: &History<'_>) -> Found {
             match message.sent.first() {
                 Some(sent) => finding.violated(
                     [history.source(at), history.source(sent)],
-                    Wrong::SendUndone { message: message.id },
+                    Breach::SendUndone { message: message.id },
                 ),
-                None => finding.violated([history.source(at)], Wrong::NeverSent { message: message.id }),
+                None => finding.violated([history.source(at)], Breach::NeverSent { message: message.id }),
             }
         }
     }
     if unjudged > 0 && history.is_settled {
-        finding.unjudged(Open::SendersUnknown { messages: unjudged });
+        finding.unjudged(Gap::SendersUnknown { messages: unjudged });
     }
     finding
 }
@@ -76,7 +76,7 @@ mod tests {
     fn a_delivery_whose_send_was_undone_is_a_ghost() {
         let finding = check_alone(check, &ghost(false));
         assert_eq!((finding.instances, finding.violation_count()), (1, 1));
-        finds!(finding, Wrong::SendUndone { .. });
+        finds!(finding, Breach::SendUndone { .. });
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
         let mut run = Run::new(&[&[0], &[1]]);
         let id = run.message(0, 1, 0, 7);
         run.deliver(id);
-        finds!(check_alone(check, &run), Wrong::NeverSent { .. });
+        finds!(check_alone(check, &run), Breach::NeverSent { .. });
     }
 
     #[test]

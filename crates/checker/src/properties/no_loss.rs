@@ -2,12 +2,12 @@
 //! is also in the final state of its receiver. Judged only if nothing more is in transit, which always holds between a
 //! cluster that has left permanently and all others.
 
-use crate::finding::{Found, Open, Wrong};
+use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::{Ending, History};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::NoLoss);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::NoLoss);
     let some_left = !history.supervision.left.is_empty();
     if !history.is_settled && !some_left {
         return finding;
@@ -31,12 +31,12 @@ pub(super) fn check(history: &History<'_>) -> Found {
         if !message.delivered.iter().any(|&at| history.survives(at)) {
             match message.delivered.first() {
                 None => {
-                    finding.violated([history.source(sent)], Wrong::NeverDelivered { message: message.id })
+                    finding.violated([history.source(sent)], Breach::NeverDelivered { message: message.id })
                 }
                 Some(delivered) => {
                     finding.violated(
                         [history.source(sent), history.source(delivered)],
-                        Wrong::NotDeliveredAgain { message: message.id },
+                        Breach::NotDeliveredAgain { message: message.id },
                     );
                 }
             }
@@ -48,10 +48,10 @@ pub(super) fn check(history: &History<'_>) -> Found {
     }
     let ranks: usize = context.clusters.iter().map(Vec::len).sum();
     if finding.instances == 0 && ranks > 1 && history.is_settled {
-        finding.unjudged(Open::NoMessage);
+        finding.unjudged(Gap::NoMessage);
     }
     if unjudged > 0 {
-        finding.unjudged(Open::ReceiversUnknown { messages: unjudged });
+        finding.unjudged(Gap::ReceiversUnknown { messages: unjudged });
     }
     finding
 }
@@ -82,7 +82,7 @@ mod tests {
     fn an_undone_delivery_that_is_not_repeated_is_a_loss() {
         let finding = check_alone(check, &loss(false));
         assert_eq!((finding.instances, finding.violation_count()), (1, 1));
-        finds!(finding, Wrong::NotDeliveredAgain { .. });
+        finds!(finding, Breach::NotDeliveredAgain { .. });
     }
 
     #[test]

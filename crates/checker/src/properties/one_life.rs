@@ -5,15 +5,15 @@
 
 use faultline_core::{Boot, Fact, FactNo, Life, ProcessId};
 
-use crate::finding::{Found, Open, Wrong};
+use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::{History, Source};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::OneLife);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::OneLife);
     let (context, supervision) = (history.context, &history.supervision);
     if history.trace.supervisor().is_empty() {
-        finding.unjudged(Open::SupervisorMissing);
+        finding.unjudged(Gap::SupervisorMissing);
         return finding;
     }
     let mut starts = supervision.starts.clone();
@@ -26,27 +26,27 @@ pub(super) fn check(history: &History<'_>) -> Found {
         }
         finding.instances += 1;
         if newer <= older {
-            finding.violated([word(started)], Wrong::StartedAfterNewer { process, older, newer });
+            finding.violated([word(started)], Breach::StartedAfterNewer { process, older, newer });
         }
         let end = supervision.end_of(process, older);
         if end.is_none_or(|end| end.fact > started) {
-            finding.violated([word(started)], Wrong::StartedBeforeEnd { process, older, newer });
+            finding.violated([word(started)], Breach::StartedBeforeEnd { process, older, newer });
         }
         if end.is_some_and(|end| end.detected.is_none()) {
-            finding.violated([word(started)], Wrong::StartedUndetected { process, older, newer });
+            finding.violated([word(started)], Breach::StartedUndetected { process, older, newer });
         }
         let boot = match history.trace.supervisor()[started].1 {
             Fact::LifeStarted { boot, .. } => Some(boot),
             _ => None,
         };
         if end.is_some_and(|end| end.is_storage_lost) && boot != Some(Boot::Replaced) {
-            finding.violated([word(started)], Wrong::StartedOnLostStorage { process, life: newer });
+            finding.violated([word(started)], Breach::StartedOnLostStorage { process, life: newer });
         }
         let last = history.trace.streams.get(&(process, older)).and_then(|stream| stream.last());
         if let Some((said, _)) = last.filter(|_| context.common_clock)
             && *said > history.trace.supervisor()[started].0
         {
-            finding.violated([word(started)], Wrong::ActedAfterNext { process, older, newer, at: *said });
+            finding.violated([word(started)], Breach::ActedAfterNext { process, older, newer, at: *said });
         }
     }
     starts.sort_unstable_by_key(|&(process, life, _)| (process, life));
@@ -57,7 +57,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         if starts.binary_search_by_key(&(process, life), |&(process, life, _)| (process, life)).is_err() {
             finding.violated(
                 [Source { process, life, number: FactNo(0) }],
-                Wrong::NeverStarted { process, life },
+                Breach::NeverStarted { process, life },
             );
         }
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn one_life_after_another_is_right() {
+    fn one_life_after_another_is_allowed() {
         let mut run = Run::new(&[&[0]]);
         run.send(0, 0);
         run.kill(0, false);
@@ -93,7 +93,7 @@ mod tests {
     fn two_lives_at_a_time_are_found() {
         let mut run = Run::new(&[&[0]]);
         start(&mut run, 2);
-        finds!(check_alone(check, &run), Wrong::StartedBeforeEnd { older: Life(1), .. });
+        finds!(check_alone(check, &run), Breach::StartedBeforeEnd { older: Life(1), .. });
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
         let (process, by) = (p(0), EndedBy::Silence);
         run.supervisor(Fact::Failed { process, life: Life(1), storage: StorageFate::Kept, by });
         start(&mut run, 2);
-        finds!(check_alone(check, &run), Wrong::StartedUndetected { older: Life(1), .. });
+        finds!(check_alone(check, &run), Breach::StartedUndetected { older: Life(1), .. });
     }
 
     #[test]
@@ -114,14 +114,14 @@ mod tests {
         run.supervisor(Fact::Failed { process, life: Life(2), storage: StorageFate::Lost, by });
         run.supervisor(Fact::Detected { process, life: Life(2) });
         start(&mut run, 3);
-        finds!(check_alone(check, &run), Wrong::StartedOnLostStorage { life: Life(3), .. });
+        finds!(check_alone(check, &run), Breach::StartedOnLostStorage { life: Life(3), .. });
     }
 
     #[test]
     fn a_life_that_was_never_started_is_found() {
         let mut run = Run::new(&[&[0]]);
         run.trace.streams.insert((p(0), Life(9)), vec![(Time(0), Fact::Begun)]);
-        finds!(check_alone(check, &run), Wrong::NeverStarted { .. });
+        finds!(check_alone(check, &run), Breach::NeverStarted { .. });
     }
 
     #[test]
@@ -138,6 +138,6 @@ mod tests {
         run.trace.streams.insert((p(0), Life(1)), vec![(Time(u64::MAX), Fact::Begun)]);
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.context.common_clock = true;
-        finds!(check_alone(check, &run), Wrong::ActedAfterNext { .. });
+        finds!(check_alone(check, &run), Breach::ActedAfterNext { .. });
     }
 }

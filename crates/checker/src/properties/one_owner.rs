@@ -7,12 +7,12 @@
 
 use faultline_core::TheftStep;
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{History, Step};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::OneOwner);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::OneOwner);
     let Some(tasks) = &history.tasks else { return finding };
     for (&theft, steps) in &tasks.thefts {
         finding.instances += 1;
@@ -26,7 +26,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         let (victim, thief) = (history.process_of(voided.at), history.process_of(taken.at));
         finding.violated(
             [history.source(voided.at), history.source(taken.at)],
-            Wrong::TookBackStolen { victim, thief, task: voided.task, theft },
+            Breach::TookBackStolen { victim, thief, task: voided.task, theft },
         );
     }
     finding

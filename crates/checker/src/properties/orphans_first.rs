@@ -2,13 +2,13 @@
 //! of a later phase reaches it from another cluster. Judged at every message that is suppressed because its receiver
 //! has it, over the deliveries since the rollback. Judged for protocols that promise this order.
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use crate::properties::order::phases;
 use faultline_history::{History, MessageNo};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::OrphansFirst);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::OrphansFirst);
     if history.suppressed.is_empty() || !finding.property.is_judged(history.context) {
         return finding;
     }
@@ -23,7 +23,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         if let Some((early, delivery)) = later.max_by_key(|(phase, _)| *phase).filter(|(it, _)| *it > phase) {
             finding.violated(
                 [history.source(delivery.at), history.source(at)],
-                Wrong::OvertookOrphan {
+                Breach::OvertookOrphan {
                     message: history.messages.get(delivery.message).id,
                     phase: early,
                     orphan: id,
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_waits_for_the_orphan_is_right() {
+    fn a_message_that_waits_for_the_orphan_is_allowed() {
         let finding = check_alone(check, &run(false));
         assert_eq!((finding.instances, finding.violation_count()), (1, 0), "{finding:?}");
     }
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_message_before_the_orphan_is_found() {
         let finding = check_alone(check, &run(true));
-        finds!(finding, Wrong::OvertookOrphan { phase: 2, .. });
+        finds!(finding, Breach::OvertookOrphan { phase: 2, .. });
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::collections::HashSet;
 
 use faultline_core::{Claim, MessageId};
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{Ending, History};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::OrphansReplayed);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::OrphansReplayed);
     let mut replayed: HashSet<MessageId> = HashSet::new();
     for &(id, at) in &history.suppressed {
         replayed.insert(id);
@@ -19,7 +19,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         let is_there = history.messages.find(id).is_some_and(|message| !message.delivered.is_empty());
         // The last fact of the receiver may be missing.
         if !is_there && history.ending(id.to) != Ending::Incomplete {
-            finding.violated([history.source(at)], Wrong::SuppressedUndelivered { message: id });
+            finding.violated([history.source(at)], Breach::SuppressedUndelivered { message: id });
         }
     }
     for claimed in &history.claims {
@@ -30,7 +30,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             .find(id)
             .is_some_and(|it| it.delivered.iter().any(|&delivered| history.contains(claimed.at, delivered)));
         if !has_it && history.ending(id.to) != Ending::Incomplete {
-            finding.violated([history.source(claimed.at)], Wrong::NotAnOrphan { message: id });
+            finding.violated([history.source(claimed.at)], Breach::NotAnOrphan { message: id });
         }
         let is_over = history.is_settled && matches!(history.ending(id.from), Ending::Known(_));
         // The last orphan may still wait for its phase when all processes have finished: it was re-sent, even if not
@@ -43,7 +43,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             })
         };
         if is_over && history.survives(claimed.at) && !replayed.contains(&id) && !waits() {
-            finding.violated([history.source(claimed.at)], Wrong::OrphanNeverResent { message: id });
+            finding.violated([history.source(claimed.at)], Breach::OrphanNeverResent { message: id });
         }
     }
     finding
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn an_orphan_that_is_re_sent_is_right() {
+    fn an_orphan_that_is_re_sent_is_allowed() {
         let (mut run, id) = run(true);
         run.send_as(id);
         run.state(0, Fact::Suppressed(id));
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn an_orphan_that_is_never_re_sent_is_found() {
         let finding = check_alone(check, &run(true).0);
-        finds!(finding, Wrong::OrphanNeverResent { .. });
+        finds!(finding, Breach::OrphanNeverResent { .. });
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
         run.deliver(id);
         run.state(0, Fact::Suppressed(id));
         let finding = check_alone(check, &run);
-        finds!(finding, Wrong::NotAnOrphan { .. });
+        finds!(finding, Breach::NotAnOrphan { .. });
     }
 
     #[test]
@@ -101,6 +101,6 @@ mod tests {
         let id = run.send(0, 1);
         run.state(0, Fact::Suppressed(id));
         let finding = check_alone(check, &run);
-        finds!(finding, Wrong::SuppressedUndelivered { .. });
+        finds!(finding, Breach::SuppressedUndelivered { .. });
     }
 }

@@ -12,15 +12,15 @@
 use std::collections::BTreeMap;
 
 use super::line::{RecoveryLine, due_since};
-use crate::finding::{Found, Remark, Wrong};
+use crate::finding::{Breach, Findings, Remark};
 use crate::judgement::Property;
 use faultline_history::History;
 
 /// The number of needless parts of an owner at another process that is tolerated.
 const TOLERATED: usize = 2;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::PartsCollected);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::PartsCollected);
     let Some(since) = due_since(history) else { return finding };
     let line = RecoveryLine::at(history, since);
     let mut needless: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -32,7 +32,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         let Some((_, at)) = saved.filter(|(_, at)| history.time(*at) <= since) else { continue };
         finding.instances += 1;
         if let Some(why) = line.is_needless(group, part.position()) {
-            let wrong = Wrong::NotRemoved { holder, part, why, since };
+            let wrong = Breach::NotRemoved { holder, part, why, since };
             needless.entry((holder, part.owner)).or_default().push((history.source(at), wrong));
         }
     }
@@ -49,7 +49,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Needless;
+    use crate::finding::Garbage;
     use crate::testing::{Run, check_alone, collecting, finds};
     use faultline_core::{Fact, Span, Time, Witness};
 
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn an_older_checkpoint_must_have_been_removed() {
         let mut run = run();
-        finds!(check_alone(check, &run), Wrong::NotRemoved { why: Needless::Older, .. });
+        finds!(check_alone(check, &run), Breach::NotRemoved { why: Garbage::Older, .. });
         run.state(0, Fact::Removed(run.image(0, 0, 1)));
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
@@ -76,7 +76,7 @@ mod tests {
         run.state(0, Fact::Removed(run.image(0, 0, 1)));
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
-        finds!(check_alone(check, &run), Wrong::NotRemoved { why: Needless::Undone, .. });
+        finds!(check_alone(check, &run), Breach::NotRemoved { why: Garbage::Undone, .. });
     }
 
     #[test]

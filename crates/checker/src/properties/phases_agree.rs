@@ -5,13 +5,13 @@
 
 use faultline_core::Claim;
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use crate::properties::order::phases;
 use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::PhasesAgree);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::PhasesAgree);
     if !finding.property.is_judged(history.context) {
         return finding;
     }
@@ -25,7 +25,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             let process = history.process_of(claimed.at);
             finding.violated(
                 [history.source(claimed.at)],
-                Wrong::WrongPhase { process, message: id, phase, computed },
+                Breach::WrongPhase { process, message: id, phase, computed },
             );
         }
     }
@@ -70,7 +70,7 @@ mod tests {
     fn a_wrong_phase_is_found() {
         for wrong in [1, 3] {
             let finding = check_alone(check, &run(wrong));
-            finds!(finding, Wrong::WrongPhase { computed: 2, .. });
+            finds!(finding, Breach::WrongPhase { computed: 2, .. });
         }
     }
 

@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 use faultline_core::fault::Outcome;
 use faultline_core::{Claim, Fact, Life, ProcessId, Span, Time};
 
-use crate::finding::{Found, Round, Wrong};
+use crate::finding::{Breach, Findings, Round};
 use crate::judgement::Property;
 use faultline_history::{Group, GroupId, History};
 
 /// Time that any recovery may take, regardless of the links.
 const LEAST: Span = Span::from_secs(10);
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::Progress);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::Progress);
     let context = history.context;
     let is_ended = context.outcome == Some(Outcome::Deadline) && history.supervision.begun.is_some();
     if !context.common_clock || !is_ended {
@@ -104,32 +104,32 @@ impl Judge<'_> {
         self.history.context.end.since(begun.max(self.since)) >= self.bound
     }
 
-    fn rollbacks(&self, number: GroupId, group: &Group<'_>, finding: &mut Found) {
+    fn rollbacks(&self, number: GroupId, group: &Group<'_>, finding: &mut Findings) {
         let restores = group.rollbacks.values().filter_map(|it| it.restores().next());
         let mut late = restores.filter(|it| it.time > self.since + self.bound);
         if let Some(first) = late.next() {
             let times = 1 + late.count();
             finding.violated(
                 [self.history.source(first.at)],
-                Wrong::RolledBackLate { group: number, times, bound: self.bound },
+                Breach::RolledBackLate { group: number, times, bound: self.bound },
             );
         }
     }
 
-    fn rounds(&self, group: &Group<'_>, finding: &mut Found) {
+    fn rounds(&self, group: &Group<'_>, finding: &mut Findings) {
         for &member in &group.members {
             let Some(rounds) = self.begun.get(&member) else { continue };
             for (begun, round) in [(rounds.recovery, Round::Recovery), (rounds.checkpoint, Round::Checkpoint)]
             {
                 if begun.is_some_and(|it| self.is_overdue(it)) {
-                    finding.violated([], Wrong::RoundNotEnded { process: member, round, bound: self.bound });
+                    finding.violated([], Breach::RoundNotEnded { process: member, round, bound: self.bound });
                 }
             }
         }
     }
 
     /// Requires that the application progresses, unless it has always been slow.
-    fn movement(&self, finding: &mut Found) {
+    fn movement(&self, finding: &mut Findings) {
         let mut times = Vec::new();
         for (_, stream) in
             self.history.trace.streams.iter().filter(|((it, _), _)| *it != ProcessId::SUPERVISOR)
@@ -143,7 +143,7 @@ impl Judge<'_> {
         let pause = times.windows(2).map(|it| it[1].since(it[0])).max().unwrap_or_default();
         let still = self.history.context.end.since(last.max(self.since));
         if still >= self.bound.max(pause * 10) {
-            finding.violated([], Wrong::NoProgress { still });
+            finding.violated([], Breach::NoProgress { still });
         }
     }
 }
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    fn wrong(run: &Run) -> Option<Wrong> {
+    fn wrong(run: &Run) -> Option<Breach> {
         check_alone(check, run).wrong().into_iter().next()
     }
 
@@ -193,7 +193,7 @@ mod tests {
     fn a_recovery_that_does_not_end_is_found() {
         let mut run = run();
         move_on(&mut run, 58);
-        assert!(matches!(wrong(&run), Some(Wrong::RoundNotEnded { round: Round::Recovery, .. })));
+        assert!(matches!(wrong(&run), Some(Breach::RoundNotEnded { round: Round::Recovery, .. })));
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
             Claim::CheckpointRequested { position, attempt: faultline_core::Attempt(1), forced: false },
         );
         move_on(&mut run, 58);
-        assert!(matches!(wrong(&run), Some(Wrong::RoundNotEnded { round: Round::Checkpoint, .. })));
+        assert!(matches!(wrong(&run), Some(Breach::RoundNotEnded { round: Round::Checkpoint, .. })));
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
             move_on(&mut run, 3);
             run.restore(0, incarnation, Some((0, 1)));
         }
-        let late = Wrong::RolledBackLate { group: GroupId(0), times: 15, bound: Span::from_secs(10) };
+        let late = Breach::RolledBackLate { group: GroupId(0), times: 15, bound: Span::from_secs(10) };
         assert_eq!(wrong(&run), Some(late));
     }
 
@@ -226,7 +226,7 @@ mod tests {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
         move_on(&mut run, 3);
-        assert!(matches!(wrong(&run), Some(Wrong::NoProgress { .. })));
+        assert!(matches!(wrong(&run), Some(Breach::NoProgress { .. })));
         run.wait(Span::from_secs(10));
         move_on(&mut run, 1);
         assert_eq!(wrong(&run), None, "its earlier pauses were as long");

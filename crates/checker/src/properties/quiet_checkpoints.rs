@@ -2,23 +2,25 @@
 //! pong): whatever a part contains as received, the sender had sent before its own part. Values that the sender sent
 //! before a rollback, and will send again, are no exception.
 
-use super::valid_checkpoints::{Across, for_each_message};
-use crate::finding::{Found, Wrong};
+use super::valid_checkpoints::{CrossingMessage, for_each_message};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::QuietCheckpoints);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::QuietCheckpoints);
     if history.planned.is_none() {
         return finding;
     }
-    for_each_message(history, |Across { position, message, sender, receiver }| {
+    for_each_message(history, |CrossingMessage { position, message, sender, receiver }| {
         let received = message.delivered.iter().find(|it| history.contains(receiver, **it));
         let Some(&received) = received else { return };
         finding.instances += 1;
         if !message.sent.iter().any(|sent| *sent < sender) {
-            finding
-                .violated([history.source(received)], Wrong::SentAfterPart { position, message: message.id });
+            finding.violated(
+                [history.source(received)],
+                Breach::SentAfterPart { position, message: message.id },
+            );
         }
     });
     finding

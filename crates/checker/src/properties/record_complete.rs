@@ -4,15 +4,15 @@
 //! federation, and facts that contradict each other ([`faultline_trace::Flaw`]). None of this is the fault of a
 //! protocol, so it is never a violation.
 
-use crate::finding::{Found, Open};
+use crate::finding::{Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::History;
 
 /// The number of flaws that a verdict lists individually.
 const NAMED: usize = 4;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::RecordComplete);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::RecordComplete);
     finding.instances = history.trace.streams.len() as u64;
     if !history.is_flawed() {
         return finding;
@@ -21,7 +21,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     let named = flaws.iter().take(NAMED).cloned().collect::<Vec<_>>();
     let others = contradictions.iter().take(NAMED - named.len()).cloned().collect::<Vec<_>>();
     let more = flaws.len() + contradictions.len() - named.len() - others.len();
-    finding.unjudged(Open::Flawed { flaws: named, contradictions: others, more });
+    finding.unjudged(Gap::Flawed { flaws: named, contradictions: others, more });
     finding
 }
 
@@ -45,6 +45,6 @@ mod tests {
             "the facts of p1, life 1 are missing: there is no file; it was edited"
         );
         run.trace.flaws.extend(vec![Flaw { stream: None, kind: FlawKind::NoDigest }; 5]);
-        assert!(matches!(check_alone(check, &run).open, Some(Open::Flawed { more: 3, .. })));
+        assert!(matches!(check_alone(check, &run).open, Some(Gap::Flawed { more: 3, .. })));
     }
 }

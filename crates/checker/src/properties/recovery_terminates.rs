@@ -8,15 +8,15 @@
 
 use faultline_core::{Cause, Incarnation};
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{GroupId, History};
 
 /// How often a cluster may follow each other cluster, in addition to the number of its checkpoints.
 const ROUNDS: usize = 4;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::RecoveryTerminates);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::RecoveryTerminates);
     for (number, group) in history.groups.numbered() {
         // The chains of one cluster's rollbacks mostly contain each other, so the first chain that is too long
         // suffices.
@@ -30,7 +30,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             if visits > limit {
                 let at = rollback.restores().map(|it| it.at).next().or(rollback.cause.map(|(_, at)| at));
                 let evidence = history.source(at.expect("a rollback is known by a fact"));
-                finding.violated([evidence], Wrong::RolledBackRepeatedly { group: number, times: visits });
+                finding.violated([evidence], Breach::RolledBackRepeatedly { group: number, times: visits });
                 break;
             }
         }
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((finding.instances, finding.violation_count()), (5, 0));
         let finding = check_alone(check, &echo(10));
         assert_eq!(finding.violation_count(), 2);
-        finds!(finding, Wrong::RolledBackRepeatedly { .. });
+        finds!(finding, Breach::RolledBackRepeatedly { .. });
     }
 
     #[test]

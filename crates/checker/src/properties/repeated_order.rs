@@ -7,12 +7,12 @@ use std::collections::HashMap;
 
 use faultline_core::{Fact, MessageId};
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{History, Point, SegmentNo};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::RepeatedOrder);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::RepeatedOrder);
     if !finding.property.is_judged(history.context) {
         return finding;
     }
@@ -33,14 +33,14 @@ pub(super) fn check(history: &History<'_>) -> Found {
 
 /// Compares the deliveries of a process after the state that it restored with its deliveries after the
 /// restore.
-fn compare(history: &History<'_>, was: &[Delivery], again: &[Delivery], finding: &mut Found) {
+fn compare(history: &History<'_>, was: &[Delivery], again: &[Delivery], finding: &mut Findings) {
     let seen = was.iter().rposition(|it| it.is_seen).map_or(0, |last| last + 1);
     for (was, again) in was[..seen].iter().zip(again) {
         finding.instances += 1;
         if was.id != again.id {
             finding.violated(
                 [history.source(was.at), history.source(again.at)],
-                Wrong::DeliveredInAnotherOrder { message: again.id, instead_of: was.id },
+                Breach::DeliveredInAnotherOrder { message: again.id, instead_of: was.id },
             );
             return;
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_order_is_right() {
+    fn the_same_order_is_allowed() {
         let finding = check_alone(check, &run(true, [0, 1]));
         assert_eq!((finding.instances, finding.violation_count()), (2, 0), "{finding:?}");
     }
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn another_order_is_found_if_a_process_depends_on_the_first() {
         let finding = check_alone(check, &run(true, [1, 0]));
-        finds!(finding, Wrong::DeliveredInAnotherOrder { .. });
+        finds!(finding, Breach::DeliveredInAnotherOrder { .. });
         assert_eq!(check_alone(check, &run(false, [1, 0])).violation_count(), 0, "no process depends on it");
     }
 

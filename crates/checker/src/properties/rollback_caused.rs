@@ -16,15 +16,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline_core::{Affected, Incarnation, Life, ProcessId};
 
 use super::dirt::is_undone;
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{GroupId, History, Message, Point, RestoredBy, Rollback, SegmentNo};
 
 /// A rollback of a group.
 type RollbackOf = (GroupId, Incarnation);
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::RollbackCaused);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::RollbackCaused);
     let mut caused = Vec::new();
     let mut open = BTreeMap::new();
     let ends = ends(history);
@@ -62,7 +62,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         let undone_without_cause = !undone.by.is_empty();
         finding.violated(
             [history.source(restored.at)],
-            Wrong::WithoutCause { group: number, incarnation, undone_without_cause },
+            Breach::WithoutCause { group: number, incarnation, undone_without_cause },
         );
     }
     finding
@@ -203,7 +203,7 @@ mod tests {
         Cause::Alert { from: ClusterId(from), position: position(incarnation, 1) }
     }
 
-    fn wrong(run: &Run) -> Vec<Wrong> {
+    fn wrong(run: &Run) -> Vec<Breach> {
         check_alone(check, run).wrong()
     }
 
@@ -221,7 +221,7 @@ mod tests {
     fn a_claimed_failure_is_not_a_cause() {
         let mut run = run();
         run.restore(1, 1, Some((0, 1)));
-        assert!(matches!(wrong(&run)[..], [Wrong::WithoutCause { group: GroupId(1), .. }]));
+        assert!(matches!(wrong(&run)[..], [Breach::WithoutCause { group: GroupId(1), .. }]));
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
         run.kill(0, false);
         run.restore(0, 1, Some((0, 1)));
         run.restore_because(1, 1, Some((0, 2)), alert(0, 1));
-        assert!(matches!(wrong(&run)[0], Wrong::WithoutCause { undone_without_cause: false, .. }));
+        assert!(matches!(wrong(&run)[0], Breach::WithoutCause { undone_without_cause: false, .. }));
     }
 
     #[test]
@@ -282,7 +282,7 @@ mod tests {
         run.restore_because(0, 1, Some((0, 1)), alert(1, 1));
         let wrong = wrong(&run);
         assert_eq!(wrong.len(), 2, "{wrong:?}");
-        assert!(matches!(wrong[0], Wrong::WithoutCause { undone_without_cause: true, .. }));
+        assert!(matches!(wrong[0], Breach::WithoutCause { undone_without_cause: true, .. }));
     }
 
     #[test]

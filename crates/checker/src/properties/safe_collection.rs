@@ -4,12 +4,12 @@
 
 use faultline_core::{Claim, Sn};
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{History, Point};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::SafeCollection);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::SafeCollection);
     let collections: Vec<(Point, Sn)> = history
         .claims
         .iter()
@@ -32,7 +32,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         if let Some(&(at, below)) = earlier.max_by_key(|(_, below)| *below).filter(|(_, below)| sn < *below) {
             finding.violated(
                 [history.source(at), history.source(restored.at)],
-                Wrong::CollectedBeforeRollback { process, below, to: sn },
+                Breach::CollectedBeforeRollback { process, below, to: sn },
             );
         }
     }

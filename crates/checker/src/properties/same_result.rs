@@ -2,12 +2,12 @@
 
 use faultline_core::fault::Outcome;
 
-use crate::finding::{Found, Open, Wrong};
+use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::{Ending, History};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::SameResult);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::SameResult);
     let context = history.context;
     let (Some(expected), Some(Outcome::Completed)) = (&context.expected, &context.outcome) else {
         return finding;
@@ -19,7 +19,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             continue;
         }
         let Ending::Known(end) = history.ending(rank) else {
-            finding.unjudged(Open::StateUnknown { process: rank });
+            finding.unjudged(Gap::StateUnknown { process: rank });
             continue;
         };
         finding.instances += 1;
@@ -29,9 +29,10 @@ pub(super) fn check(history: &History<'_>) -> Found {
             Some((_, _, result)) if result == digest => {}
             Some((at, _, found)) => {
                 let expected = digest;
-                finding.violated([history.source(at)], Wrong::WrongResult { process: rank, found, expected });
+                finding
+                    .violated([history.source(at)], Breach::WrongResult { process: rank, found, expected });
             }
-            None => finding.violated([], Wrong::NeverFinished { process: rank }),
+            None => finding.violated([], Breach::NeverFinished { process: rank }),
         }
     }
     finding

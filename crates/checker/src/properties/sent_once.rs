@@ -1,4 +1,4 @@
-//! Economy: no message is sent again without a reason. In a state that no rollback interrupts, a process gives a message
+//! Economy: no message is re-sent unnecessarily. In a state that no rollback interrupts, a process gives a message
 //! to the network once, and once more for each life or state that ended in the receiver's group, because the message may
 //! have been lost with it. A message that the process suppressed needs such a reason for each transmission.
 //!
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use faultline_core::{MessageId, ProcessId};
 
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{History, Point, SegmentNo};
 
@@ -21,8 +21,8 @@ struct Transmissions {
     suppressed: bool,
 }
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::SentOnce);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::SentOnce);
     if history.planned.is_some() {
         return finding;
     }
@@ -49,7 +49,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         let reasons = u64::from(!of.suppressed) + ended;
         if let Some(at) = of.last.filter(|_| of.times > reasons) {
             let (times, suppressed) = (of.times, of.suppressed);
-            finding.violated([history.source(at)], Wrong::SentAgain { message: id, times, suppressed });
+            finding.violated([history.source(at)], Breach::SentAgain { message: id, times, suppressed });
         }
     }
     finding
@@ -87,7 +87,7 @@ mod tests {
         let (mut run, id) = run();
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.transmit(id, position(0, 1));
-        finds!(check_alone(check, &run), Wrong::SentAgain { times: 2, suppressed: false, .. });
+        finds!(check_alone(check, &run), Breach::SentAgain { times: 2, suppressed: false, .. });
         run.kill(1, false);
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (1, 0));
@@ -102,7 +102,7 @@ mod tests {
         run.state(0, Fact::Suppressed(id));
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.transmit(id, position(0, 1));
-        finds!(check_alone(check, &run), Wrong::SentAgain { times: 1, suppressed: true, .. });
+        finds!(check_alone(check, &run), Breach::SentAgain { times: 1, suppressed: true, .. });
     }
 
     #[test]

@@ -16,12 +16,12 @@ use faultline_core::fault::Outcome;
 use faultline_core::{Incarnation, ProcessId, TaskId};
 
 use super::valid_checkpoints::cut_of;
-use crate::finding::{Found, Open, Wrong};
+use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::{History, Joined, MessageNo, Planned, Point};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::StrictlyRequired);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::StrictlyRequired);
     let Some(planned) = &history.planned else { return finding };
     if !finding.property.is_judged(history.context) {
         return finding;
@@ -47,7 +47,7 @@ fn check_epoch(
     planned: &Planned,
     epoch: Incarnation,
     is_over: bool,
-    finding: &mut Found,
+    finding: &mut Findings,
 ) {
     let context = history.context;
     let mut states: BTreeMap<ProcessId, State> = BTreeMap::new();
@@ -55,7 +55,7 @@ fn check_epoch(
         // Some partitions had not joined when the next recovery began.
         let Some(joined) = planned.joined.get(&(epoch, partition)) else { return };
         let Some(state) = State::of(history, partition, joined) else {
-            return finding.unjudged(Open::PartUnknown { owner: partition, position: joined.slot });
+            return finding.unjudged(Gap::PartUnknown { owner: partition, position: joined.slot });
         };
         states.insert(partition, state);
     }
@@ -70,7 +70,7 @@ fn check_epoch(
             let process = history.process_of(rerun.at);
             finding.violated(
                 [history.source(rerun.at)],
-                Wrong::NotRequired { process, task: rerun.task, epoch },
+                Breach::NotRequired { process, task: rerun.task, epoch },
             );
         }
     }
@@ -81,7 +81,7 @@ fn check_epoch(
     for task in required.difference(&executed) {
         let partition = planned.tasks[task].partition;
         let at = history.source(planned.joined[&(epoch, partition)].at);
-        finding.violated([at], Wrong::NotReexecuted { process: partition, task: *task, epoch });
+        finding.violated([at], Breach::NotReexecuted { process: partition, task: *task, epoch });
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
 
     /// Partition 0 executes two tasks after its checkpoint. The second one reads the first and sends to partition 1,
     /// which fails. Partition 0 then re-executes the tasks in `again`.
-    fn wrong(again: &[u64], is_over: bool) -> Vec<Wrong> {
+    fn wrong(again: &[u64], is_over: bool) -> Vec<Breach> {
         let mut run = Partitions::new(2);
         run.executed(0, 1, &[], &[]);
         let slot = run.checkpoint(0, 1);
@@ -212,7 +212,7 @@ mod tests {
     fn more_is_found() {
         for (again, one_too_many) in [([2, 3, 4], 4), ([1, 2, 3], 1)] {
             let wrong = wrong(&again, true);
-            let [Wrong::NotRequired { task: it, .. }] = wrong[..] else { panic!("{wrong:?}") };
+            let [Breach::NotRequired { task: it, .. }] = wrong[..] else { panic!("{wrong:?}") };
             assert_eq!(it, task(one_too_many));
         }
     }
@@ -221,7 +221,7 @@ mod tests {
     fn less_is_found_when_it_should_be_over() {
         assert_eq!(wrong(&[3], false), []);
         let wrong = wrong(&[3], true);
-        assert!(matches!(wrong[..], [Wrong::NotReexecuted { .. }]), "{wrong:?}");
+        assert!(matches!(wrong[..], [Breach::NotReexecuted { .. }]), "{wrong:?}");
     }
 
     #[test]

@@ -4,18 +4,18 @@
 
 use faultline_core::fault::Outcome;
 
-use crate::finding::{Found, Open, Remark, Wrong};
+use crate::finding::{Breach, Findings, Gap, Remark};
 use crate::judgement::Property;
 use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::TasksOnce);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::TasksOnce);
     let Some(tasks) = &history.tasks else { return finding };
     finding.instances = tasks.moves;
     for (at, what) in &tasks.impossible {
         finding.violated(
             [history.source(*at)],
-            Wrong::Impossible { process: history.process_of(*at), what: *what },
+            Breach::ImpossibleFact { process: history.process_of(*at), what: *what },
         );
     }
     for end in &tasks.ends {
@@ -24,19 +24,19 @@ pub(super) fn check(history: &History<'_>) -> Found {
         match end.found {
             None => finding.remarks.push(Remark::NotCounted { process }),
             Some(found) if found != end.stated => {
-                finding.violated([history.source(end.at)], Wrong::WrongResultOfTasks { process });
+                finding.violated([history.source(end.at)], Breach::WrongResultOfTasks { process });
             }
             Some(found) if found.sent != found.delivered => {
-                finding.violated([history.source(end.at)], Wrong::OtherTasksThanSpawned { process });
+                finding.violated([history.source(end.at)], Breach::OtherTasksThanSpawned { process });
             }
             Some(_) => {}
         }
     }
     if history.context.outcome == Some(Outcome::Deadline) && history.is_settled {
-        finding.violated([], Wrong::Stalled);
+        finding.violated([], Breach::Stalled);
     }
     if tasks.ends.is_empty() && history.context.outcome == Some(Outcome::Completed) {
-        finding.unjudged(Open::NoResultOfTasks);
+        finding.unjudged(Gap::NoResultOfTasks);
     }
     finding
 }
@@ -49,7 +49,7 @@ mod tests {
     use crate::testing::finds;
     use crate::testing::tasks::{TaskRun, theft};
     use crate::testing::{check_alone, p};
-    use faultline_history::Impossible;
+    use faultline_history::ImpossibleFact;
 
     /// p0 spawns two tasks, runs one and lends the other to p1.
     fn run() -> TaskRun {
@@ -65,7 +65,7 @@ mod tests {
         run
     }
 
-    fn ended(mut run: TaskRun) -> Found {
+    fn ended(mut run: TaskRun) -> Findings {
         let second = TaskId::MAIN.child(1);
         run.step(0, theft(0, 1), second, TheftStep::Merged);
         let sums = run.sums(&[TaskId::MAIN.child(0), second, second.child(0)]);
@@ -85,12 +85,12 @@ mod tests {
     fn a_task_that_runs_twice_is_found() {
         let mut run = run();
         run.ran(0, TaskId::MAIN.child(0), 0);
-        finds!(ended(run), Wrong::Impossible { what: Impossible::Ran { .. }, .. });
+        finds!(ended(run), Breach::ImpossibleFact { what: ImpossibleFact::Ran { .. }, .. });
     }
 
     /// A process has stolen the same task from two others, and completes the second theft first. If `lends` is set, it
     /// instead completes only the first theft, after it has lent a task that may belong to either.
-    fn stolen_twice(promises: &[Promise], lends: bool) -> Found {
+    fn stolen_twice(promises: &[Promise], lends: bool) -> Findings {
         let mut run = TaskRun::promising(3, promises);
         let task = run.begin(0, 1)[0];
         let [first, second] = [theft(0, 1), theft(2, 1)];
@@ -126,7 +126,7 @@ mod tests {
     fn a_result_that_is_used_twice_is_found() {
         let mut run = run();
         run.step(0, theft(0, 1), TaskId::MAIN.child(1), TheftStep::Merged);
-        finds!(ended(run), Wrong::Impossible { what: Impossible::Merged { .. }, .. });
+        finds!(ended(run), Breach::ImpossibleFact { what: ImpossibleFact::Merged { .. }, .. });
     }
 
     #[test]
@@ -134,14 +134,17 @@ mod tests {
         let mut run = run();
         run.step(1, theft(1, 0), TaskId::MAIN, TheftStep::Taken);
         run.step(1, theft(1, 0), TaskId::MAIN, TheftStep::Returned);
-        finds!(ended(run), Wrong::Impossible { what: Impossible::Unfinished { left: 1, .. }, .. });
+        finds!(ended(run), Breach::ImpossibleFact { what: ImpossibleFact::Unfinished { left: 1, .. }, .. });
     }
 
     #[test]
     fn an_end_with_tasks_left_is_found() {
         let mut run = run();
         run.finish(0, 1, 1);
-        finds!(check_alone(check, &run.0), Wrong::Impossible { what: Impossible::EndedEarly { .. }, .. });
+        finds!(
+            check_alone(check, &run.0),
+            Breach::ImpossibleFact { what: ImpossibleFact::EndedEarly { .. }, .. }
+        );
     }
 
     #[test]
@@ -150,7 +153,7 @@ mod tests {
         let only = run.begin(0, 1)[0];
         run.ran(0, only, 0);
         run.finish(0, only.0, only.0 + 1);
-        finds!(check_alone(check, &run.0), Wrong::WrongResultOfTasks { .. });
+        finds!(check_alone(check, &run.0), Breach::WrongResultOfTasks { .. });
     }
 
     #[test]
@@ -159,7 +162,10 @@ mod tests {
         let (name, witness) = run.save(1, 1);
         run.state(0, Fact::Absorbed(Box::new((p(1), Some(name), witness))));
         run.state(0, Fact::Absorbed(Box::new((p(1), Some(name), witness))));
-        finds!(check_alone(check, &run.0), Wrong::Impossible { what: Impossible::AbsorbedTwice { .. }, .. });
+        finds!(
+            check_alone(check, &run.0),
+            Breach::ImpossibleFact { what: ImpossibleFact::AbsorbedTwice { .. }, .. }
+        );
     }
 
     #[test]
@@ -170,7 +176,7 @@ mod tests {
         run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(9);
         assert_eq!(check_alone(check, &run.0).violation_count(), 0);
         run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(11);
-        finds!(check_alone(check, &run.0), Wrong::Stalled);
+        finds!(check_alone(check, &run.0), Breach::Stalled);
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! No process ended unexpectedly. The protocol recovers such a process like any other, but the run was not the
 //! requested one: something broke, or another program killed the process.
 
-use crate::finding::{Found, Open};
+use crate::finding::{Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::History;
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::NoUnplannedDeath);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::NoUnplannedDeath);
     for end in &history.supervision.ends {
         finding.instances += 1;
         if !end.is_ordered {
-            finding.unjudged(Open::EndedUnexpectedly { process: end.process, at: end.at });
+            finding.unjudged(Gap::EndedUnexpectedly { process: end.process, at: end.at });
         }
     }
     finding
@@ -29,6 +29,6 @@ mod tests {
         assert_eq!(check_alone(check, &run).open, None);
         run.supervisor(Fact::Detected { process: ProcessId(1), life: Life(1) });
         let reason = check_alone(check, &run).open.expect("the supervisor did not order it");
-        assert!(matches!(reason, Open::EndedUnexpectedly { process: ProcessId(1), .. }), "{reason:?}");
+        assert!(matches!(reason, Gap::EndedUnexpectedly { process: ProcessId(1), .. }), "{reason:?}");
     }
 }

@@ -13,12 +13,12 @@ use std::collections::BTreeSet;
 use faultline_core::{Claim, FaultModel, ImageName, Incarnation, Life, Position, ProcessId, Promise};
 
 use super::dirt::Dirt;
-use crate::finding::{Found, Wrong};
+use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{Checkpoint, CheckpointName, Claimed, Group, GroupId, History, Part, StoredCopy};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::UnrecoverableJustified);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::UnrecoverableJustified);
     let mut dirt = None;
     for claimed in &history.claims {
         if let Claim::Unrecoverable { missing, .. } = claimed.claim {
@@ -46,7 +46,7 @@ impl<'a> GivingUp<'a> {
         GivingUp { history, dirt, claimed, before }
     }
 
-    fn judge(&self, missing: &[(ImageName, Vec<ProcessId>)], finding: &mut Found) {
+    fn judge(&self, missing: &[(ImageName, Vec<ProcessId>)], finding: &mut Findings) {
         let (history, context) = (self.history, self.history.context);
         if self.is_beyond(context.promises.survives) {
             return;
@@ -71,7 +71,7 @@ impl<'a> GivingUp<'a> {
             {
                 finding.violated(
                     [at],
-                    Wrong::WasDurable { owner: name.owner, position: name.position(), holder: copy.holder },
+                    Breach::WasDurable { owner: name.owner, position: name.position(), holder: copy.holder },
                 );
                 is_explained = true;
             }
@@ -82,15 +82,15 @@ impl<'a> GivingUp<'a> {
         }
         let Some(group) = history.group_of(history.process_of(self.claimed.at)) else { return };
         if let Some((owner, held)) = self.too_few_losses(group, missing) {
-            finding.violated([at], Wrong::TooFewLosses { group, owner, holders: held });
+            finding.violated([at], Breach::TooFewLosses { group, owner, holders: held });
             return;
         }
         if !is_explained {
-            finding.violated([at], Wrong::NothingLost { group });
+            finding.violated([at], Breach::NothingLost { group });
         } else if let Some(position) = self.restorable(group)
             && !self.may_be_collected(position, missing)
         {
-            finding.violated([at], Wrong::WasAvailable { group, position });
+            finding.violated([at], Breach::WasAvailable { group, position });
         }
     }
 
@@ -103,7 +103,7 @@ impl<'a> GivingUp<'a> {
 
     /// Judges a log that only a process outside all groups holds: it must have been lost, and not completed again
     /// since.
-    fn judge_log(&self, holder: ProcessId, finding: &mut Found) {
+    fn judge_log(&self, holder: ProcessId, finding: &mut Findings) {
         let history = self.history;
         let complete = history
             .claims
@@ -113,7 +113,7 @@ impl<'a> GivingUp<'a> {
         let since = complete.map(|it| history.segment(it.at.segment).life).unwrap_or_default();
         if !history.supervision.may_have_lost(holder, since, self.before) {
             let group = history.group_of(history.process_of(self.claimed.at));
-            finding.violated([history.source(self.claimed.at)], Wrong::LogNotLost { group, holder });
+            finding.violated([history.source(self.claimed.at)], Breach::LogNotLost { group, holder });
         }
     }
 
@@ -232,7 +232,7 @@ mod tests {
     use crate::testing::tasks::TaskRun;
     use crate::testing::{Run, check_alone, p};
     use faultline_core::{ClusterId, Sn, Span};
-    use faultline_trace::manifest::{Copies, Keepers};
+    use faultline_trace::manifest::{Copies, ReplicaHolders};
 
     #[test]
     fn what_a_process_stored_that_never_returns_is_out_of_reach() {
@@ -289,7 +289,7 @@ mod tests {
     fn every_holder_must_have_lost_something() {
         for (replicas, violations) in [(1, 0), (2, 1)] {
             let mut run = Run::new(&[&[0], &[1], &[2]]);
-            run.context.copies = Some(Copies { replicas, kept_by: Keepers::OtherCluster });
+            run.context.copies = Some(Copies { replicas, kept_by: ReplicaHolders::OtherCluster });
             run.commit_all(0, &[0]);
             run.durable(1, run.image(0, 0, 1));
             run.kill(0, true);
@@ -303,13 +303,13 @@ mod tests {
     #[test]
     fn the_copies_of_a_checkpoint_in_doubt_need_not_be_complete_unless_promised() {
         let mut run = Run::new(&[&[0], &[1]]);
-        run.context.copies = Some(Copies { replicas: 1, kept_by: Keepers::OtherCluster });
+        run.context.copies = Some(Copies { replicas: 1, kept_by: ReplicaHolders::OtherCluster });
         run.durable(0, run.image(0, 0, 1));
         run.kill(0, true);
         give_up(&mut run);
         assert_eq!(check_alone(check, &run).violation_count(), 0);
         run.context.promises = run.context.promises.with(&[Promise::DurableRestore]);
-        finds!(check_alone(check, &run), Wrong::TooFewLosses { holders: 2, .. });
+        finds!(check_alone(check, &run), Breach::TooFewLosses { holders: 2, .. });
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         run.kill(0, true);
         run.kill(1, false);
         give_up(&mut run);
-        finds!(check_alone(check, &run), Wrong::WasDurable { holder: ProcessId(1), .. });
+        finds!(check_alone(check, &run), Breach::WasDurable { holder: ProcessId(1), .. });
     }
 
     #[test]
@@ -337,7 +337,7 @@ mod tests {
     fn a_part_that_was_never_durable_needs_a_loss_too() {
         let mut run = Run::new(&[&[0], &[1]]);
         give_up(&mut run);
-        finds!(check_alone(check, &run), Wrong::NothingLost { .. });
+        finds!(check_alone(check, &run), Breach::NothingLost { .. });
     }
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
         let missing = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
         run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
         let finding = check_alone(check, &run);
-        finds!(finding, Wrong::WasAvailable { .. });
+        finds!(finding, Breach::WasAvailable { .. });
     }
 
     #[test]
@@ -365,7 +365,7 @@ mod tests {
         let missing: std::sync::Arc<[_]> = [(run.image(0, 0, 2), vec![p(0), p(1)])].into();
         run.claim(0, Claim::Unrecoverable { cluster: ClusterId(0), missing });
         let finding = check_alone(check, &run);
-        finds!(finding, Wrong::WasAvailable { .. });
+        finds!(finding, Breach::WasAvailable { .. });
         run.claim(1, Claim::Collected { round: 1, below: Sn(1), kept: 1, log: 0 });
         assert_eq!(check_alone(check, &run).violation_count(), 0);
     }
@@ -377,7 +377,7 @@ mod tests {
         run.kill(1, true);
         run.durable(1, run.image(0, 0, 1));
         give_up(&mut run);
-        finds!(check_alone(check, &run), Wrong::WasDurable { holder: ProcessId(1), .. });
+        finds!(check_alone(check, &run), Breach::WasDurable { holder: ProcessId(1), .. });
     }
 
     #[test]

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use faultline_core::{Attempt, Position, ProcessId, Time};
 
-use crate::finding::{Found, Open, Wrong};
+use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::{CheckpointName, History, Message, Part, Point};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::ValidCheckpoints);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::ValidCheckpoints);
     if history.planned.is_none() {
         return finding;
     }
@@ -28,12 +28,12 @@ pub(super) fn check(history: &History<'_>) -> Found {
             if let Some(flawed) =
                 (0..history.processes.len() as u32).map(ProcessId).find(|it| history.trace.has_gap_of(*it))
             {
-                finding.unjudged(Open::FactsMissing { process: flawed });
+                finding.unjudged(Gap::FactsMissing { process: flawed });
                 continue;
             }
             finding.violated(
                 [history.source(at)],
-                Wrong::UsedBeforeDurable { process: history.process_of(at), position, owner: partition },
+                Breach::UsedBeforeDurable { process: history.process_of(at), position, owner: partition },
             );
         }
     }
@@ -61,7 +61,7 @@ pub(super) fn valid(history: &History<'_>) -> BTreeMap<Position, (Time, Point)> 
 }
 
 /// A message, and the states of its sender and its receiver in a valid checkpoint.
-pub(super) struct Across<'h> {
+pub(super) struct CrossingMessage<'h> {
     pub(super) position: Position,
     pub(super) message: &'h Message,
     pub(super) sender: Point,
@@ -70,14 +70,14 @@ pub(super) struct Across<'h> {
 
 /// Calls `judge` for each valid checkpoint and each message whose sender and receiver both have a part in it. Missing
 /// parts are judged by [`check`].
-pub(super) fn for_each_message<'h>(history: &'h History<'_>, mut judge: impl FnMut(Across<'h>)) {
+pub(super) fn for_each_message<'h>(history: &'h History<'_>, mut judge: impl FnMut(CrossingMessage<'h>)) {
     for position in valid(history).into_keys() {
         let cuts: Vec<Option<Point>> =
             (0..history.processes.len() as u32).map(|it| cut_of(history, ProcessId(it), position)).collect();
         let cut = |process: ProcessId| cuts.get(process.index()).copied().flatten();
         for message in history.messages.iter() {
             if let (Some(sender), Some(receiver)) = (cut(message.id.from), cut(message.id.to)) {
-                judge(Across { position, message, sender, receiver });
+                judge(CrossingMessage { position, message, sender, receiver });
             }
         }
     }
@@ -119,7 +119,7 @@ mod tests {
         let position = run.save(0, 0, 1);
         run.commit(0, position);
         let finding = check_alone(check, &run.0);
-        finds!(finding, Wrong::UsedBeforeDurable { owner: ProcessId(1), .. });
+        finds!(finding, Breach::UsedBeforeDurable { owner: ProcessId(1), .. });
     }
 
     #[test]

@@ -4,12 +4,12 @@
 use faultline_core::Promise;
 use faultline_core::fault::Outcome;
 
-use crate::finding::{Found, Open, Wrong};
+use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
 use faultline_history::{CheckpointName, History, Sums};
 
-pub(super) fn check(history: &History<'_>) -> Found {
-    let mut finding = Found::new(Property::WitnessAgrees);
+pub(super) fn check(history: &History<'_>) -> Findings {
+    let mut finding = Findings::new(Property::WitnessAgrees);
     let context = history.context;
     for witnessed in &history.witnessed {
         let stated = &witnessed.witness;
@@ -27,7 +27,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             finding.instances += 1;
             finding.violated(
                 [history.source(at), history.source(witnessed.at)],
-                Wrong::SavedDifferently { part: name },
+                Breach::SavedDifferently { part: name },
             );
             continue;
         }
@@ -46,7 +46,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
             cut.filter(|cut| !history.segment(cut.segment).is_rootless).map(|cut| history.sums_at(cut))
         };
         let Some(rebuilt) = rebuilt else {
-            finding.unjudged(Open::FactsMissingBefore {
+            finding.unjudged(Gap::FactsMissingBefore {
                 process: witnessed.owner,
                 life: stated.life,
                 upto: stated.upto,
@@ -57,7 +57,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
         if rebuilt != (Sums { sent: stated.sent, delivered: stated.delivered }) {
             finding.violated(
                 [history.source(witnessed.at)],
-                Wrong::WrongContents {
+                Breach::WrongContents {
                     owner: witnessed.owner,
                     position: witnessed.part.map(|name| name.position()),
                     tasks: history.tasks.is_some(),
@@ -70,7 +70,7 @@ pub(super) fn check(history: &History<'_>) -> Found {
     let takes_checkpoints = context.promises.include(Promise::Checkpoints);
     let has_checkpoints = history.witnessed.iter().any(|it| it.part.is_some());
     if takes_checkpoints && !has_checkpoints && context.outcome == Some(Outcome::Completed) {
-        finding.unjudged(Open::NoCheckpoint);
+        finding.unjudged(Gap::NoCheckpoint);
     }
     finding
 }
@@ -110,7 +110,7 @@ mod tests {
         run.state(1, Fact::Saved(Box::new((name, witness, 0))));
         let finding = check_alone(check, &run);
         assert_eq!(finding.violation_count(), 1);
-        finds!(finding, Wrong::WrongContents { sent: false, delivered: true, .. });
+        finds!(finding, Breach::WrongContents { sent: false, delivered: true, .. });
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
             0,
             Fact::Restored(Box::new((Some(run.image(0, 0, 1)), faultline_core::Incarnation(1), witness))),
         );
-        finds!(check_alone(check, &run), Wrong::SavedDifferently { .. });
+        finds!(check_alone(check, &run), Breach::SavedDifferently { .. });
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         run.state(0, Fact::Saved(Box::new((name, witness, 0))));
         let finding = check_alone(check, &run);
         assert_eq!((finding.instances, finding.violation_count()), (0, 0));
-        assert!(matches!(finding.open, Some(Open::FactsMissingBefore { process, .. }) if process == p(0)));
+        assert!(matches!(finding.open, Some(Gap::FactsMissingBefore { process, .. }) if process == p(0)));
     }
 
     #[test]

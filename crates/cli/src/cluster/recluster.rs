@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use faultline_clustering::{Course, Graph, Interval, Reclustering, Wish, recluster as find};
+use faultline_clustering::{Constraints, DivisionSequence, Graph, Interval, Reclustering, recluster as find};
 use faultline_experiments::measures::Spread;
 use faultline_experiments::reproduce::chart::{Chart, Series};
 use serde::Serialize;
@@ -22,18 +22,18 @@ struct Object<'a> {
     change_cost_percent: f64,
     #[serde(flatten)]
     found: &'a Reclustering,
-    /// The members of each cluster, by interval of the best course.
+    /// The members of each cluster, by interval of the best sequence.
     clusters: Vec<BTreeMap<u32, Vec<&'a str>>>,
 }
 
 /// Formats the clusters for several graphs in chronological order.
 pub(super) fn recluster(
     graphs: &[Graph],
-    wish: Wish,
+    constraints: Constraints,
     change_cost: f64,
     arguments: &ClusterArguments,
 ) -> Result<String, CommandError> {
-    let found = find(graphs, wish, change_cost);
+    let found = find(graphs, constraints, change_cost);
     let object = Object {
         processes: found.processes.len(),
         bytes: graphs.iter().map(Graph::total).sum(),
@@ -65,10 +65,10 @@ fn clusters<'a>(found: &'a Reclustering, interval: &Interval) -> BTreeMap<u32, V
     interval.numbers.iter().copied().zip(members(&found.processes, &interval.division)).collect()
 }
 
-/// Returns the courses, each with the name that is printed.
-fn courses(found: &Reclustering) -> [(&'static str, &Course); 3] {
+/// Returns the sequences, each with the name that is printed.
+fn sequences(found: &Reclustering) -> [(&'static str, &DivisionSequence); 3] {
     [
-        ("best course", &found.best),
+        ("best sequence", &found.best),
         ("one division for all intervals", &found.one),
         ("clusters of the first interval", &found.first),
     ]
@@ -93,7 +93,7 @@ fn text(object: &Object<'_>, fragment: &str) -> String {
         line(format_args!("  {moved:>15}  {checkpointed:>17}\n"));
     }
     line(format_args!("\n   over all intervals                rolled back    logged   changes      sum\n"));
-    for (name, it) in courses(found) {
+    for (name, it) in sequences(found) {
         line(format_args!(
             "   {name:<30}  {:>11.2} %  {:>6.2} %  {:>6.2} %  {:>7.2}\n",
             it.rolled_back_percent,
@@ -122,12 +122,12 @@ fn text(object: &Object<'_>, fragment: &str) -> String {
     text
 }
 
-/// Returns a chart of the costs of the courses, by interval.
+/// Returns a chart of the costs of the sequences, by interval.
 fn chart(found: &Reclustering) -> Chart {
-    let course = |(name, course): (&str, &Course)| Series {
+    let sequence = |(name, sequence): (&str, &DivisionSequence)| Series {
         name: name.to_owned(),
         points: (1..)
-            .zip(&course.intervals)
+            .zip(&sequence.intervals)
             .map(|(number, it)| (f64::from(number), Spread::of([it.division.cost()])))
             .collect(),
     };
@@ -135,19 +135,19 @@ fn chart(found: &Reclustering) -> Chart {
         title: "processes rolled back plus bytes logged, by interval".to_owned(),
         x: "interval".to_owned(),
         y: "rolled back and logged, % each".to_owned(),
-        series: courses(found).into_iter().map(course).collect(),
+        series: sequences(found).into_iter().map(sequence).collect(),
         stated: Vec::new(),
     }
 }
 
-/// Formats the courses by interval, one per line.
+/// Formats the sequences by interval, one per line.
 fn intervals_csv(found: &Reclustering) -> String {
     let mut text =
-        "course,interval,bytes,clusters,largest,rolled_back_percent,logged_percent,moved,checkpointed\n"
+        "sequence,interval,bytes,clusters,largest,rolled_back_percent,logged_percent,moved,checkpointed\n"
             .to_owned();
-    for (name, course) in courses(found) {
+    for (name, sequence) in sequences(found) {
         for (number, Interval { bytes, division: it, moved, checkpointed, .. }) in
-            (1..).zip(&course.intervals)
+            (1..).zip(&sequence.intervals)
         {
             let (rolled_back, logged) = (it.rolled_back_percent, it.logged_percent);
             writeln!(
@@ -161,7 +161,7 @@ fn intervals_csv(found: &Reclustering) -> String {
     text
 }
 
-/// Formats, for each process, its cluster in the one division and in each interval of the best course.
+/// Formats, for each process, its cluster in the one division and in each interval of the best sequence.
 fn clusters_csv(found: &Reclustering) -> String {
     let intervals = &found.best.intervals;
     let columns = (1..=intervals.len()).map(|it| format!(",interval-{it}"));

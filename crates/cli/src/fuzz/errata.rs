@@ -17,9 +17,9 @@ use maud::{Markup, html};
 use miette::miette;
 use serde::{Deserialize, Serialize};
 
-use super::finding::{Shown, record, reproduce, violations};
+use super::finding::{RenderedTrial, record, reproduce, violations};
 use super::table::{Detection, detect};
-use super::{available, print_seed_on_panic, say};
+use super::{available, print_seed_on_panic, summary};
 use crate::arguments::{ErrataArguments, Format, FuzzArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::journal::{Head, Journal, RUNS};
@@ -265,7 +265,8 @@ fn counterexample(
         Some((seed, property)) => {
             let scenario = Scenario::new(seed, None, Some(defect));
             let steps = Steps { seeds: 24, trials: 20_000, last: 2_000 };
-            let shrunk = shrink(&scenario, property, steps, say::shrinking(&search)).map_err(files::unfit)?;
+            let shrunk =
+                shrink(&scenario, property, steps, summary::shrinking(&search)).map_err(files::unfit)?;
             remove(&bundle)?;
             record(&shrunk.trial, &bundle)?;
             Some(Found { property, trial: shrunk.trial, bundle })
@@ -349,8 +350,8 @@ fn example(paper: &Paper, example: &Counterexample) -> Markup {
             Some(Found { property, trial, bundle }) => {
                 p { strong { "Violated: " (property.statement()) ". " } }
                 ul { @for text in violations(trial, *property).iter().take(3) { li { (text) } } }
-                img style="width:100%" alt={ "Space-time diagram of the counterexample of " (defect.to_string()) } src=(data(&Shown::new(trial).picture()));
-                pre { (Shown::new(trial).text()) }
+                img style="width:100%" alt={ "Space-time diagram of the counterexample of " (defect.to_string()) } src=(data(&RenderedTrial::new(trial).picture()));
+                pre { (RenderedTrial::new(trial).text()) }
                 pre { (reproduce(bundle, trial)) }
             }
             None => (directed(paper, *defect))

@@ -7,11 +7,11 @@ use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::transcript::{text, transcript};
 use faultline_report::{DisplayNames, Timeline};
-use faultline_session::Unjudged;
+use faultline_session::UnjudgedRecording;
 use faultline_trace::{Bundle, BundleError, Manifest};
 use serde::Serialize;
 
-use super::say;
+use super::summary;
 use crate::arguments::FuzzArguments;
 use crate::command_error::CommandError;
 use crate::files;
@@ -43,10 +43,10 @@ pub(crate) struct Finding {
 /// Shrinks a violation, and records the shrunk run.
 pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Finding, CommandError> {
     let scenario = Scenario::new(found.seed, arguments.protocol, arguments.defect).set(&arguments.set);
-    let property = found.convicting().or(found.violated.first().copied());
+    let property = found.decisive_violation().or(found.violated.first().copied());
     let (trial, texts) = match property {
         Some(property) if !arguments.no_shrink => {
-            let progress = say::shrinking(arguments);
+            let progress = summary::shrinking(arguments);
             let shrunk =
                 shrink_scenario(&scenario, property, Steps::default(), progress).map_err(files::unfit)?;
             let texts = violations(&shrunk.trial, property);
@@ -64,7 +64,7 @@ pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Find
     };
     let dir = place(arguments, found.seed);
     let picture = record(&trial, &dir)?;
-    let shown = Shown::new(&trial);
+    let shown = RenderedTrial::new(&trial);
     Ok(Finding {
         seed: found.seed,
         property,
@@ -83,17 +83,17 @@ pub(crate) fn violations(trial: &Trial, property: Property) -> Vec<String> {
 }
 
 /// Renders a trial as text and as a picture.
-pub(crate) struct Shown<'a> {
+pub(crate) struct RenderedTrial<'a> {
     trial: &'a Trial,
     names: DisplayNames,
     history: Timeline,
 }
 
-impl<'a> Shown<'a> {
-    pub(crate) fn new(trial: &'a Trial) -> Shown<'a> {
+impl<'a> RenderedTrial<'a> {
+    pub(crate) fn new(trial: &'a Trial) -> RenderedTrial<'a> {
         let names = DisplayNames::new(&trial.manifest);
         let history = Timeline::new(&trial.trace, &trial.manifest);
-        Shown { trial, names, history }
+        RenderedTrial { trial, names, history }
     }
 
     pub(crate) fn text(&self) -> String {
@@ -113,9 +113,9 @@ pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, CommandError>
     };
     let bundle = Bundle::create(dir).map_err(unwritable)?;
     let manifest = Manifest { federation: trial.scenario.to_yaml(), ..trial.manifest.clone() };
-    let run = Unjudged { manifest, trace: trial.trace.clone(), is_read: false };
+    let run = UnjudgedRecording { manifest, trace: trial.trace.clone(), is_read: false };
     run.write(&bundle).map_err(unwritable)?;
-    let shown = Shown::new(trial);
+    let shown = RenderedTrial::new(trial);
     let recording = Recording::new(dir, run, Strictness::Lenient);
     output::write(dir, "transcript.txt", &shown.text())?;
     output::write(dir, "report.html", &faultline_report::page::render(recording.recorded()))?;

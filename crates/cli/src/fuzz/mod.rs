@@ -3,8 +3,8 @@
 
 mod errata;
 mod finding;
-mod say;
 mod search;
+mod summary;
 mod table;
 
 use faultline_catalog::{Defect, defect};
@@ -53,7 +53,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     let report = Report::new(&search, finding.as_ref());
     output::print(&match arguments.format {
         Format::Json => output::json(&report),
-        Format::Text => say::report(&report, arguments.quiet),
+        Format::Text => summary::report(&report, arguments.quiet),
     })?;
     kept.iter().for_each(|it| anstream::eprintln!("{it}"));
     Ok(report.verdict.into())
@@ -64,7 +64,7 @@ fn one(scenario: Scenario, format: Format) -> Result<Exit, CommandError> {
     let trial = run(scenario).map_err(files::unfit)?;
     output::print(&match format {
         Format::Json => output::json(&trial.judgement),
-        Format::Text => say::trial(&trial),
+        Format::Text => summary::trial(&trial),
     })?;
     Ok(trial.judgement.verdict.into())
 }

@@ -15,7 +15,7 @@ use faultline_fuzz::{Coverage, Observed, Scenario, repeats, run};
 use faultline_sim::in_order;
 use serde::{Deserialize, Serialize};
 
-use super::say::SearchProgress;
+use super::summary::SearchProgress;
 use crate::arguments::FuzzArguments;
 use crate::command_error::CommandError;
 use crate::files;
@@ -93,7 +93,7 @@ impl<'a> Search<'a> {
         let mut found = None;
         let wrong = self.defect.is_some();
         self.each(|observed| {
-            let clean = if wrong { observed.convicting().is_none() } else { observed.is_clean() };
+            let clean = if wrong { observed.decisive_violation().is_none() } else { observed.is_clean() };
             if clean {
                 return ControlFlow::Continue(());
             }

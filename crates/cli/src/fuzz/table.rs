@@ -108,7 +108,7 @@ pub(crate) fn detect(
     };
     search.each(|observed| {
         row.runs += 1;
-        if let Some(property) = observed.convicting() {
+        if let Some(property) = observed.decisive_violation() {
             row.violating += 1;
             row.seeds.get_or_insert(row.runs);
             row.property.get_or_insert(property);

@@ -119,7 +119,7 @@ fn a_change_of_clusters_between_intervals_is_recommended_with_its_saving() {
     assert_eq!(found["best"]["intervals"][1]["checkpointed"], 6);
     assert_eq!(found["clusters"][0]["1"], serde_json::json!(["p3", "p4", "p5"]));
     let text = output(&["--change-cost", "100"]);
-    assert!(text.contains("Changing clusters does not pay: the best course found"), "{text}");
+    assert!(text.contains("Changing clusters does not pay: the best sequence found"), "{text}");
     assert!(!text.contains("From interval"), "{text}");
 }
 

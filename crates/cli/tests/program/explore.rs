@@ -33,7 +33,7 @@ fn a_small_space_is_visited_to_its_end_and_a_larger_one_says_where_it_stopped() 
 }
 
 #[test]
-fn what_cannot_be_explored_is_refused_with_a_remedy() {
+fn unsupported_federations_are_rejected_with_a_remedy() {
     let place = TestDirectory::new();
     for (arguments, said) in [
         (&["--protocol", "tic"][..], "use one of: hc3i"),

@@ -48,7 +48,7 @@ fn judged_by_all(text: &str) -> Judgement {
 
     let dir: PathBuf = place.path("record");
     let recording = Recording::read(&Bundle::open(&dir)).unwrap();
-    let recorded = faultline_report::Recorded {
+    let recorded = faultline_report::RecordedRun {
         bundle: "record",
         manifest: &recording.manifest,
         trace: &recording.trace,

@@ -53,14 +53,14 @@ impl Effects {
 
 /// A task in transit to a thief, with its inputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Loan {
+pub struct StolenTask {
     /// The lent task, with its inputs.
     pub call: Call,
 }
 
 /// The result of a stolen task, returned to the victim once the task and all of its descendants have ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Payment {
+pub struct StolenResult {
     /// The values that the task and its descendants wrote, by the index of the stolen task's access.
     pub written: Vec<(u32, Chunk)>,
     /// Hashes of the tasks that this result contains.
@@ -88,9 +88,9 @@ pub enum GraphEvent {
     /// A lent task was taken back.
     Voided(Theft),
     /// A stolen task arrived.
-    Taken(Theft, Loan),
+    Taken(Theft, StolenTask),
     /// The result of a lent task arrived.
-    Merged(Theft, Payment),
+    Merged(Theft, StolenResult),
     /// The result that a victim expected is no longer wanted.
     Forgotten(Theft),
 }
@@ -160,9 +160,9 @@ impl Graph {
     }
 
     /// Returns the lent task with its inputs, as the victim sends it to the thief.
-    pub fn loan(&self, theft: Theft) -> Option<Loan> {
+    pub fn loan(&self, theft: Theft) -> Option<StolenTask> {
         let (of, vertex) = self.loans.get(&theft)?;
-        Some(Loan { call: self.parts[of].with_inputs(vertex) })
+        Some(StolenTask { call: self.parts[of].with_inputs(vertex) })
     }
 
     /// Returns the task that is lent under this theft.
@@ -193,7 +193,7 @@ impl Graph {
     }
 
     /// Starts to work for a theft. Returns `false` if the graph already does.
-    pub fn take(&mut self, theft: Theft, loan: Loan) -> bool {
+    pub fn take(&mut self, theft: Theft, loan: StolenTask) -> bool {
         if self.parts.contains_key(&theft) {
             return false;
         }
@@ -204,12 +204,12 @@ impl Graph {
     }
 
     /// Returns the result that is owed for a theft, once it is complete.
-    pub fn payment(&self, theft: Theft) -> Option<Payment> {
+    pub fn payment(&self, theft: Theft) -> Option<StolenResult> {
         self.parts.get(&theft).filter(|part| part.is_done()).map(Part::payment)
     }
 
     /// Applies the result of a lent task. Returns the task and the part to which it belongs.
-    pub fn merge(&mut self, theft: Theft, payment: Payment) -> Option<(TaskId, Theft)> {
+    pub fn merge(&mut self, theft: Theft, payment: StolenResult) -> Option<(TaskId, Theft)> {
         let (of, vertex) = self.loans.remove(&theft)?;
         let task = vertex.task();
         self.settle(of, |part| {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use faultline_core::{Chunk, TaskId, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{Effects, Payment};
+use super::{Effects, StolenResult};
 use crate::program::{Access, Call, Mode, Outcome};
 
 /// A stolen task, the tasks that descend from it, and the result that is owed for it.
@@ -92,9 +92,9 @@ impl Part {
         self.tasks.is_empty() && self.lent == 0
     }
 
-    pub(super) fn payment(&self) -> Payment {
+    pub(super) fn payment(&self) -> StolenResult {
         let value = |(index, version)| Some((index, self.data.get(&version)?.chunk.clone()?));
-        Payment { written: self.owed.iter().copied().filter_map(value).collect(), effects: self.effects }
+        StolenResult { written: self.owed.iter().copied().filter_map(value).collect(), effects: self.effects }
     }
 
     pub(super) fn execute(&mut self, task: TaskId) -> Call {

@@ -35,10 +35,10 @@ use faultline_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::place::TaskJob;
 use crate::plan::{Plan, TaskNo, Value};
 use crate::program::{Call, Mode, Outcome, Program};
 use crate::recovery::successor;
+use crate::task_process::TaskJob;
 pub use help::HelpNo;
 use help::{Help, Helping};
 use host::ProtocolHost;

@@ -7,7 +7,7 @@ use core::fmt::Debug;
 use faultline_core::process::Gauges;
 use faultline_core::{
     Birth, Chunk, Image, ImageName, Incarnation, Machine, Membership, MessageId, Position, ProcessId,
-    Promises, Role, Snapshot, Speaks, Time,
+    Promises, ProtocolTypes, Role, Snapshot, Time,
 };
 
 use super::share::Executed;
@@ -15,7 +15,7 @@ use crate::plan::{Plan, Value};
 
 /// A protocol for planned programs, one instance per process. It acts on the partitions that the process runs
 /// through a [`PartitionHost`]: its own, and those of permanently failed processes.
-pub trait PartitionProtocol: Speaks {
+pub trait PartitionProtocol: ProtocolTypes {
     /// Parameters, equal for all processes.
     type Config: Clone + Debug;
     /// Whether the protocol requires that packets between two lives arrive in the order in which they were sent.

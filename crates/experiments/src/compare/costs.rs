@@ -69,9 +69,9 @@ pub struct TaskCosts {
 #[serde(rename_all = "camelCase")]
 pub struct Outage {
     /// The number of failed processes.
-    pub died: usize,
+    pub failed: usize,
     /// The number of processes that rolled back.
-    pub went_back: usize,
+    pub rolled_back: usize,
     /// Lost work in seconds, summed over all processes.
     pub lost_seconds: f64,
     /// Seconds from the first failure until the last rolled-back process has resumed; absent if a process never did.
@@ -183,34 +183,41 @@ enum Step {
     /// A process restored a state, which undid this work.
     Restored(ProcessId, Span),
     /// Another process took over the work of a process that failed permanently. This much of the work was lost.
-    TakenOver(ProcessId, Span),
+    Takeover(ProcessId, Span),
     /// A process resumed.
     Resumed(ProcessId),
 }
 
 /// An outage that may be in progress.
 #[derive(Clone, Debug)]
-struct Open {
+struct OngoingOutage {
     at: Time,
-    died: BTreeSet<ProcessId>,
-    went_back: BTreeSet<ProcessId>,
+    failed: BTreeSet<ProcessId>,
+    rolled_back: BTreeSet<ProcessId>,
     /// Processes that have not resumed yet.
     awaited: BTreeSet<ProcessId>,
     lost: Span,
-    went_on: Time,
+    resumed_at: Time,
 }
 
 /// Returns the outages, with the lost work as defined in [`faultline_history::lost`].
 fn outages(history: &History<'_>) -> Vec<Outage> {
-    let mut outages: Vec<Open> = Vec::new();
+    let mut outages: Vec<OngoingOutage> = Vec::new();
     for (at, step) in steps(history) {
         if let Step::Failed(process) = step {
             if outages.last().is_none_or(|it| it.awaited.is_empty()) {
-                let (died, went_back, awaited) = Default::default();
-                outages.push(Open { at, died, went_back, awaited, lost: Span::ZERO, went_on: at });
+                let (failed, rolled_back, awaited) = Default::default();
+                outages.push(OngoingOutage {
+                    at,
+                    failed,
+                    rolled_back,
+                    awaited,
+                    lost: Span::ZERO,
+                    resumed_at: at,
+                });
             }
             let outage = outages.last_mut().expect("there is one now");
-            outage.died.insert(process);
+            outage.failed.insert(process);
             outage.awaited.insert(process);
         }
         let Some(outage) = outages.last_mut() else { continue };
@@ -218,26 +225,26 @@ fn outages(history: &History<'_>) -> Vec<Outage> {
             Step::Failed(_) => {}
             Step::Restored(process, lost) => {
                 outage.lost = outage.lost + lost;
-                outage.went_back.insert(process);
+                outage.rolled_back.insert(process);
                 outage.awaited.insert(process);
             }
-            Step::TakenOver(of, lost) => {
+            Step::Takeover(of, lost) => {
                 if outage.awaited.remove(&of) {
                     outage.lost = outage.lost + lost;
-                    outage.went_on = at;
+                    outage.resumed_at = at;
                 }
             }
             Step::Resumed(process) => {
                 outage.awaited.remove(&process);
-                outage.went_on = at;
+                outage.resumed_at = at;
             }
         }
     }
-    let close = |it: Open| Outage {
-        died: it.died.len(),
-        went_back: it.went_back.len(),
+    let close = |it: OngoingOutage| Outage {
+        failed: it.failed.len(),
+        rolled_back: it.rolled_back.len(),
         lost_seconds: it.lost.as_secs_f64(),
-        recovery_seconds: it.awaited.is_empty().then(|| it.went_on.since(it.at).as_secs_f64()),
+        recovery_seconds: it.awaited.is_empty().then(|| it.resumed_at.since(it.at).as_secs_f64()),
     };
     outages.into_iter().map(close).collect()
 }
@@ -263,7 +270,7 @@ fn steps(history: &History<'_>) -> Vec<(Time, Step)> {
         history.witnessed.iter().filter(|it| it.is_restored).map(|it| (it.at, it.owner, it.witness));
     let elsewhere = restored.filter(|(at, owner, _)| history.segment(at.segment).host != *owner);
     for (at, of, witness) in absorbed.chain(elsewhere) {
-        steps.push((history.time(at), Step::TakenOver(of, returns.lost_to(of, &witness))));
+        steps.push((history.time(at), Step::Takeover(of, returns.lost_to(of, &witness))));
     }
     for claimed in history.claims.iter().filter(|it| matches!(it.claim, Claim::RolledBack { .. })) {
         let process = history.segment(claimed.at.segment).host;
@@ -314,9 +321,9 @@ mod tests {
         run.supervisor(Fact::Completed);
         let costs = costs(&run);
         let [first, second] = &costs.outages[..] else { panic!("{:?}", costs.outages) };
-        assert_eq!((first.died, first.went_back, first.recovery_seconds), (2, 2, Some(6.0)));
+        assert_eq!((first.failed, first.rolled_back, first.recovery_seconds), (2, 2, Some(6.0)));
         assert_eq!(first.lost_seconds, 5.0 + 6.0, "the second life of the first process did no work");
-        assert_eq!((second.died, second.went_back, second.recovery_seconds), (1, 0, None));
+        assert_eq!((second.failed, second.rolled_back, second.recovery_seconds), (1, 0, None));
         assert_eq!((costs.seconds, costs.messages), (22.0, 2));
     }
 
@@ -334,7 +341,7 @@ mod tests {
         run.state(1, Fact::Absorbed(Box::new((p(0), Some(name), witness))));
         let costs = costs(&run.0);
         let [outage] = &costs.outages[..] else { panic!("{:?}", costs.outages) };
-        assert_eq!((outage.died, outage.went_back), (1, 0));
+        assert_eq!((outage.failed, outage.rolled_back), (1, 0));
         // Each fact of such a run takes a millisecond.
         assert!(outage.recovery_seconds.is_some_and(|it| (it - 2.0).abs() < 0.01), "{outage:?}");
         assert!((outage.lost_seconds - 5.0).abs() < 0.01, "{outage:?}");

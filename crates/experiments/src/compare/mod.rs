@@ -11,7 +11,7 @@
 //! | `costs` | the cost of one run |
 //! | [`quantity`] | the quantities by which protocols are compared |
 //! | [`estimate`] | a mean over runs, with its uncertainty |
-//! | [`tell`] | the comparison as text and as JSON |
+//! | [`text`] | the comparison as text and as JSON |
 //! | [`page`] | the comparison as one page, with a picture |
 
 mod costs;
@@ -19,7 +19,7 @@ pub mod estimate;
 pub mod page;
 pub mod protocols;
 pub mod quantity;
-pub mod tell;
+pub mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
@@ -31,14 +31,14 @@ use faultline_catalog::SetupError;
 use faultline_checker::{Judgement, Verdict};
 use faultline_core::fault::Outcome;
 use faultline_history::{Context, History};
-use faultline_report::{DisplayNames, Spent, Timeline};
+use faultline_report::{DisplayNames, TimeByActivity, Timeline};
 use faultline_session::{Recording, Session, Simulator};
-use faultline_trace::manifest::Backend;
+use faultline_trace::manifest::BackendKind;
 use serde::{Deserialize, Serialize};
 
-use crate::kept::Store;
 use crate::reproduce::Interrupted;
 use crate::simulate::Until;
+use crate::stored::ResultStore;
 
 pub use costs::{Costs, Outage, TaskCosts};
 use estimate::Estimate;
@@ -55,7 +55,7 @@ pub enum Runs<'a> {
     /// The simulator, several runs at a time.
     Simulated,
     /// The caller, one run after another, on this backend.
-    Elsewhere(Backend, &'a mut Maker<'a>),
+    Elsewhere(BackendKind, &'a mut Maker<'a>),
 }
 
 /// Performs one run, and returns its record and judgement, and whether the run was already recorded.
@@ -67,7 +67,7 @@ pub struct Made {
     completed: bool,
     judgement: Judgement,
     costs: Costs,
-    time: Spent,
+    time: TimeByActivity,
 }
 
 /// The part of a run's result that a comparison stores.
@@ -78,7 +78,7 @@ pub(crate) struct Ended {
     verdict: Verdict,
     reasons: Vec<String>,
     costs: Costs,
-    time: Spent,
+    time: TimeByActivity,
 }
 
 impl From<Made> for Ended {
@@ -89,11 +89,11 @@ impl From<Made> for Ended {
 }
 
 /// Sums up how all processes of a run spent their time.
-fn spent(recording: &Recording) -> Spent {
+fn spent(recording: &Recording) -> TimeByActivity {
     let names = DisplayNames::new(&recording.manifest);
     let history = Timeline::new(&recording.trace, &recording.manifest);
-    let clusters = names.clusters().map(|it| Spent::of(it, &history, &recording.trace, &names));
-    clusters.fold(Spent::default(), |sum, it| sum + it)
+    let clusters = names.clusters().map(|it| TimeByActivity::of(it, &history, &recording.trace, &names));
+    clusters.fold(TimeByActivity::default(), |sum, it| sum + it)
 }
 
 impl Made {
@@ -162,7 +162,7 @@ pub struct Comparison {
     /// The federation's name.
     pub name: String,
     /// The backend that performed the runs.
-    pub backend: Backend,
+    pub backend: BackendKind,
     /// The application's name.
     pub application: String,
     /// The family of the application: messages or tasks.
@@ -206,7 +206,7 @@ pub struct Row {
     pub values: BTreeMap<&'static str, Estimate>,
     /// How the processes spent their time, summed over all runs: those with faults, if there are any, otherwise those
     /// without.
-    pub time: Spent,
+    pub time: TimeByActivity,
     /// The period of the checkpoint timer, if in the runs without faults every checkpoint was forced by a message.
     pub timer_never_fired: Option<String>,
 }
@@ -239,7 +239,7 @@ pub(crate) struct Run {
     ranks: u32,
     logs: Logs,
     pub(crate) costs: Costs,
-    time: Spent,
+    time: TimeByActivity,
 }
 
 impl Run {
@@ -273,10 +273,10 @@ pub fn compare(
     federation: &Federation,
     settings: &Settings,
     runs: Runs<'_>,
-    store: &mut Store<'_>,
+    store: &mut ResultStore<'_>,
 ) -> Comparison {
     let backend = match &runs {
-        Runs::Simulated => Backend::Simulate,
+        Runs::Simulated => BackendKind::Simulate,
         Runs::Elsewhere(backend, _) => *backend,
     };
     let under = |name: &str| under(federation, name).unwrap_or_else(|| panic!("`{name}` is no protocol"));
@@ -285,7 +285,7 @@ pub fn compare(
     let mut bench = Bench { settings, maker: runs, store, is_stopped: false };
     let native = bench.runs(&without_faults(&under(UNPROTECTED)));
     if native.is_err() {
-        bench.renounce(1);
+        bench.skip(1);
     }
     let native = native.unwrap_or_default();
     let native: BTreeMap<u64, f64> =
@@ -351,7 +351,7 @@ impl Candidate {
 struct Bench<'a, 'r, 's> {
     settings: &'a Settings,
     maker: Runs<'r>,
-    store: &'a mut Store<'s>,
+    store: &'a mut ResultStore<'s>,
     /// Whether no further runs are started.
     is_stopped: bool,
 }
@@ -373,7 +373,7 @@ impl Bench<'_, '_, '_> {
             calm: Tally::default(),
             faulty: Tally::default(),
             values: BTreeMap::new(),
-            time: Spent::default(),
+            time: TimeByActivity::default(),
             timer_never_fired: None,
         };
         if row.cannot.is_some() {
@@ -382,7 +382,7 @@ impl Bench<'_, '_, '_> {
         let calm = match self.runs(&without_faults(federation)) {
             Ok(calm) => calm,
             Err(error) => {
-                self.renounce(kinds);
+                self.skip(kinds);
                 return Row { cannot: Some(error.to_string()), ..row };
             }
         };
@@ -390,7 +390,7 @@ impl Bench<'_, '_, '_> {
         let faulty = match faulty {
             Ok(faulty) => faulty,
             Err(error) => {
-                self.renounce(1);
+                self.skip(1);
                 return Row { cannot: Some(error.to_string()), ..row };
             }
         };
@@ -406,14 +406,14 @@ impl Bench<'_, '_, '_> {
             })
             .map(|(text, _)| text);
         let timed = if has_runs { &faulty } else { &calm };
-        row.time = timed.iter().fold(Spent::default(), |sum, it| sum + it.time);
+        row.time = timed.iter().fold(TimeByActivity::default(), |sum, it| sum + it.time);
         (row.calm, row.faulty) = (Tally::of(&calm), Tally::of(&faulty));
         row
     }
 
     /// Subtracts runs that are not performed from the total: `kinds` for each seed.
-    fn renounce(&mut self, kinds: u64) {
-        self.store.renounce(kinds * u64::from(self.settings.seeds));
+    fn skip(&mut self, kinds: u64) {
+        self.store.skip(kinds * u64::from(self.settings.seeds));
     }
 
     /// Runs a federation with every seed, until the work is interrupted.
@@ -475,7 +475,7 @@ fn problem_of(federation: &Federation) -> Option<String> {
 
 /// Returns the checkpoint period that holds for all clusters, as text and in seconds.
 fn period(federation: &Federation) -> Option<(String, f64)> {
-    let draft = Session::new(federation).draft(Backend::Simulate).ok()?;
+    let draft = Session::new(federation).draft(BackendKind::Simulate).ok()?;
     let periods = draft.bounds?.checkpoint_every;
     let longest = periods.iter().copied().collect::<Option<Vec<_>>>()?.into_iter().max()?;
     Some((longest.to_string(), longest.as_secs_f64()))

@@ -168,7 +168,7 @@ pub const QUANTITIES: [Quantity; 18] = [
         faulty: true,
         drawn: true,
         family: None,
-        of: |run, _| per_outage(run, |it| Some(100.0 * it.went_back as f64 / run.ranks as f64)),
+        of: |run, _| per_outage(run, |it| Some(100.0 * it.rolled_back as f64 / run.ranks as f64)),
     },
     Quantity {
         name: "lostSeconds",

@@ -38,9 +38,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::compare::Costs;
-use crate::kept::Store;
 use crate::simulate::{Until, simulate, simulate_and};
 use crate::statistics::Statistics;
+use crate::stored::ResultStore;
 
 pub use section::{Agreement, Cell, Figure, Finding, Section, Table};
 
@@ -126,7 +126,7 @@ const HC3I_SETTINGS: [u64; 2] = [73, 58];
 
 /// Reproduces the HC3I paper's evaluation. Does not repeat runs whose results are in `store`. After an interruption,
 /// the remaining experiments are missing.
-pub fn reproduce(settings: Settings, store: &mut Store<'_>) -> Reproduction {
+pub fn reproduce(settings: Settings, store: &mut ResultStore<'_>) -> Reproduction {
     let count = HC3I_SETTINGS[usize::from(settings.quick)];
     all(&HC3I, &[paper::ALL, options::ALL].concat(), count, settings, store)
 }
@@ -137,7 +137,7 @@ fn all(
     experiments: &[&Experiment<'_>],
     count: u64,
     settings: Settings,
-    store: &mut Store<'_>,
+    store: &mut ResultStore<'_>,
 ) -> Reproduction {
     store.expect(count * u64::from(settings.seeds));
     let mut lab = Lab { settings, store, judged: Judged::default() };
@@ -161,7 +161,7 @@ type Experiment<'e> = dyn Fn(&mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupt
 /// Performs the runs of experiments.
 struct Lab<'a, 's> {
     settings: Settings,
-    store: &'a mut Store<'s>,
+    store: &'a mut ResultStore<'s>,
     judged: Judged,
 }
 

@@ -8,13 +8,13 @@
 //! | --- | --- |
 //! | [`parameter`] | a parameter: a field of the file, and its values |
 //! | [`best`] | the setting with the least value of a quantity, and its certainty |
-//! | [`tell`] | the sweep as text, JSON and CSV |
+//! | [`text`] | the sweep as text, JSON and CSV |
 //! | [`page`] | the sweep as one page, with pictures |
 
 pub mod best;
 pub mod page;
 pub mod parameter;
-pub mod tell;
+pub mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;

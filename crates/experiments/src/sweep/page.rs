@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::Sweep;
 use super::best::best;
-use super::tell::{cell, conclusions, reasons, scope, verdicts};
+use super::text::{cell, conclusions, reasons, scope, verdicts};
 use crate::compare::estimate::{Estimate, FEW};
 use crate::compare::quantity::Quantity;
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
 use faultline_api::resource::{Family, Protocol};
-use faultline_experiments::compare::{Comparison, Row, Runs, Settings, compare, page, tell};
-use faultline_experiments::kept::{Kept, Step, Store};
-use faultline_trace::manifest::Backend;
+use faultline_experiments::compare::{Comparison, Row, Runs, Settings, compare, page, text};
+use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
+use faultline_trace::manifest::BackendKind;
 
 const HEAT: &str = "heat: { steps: 60, stepTime: 20ms, feedbackEvery: 10, state: 64KiB }";
 
@@ -37,13 +37,13 @@ spec:
 
 fn simulated(federation: &Federation, settings: &Settings) -> Comparison {
     let (never, mut told) = (AtomicBool::new(false), (0, 0));
-    let mut tell = |step: Step<'_>| told = (step.done, step.total);
-    let mut keep = |_: &Kept| {};
+    let mut tell = |step: RunProgress<'_>| told = (step.done, step.total);
+    let mut keep = |_: &StoredResult| {};
     let compared = compare(
         federation,
         settings,
         Runs::Simulated,
-        &mut Store::new(Vec::new(), &mut keep, &mut tell, &never),
+        &mut ResultStore::new(Vec::new(), &mut keep, &mut tell, &never),
     );
     assert_eq!((told.0, compared.missing), (told.1, 0), "as many runs as were announced");
     compared
@@ -88,10 +88,10 @@ fn each_protocol_has_its_own_costs_and_savings() {
     );
     assert!(none.cannot_with_faults.is_some() && !compared.has_failed());
 
-    let text = tell::text(&compared);
+    let text = text::text(&compared);
     assert!(text.contains("seeds 3 to 4") && text.contains("processes rolled back, per outage"), "{text}");
     assert!(text.contains("none does not run with faults"), "{text}");
-    let json: serde_json::Value = serde_json::from_str(&tell::json(&compared)).expect("one object");
+    let json: serde_json::Value = serde_json::from_str(&text::json(&compared)).expect("one object");
     let hydee = &json["protocols"][1];
     assert_eq!((&hydee["protocol"], &hydee["withFaults"]["pass"]), (&"hydee".into(), &2.into()));
     assert_eq!(hydee["quantities"]["rolledBackPercent"]["mean"], 50.0);
@@ -100,9 +100,9 @@ fn each_protocol_has_its_own_costs_and_savings() {
     assert!(page::file(&compared).starts_with("<svg"));
     // Two runs of the same federation take different times only on real processes.
     let own_spread = "none is the reference, run a second time";
-    assert!(!tell::text(&compared).contains(own_spread));
-    let real = Comparison { backend: Backend::Local, ..compared };
-    assert!(tell::text(&real).contains(own_spread));
+    assert!(!text::text(&compared).contains(own_spread));
+    let real = Comparison { backend: BackendKind::Local, ..compared };
+    assert!(text::text(&real).contains(own_spread));
 }
 
 #[test]
@@ -111,18 +111,18 @@ fn a_protocol_that_met_fewer_faults_is_reported_as_not_comparable() {
     let when = "when: { fact: checkpointRequested, cluster: nancy, occurrence: 2 }";
     let compared =
         compared(HEAT, &format!("  faults: [{{ {when}, crash: {{ cluster: lyon, node: 1 }} }}]\n"));
-    let text = tell::text(&compared);
+    let text = text::text(&compared);
     assert!(text.contains("coordinated met fewer faults than others, 0 of 1 on average"), "{text}");
     assert!(!text.contains("hydee met fewer") && !text.contains("none met fewer"), "{text}");
 }
 
 #[test]
-fn what_a_protocol_cannot_run_is_in_its_row() {
+fn unsupported_features_are_noted_in_the_row_of_the_protocol() {
     let compared = compared("salted: { steps: 20 }", "");
     let [hc3i, hydee, ..] = &compared.rows[..] else { panic!("four rows") };
     assert!(hydee.cannot.as_deref().is_some_and(|it| it.contains("salted")), "{hydee:?}");
     assert_eq!((hydee.calm.runs, hydee.values.len(), hc3i.calm.pass), (0, 0, 2));
-    let text = tell::text(&compared);
+    let text = text::text(&compared);
     assert!(text.contains("hydee cannot run this") && !text.contains("WITH FAULTS"), "{text}");
 }
 
@@ -151,7 +151,7 @@ spec:
     assert!(mean(tic, "overheadPercent") < 50.0, "{tic:?}");
     assert!(!tic.values.contains_key("loggedBytes"));
     assert!(page::render(&compared).contains("tasks re-executed"));
-    assert!(tell::text(&compared).contains("thefts per process"));
+    assert!(text::text(&compared).contains("thefts per process"));
 }
 
 #[test]
@@ -161,29 +161,29 @@ fn an_interrupted_comparison_shows_what_it_has_and_continues_to_the_same() {
     let whole = simulated(&federation, &settings);
     // Interrupted after the fifth run: two of the reference, two of HC3I without faults, one with them.
     let (interrupted, mut kept) = (AtomicBool::new(false), Vec::new());
-    let mut keep = |it: &Kept| kept.push(it.clone());
-    let mut tell = |step: Step<'_>| interrupted.store(step.done >= 5, Ordering::Relaxed);
-    let mut store = Store::new(Vec::new(), &mut keep, &mut tell, &interrupted);
+    let mut keep = |it: &StoredResult| kept.push(it.clone());
+    let mut tell = |step: RunProgress<'_>| interrupted.store(step.done >= 5, Ordering::Relaxed);
+    let mut store = ResultStore::new(Vec::new(), &mut keep, &mut tell, &interrupted);
     let cut = compare(&federation, &settings, Runs::Simulated, &mut store);
     // The row of `none` has the runs of the reference.
     let [hc3i, none] = &cut.rows[..] else { panic!("two protocols have runs: {cut:?}") };
     assert_eq!((hc3i.calm.runs, hc3i.faulty.runs, none.calm.runs, kept.len()), (2, 1, 2, 5));
     assert_eq!(cut.missing, 17);
     let missing = format!("{} runs are missing", cut.missing);
-    assert!(tell::text(&cut).contains(&missing) && page::render(&cut).contains(&missing));
+    assert!(text::text(&cut).contains(&missing) && page::render(&cut).contains(&missing));
     // The stored runs are not repeated.
     let file: Vec<String> = kept.iter().map(|it| serde_json::to_string(it).unwrap()).collect();
-    let known: Vec<Kept> = file.iter().map(|it| serde_json::from_str(it).unwrap()).collect();
+    let known: Vec<StoredResult> = file.iter().map(|it| serde_json::from_str(it).unwrap()).collect();
     let (mut new, mut old) = (0, 0);
-    let mut keep = |it: &Kept| {
+    let mut keep = |it: &StoredResult| {
         assert!(!known.iter().any(|known| (&known.setting, known.seed) == (&it.setting, it.seed)));
         new += 1;
     };
-    let mut tell = |step: Step<'_>| old += u64::from(step.is_known);
+    let mut tell = |step: RunProgress<'_>| old += u64::from(step.is_known);
     let never = AtomicBool::new(false);
-    let mut store = Store::new(known.clone(), &mut keep, &mut tell, &never);
+    let mut store = ResultStore::new(known.clone(), &mut keep, &mut tell, &never);
     let resumed = compare(&federation, &settings, Runs::Simulated, &mut store);
-    assert_eq!((tell::text(&resumed), resumed.missing), (tell::text(&whole), 0));
+    assert_eq!((text::text(&resumed), resumed.missing), (text::text(&whole), 0));
     // The unprotected runs are also those of the row of `none`.
     assert_eq!((new, old), (17, 5 + 2));
 }
@@ -196,9 +196,9 @@ fn the_time_of_all_processes_is_accounted_for() {
         assert_eq!(shares, row.time.total_seconds());
         assert!(row.time.down_seconds > 0.0 && row.time.undone_seconds > 0.0, "{row:?}");
     }
-    let text = tell::text(&compared);
+    let text = text::text(&compared);
     assert!(text.contains("TIME, WITH FAULTS") && text.contains("\n recovering "), "{text}");
-    let json: serde_json::Value = serde_json::from_str(&tell::json(&compared)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text::json(&compared)).unwrap();
     assert!(json["protocols"][0]["time"]["workingSeconds"].as_f64().unwrap() > 0.0);
     assert!(page::render(&compared).contains("Where the time went, with faults"));
 }
@@ -210,7 +210,7 @@ fn a_timer_that_never_fires_is_reported() {
         let Protocol::Hc3i(options) = &mut federation.spec.protocol else { panic!("the file has HC3I") };
         options.checkpoint_every = Some(serde_json::from_value(period.into()).expect("a duration"));
         settings.protocols.truncate(1);
-        tell::text(&simulated(&federation, &settings))
+        text::text(&simulated(&federation, &settings))
     };
     // Each answer comes from a newer checkpoint, and forces another one.
     let text = every("pingPong: { sizes: [8B], rounds: 200 }", "500ms");

@@ -29,7 +29,7 @@ fn read(topology: &str, application: &str, timers: &str) -> Result<Federation, S
         .map(|(name, text)| (name, text.as_bytes()));
     let federation = Files::read(topology, application, timers).and_then(|it| it.import("test"));
     federation.map_err(|rejected| {
-        let complaints = rejected.complaints().iter();
+        let complaints = rejected.errors().iter();
         complaints
             .map(|it| format!("{}:{}:{} {} ({})", rejected.file(), it.line, it.column, it.message, it.help))
             .collect::<Vec<_>>()

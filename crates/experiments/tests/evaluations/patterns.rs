@@ -33,7 +33,7 @@ spec:
 ",
         pattern.name().to_lowercase()
     );
-    parse("pattern.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints()))
+    parse("pattern.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}: {:?}", it.errors()))
 }
 
 /// Returns the share of all bytes between different parts, for parts of many kinds.

@@ -3,16 +3,16 @@
 use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 
-use faultline_experiments::kept::{Kept, Step, Store};
 use faultline_experiments::reproduce::{Agreement, Settings, cck, page};
+use faultline_experiments::stored::{ResultStore, RunProgress, StoredResult};
 
 #[test]
 fn every_figure_is_repeated_and_every_run_passes() {
     let settings = Settings { seeds: 1, quick: true, jobs: NonZero::<usize>::MIN };
     let (never, mut told) = (AtomicBool::new(false), (0, 0));
-    let mut keep = |_: &Kept| {};
-    let mut tell = |step: Step<'_>| told = (step.done, step.total);
-    let done = cck::reproduce(settings, &mut Store::new(Vec::new(), &mut keep, &mut tell, &never));
+    let mut keep = |_: &StoredResult| {};
+    let mut tell = |step: RunProgress<'_>| told = (step.done, step.total);
+    let done = cck::reproduce(settings, &mut ResultStore::new(Vec::new(), &mut keep, &mut tell, &never));
     assert_eq!((told.0, done.missing), (told.1, 0), "as many runs as were announced");
     println!("{}", page::text(&done));
     assert_eq!(done.judged.wrong, Vec::<String>::new());

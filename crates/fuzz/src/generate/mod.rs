@@ -13,7 +13,7 @@ use faultline_api::quantity::{Bandwidth, Duration, Loss, Period, Size};
 use faultline_api::resource::{
     Application, Cluster, CollectBy, Demand, Exchange, Failures, Family, Farm, Federation, FederationSpec,
     Forcing, Heat, InFlight, Link, Links, MIN_DETECT_AFTER, Options, Pair, Piggyback, Protocol as Asked,
-    Receive, ReplicateTo, Salted, Simulator, Stated, Storage, StorageKind,
+    Receive, ReplicateTo, Salted, SharedOptions, Simulator, Storage, StorageKind,
 };
 use faultline_core::{Promise, Promises, Role, Span};
 
@@ -27,7 +27,7 @@ const MIX: [&str; 10] =
 
 /// Returns the random federation of a seed.
 pub(crate) fn federation(seed: u64, protocol: Option<Protocol>) -> Federation {
-    match protocol.filter(|it| it.with(Stated::default()).family() == Some(Family::Tasks)) {
+    match protocol.filter(|it| it.with(SharedOptions::default()).family() == Some(Family::Tasks)) {
         Some(protocol) => tasks::federation(seed, protocol),
         None => federation_with(seed, protocol, None),
     }
@@ -47,7 +47,7 @@ fn federation_with(seed: u64, protocol: Option<Protocol>, extra: Option<&[Role]>
     // Always drawn, so that a requested protocol does not shift all later draws.
     let drawn = chance.pick(&MIX);
     let protocol = protocol.unwrap_or_else(|| known(drawn));
-    let demand = protocol.with(Stated::default()).demand();
+    let demand = protocol.with(SharedOptions::default()).demand();
     let clusters = clusters(chance, demand);
     let step_time = chance.span(Span::from_millis(1), Span::from_millis(20));
     let application = match demand {
@@ -225,7 +225,7 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
     let (replicas, replicate_to) = copies(chance, clusters);
     let (replicas, replicate_to) = (Some(replicas), Some(replicate_to));
     let piggyback = chance.percent(15).then_some(Piggyback::Ddv);
-    let mut asked = protocol.with(Stated {
+    let mut asked = protocol.with(SharedOptions {
         checkpoint_every: None,
         checkpoint_every_in: every_in,
         collect_every,
@@ -233,8 +233,8 @@ fn options(chance: &mut Chance, protocol: Protocol, clusters: &[Cluster], length
         replicate_to,
         log_memory: None,
     });
-    if asked.stated().checkpoint_every_in.is_empty() {
-        asked.restate(|it| it.checkpoint_every = Some(every));
+    if asked.shared_options().checkpoint_every_in.is_empty() {
+        asked.change_shared_options(|it| it.checkpoint_every = Some(every));
     }
     if let Asked::Hc3i(hc3i) = &mut asked {
         hc3i.piggyback = piggyback;

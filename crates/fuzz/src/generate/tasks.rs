@@ -5,11 +5,11 @@ use faultline_api::flow::flow;
 use faultline_api::quantity::{Duration, Period};
 use faultline_api::resource::{
     Application, Cluster, Coordination, Cp0, Failures, Federation, FederationSpec, Fibonacci, Jacobi,
-    MIN_DETECT_AFTER, NQueens, Options, Schedule, Stated, Stealing, Storage, StorageKind, TaskGraph,
+    MIN_DETECT_AFTER, NQueens, Options, Schedule, SharedOptions, Stealing, Storage, StorageKind, TaskGraph,
 };
 use faultline_api::validate;
 use faultline_core::Span;
-use faultline_dataflow::{Extent, extent};
+use faultline_dataflow::{ProgramSize, extent};
 
 use super::faults::Faults;
 use super::{bandwidth, copies, links, second, simulator, successors};
@@ -25,18 +25,18 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     let chance = &mut Chance::new(seed);
     let clusters = clusters(chance);
     let ranks: u32 = clusters.iter().map(|it| it.nodes).sum();
-    let plans = protocol.with(Stated::default()).plans();
+    let plans = protocol.with(SharedOptions::default()).plans();
     let application = if plans { planned(chance, ranks) } else { application(chance) };
     let length = chance.span(SHORTEST, LONGEST);
     let application = lasting(application, length, &clusters);
     let links = links(chance, &clusters);
     let tau = chance.span(Span::from_millis(5), Span(length.0 / 2));
     let (replicas, replicate_to) = copies(chance, &clusters);
-    let mut asked = protocol.with(Stated {
+    let mut asked = protocol.with(SharedOptions {
         checkpoint_every: Some(Period(Some(tau))),
         replicas: Some(replicas),
         replicate_to: Some(replicate_to),
-        ..Stated::default()
+        ..SharedOptions::default()
     });
     if let Options::Tic(tic) = asked.options() {
         let cp0 = chance.percent(20).then_some(Cp0::Each);
@@ -188,7 +188,7 @@ fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Appl
 /// work.
 fn least_time(application: &Application, clusters: &[Cluster]) -> Span {
     let flow = flow(application).expect("it is a program of tasks").expect("its parameters are valid");
-    let Extent { work, path, .. } = extent(&flow);
+    let ProgramSize { work, path, .. } = extent(&flow);
     let power = |it: &Cluster| u64::from(it.nodes * it.speed() * it.cores());
     let power: u64 = clusters.iter().map(power).sum();
     let fastest = clusters.iter().map(Cluster::speed).max().unwrap_or(100);

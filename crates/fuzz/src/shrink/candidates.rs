@@ -53,7 +53,7 @@ fn clusters(spec: &FederationSpec) -> Smaller {
             if let Some(links) = &mut it.links {
                 links.pairs.retain(|pair| pair.from != gone && pair.to != gone);
             }
-            it.protocol.restate(|it| {
+            it.protocol.change_shared_options(|it| {
                 it.checkpoint_every_in.remove(gone);
             });
             if let Application::Synthetic(Synthetic { traffic: Traffic::Exact(exact), .. }) =

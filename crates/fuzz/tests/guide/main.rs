@@ -60,7 +60,7 @@ fn a_file_that_names_the_protocol_describes_the_same_run() {
     federation.spec.protocol = named(serde_json::json!({ "acceptsState": true }));
     let text = faultline_api::to_yaml(&federation);
     let rejected = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap_err();
-    let complaint = &rejected.complaints()[0];
+    let complaint = &rejected.errors()[0];
     assert!(complaint.message.contains("unknown field `acceptsState`"), "{complaint:?}");
     assert!(text.lines().nth(complaint.line - 1).unwrap().contains("acceptsState"), "{complaint:?}");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultline_core::{
     Birth, Cause, Claim, Gauges, Host, Incarnation, Input, Membership, MessageId, Payload, Position, Promise,
-    Promises, Protocol, Role, Scope, Speaks, Time, Vectors,
+    Promises, Protocol, ProtocolTypes, Role, Scope, Time, Vectors,
 };
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ impl faultline_core::Stamp for Stamp {
     }
 }
 
-impl Speaks for StartAgain {
+impl ProtocolTypes for StartAgain {
     type Control = ();
     type Head = ();
     type Saved = ();

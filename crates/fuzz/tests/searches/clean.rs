@@ -211,7 +211,7 @@ fn a_scenario_survives_its_file() {
         let scenario = Scenario::new(seed, None, None);
         let text = scenario.to_yaml();
         let federation = faultline_api::parse("scenario.yaml", text.as_bytes());
-        let federation = federation.unwrap_or_else(|it| panic!("seed {seed}: {:?}\n{text}", it.complaints()));
+        let federation = federation.unwrap_or_else(|it| panic!("seed {seed}: {:?}\n{text}", it.errors()));
         assert_eq!(Scenario { federation, ..scenario.clone() }, scenario, "{text}");
     }
 }

@@ -35,7 +35,7 @@ spec:
 "
     );
     let federation = faultline_api::parse("farm.yaml", text.as_bytes());
-    federation.unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints()))
+    federation.unwrap_or_else(|it| panic!("{it}: {:?}", it.errors()))
 }
 
 /// Runs master and workers instead of the federation's application.

@@ -62,7 +62,7 @@ const DIRECTED: &[Defect] = &[
 fn first_violation(defect: Defect) -> Option<(u64, Property)> {
     (0..bound(defect)).find_map(|seed| {
         let trial = run(Scenario::new(seed, None, Some(defect))).unwrap();
-        trial.convicting().map(|property| (seed, property))
+        trial.decisive_violation().map(|property| (seed, property))
     })
 }
 

@@ -15,7 +15,7 @@ fn fixed_scenarios_stay_clean() {
     for file in files {
         let name = file.file_name().unwrap().to_string_lossy();
         let federation = faultline_api::parse(&name, &fs::read(&file).unwrap());
-        let federation = federation.unwrap_or_else(|it| panic!("{name}: {:?}", it.complaints()));
+        let federation = federation.unwrap_or_else(|it| panic!("{name}: {:?}", it.errors()));
         let seed = federation.spec.seed.expect("a scenario has a seed");
         let trial = run(Scenario { seed, federation, defect: None }).unwrap();
         assert_ne!(trial.judgement.verdict, Verdict::Fail, "{name}: {:?}", trial.judgement.reasons);

@@ -9,7 +9,7 @@ fn seeds_are_not_truncated_and_a_file_keeps_them() {
         let scenario = Scenario::new(seed, None, None);
         let text = scenario.to_yaml();
         let federation = faultline_api::parse("seed.yaml", text.as_bytes());
-        let federation = federation.unwrap_or_else(|it| panic!("{:?}", it.complaints()));
+        let federation = federation.unwrap_or_else(|it| panic!("{:?}", it.errors()));
         assert_eq!(federation.spec.seed, Some(seed), "{text}");
         let trial = run(Scenario { seed, federation, defect: None }).unwrap();
         assert_ne!(trial.judgement.verdict, Verdict::Fail, "{seed}: {:?}", trial.judgement.reasons);

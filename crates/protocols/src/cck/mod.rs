@@ -30,8 +30,8 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Boot, Incarnation, Membership, Position, ProcessId, Promise, Promises, Role, Scope, Span, Speaks,
-    Time,
+    Birth, Boot, Incarnation, Membership, Position, ProcessId, Promise, Promises, ProtocolTypes, Role, Scope,
+    Span, Time,
 };
 use faultline_dataflow::partition::{Delivery, Executed, PartitionHost, PartitionInput, PartitionProtocol};
 use faultline_dataflow::plan::Value;
@@ -100,7 +100,7 @@ struct LocalPartition {
     is_done: bool,
 }
 
-impl Speaks for Cck {
+impl ProtocolTypes for Cck {
     type Control = Message;
     type Head = Head;
     type Saved = ();

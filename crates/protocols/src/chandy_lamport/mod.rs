@@ -16,7 +16,7 @@ mod rank;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use faultline_core::{Birth, Gauges, Host, Input, Promises, Protocol, Role, Speaks, Time};
+use faultline_core::{Birth, Gauges, Host, Input, Promises, Protocol, ProtocolTypes, Role, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, Grouped};
@@ -97,7 +97,7 @@ enum Process {
     Server(Box<group::Server<ChandyLamport>>),
 }
 
-impl Speaks for ChandyLamport {
+impl ProtocolTypes for ChandyLamport {
     type Control = Control;
     type Head = ();
     type Saved = InTransit;
@@ -133,7 +133,9 @@ impl Protocol for ChandyLamport {
         match &mut self.0 {
             Process::Rank(rank) => rank.handle(input, now, host),
             Process::Server(server) => match input {
-                Input::Control { from, message: Control::Group(message) } => server.told(from, message, host),
+                Input::Control { from, message: Control::Group(message) } => {
+                    server.handle_message(from, message, host)
+                }
                 other => server.handle(other, now, host),
             },
         }

@@ -102,7 +102,7 @@ impl Rank {
         match input {
             Input::Sent { id, payload } => self.sent(id, payload, host),
             Input::Received { id, stamp, payload } => self.arrived(id, stamp, payload, host),
-            Input::Control { from, message } => self.told(from, message, now, host),
+            Input::Control { from, message } => self.handle_message(from, message, now, host),
             Input::Snapshot(snapshot) => self.saved(snapshot, now, host),
             Input::Membership(membership) => self.membership_changed(membership, now, host),
             Input::Persisted(name) => {
@@ -336,7 +336,7 @@ impl Rank {
             && written.completes()
         {
             let checkpoint = part.checkpoint;
-            self.tell_coordinator(Control::Durable(checkpoint), now, host);
+            self.send_to_coordinator(Control::Durable(checkpoint), now, host);
         }
     }
 
@@ -401,15 +401,21 @@ impl Rank {
 
     // ---- Messages of the protocol.
 
-    fn tell_coordinator(&mut self, message: Control, now: Time, host: &mut dyn Host<ChandyLamport>) {
+    fn send_to_coordinator(&mut self, message: Control, now: Time, host: &mut dyn Host<ChandyLamport>) {
         if self.coordinator.is_some() {
-            self.told(self.group.me, message, now, host);
+            self.handle_message(self.group.me, message, now, host);
         } else {
             host.control(To::One(self.group.coordinator()), message);
         }
     }
 
-    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut dyn Host<ChandyLamport>) {
+    fn handle_message(
+        &mut self,
+        from: ProcessId,
+        message: Control,
+        now: Time,
+        host: &mut dyn Host<ChandyLamport>,
+    ) {
         let is_early = match &message {
             Control::Marker(checkpoint)
             | Control::Durable(checkpoint)
@@ -442,7 +448,7 @@ impl Rank {
         for early in core::mem::take(&mut self.early) {
             match early {
                 Early::Application(id, interval, payload) => self.arrived(id, interval, payload, host),
-                Early::Control(from, message) => self.told(from, message, now, host),
+                Early::Control(from, message) => self.handle_message(from, message, now, host),
             }
         }
     }
@@ -464,8 +470,8 @@ impl Rank {
         }
         self.group.watch_members(host);
         self.maybe_resumed(now, host);
-        for holder in self.group.reborn_holders(&old) {
-            self.group.tell_holder(holder, host);
+        for holder in self.group.restarted_holders(&old) {
+            self.group.update_holder(holder, host);
             if let Some(written) = self.written() {
                 written.repeat(holder, host);
             }

@@ -62,7 +62,7 @@ impl Rank {
                 }
             }
         }
-        self.told(self.group.me, message, now, host);
+        self.handle_message(self.group.me, message, now, host);
     }
 
     /// Leader: forwards the coordinator's commands to its cluster (L1).
@@ -80,14 +80,14 @@ impl Rank {
 
     /// Answers the coordinator, or the leader that answers for this process.
     pub(super) fn answer(&mut self, message: Control, now: Time, host: &mut dyn Host<Coordinated>) {
-        let whom = match self.config.coordination {
+        let receiver = match self.config.coordination {
             Coordination::Direct => self.group.coordinator(),
             Coordination::Hierarchical => members(&self.group)[0],
         };
-        if whom == self.group.me {
-            self.told(whom, message, now, host);
+        if receiver == self.group.me {
+            self.handle_message(receiver, message, now, host);
         } else {
-            host.control(To::One(whom), message);
+            host.control(To::One(receiver), message);
         }
     }
 

@@ -20,7 +20,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Birth, Gauges, Host, Input, ProcessId, Promises, Protocol, Role, Speaks, Time};
+use faultline_core::{Birth, Gauges, Host, Input, ProcessId, Promises, Protocol, ProtocolTypes, Role, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, Grouped};
@@ -144,7 +144,7 @@ enum Process {
     Server(Box<group::Server<Coordinated>>),
 }
 
-impl Speaks for Coordinated {
+impl ProtocolTypes for Coordinated {
     type Control = Control;
     type Head = ();
     type Saved = InTransit;
@@ -180,7 +180,9 @@ impl Protocol for Coordinated {
         match &mut self.0 {
             Process::Rank(rank) => rank.handle(input, now, host),
             Process::Server(server) => match input {
-                Input::Control { from, message: Control::Group(message) } => server.told(from, message, host),
+                Input::Control { from, message: Control::Group(message) } => {
+                    server.handle_message(from, message, host)
+                }
                 other => server.handle(other, now, host),
             },
         }

@@ -73,7 +73,7 @@ impl Rank {
             Input::Received { id, stamp, payload } => {
                 self.member.arrived(&self.group, id, stamp, payload, host);
             }
-            Input::Control { from, message } => self.told(from, message, now, host),
+            Input::Control { from, message } => self.handle_message(from, message, now, host),
             Input::Snapshot(snapshot) => {
                 if let Some((checkpoint, sent)) = self.member.saved(snapshot) {
                     self.answer(Control::Saved { checkpoint, sent }, now, host);
@@ -106,7 +106,7 @@ impl Rank {
     }
 
     /// Handles a message from another process, or from this one in another role.
-    pub(super) fn told(
+    pub(super) fn handle_message(
         &mut self,
         from: ProcessId,
         message: Control,
@@ -145,7 +145,7 @@ impl Rank {
 
     fn hear_early(&mut self, now: Time, host: &mut dyn Host<Coordinated>) {
         for (from, message) in core::mem::take(&mut self.early) {
-            self.told(from, message, now, host);
+            self.handle_message(from, message, now, host);
         }
     }
 
@@ -232,8 +232,8 @@ impl Rank {
         }
         self.group.watch_members(host);
         self.maybe_resumed(now, host);
-        for holder in self.group.reborn_holders(&old) {
-            self.group.tell_holder(holder, host);
+        for holder in self.group.restarted_holders(&old) {
+            self.group.update_holder(holder, host);
             self.member.repeat_copy(holder, host);
         }
         self.group.watch_outside_holders(&old, host);

@@ -20,7 +20,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Footprint, Gauges, Host, Input, Promise, Promises, Protocol, Role, Scope, Speaks, Time,
+    Birth, Footprint, Gauges, Host, Input, Promise, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub type Config = LoggingOptions<()>;
 
 /// The protocol's own state in a checkpoint, besides the channels (R2).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Own {
+pub struct ProtocolState {
     /// Phases of the process and of the messages that it has received.
     pub phases: Phases,
     /// Actions of the application that waited for a phase.
@@ -85,10 +85,10 @@ enum Process {
     Server(Box<group::Server<FullLogging>>),
 }
 
-impl Speaks for FullLogging {
+impl ProtocolTypes for FullLogging {
     type Control = Control;
     type Head = Head;
-    type Saved = logs::Saved<Phase, Own>;
+    type Saved = logs::Saved<Phase, ProtocolState>;
 
     fn add_to(head: &Head, saved: &Self::Saved, footprint: &mut Footprint) {
         saved.add_to(head, footprint);
@@ -97,7 +97,7 @@ impl Speaks for FullLogging {
 
 impl Logging for FullLogging {
     type Tag = Phase;
-    type Own = Own;
+    type Own = ProtocolState;
 }
 
 impl Protocol for FullLogging {
@@ -137,11 +137,11 @@ impl Protocol for FullLogging {
             (Process::Rank(rank), input) => rank.handle(input, now, host),
             (Process::Recovery(process), Input::Membership(it)) => process.membership_changed(it, host),
             (Process::Recovery(process), Input::Control { from, message: Control::Round(message) }) => {
-                process.told(from, message, host);
+                process.handle_message(from, message, host);
             }
             (Process::Recovery(_), _) => {}
             (Process::Server(server), Input::Control { from, message: Control::Group(message) }) => {
-                server.told(from, message, host);
+                server.handle_message(from, message, host);
             }
             (Process::Server(server), other) => server.handle(other, now, host),
         }

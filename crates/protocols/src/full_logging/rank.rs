@@ -9,7 +9,7 @@ use faultline_core::{
     Snapshot, Time,
 };
 
-use super::{Config, Control, FullLogging, Own, Stamp};
+use super::{Config, Control, FullLogging, ProtocolState, Stamp};
 use crate::machines::group::{self, Group, Resumed};
 use crate::machines::logs::{LogRules, Logs, Saved};
 use crate::machines::phases::{self, AppAction, PhaseRules, Phases, RoundRules, Rounds};
@@ -101,7 +101,7 @@ impl Rank {
             Input::Received { id, stamp, payload } => {
                 self.arrived(Arrival { id, stamp, payload }, host);
             }
-            Input::Control { from, message } => self.told(from, message, now, host),
+            Input::Control { from, message } => self.handle_message(from, message, now, host),
             Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, host),
             Input::Membership(membership) => self.membership_changed(membership, now, host),
             Input::Timeout => {
@@ -230,7 +230,7 @@ impl Rank {
 
     /// Receives the application's state, after all its earlier actions.
     fn snapshot_taken(&mut self, snapshot: Snapshot, host: &mut ProtocolHost) {
-        let own = Own { phases: self.phases.clone(), app_actions: self.app_actions.clone() };
+        let own = ProtocolState { phases: self.phases.clone(), app_actions: self.app_actions.clone() };
         let saved = Saved { channels: self.logs.channels.clone(), own };
         self.checkpoints.cut(&mut self.group, snapshot, saved, self.logs.head(), host);
     }
@@ -261,7 +261,7 @@ impl Rank {
 
     // ---- Messages of the protocol.
 
-    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
+    fn handle_message(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
         let is_early = match &message {
             // A message about the restored state waits until the state is restored (R8).
             Control::Settled(settled) => settled.to > self.position.incarnation,
@@ -293,7 +293,7 @@ impl Rank {
     /// Handles again all input that waited for this process to learn of a failure, or to recover from one.
     fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for (from, message) in core::mem::take(&mut self.early) {
-            self.told(from, message, now, host);
+            self.handle_message(from, message, now, host);
         }
         self.replay_waiting(host);
     }
@@ -346,8 +346,8 @@ impl Rank {
             self.rounds.await_next();
         }
         self.watch_own_failures(now, host);
-        for holder in self.group.reborn_holders(&old) {
-            self.group.tell_holder(holder, host);
+        for holder in self.group.restarted_holders(&old) {
+            self.group.update_holder(holder, host);
             self.checkpoints.repeat(holder, host);
             self.logs.repeat_segments(self.group.me, holder, host);
         }

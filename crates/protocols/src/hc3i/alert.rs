@@ -77,9 +77,9 @@ impl Hc3i {
         for alert in outstanding.iter_mut().filter(|alert| alert.again_at <= now) {
             let members = self.members_of(alert.cluster);
             let live: Vec<ProcessId> = members.iter().copied().filter(|&member| self.is_up(member)).collect();
-            if let Some(&whom) = live.get(alert.tries % live.len().max(1)) {
+            if let Some(&receiver) = live.get(alert.tries % live.len().max(1)) {
                 let (cluster, past) = (self.cluster, self.alerted_past());
-                host.control(To::One(whom), Control::Alert { cluster, past });
+                host.control(To::One(receiver), Control::Alert { cluster, past });
             }
             alert.tries += 1;
             alert.again_at = now + self.config.retry_every;
@@ -154,7 +154,7 @@ impl Hc3i {
         // A recovery reads the tables when it resumes, and so does a member that has to roll back.
         if !news.is_empty() && !matches!(self.phase, Phase::Recovering(_) | Phase::Serving) {
             if self.is_clean() {
-                let is_news = |this: &Hc3i, whom| news.contains(&this.cluster_of(whom));
+                let is_news = |this: &Hc3i, receiver| news.contains(&this.cluster_of(receiver));
                 self.resend(|this, entry| is_news(this, entry.id.to) && this.is_owed(entry), host);
             }
             self.roll_back_if_undone(now, host);
@@ -182,10 +182,10 @@ impl Hc3i {
         spread.awaited.retain(|&member| member != from);
         if spread.awaited.is_empty() {
             self.alerts.spreads.swap_remove(place);
-            let (whom, incarnation) = asker;
+            let (receiver, incarnation) = asker;
             let history = Arc::new(self.history.clone());
             host.control(
-                To::One(whom),
+                To::One(receiver),
                 Control::AlertRecorded { cluster: self.cluster, incarnation, history },
             );
         }

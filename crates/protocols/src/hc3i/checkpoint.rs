@@ -17,7 +17,7 @@ use faultline_core::{
 use super::config::{Defect, Rule};
 use super::delivery::Early;
 use super::log::Log;
-use super::message::{Control, Head, Kept, Saved};
+use super::message::{Control, Head, RestorableCheckpoint, Saved};
 use super::received::Received;
 use super::{Hc3i, Image, Phase, ProtocolHost, merge_vectors, placement};
 use crate::machines::{Replication, Requires};
@@ -200,7 +200,7 @@ impl Hc3i {
         part.saved = Some(Cut { snapshot, head, log, received, left: self.left });
         let (position, attempt) = (part.position, part.attempt);
         let sent = self.sent_within.iter().map(|(to, count)| (to, u64::from(count))).collect();
-        self.tell_coordinator(Control::Saved { position, attempt, sent }, now, host);
+        self.send_to_coordinator(Control::Saved { position, attempt, sent }, now, host);
     }
 
     /// Returns the DDV, raised by the queued messages that will be delivered after the commit (errata, B6).
@@ -357,7 +357,7 @@ impl Hc3i {
         {
             let (position, attempt) = (part.position, part.attempt);
             let head = written.image().head.clone();
-            self.tell_coordinator(Control::Drained { position, attempt, head }, now, host);
+            self.send_to_coordinator(Control::Drained { position, attempt, head }, now, host);
         }
     }
 
@@ -447,7 +447,7 @@ impl Hc3i {
         assert!(is_newest, "checkpoints are kept in their order");
         self.position = position;
         self.ddv = vectors.ddv.clone();
-        self.kept.push(Kept { position, attempt, vectors: vectors.clone(), covered: true });
+        self.kept.push(RestorableCheckpoint { position, attempt, vectors: vectors.clone(), covered: true });
         let frozen = now.since(part.since);
         host.claim(Claim::Committed { position, attempt, forced: part.forced, frozen, vectors });
         if part.saved.as_ref().is_some_and(|cut| cut.left) {
@@ -469,7 +469,7 @@ impl Hc3i {
         self.restart_checkpoint_timer(now);
         self.replay(now, host);
         self.take_last_checkpoint(now, host);
-        self.say_if_unwanted(now, host);
+        self.report_if_unneeded(now, host);
         if self.has(Defect::RollsBackUnasked) && self.coordinates() && position.sn.0.is_multiple_of(3) {
             self.begin_next_round(Cause::Failure, now, host);
         }

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use faultline_core::{Attempt, Claim, ClusterId, Position, Presence, ProcessId, Span, Time, To, Vectors};
 
 use super::config::{CollectBy, Rule};
-use super::message::{Collection, Control, Inventory, Kept};
+use super::message::{Collection, Control, Inventory, RestorableCheckpoint};
 use super::{Coordination, Hc3i, Phase, ProtocolHost, placement};
 use crate::machines::Checkpoint;
 
@@ -50,8 +50,8 @@ impl Hc3i {
         };
         coordination.collect_at = self.config.collect_every.map(|every| now + every.max(least));
         match self.config.collect_by {
-            CollectBy::Initiator => self.ask_for_stock(now, host),
-            CollectBy::EveryCluster => self.tell_stock(now, host),
+            CollectBy::Initiator => self.request_inventories(now, host),
+            CollectBy::EveryCluster => self.announce_inventory(now, host),
         }
     }
 
@@ -62,20 +62,20 @@ impl Hc3i {
     }
 
     /// Initiator: asks every cluster. Abandons a collection that is still in progress.
-    fn ask_for_stock(&mut self, now: Time, host: &mut ProtocolHost) {
+    fn request_inventories(&mut self, now: Time, host: &mut ProtocolHost) {
         let collecting = &mut self.coordination().collecting;
         collecting.round += 1;
         collecting.stock.clear();
         let round = collecting.round;
-        self.tell_other_coordinators(&Control::Ask { round }, host);
+        self.send_to_other_coordinators(&Control::Ask { round }, host);
         if let Some(inventory) = self.inventory() {
-            self.stock_told(self.me, round, inventory, now, host);
+            self.inventory_received(self.me, round, inventory, now, host);
         }
     }
 
     /// Without an initiator: tells every other cluster what is stored. For clusters that have been silent since the
     /// last collection, their previous lists are used.
-    fn tell_stock(&mut self, now: Time, host: &mut ProtocolHost) {
+    fn announce_inventory(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.coordination().collecting.due {
             self.decide_alone(now, host);
         }
@@ -84,19 +84,19 @@ impl Hc3i {
         collecting.due = true;
         let round = collecting.round;
         if let Some(inventory) = self.inventory() {
-            self.tell_other_coordinators(&Control::Stock { round, inventory }, host);
+            self.send_to_other_coordinators(&Control::Stock { round, inventory }, host);
         }
         self.decide_when_all_were_heard(now, host);
     }
 
-    fn tell_other_coordinators(&self, message: &Control, host: &mut ProtocolHost) {
+    fn send_to_other_coordinators(&self, message: &Control, host: &mut ProtocolHost) {
         for cluster in self.others() {
             host.control(To::One(self.members_of(cluster)[0]), message.clone());
         }
     }
 
     /// Coordinator of a cluster: reports what is stored, unless a recovery is about to change it.
-    pub(super) fn asked_for_stock(&mut self, from: ProcessId, round: u32, host: &mut ProtocolHost) {
+    pub(super) fn inventory_requested(&mut self, from: ProcessId, round: u32, host: &mut ProtocolHost) {
         if let Some(inventory) = self.inventory() {
             host.control(To::One(from), Control::Stock { round, inventory });
         }
@@ -107,8 +107,8 @@ impl Hc3i {
             return None;
         }
         // A checkpoint that contains something undone elsewhere will not be restored; the rollback is imminent.
-        let spoilt = self.kept.iter().any(|kept| self.undone_in(&kept.vectors).is_some());
-        if spoilt && self.obeys(Rule::CollectsOnSound) {
+        let holds_undone = self.kept.iter().any(|kept| self.undone_in(&kept.vectors).is_some());
+        if holds_undone && self.obeys(Rule::CollectsOnSound) {
             return None;
         }
         let mut incarnations: Vec<_> = self.clusters().map(|cluster| self.history.known(cluster)).collect();
@@ -120,7 +120,7 @@ impl Hc3i {
     }
 
     /// Handles a coordinator's list of stored checkpoints.
-    pub(super) fn stock_told(
+    pub(super) fn inventory_received(
         &mut self,
         from: ProcessId,
         round: u32,
@@ -147,14 +147,14 @@ impl Hc3i {
     fn decide_for_all(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(Coordination { collecting, .. }) = self.coordination.as_deref() else { return };
         let round = collecting.round;
-        let Some(stock) = self.whole_stock(&collecting.stock) else {
+        let Some(stock) = self.complete_inventories(&collecting.stock) else {
             return;
         };
         self.coordination().collecting.stock.clear();
         let Some(collection) = self.decision(&stock) else {
             return;
         };
-        self.tell_other_coordinators(&Control::Collect { round, collection: collection.clone() }, host);
+        self.send_to_other_coordinators(&Control::Collect { round, collection: collection.clone() }, host);
         self.collect(self.me, round, &collection, now, host);
     }
 
@@ -179,7 +179,8 @@ impl Hc3i {
         if !self.obeys(Rule::WaitsForSilent) {
             self.make_up_for_silent(&mut stock);
         }
-        let Some(collection) = self.whole_stock(&stock).and_then(|stock| self.decision(&stock)) else {
+        let Some(collection) = self.complete_inventories(&stock).and_then(|stock| self.decision(&stock))
+        else {
             return;
         };
         let collecting = &mut self.coordination().collecting;
@@ -193,23 +194,27 @@ impl Hc3i {
     /// back.
     fn make_up_for_silent(&self, stock: &mut BTreeMap<ClusterId, Arc<Inventory>>) {
         let incarnations = stock[&self.cluster].incarnations.clone();
-        let nothing_to_fear = Arc::new(Inventory { incarnations, checkpoints: Vec::from([never_back()]) });
+        let never_rolls_back =
+            Arc::new(Inventory { incarnations, checkpoints: Vec::from([never_rolling_back()]) });
         for cluster in self.clusters() {
-            stock.entry(cluster).or_insert_with(|| nothing_to_fear.clone());
+            stock.entry(cluster).or_insert_with(|| never_rolls_back.clone());
         }
     }
 
     /// Returns one list per cluster, or `None` if a present cluster has sent none. All checkpoints of a cluster that
     /// has not joined yet count as undone, which is the safe assumption. A cluster that has left never rolls back.
-    fn whole_stock(&self, told: &BTreeMap<ClusterId, Arc<Inventory>>) -> Option<Vec<Arc<Inventory>>> {
+    fn complete_inventories(
+        &self,
+        received: &BTreeMap<ClusterId, Arc<Inventory>>,
+    ) -> Option<Vec<Arc<Inventory>>> {
         let without = |checkpoints| Some(Arc::new(Inventory { incarnations: Vec::new(), checkpoints }));
         let list = |cluster| match self.presence(cluster) {
             Presence::Awaited => without(Vec::new()),
-            Presence::Left => without(Vec::from([never_back()])),
+            Presence::Left => without(Vec::from([never_rolling_back()])),
             Presence::Present if cluster != self.cluster && !self.obeys(Rule::CountsGuests) => {
-                without(Vec::from([never_back()]))
+                without(Vec::from([never_rolling_back()]))
             }
-            Presence::Permanent | Presence::Present => told.get(&cluster).cloned(),
+            Presence::Permanent | Presence::Present => received.get(&cluster).cloned(),
         };
         self.clusters().map(list).collect()
     }
@@ -257,7 +262,7 @@ impl Hc3i {
         }
         let gone = self.kept.iter().take_while(|kept| kept.position.sn < below).count();
         let me = self.me;
-        let kept = self.kept.drain(..gone).map(|kept: Kept| kept.part(me));
+        let kept = self.kept.drain(..gone).map(|kept: RestorableCheckpoint| kept.part(me));
         let incomplete = self.incomplete.extract_if(.., |name| name.sn < below);
         let names: Arc<[_]> = kept.chain(incomplete).collect();
         for &name in names.iter() {
@@ -272,7 +277,7 @@ impl Hc3i {
         }
         let log = self.collect_log(collection);
         host.claim(Claim::Collected { round, below, kept: self.kept.len() as u32, log });
-        self.say_if_unwanted(now, host);
+        self.report_if_unneeded(now, host);
     }
 
     /// Removes messages that were delivered before their receiver's worst checkpoint, unless this process has yet to
@@ -299,7 +304,7 @@ impl Hc3i {
 const NEVER_BACK: Checkpoint = Checkpoint { position: Position::new(0, u32::MAX), attempt: Attempt(1) };
 
 /// Returns the list entry of a cluster that never rolls back.
-fn never_back() -> (Checkpoint, Arc<Vectors>) {
+fn never_rolling_back() -> (Checkpoint, Arc<Vectors>) {
     (NEVER_BACK, Arc::default())
 }
 

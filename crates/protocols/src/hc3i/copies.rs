@@ -10,7 +10,7 @@ use faultline_core::{Boot, ClusterId, ImageName, Membership, ProcessId, Role, Ti
 
 use super::config::{Config, Defect, Rule};
 use super::history::{ClusterHistory, History};
-use super::message::{Control, Epoch, Head, Report};
+use super::message::{Control, Epoch, Head, RecoveryReport};
 use super::{Hc3i, Image, Phase, ProtocolHost, Waiter, placement};
 use crate::machines::{Checkpoint, Reads, Refill, Writes};
 
@@ -130,8 +130,8 @@ impl Copies {
     }
 
     /// Reads a part in order to send it.
-    pub(super) fn read_for(&mut self, whom: ProcessId, name: ImageName, host: &mut ProtocolHost) {
-        self.reads.request(name, ReadFor::Copy(whom), host);
+    pub(super) fn read_for(&mut self, receiver: ProcessId, name: ImageName, host: &mut ProtocolHost) {
+        self.reads.request(name, ReadFor::Copy(receiver), host);
     }
 
     /// Reads the part to be restored.
@@ -226,8 +226,8 @@ impl Hc3i {
         }
         for purpose in self.copies.reads.finished(name) {
             match (purpose, &image) {
-                (ReadFor::Copy(whom), Some(image)) => host.send_image(whom, image.clone()),
-                (ReadFor::Copy(whom), None) => self.tell(whom, Control::Refused(name), now, host),
+                (ReadFor::Copy(receiver), Some(image)) => host.send_image(receiver, image.clone()),
+                (ReadFor::Copy(receiver), None) => self.send_to(receiver, Control::Refused(name), now, host),
                 (ReadFor::Target(epoch), image) => self.target_read(epoch, image.clone(), now, host),
             }
         }
@@ -251,7 +251,7 @@ impl Hc3i {
             ListFor::Inquiry { from, epoch, cluster } => {
                 let history = History::about(cluster, &self.copies.notes.of(cluster));
                 let parts = self.parts_of(cluster, images, |_| true);
-                let report = Arc::new(Report { history, parts });
+                let report = Arc::new(RecoveryReport { history, parts });
                 host.control(To::One(from), Control::Reported { epoch, report });
             }
             ListFor::Purge => {

@@ -204,7 +204,7 @@ impl Hc3i {
     fn ask_for_checkpoint(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.asked_at != Some(self.position) || self.has(Defect::AsksForEveryMessage) {
             self.asked_at = Some(self.position);
-            self.tell_coordinator(Control::Force { position: self.position }, now, host);
+            self.send_to_coordinator(Control::Force { position: self.position }, now, host);
         }
     }
 

@@ -7,7 +7,7 @@ use faultline_core::{Footprint, MessageId, Payload, Position, ProcessId};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::message::Stamp;
-use crate::shared_list::{Keyed, Place, SharedList};
+use crate::shared_list::{ItemIndex, Keyed, SharedList};
 
 /// One logged message to another cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ impl Log {
 
     /// Clears the acknowledgements of the entries for which `is_wanted` returns `true`, and returns these entries.
     pub fn take_back(&mut self, is_wanted: impl Fn(&LogEntry) -> bool) -> Vec<LogEntry> {
-        let wanted: Vec<Place> =
+        let wanted: Vec<ItemIndex> =
             self.entries.places().filter(|(_, entry)| is_wanted(entry)).map(|(place, _)| place).collect();
         let forget = |place| {
             if self.entries.at(place).acknowledged.is_some() {

@@ -63,7 +63,7 @@ pub struct Epoch {
 
 /// A checkpoint that can be restored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct RestorableCheckpoint {
     /// Position of the checkpoint.
     pub position: Position,
     /// The attempt at the checkpoint.
@@ -75,7 +75,7 @@ pub struct Kept {
     pub covered: bool,
 }
 
-impl Kept {
+impl RestorableCheckpoint {
     /// Returns the checkpoint's identity, without its vectors.
     pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint { position: self.position, attempt: self.attempt }
@@ -89,7 +89,7 @@ impl Kept {
 
 /// Report of a member or a holder to a recovery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct RecoveryReport {
     /// The reporter's tables; from a holder, only those that it keeps for the recovering cluster.
     pub history: History,
     /// Parts of the recovering cluster that are durable at the reporter.
@@ -98,15 +98,15 @@ pub struct Report {
 
 /// The target of a rollback.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Target {
+pub struct RollbackTarget {
     /// The checkpoint to restore; `None` is the initial state.
-    pub checkpoint: Option<Kept>,
+    pub checkpoint: Option<RestorableCheckpoint>,
     /// The cluster's new incarnation.
     pub incarnation: Incarnation,
     /// The reason for the rollback.
     pub cause: Cause,
     /// All checkpoints that may still be needed, ascending; the target is the last.
-    pub kept: Arc<[Kept]>,
+    pub kept: Arc<[RestorableCheckpoint]>,
     /// Where to fetch parts that their owners lack.
     pub sources: Vec<(ImageName, ProcessId)>,
     /// Holders that lack parts of the checkpoint to restore. Their owners copy these parts before the cluster resumes.
@@ -115,7 +115,7 @@ pub struct Target {
     pub history: History,
 }
 
-impl Target {
+impl RollbackTarget {
     /// Returns the SN of the target; 0 for the initial state.
     pub fn sn(&self) -> Sn {
         self.checkpoint.as_ref().map_or(Sn(0), |kept| kept.position.sn)
@@ -271,14 +271,14 @@ pub enum Control {
         /// Epoch of the round.
         epoch: Epoch,
         /// Tables and parts of the sender.
-        report: Arc<Report>,
+        report: Arc<RecoveryReport>,
     },
     /// Coordinator: restore this target.
     Restore {
         /// Epoch of the round.
         epoch: Epoch,
         /// The checkpoint to restore, with everything needed to do so.
-        target: Arc<Target>,
+        target: Arc<RollbackTarget>,
     },
     /// Coordinator to a holder: record this cluster's history, separately from your own tables.
     Note {

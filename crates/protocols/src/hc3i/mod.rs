@@ -44,7 +44,7 @@ use alloc::vec::Vec;
 use faultline_core::{
     Birth, Boot, ClusterId, Counters, Footprint, Gauges, Host, ImageName, Incarnation, Input, Life,
     Membership, MembershipVersion, MessageId, Payload, Position, ProcessId, Promise, Promises, Protocol,
-    Role, Sn, Speaks, Time, To, Vectors,
+    ProtocolTypes, Role, Sn, Time, To, Vectors,
 };
 
 pub use crate::machines::Checkpoint;
@@ -60,7 +60,7 @@ use collection::Collecting;
 use copies::Copies;
 use delivery::{Arrival, Early};
 use log::Log;
-use message::{Head, Kept};
+use message::{Head, RestorableCheckpoint};
 use presence::Leaving;
 use received::Received;
 use recovery::Recovery;
@@ -107,7 +107,7 @@ pub struct Hc3i {
     log: Arc<Log>,
     received: Arc<Received>,
     /// Checkpoints that can be restored, ascending.
-    kept: Vec<Kept>,
+    kept: Vec<RestorableCheckpoint>,
     /// Own parts of checkpoints that cannot be restored, because other parts are lost.
     incomplete: Vec<ImageName>,
 
@@ -174,7 +174,7 @@ enum Waiter {
     Learnt(ProcessId, (ProcessId, Incarnation)),
 }
 
-impl Speaks for Hc3i {
+impl ProtocolTypes for Hc3i {
     type Control = Control;
     type Head = Head;
     type Saved = Saved;
@@ -290,7 +290,7 @@ impl Protocol for Hc3i {
             Input::Sent { id, payload } => self.sent(id, payload, host),
             Input::Consumed(_) | Input::Rested => {}
             Input::Received { id, stamp, payload } => self.arrived(id, stamp, payload, now, host),
-            Input::Control { from, message } => self.told(from, message, now, host),
+            Input::Control { from, message } => self.handle_message(from, message, now, host),
             Input::Image { from, image } => self.image_arrived(from, image, host),
             Input::Left => self.application_left(now, host),
             Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, now, host),
@@ -358,7 +358,7 @@ impl Hc3i {
     }
 
     #[inline(never)]
-    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
+    fn handle_message(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
         match message {
             Control::Request { position, attempt, forced } => {
                 self.checkpoint_requested(from, position, attempt, forced, now, host);
@@ -410,8 +410,8 @@ impl Hc3i {
                 }
             }
             Control::Discard { past, names } => self.discarded(from, &past, &names, now, host),
-            Control::Ask { round } => self.asked_for_stock(from, round, host),
-            Control::Stock { round, inventory } => self.stock_told(from, round, inventory, now, host),
+            Control::Ask { round } => self.inventory_requested(from, round, host),
+            Control::Stock { round, inventory } => self.inventory_received(from, round, inventory, now, host),
             Control::Collect { round, collection } => self.collect(from, round, &collection, now, host),
         }
     }
@@ -463,20 +463,20 @@ impl Hc3i {
     }
 
     /// Sends a message to the coordinator, which may be this process.
-    fn tell_coordinator(&mut self, message: Control, now: Time, host: &mut ProtocolHost) {
+    fn send_to_coordinator(&mut self, message: Control, now: Time, host: &mut ProtocolHost) {
         if self.coordinates() {
-            self.told(self.me, message, now, host);
+            self.handle_message(self.me, message, now, host);
         } else {
             host.control(To::One(self.coordinator()), message);
         }
     }
 
     /// Sends a message to any process, which may be this one.
-    fn tell(&mut self, whom: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
-        if whom == self.me {
-            self.told(self.me, message, now, host);
+    fn send_to(&mut self, receiver: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
+        if receiver == self.me {
+            self.handle_message(self.me, message, now, host);
         } else {
-            host.control(To::One(whom), message);
+            host.control(To::One(receiver), message);
         }
     }
 
@@ -556,12 +556,12 @@ impl Hc3i {
             match waiter {
                 Waiter::Target(epoch) => self.target_recorded(epoch, now, host),
                 Waiter::Note(epoch, coordinator) => {
-                    self.tell(coordinator, Control::Ready { epoch }, now, host);
+                    self.send_to(coordinator, Control::Ready { epoch }, now, host);
                 }
                 Waiter::Offer(owner) => self.copies.heard(owner, host),
                 Waiter::Learnt(spreader, asker) => {
                     let clean = self.is_clean();
-                    self.tell(spreader, Control::Learnt { asker, clean }, now, host);
+                    self.send_to(spreader, Control::Learnt { asker, clean }, now, host);
                 }
             }
         }

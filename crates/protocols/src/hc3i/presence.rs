@@ -107,7 +107,7 @@ impl Hc3i {
     pub(super) fn application_left(&mut self, now: Time, host: &mut ProtocolHost) {
         self.left = true;
         let incarnation = self.position.incarnation;
-        self.tell_coordinator(Control::Left { incarnation }, now, host);
+        self.send_to_coordinator(Control::Left { incarnation }, now, host);
     }
 
     /// Coordinator: a member's application has left the program.
@@ -118,14 +118,14 @@ impl Hc3i {
         now: Time,
         host: &mut ProtocolHost,
     ) {
-        if self.hears(incarnation) {
+        if self.is_current(incarnation) {
             self.coordination().leaving.left.insert(from);
             self.take_last_checkpoint(now, host);
         }
     }
 
     /// Coordinator: returns whether a member's report is current. A report holds until the next rollback.
-    fn hears(&self, incarnation: Incarnation) -> bool {
+    fn is_current(&self, incarnation: Incarnation) -> bool {
         incarnation == self.position.incarnation && !matches!(self.phase, Phase::Recovering(_))
     }
 
@@ -140,7 +140,7 @@ impl Hc3i {
 
     /// Member: reports once no process can still need anything from it: no rollback reaches back before its
     /// leaving, and none undoes the delivery of a message that it sent.
-    pub(super) fn say_if_unwanted(&mut self, now: Time, host: &mut ProtocolHost) {
+    pub(super) fn report_if_unneeded(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(left_at) = self.left_at else {
             return;
         };
@@ -149,7 +149,7 @@ impl Hc3i {
             && (self.log.len() == 0 || !self.obeys(Rule::LeavesUnlogged))
         {
             let incarnation = self.position.incarnation;
-            self.tell_coordinator(Control::Unwanted { incarnation }, now, host);
+            self.send_to_coordinator(Control::Unwanted { incarnation }, now, host);
         }
     }
 
@@ -160,7 +160,7 @@ impl Hc3i {
         incarnation: Incarnation,
         host: &mut ProtocolHost,
     ) {
-        if self.hears(incarnation) {
+        if self.is_current(incarnation) {
             self.coordination().leaving.unwanted.insert(from);
             self.maybe_release(host);
         }

@@ -13,7 +13,7 @@ use faultline_core::{
 use super::checkpoint::Part;
 use super::config::{Defect, Rule};
 use super::log::Log;
-use super::message::{Control, Epoch, Head, Report, Target};
+use super::message::{Control, Epoch, Head, RecoveryReport, RollbackTarget};
 use super::presence::Leaving;
 use super::{Hc3i, Image, Phase, ProtocolHost, Waiter, placement};
 
@@ -22,7 +22,7 @@ use super::{Hc3i, Image, Phase, ProtocolHost, Waiter, placement};
 pub(super) struct Recovery {
     /// The member's own parts that are durable here.
     here: BTreeSet<ImageName>,
-    target: Option<Arc<Target>>,
+    target: Option<Arc<RollbackTarget>>,
     /// Whether the target's tables are durable here.
     recorded: bool,
     /// The member's own parts that must be fetched from holders.
@@ -132,8 +132,8 @@ impl Hc3i {
         if epoch == self.epoch {
             let me = self.me;
             recovery.here = parts.iter().map(|&(name, _)| name).filter(|name| name.owner == me).collect();
-            let report = Arc::new(Report { history: self.history.clone(), parts });
-            self.tell_coordinator(Control::Reported { epoch, report }, now, host);
+            let report = Arc::new(RecoveryReport { history: self.history.clone(), parts });
+            self.send_to_coordinator(Control::Reported { epoch, report }, now, host);
         }
     }
 
@@ -158,7 +158,13 @@ impl Hc3i {
     }
 
     /// Member: prepares the target: records its tables, fetches missing parts, and reads the image (rule 15).
-    pub(super) fn restore(&mut self, epoch: Epoch, target: Arc<Target>, now: Time, host: &mut ProtocolHost) {
+    pub(super) fn restore(
+        &mut self,
+        epoch: Epoch,
+        target: Arc<RollbackTarget>,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) {
         if epoch != self.epoch {
             return;
         }
@@ -186,7 +192,7 @@ impl Hc3i {
         }
         for name in lacking {
             match target.sources.iter().find(|&&(part, _)| part == name) {
-                Some(&(_, source)) => self.tell(source, Control::Fetch(name), now, host),
+                Some(&(_, source)) => self.send_to(source, Control::Fetch(name), now, host),
                 None => self.fetch_failed(name, now, host),
             }
         }
@@ -217,7 +223,7 @@ impl Hc3i {
             self.copy_to_uncovered(host);
             self.maybe_ready(now, host);
         } else {
-            self.tell_coordinator(Control::Vanished { epoch }, now, host);
+            self.send_to_coordinator(Control::Vanished { epoch }, now, host);
         }
     }
 
@@ -294,7 +300,7 @@ impl Hc3i {
             return;
         }
         if recovery.target_part(me) == Some(name) {
-            self.tell_coordinator(Control::Vanished { epoch }, now, host);
+            self.send_to_coordinator(Control::Vanished { epoch }, now, host);
         } else {
             self.maybe_ready(now, host);
         }
@@ -312,7 +318,7 @@ impl Hc3i {
         let is_covered = recovery.uncovered.is_empty();
         if recovery.recorded && recovery.missing.is_empty() && has_image && is_covered && !recovery.ready {
             recovery.ready = true;
-            self.tell_coordinator(Control::Ready { epoch }, now, host);
+            self.send_to_coordinator(Control::Ready { epoch }, now, host);
         }
     }
 
@@ -365,7 +371,7 @@ impl Hc3i {
         }
     }
 
-    fn install(&mut self, target: &Target, recovery: &Recovery, host: &mut ProtocolHost) {
+    fn install(&mut self, target: &RollbackTarget, recovery: &Recovery, host: &mut ProtocolHost) {
         let image = recovery.image.as_deref();
         host.restore(image, target.incarnation);
         self.position = Position { incarnation: target.incarnation, sn: target.sn() };
@@ -441,7 +447,7 @@ impl Hc3i {
         let vectors = Vectors { ddv: self.ddv.clone(), delivered: self.delivered.clone() };
         if let Some((from, position)) = self.undone_in(&vectors) {
             let incarnation = self.position.incarnation;
-            self.tell_coordinator(Control::RollBack { incarnation, from, position }, now, host);
+            self.send_to_coordinator(Control::RollBack { incarnation, from, position }, now, host);
         }
     }
 

@@ -14,7 +14,7 @@ use faultline_core::{
 };
 
 use super::config::{Defect, Rule};
-use super::message::{Control, Epoch, Head, Kept, Report, Target};
+use super::message::{Control, Epoch, Head, RecoveryReport, RestorableCheckpoint, RollbackTarget};
 use super::{Hc3i, Phase, ProtocolHost, merge_vectors, placement};
 use crate::machines::{self, Checkpoint, Survey};
 
@@ -24,8 +24,8 @@ pub(super) struct Round {
     epoch: Epoch,
     cause: Cause,
     awaited: BTreeSet<ProcessId>,
-    reports: Vec<(ProcessId, Arc<Report>)>,
-    target: Option<Arc<Target>>,
+    reports: Vec<(ProcessId, Arc<RecoveryReport>)>,
+    target: Option<Arc<RollbackTarget>>,
 }
 
 type Parts = machines::Parts<Arc<Head>>;
@@ -83,7 +83,7 @@ impl Hc3i {
         self.broadcast(Control::Prepare { epoch, membership }, host);
         let cluster = self.cluster;
         for holder in self.outside_holders().collect::<BTreeSet<_>>() {
-            self.tell(holder, Control::Inquire { epoch, cluster }, now, host);
+            self.send_to(holder, Control::Inquire { epoch, cluster }, now, host);
         }
         self.prepare(epoch, membership, host);
     }
@@ -101,7 +101,7 @@ impl Hc3i {
         &mut self,
         from: ProcessId,
         epoch: Epoch,
-        report: Arc<Report>,
+        report: Arc<RecoveryReport>,
         now: Time,
         host: &mut ProtocolHost,
     ) {
@@ -138,14 +138,14 @@ impl Hc3i {
             .iter()
             .map(|&owner| (owner, placement::holders(&self.config, &self.membership, owner)))
             .collect();
-        let mut kept: Vec<Kept> = Vec::new();
+        let mut kept: Vec<RestorableCheckpoint> = Vec::new();
         for (Checkpoint { position, attempt }, parts) in survey.complete(&self.members) {
             if self.may_restore(position) {
                 let vectors = Arc::new(self.vectors_of(position, parts));
                 if self.undone_in(&vectors).is_none() {
                     let covered =
                         holders.iter().all(|(owner, of)| of.iter().all(|it| parts[owner].1.contains(it)));
-                    kept.push(Kept { position, attempt, vectors, covered });
+                    kept.push(RestorableCheckpoint { position, attempt, vectors, covered });
                 }
             }
         }
@@ -179,7 +179,7 @@ impl Hc3i {
         if let Some(target) = kept.last_mut().filter(|_| !defects.has(Defect::ReadyBeforeCopies)) {
             target.covered = true; // before the cluster resumes
         }
-        let target = Arc::new(Target {
+        let target = Arc::new(RollbackTarget {
             checkpoint,
             incarnation,
             cause,
@@ -195,7 +195,7 @@ impl Hc3i {
         self.broadcast(Control::Restore { epoch, target: target.clone() }, host);
         let (cluster, past) = (self.cluster, self.history.of(self.cluster));
         for holder in self.outside_holders().collect::<BTreeSet<_>>() {
-            self.tell(holder, Control::Note { epoch, cluster, past: past.clone() }, now, host);
+            self.send_to(holder, Control::Note { epoch, cluster, past: past.clone() }, now, host);
         }
         self.restore(epoch, target, now, host);
     }
@@ -285,7 +285,7 @@ impl Hc3i {
 
 /// Returns the parts of a checkpoint that a holder lacks, each with the holder.
 fn uncovered(
-    kept: &Kept,
+    kept: &RestorableCheckpoint,
     parts: &Parts,
     holders: &[(ProcessId, Vec<ProcessId>)],
 ) -> Vec<(ImageName, ProcessId)> {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use faultline_core::{Position, ProcessId, Snapshot, Time};
 
 use super::rank::{Arrival, Part, ProtocolHost, Rank};
-use super::{Control, Defect, Late, Own, Phase, Rule, Stamp};
+use super::{Control, Defect, Late, Phase, ProtocolState, Rule, Stamp};
 use crate::machines::Checkpoint;
 use crate::machines::logs::{Saved, Settled};
 
@@ -40,13 +40,13 @@ impl Rank {
     pub(super) fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let Some(part) = &mut self.part else { return };
         let (phases, app_actions) = (self.phases.clone(), self.app_actions.clone());
-        let own = Own { phases, app_actions, late: Vec::new() };
+        let own = ProtocolState { phases, app_actions, late: Vec::new() };
         let saved = Saved { channels: self.logs.channels.clone(), own };
         part.cut(snapshot, saved, self.logs.head());
         let checkpoint = part.checkpoint();
         let members = self.group.members.iter();
         let sent = members.map(|&it| (it, u64::from(self.logs.present(it).sent))).collect();
-        self.tell(self.group.coordinator(), Control::Saved { checkpoint, sent }, now, host);
+        self.send_to(self.group.coordinator(), Control::Saved { checkpoint, sent }, now, host);
     }
 
     /// Coordinator: counts what is in transit inside the cluster, once all members have saved their states.
@@ -60,7 +60,7 @@ impl Rank {
     ) {
         let counts = self.coordinator.as_mut().and_then(|it| it.saved(from, checkpoint, sent));
         for &(member, expected) in counts.iter().flat_map(|it| it.iter()) {
-            self.tell(member, Control::Drain { checkpoint, expected }, now, host);
+            self.send_to(member, Control::Drain { checkpoint, expected }, now, host);
         }
     }
 
@@ -69,8 +69,10 @@ impl Rank {
         let rules = self.config.drain_rules();
         let Some(part) = &mut self.part else { return };
         let received = self.group.members.iter().map(|&it| u64::from(self.logs.received(it))).sum();
-        let whole =
-            |Saved { channels, own }: Saved<Phase, Own>, late| Saved { channels, own: Own { late, ..own } };
+        let whole = |Saved { channels, own }: Saved<Phase, ProtocolState>, late| Saved {
+            channels,
+            own: ProtocolState { late, ..own },
+        };
         part.maybe_write(&mut self.group, received, rules, whole, host);
         self.part_completes(now, host);
     }
@@ -82,9 +84,9 @@ impl Rank {
         {
             let checkpoint = part.checkpoint();
             if !self.obeys(Rule::CollectsAfterCommit) {
-                self.tell_settled(host);
+                self.announce_settled(host);
             }
-            self.tell(self.group.coordinator(), Control::Drained(checkpoint), now, host);
+            self.send_to(self.group.coordinator(), Control::Drained(checkpoint), now, host);
         }
     }
 
@@ -118,7 +120,7 @@ impl Rank {
             return;
         }
         if self.obeys(Rule::CollectsAfterCommit) {
-            self.tell_settled(host);
+            self.announce_settled(host);
         }
         let Some(part) = self.part.take() else { return };
         self.position = checkpoint.position;
@@ -146,7 +148,7 @@ impl Rank {
     }
 
     /// Tells peers in other clusters what the checkpoint contains, so that they can remove it from their logs (R8).
-    pub(super) fn tell_settled(&mut self, host: &mut ProtocolHost) {
+    pub(super) fn announce_settled(&mut self, host: &mut ProtocolHost) {
         if let Some(saved) = self.part.as_ref().and_then(|part| part.saved()) {
             self.logs.commit(&self.group, &saved.channels, host);
         }

@@ -28,8 +28,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Birth, Footprint, Gauges, Host, Input, MessageId, Payload, ProcessId, Promise, Promises, Protocol, Role,
-    Scope, Speaks, Time,
+    Birth, Footprint, Gauges, Host, Input, MessageId, Payload, ProcessId, Promise, Promises, Protocol,
+    ProtocolTypes, Role, Scope, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ pub type Stamp = logs::Stamp<Phase>;
 
 /// The protocol's own state in a part of a checkpoint, besides the channels (R2).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Own {
+pub struct ProtocolState {
     /// Phases of the process and of the messages that it has received.
     pub phases: Phases,
     /// Actions of the application that waited for a phase.
@@ -131,10 +131,10 @@ enum Process {
     Server(Box<group::Server<Hydee>>),
 }
 
-impl Speaks for Hydee {
+impl ProtocolTypes for Hydee {
     type Control = Control;
     type Head = Head;
-    type Saved = logs::Saved<Phase, Own>;
+    type Saved = logs::Saved<Phase, ProtocolState>;
 
     fn add_to(head: &Head, saved: &Self::Saved, footprint: &mut Footprint) {
         saved.add_to(head, footprint);
@@ -144,7 +144,7 @@ impl Speaks for Hydee {
 
 impl Logging for Hydee {
     type Tag = Phase;
-    type Own = Own;
+    type Own = ProtocolState;
 }
 
 impl Protocol for Hydee {
@@ -188,11 +188,11 @@ impl Protocol for Hydee {
             (Process::Rank(rank), input) => rank.handle(input, now, host),
             (Process::Recovery(process), Input::Membership(it)) => process.membership_changed(it, host),
             (Process::Recovery(process), Input::Control { from, message: Control::Round(message) }) => {
-                process.told(from, message, host);
+                process.handle_message(from, message, host);
             }
             (Process::Recovery(_), _) => {}
             (Process::Server(server), Input::Control { from, message: Control::Group(message) }) => {
-                server.told(from, message, host);
+                server.handle_message(from, message, host);
             }
             (Process::Server(server), other) => server.handle(other, now, host),
         }

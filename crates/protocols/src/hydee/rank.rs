@@ -10,7 +10,7 @@ use faultline_core::{
     Time, To,
 };
 
-use super::{Config, Control, Defect, Hydee, Late, Own, Rule, Stamp};
+use super::{Config, Control, Defect, Hydee, Late, ProtocolState, Rule, Stamp};
 use crate::machines::group::{self, Group, Resumed};
 use crate::machines::logs::{Logs, Saved};
 use crate::machines::phases::{self, AppAction, Phases, Rounds};
@@ -119,7 +119,7 @@ impl Rank {
                 self.arrived(Arrival { id, stamp, payload }, host);
                 self.maybe_write(now, host);
             }
-            Input::Control { from, message } => self.told(from, message, now, host),
+            Input::Control { from, message } => self.handle_message(from, message, now, host),
             Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, now, host),
             Input::Membership(membership) => self.membership_changed(membership, now, host),
             Input::Timeout => {
@@ -143,15 +143,21 @@ impl Rank {
     // ---- Messages of the protocol.
 
     /// Sends a message to any process, which may be this one.
-    pub(super) fn tell(&mut self, whom: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
-        if whom == self.group.me {
-            self.told(whom, message, now, host);
+    pub(super) fn send_to(
+        &mut self,
+        receiver: ProcessId,
+        message: Control,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) {
+        if receiver == self.group.me {
+            self.handle_message(receiver, message, now, host);
         } else {
-            host.control(To::One(whom), message);
+            host.control(To::One(receiver), message);
         }
     }
 
-    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
+    fn handle_message(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
         if self.is_early(&message) {
             self.early.push((from, message));
             return;
@@ -201,7 +207,7 @@ impl Rank {
     /// Handles again all input that waited for this process to learn of a failure, or to recover from one.
     pub(super) fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for (from, message) in core::mem::take(&mut self.early) {
-            self.told(from, message, now, host);
+            self.handle_message(from, message, now, host);
         }
         self.replay_waiting(host);
     }
@@ -257,8 +263,8 @@ impl Rank {
             self.rounds.await_next();
         }
         self.watch_members(now, host);
-        for holder in self.group.reborn_holders(&old) {
-            self.group.tell_holder(holder, host);
+        for holder in self.group.restarted_holders(&old) {
+            self.group.update_holder(holder, host);
             if let Some(part) = &mut self.part {
                 part.repeat(holder, host);
             }
@@ -324,7 +330,7 @@ impl Rank {
         let checkpoint = target.map(|it| it.position).unwrap_or_default();
         self.position = Position { incarnation, sn: checkpoint.sn };
         let Saved { channels, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
-        let Own { phases, app_actions, late } = own;
+        let ProtocolState { phases, app_actions, late } = own;
         (self.phases, self.app_actions) = (phases, app_actions);
         self.logs.restore(&self.group, channels);
         let (cause, vectors) = (Cause::Failure, Arc::default());

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use faultline_core::{Attempt, Claim, Machine, Position, ProcessId, Sn, Speaks, Time};
+use faultline_core::{Attempt, Claim, Machine, Position, ProcessId, ProtocolTypes, Sn, Time};
 
 use super::gathering::Counts;
 use super::{Checkpoint, Gathering, Schedule};
@@ -34,7 +34,7 @@ impl Coordinator {
     }
 
     /// Begins the checkpoint after the one at `last`. `answering` lists the processes that answer.
-    pub(crate) fn begin<S: Speaks>(
+    pub(crate) fn begin<S: ProtocolTypes>(
         &mut self,
         last: Position,
         answering: Arc<[ProcessId]>,

@@ -44,7 +44,7 @@ mod survey;
 mod testing;
 mod writes;
 
-use faultline_core::{Attempt, Image, ImageName, Position, ProcessId, Speaks};
+use faultline_core::{Attempt, Image, ImageName, Position, ProcessId, ProtocolTypes};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use coordinator::Coordinator;
@@ -66,7 +66,7 @@ pub(crate) use survey::{Parts, Survey};
 pub(crate) use writes::Writes;
 
 /// An image of a process under `S`.
-pub(crate) type ImageOf<S> = Image<<S as Speaks>::Head, <S as Speaks>::Saved>;
+pub(crate) type ImageOf<S> = Image<<S as ProtocolTypes>::Head, <S as ProtocolTypes>::Saved>;
 
 /// One attempt at a checkpoint of a group of processes. Parts of different attempts never make up a checkpoint. The
 /// default, with SN 0, means none.

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use faultline_core::{ImageName, Machine, Speaks};
+use faultline_core::{ImageName, Machine, ProtocolTypes};
 
 /// The reads in progress, with the requesters of each. An image is read once for all requests that arrive
 /// before the storage answers; each requester gets the answer.
@@ -19,13 +19,18 @@ impl<W> Default for Reads<W> {
 }
 
 impl<W> Reads<W> {
-    /// Reads an image for `whom`.
-    pub(crate) fn request<S: Speaks>(&mut self, name: ImageName, whom: W, host: &mut dyn Machine<S>) {
+    /// Reads an image for `receiver`.
+    pub(crate) fn request<S: ProtocolTypes>(
+        &mut self,
+        name: ImageName,
+        receiver: W,
+        host: &mut dyn Machine<S>,
+    ) {
         let readers = self.readers.entry(name).or_default();
         if readers.is_empty() {
             host.read(name);
         }
-        readers.push(whom);
+        readers.push(receiver);
     }
 
     /// Handles the storage's answer. Returns the requesters of the image, in the order of their requests.
@@ -40,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_read_answers_all_who_ask_meanwhile() {
+    fn one_read_answers_all_requests_made_meanwhile() {
         let (mut reads, mut host) = (Reads::default(), Recorder::default());
         reads.request(name(1, 1), 'a', &mut host);
         reads.request(name(1, 2), 'b', &mut host);

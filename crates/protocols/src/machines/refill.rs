@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeSet;
 
-use faultline_core::{Boot, Claim, ImageName, Machine, ProcessId, Speaks};
+use faultline_core::{Boot, Claim, ImageName, Machine, ProcessId, ProtocolTypes};
 
 /// Images that this process's storage still lacks after it was lost. The storage is complete once it holds the
 /// process's own images again, every owner has named the images to be held for it, and all of these have arrived. The
@@ -71,7 +71,7 @@ impl Refill {
     }
 
     /// Reports, once, that the storage is complete again.
-    pub(crate) fn report<S: Speaks>(&mut self, host: &mut dyn Machine<S>) {
+    pub(crate) fn report<S: ProtocolTypes>(&mut self, host: &mut dyn Machine<S>) {
         let is_complete = |it: &mut Lacks| !it.own && it.silent.is_empty() && it.wanted.is_empty();
         if self.lacks.take_if(is_complete).is_some() {
             host.held();

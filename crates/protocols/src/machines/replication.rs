@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{ImageName, Machine, ProcessId, Speaks};
+use faultline_core::{ImageName, Machine, ProcessId, ProtocolTypes};
 
 use super::{ImageOf, Writes};
 
@@ -26,7 +26,7 @@ impl Requires {
 /// lost its replica, so it is sent the image again and has to confirm it, unless the image is complete
 /// already: what a holder loses later is refilled by other means.
 #[derive(Clone, Debug)]
-pub(crate) struct Replication<S: Speaks> {
+pub(crate) struct Replication<S: ProtocolTypes> {
     image: Arc<ImageOf<S>>,
     requires: Requires,
     is_durable: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Replication<S: Speaks> {
     is_complete: bool,
 }
 
-impl<S: Speaks> Replication<S> {
+impl<S: ProtocolTypes> Replication<S> {
     /// Writes the image, and sends it to its holders.
     pub(crate) fn begin(
         image: Arc<ImageOf<S>>,

@@ -4,14 +4,15 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use faultline_core::{
-    Attempt, Claim, Image, ImageName, Incarnation, Machine, ProcessId, Sn, Snapshot, Speaks, To, Witness,
+    Attempt, Claim, Image, ImageName, Incarnation, Machine, ProcessId, ProtocolTypes, Sn, Snapshot, To,
+    Witness,
 };
 
 /// A protocol without messages.
 #[derive(Clone, Debug)]
 pub(super) struct Plain;
 
-impl Speaks for Plain {
+impl ProtocolTypes for Plain {
     type Control = ();
     type Head = ();
     type Saved = ();

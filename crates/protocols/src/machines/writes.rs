@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 
-use faultline_core::{ImageName, Machine, Speaks, Time};
+use faultline_core::{ImageName, Machine, ProtocolTypes, Time};
 
 use super::ImageOf;
 
@@ -11,20 +11,20 @@ use super::ImageOf;
 /// after each refusal, until it is durable or no longer needed. All refused images are written again
 /// together, once the delay after the first refusal has passed.
 #[derive(Clone, Debug)]
-pub(crate) struct Writes<S: Speaks> {
+pub(crate) struct Writes<S: ProtocolTypes> {
     writing: BTreeMap<ImageName, Arc<ImageOf<S>>>,
     /// Images that the storage refused. A subset of `writing`.
     refused: BTreeSet<ImageName>,
     retry_at: Option<Time>,
 }
 
-impl<S: Speaks> Default for Writes<S> {
+impl<S: ProtocolTypes> Default for Writes<S> {
     fn default() -> Self {
         Writes { writing: BTreeMap::new(), refused: BTreeSet::new(), retry_at: None }
     }
 }
 
-impl<S: Speaks> Writes<S> {
+impl<S: ProtocolTypes> Writes<S> {
     /// Writes an image.
     pub(crate) fn write(&mut self, image: Arc<ImageOf<S>>, host: &mut dyn Machine<S>) {
         self.writing.insert(image.name, image.clone());

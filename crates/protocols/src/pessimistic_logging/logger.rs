@@ -76,7 +76,7 @@ impl Logger {
 
     pub(super) fn handle(&mut self, input: Input<PessimisticLogging>, host: &mut LoggerHost) {
         match input {
-            Input::Control { from, message } => self.told(from, message, host),
+            Input::Control { from, message } => self.handle_message(from, message, host),
             Input::Recorded { version } => {
                 self.durable = version;
                 self.writing = None;
@@ -88,7 +88,7 @@ impl Logger {
         self.report_when_complete(host);
     }
 
-    fn told(&mut self, from: ProcessId, message: Control, host: &mut LoggerHost) {
+    fn handle_message(&mut self, from: ProcessId, message: Control, host: &mut LoggerHost) {
         let of_process = &mut self.orders[from.index()];
         match (message, &mut *of_process) {
             (Control::Log { first, determinants }, Some(order)) => {
@@ -143,8 +143,8 @@ impl Logger {
 
     fn answer(&mut self, host: &mut LoggerHost) {
         let due = self.answers.partition_point(|it| it.0 <= self.durable);
-        for (_, whom, message) in self.answers.drain(..due) {
-            host.control(To::One(whom), message);
+        for (_, receiver, message) in self.answers.drain(..due) {
+            host.control(To::One(receiver), message);
         }
     }
 

@@ -29,7 +29,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Birth, Footprint, Gauges, Host, ImageName, Input, MessageId, Payload, ProcessId, Promise, Promises,
-    Protocol, Role, Scope, Speaks, Time,
+    Protocol, ProtocolTypes, Role, Scope, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -206,7 +206,7 @@ enum Process {
     Server(Box<group::Server<PessimisticLogging>>),
 }
 
-impl Speaks for PessimisticLogging {
+impl ProtocolTypes for PessimisticLogging {
     type Control = Control;
     type Head = Head;
     type Saved = logs::Saved<(), Unsent>;
@@ -253,7 +253,9 @@ impl Protocol for PessimisticLogging {
             Process::Rank(rank) => rank.handle(input, now, host),
             Process::Logger(logger) => logger.handle(input, host),
             Process::Server(server) => match input {
-                Input::Control { from, message: Control::Group(message) } => server.told(from, message, host),
+                Input::Control { from, message: Control::Group(message) } => {
+                    server.handle_message(from, message, host)
+                }
                 other => server.handle(other, now, host),
             },
         }

@@ -9,7 +9,7 @@ use super::{Defects, Determinant, Rule};
 
 /// A process's knowledge of the order of its deliveries. Deliveries are numbered from 0, over all channels.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Order {
+pub(super) struct DeliveryOrder {
     /// Number of deliveries in the current state.
     delivered: u64,
     /// Number of messages that the application has sent in the current state.
@@ -38,16 +38,16 @@ pub(super) enum Decision {
     Later,
 }
 
-impl Order {
+impl DeliveryOrder {
     /// Creates the order of a process that has received no messages.
-    pub(super) fn new(rules: Defects) -> Order {
-        Order { rules, ..Order::default() }
+    pub(super) fn new(rules: Defects) -> DeliveryOrder {
+        DeliveryOrder { rules, ..DeliveryOrder::default() }
     }
 
     /// Restarts at a checkpoint with this many deliveries and sends. If the process has acted before, it has to
     /// ask for the deliveries that followed (M3).
     pub(super) fn restore(&mut self, delivered: u64, sent: u64, has_acted: bool) {
-        *self = Order {
+        *self = DeliveryOrder {
             delivered,
             sent,
             first: delivered,
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn nothing_is_sent_before_its_deliveries_are_stable() {
-        let mut order = Order::new(Defects::default());
+        let mut order = DeliveryOrder::new(Defects::default());
         assert!(order.is_stable());
         let (number, determinant) = order.deliver(message(1, 0), Decision::New).unwrap();
         assert_eq!((number, determinant.sent), (0, 0));
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn deliveries_are_repeated_in_their_order_and_after_the_sends_before_them() {
-        let mut order = Order::new(Defects::default());
+        let mut order = DeliveryOrder::new(Defects::default());
         order.restore(1, 0, true);
         assert_eq!(order.decide(message(1, 1)), Decision::Later, "what to repeat is unknown");
         let of = |from, number, sent| Determinant { from: ProcessId(from), number, sent };
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_removes_what_it_contains() {
-        let mut order = Order::new(Defects::default());
+        let mut order = DeliveryOrder::new(Defects::default());
         for number in 0..3 {
             assert!(order.deliver(message(1, number), Decision::New).is_some());
         }

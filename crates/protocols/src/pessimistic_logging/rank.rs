@@ -9,7 +9,7 @@ use faultline_core::{
     ProcessId, Role, Scope, Snapshot, Time, To,
 };
 
-use super::order::{Decision, Order};
+use super::order::{Decision, DeliveryOrder};
 use super::{Config, Control, PessimisticLogging, Recalled, Rule, Stamp, Unsent};
 use crate::machines::group::{self, Group, Resumed, View};
 use crate::machines::logs::{Channel, LogRules, Logs, Saved};
@@ -29,7 +29,7 @@ pub(super) struct Rank {
     pairs: Pairs,
     checkpoints: Solo<PessimisticLogging>,
     /// The order of deliveries.
-    order: Order,
+    order: DeliveryOrder,
     /// The event logger.
     logger: ProcessId,
     /// Messages that the application sent and that wait for the deliveries before them, or for a commit.
@@ -84,7 +84,7 @@ impl Rank {
             logs: Logs::new(config.log_memory, log_rules),
             pairs: Pairs::new(pair_rules),
             checkpoints: Solo::new(schedule, Requires::ALL),
-            order: Order::new(config.defects),
+            order: DeliveryOrder::new(config.defects),
             logger: logger.expect("the federation has an event logger"),
             unsent: Unsent::new(),
             waiting: VecDeque::new(),
@@ -130,7 +130,7 @@ impl Rank {
                 self.order.rested();
                 self.replay(now, host);
             }
-            Input::Control { from, message } => self.told(from, message, now, host),
+            Input::Control { from, message } => self.handle_message(from, message, now, host),
             Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, host),
             Input::Membership(membership) => self.membership_changed(membership, now, host),
             Input::Timeout => {
@@ -328,7 +328,7 @@ impl Rank {
 
     // ---- Messages of the protocol.
 
-    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
+    fn handle_message(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
         let is_early = match &message {
             Control::Settled(settled) => settled.to > self.position.incarnation,
             Control::Meet(meet) => Pairs::is_early(&self.group, from, meet),
@@ -422,7 +422,7 @@ impl Rank {
     /// Handles again all input that waited for this process to learn of a failure, or to recover from one.
     fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for (from, message) in core::mem::take(&mut self.early) {
-            self.told(from, message, now, host);
+            self.handle_message(from, message, now, host);
         }
         self.replay_waiting(host);
     }
@@ -448,8 +448,8 @@ impl Rank {
         let old = core::mem::replace(&mut self.group.view, view);
         self.watch_own_failures(now, host);
         self.pairs.meet(&self.group, &self.logs, host);
-        for holder in self.group.reborn_holders(&old) {
-            self.group.tell_holder(holder, host);
+        for holder in self.group.restarted_holders(&old) {
+            self.group.update_holder(holder, host);
             self.checkpoints.repeat(holder, host);
             self.logs.repeat_segments(self.group.me, holder, host);
         }

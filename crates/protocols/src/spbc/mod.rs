@@ -21,7 +21,9 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use faultline_core::{Birth, Footprint, Gauges, Host, Input, Promises, Protocol, Role, Scope, Speaks, Time};
+use faultline_core::{
+    Birth, Footprint, Gauges, Host, Input, Promises, Protocol, ProtocolTypes, Role, Scope, Time,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::machines::group::{self, View};
@@ -123,7 +125,7 @@ enum Process {
     Server(Box<group::Server<Spbc>>),
 }
 
-impl Speaks for Spbc {
+impl ProtocolTypes for Spbc {
     type Control = Control;
     type Head = Head;
     type Saved = logs::Saved<(), InTransit>;
@@ -169,7 +171,9 @@ impl Protocol for Spbc {
         match &mut self.0 {
             Process::Rank(rank) => rank.handle(input, now, host),
             Process::Server(server) => match input {
-                Input::Control { from, message: Control::Group(message) } => server.told(from, message, host),
+                Input::Control { from, message: Control::Group(message) } => {
+                    server.handle_message(from, message, host)
+                }
                 other => server.handle(other, now, host),
             },
         }

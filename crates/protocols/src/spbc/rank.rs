@@ -116,7 +116,7 @@ impl Rank {
                 self.arrived(Arrival { id, stamp, payload }, host);
                 self.maybe_write(now, host);
             }
-            Input::Control { from, message } => self.told(from, message, now, host),
+            Input::Control { from, message } => self.handle_message(from, message, now, host),
             Input::Snapshot(snapshot) => self.snapshot_taken(snapshot, now, host),
             Input::Membership(membership) => self.membership_changed(membership, now, host),
             Input::Timeout => {
@@ -258,7 +258,7 @@ impl Rank {
         let checkpoint = part.checkpoint();
         let members = self.group.members.iter();
         let sent = members.map(|&it| (it, u64::from(self.logs.present(it).sent))).collect();
-        self.tell(self.group.coordinator(), Control::Saved { checkpoint, sent }, now, host);
+        self.send_to(self.group.coordinator(), Control::Saved { checkpoint, sent }, now, host);
     }
 
     /// Coordinator: counts what is in transit inside the cluster, once all members have saved their states.
@@ -272,7 +272,7 @@ impl Rank {
     ) {
         let counts = self.coordinator.as_mut().and_then(|it| it.saved(from, checkpoint, sent));
         for &(member, expected) in counts.iter().flat_map(|it| it.iter()) {
-            self.tell(member, Control::Drain { checkpoint, expected }, now, host);
+            self.send_to(member, Control::Drain { checkpoint, expected }, now, host);
         }
     }
 
@@ -297,7 +297,7 @@ impl Rank {
             && part.completes()
         {
             let checkpoint = part.checkpoint();
-            self.tell(self.group.coordinator(), Control::Drained(checkpoint), now, host);
+            self.send_to(self.group.coordinator(), Control::Drained(checkpoint), now, host);
         }
     }
 
@@ -349,15 +349,15 @@ impl Rank {
     // ---- Messages of the protocol.
 
     /// Sends a message to any process, which may be this one.
-    fn tell(&mut self, whom: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
-        if whom == self.group.me {
-            self.told(whom, message, now, host);
+    fn send_to(&mut self, receiver: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
+        if receiver == self.group.me {
+            self.handle_message(receiver, message, now, host);
         } else {
-            host.control(To::One(whom), message);
+            host.control(To::One(receiver), message);
         }
     }
 
-    fn told(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
+    fn handle_message(&mut self, from: ProcessId, message: Control, now: Time, host: &mut ProtocolHost) {
         if self.is_early(from, &message) {
             self.early.push((from, message));
             return;
@@ -412,7 +412,7 @@ impl Rank {
     /// Handles again all input that waited for this process to learn of a failure, or to recover from one.
     fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for (from, message) in core::mem::take(&mut self.early) {
-            self.told(from, message, now, host);
+            self.handle_message(from, message, now, host);
         }
         self.replay_waiting(host);
     }
@@ -440,8 +440,8 @@ impl Rank {
         let old = core::mem::replace(&mut self.group.view, view);
         self.watch_members(now, host);
         self.pairs.meet(&self.group, &self.logs, host);
-        for holder in self.group.reborn_holders(&old) {
-            self.group.tell_holder(holder, host);
+        for holder in self.group.restarted_holders(&old) {
+            self.group.update_holder(holder, host);
             if let Some(part) = &mut self.part {
                 part.repeat(holder, host);
             }

@@ -44,8 +44,8 @@ use alloc::vec::Vec;
 
 use faultline_core::process::Gauges;
 use faultline_core::{
-    Birth, Boot, Claim, ImageName, Life, Membership, ProcessId, Promise, Promises, Role, Scope, Speaks,
-    Theft, Time, To,
+    Birth, Boot, Claim, ImageName, Life, Membership, ProcessId, Promise, Promises, ProtocolTypes, Role,
+    Scope, Theft, Time, To,
 };
 use faultline_dataflow::recovery::{Host, Input, Leg, Recovery};
 use faultline_dataflow::successor;
@@ -80,7 +80,7 @@ pub struct TaskRecovery {
     unfilled: BTreeSet<ProcessId>,
 }
 
-impl Speaks for TaskRecovery {
+impl ProtocolTypes for TaskRecovery {
     type Control = Message;
     type Head = Head;
     type Saved = ();
@@ -142,7 +142,7 @@ impl Recovery for TaskRecovery {
         match input {
             Input::Due(theft, leg) => self.due(theft, leg, host),
             Input::Unwanted(theft, leg, from) => self.unwanted(theft, leg, from, host),
-            Input::Control { from, message } => self.told(from, message, host),
+            Input::Control { from, message } => self.handle_message(from, message, host),
             Input::Image { from, image } => {
                 if image.name.owner == from {
                     self.copies.hold(image, &self.membership, host);
@@ -242,7 +242,7 @@ impl TaskRecovery {
         }
     }
 
-    fn told(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<Self>) {
+    fn handle_message(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<Self>) {
         match message {
             Message::Durable(name) => self.stable.is_at(name, from),
             Message::Fetch(owner, beyond) => {

@@ -111,7 +111,7 @@ fn the_federation_stops_and_rolls_back_together() {
 #[test]
 fn a_stopped_federation_waits_for_what_is_in_transit() {
     let mut federation = running::<Coordinated>(&[2, 1], stopped(Coordination::Direct, Default::default()));
-    let in_transit = federation.hold(|flight| flight.says("m"));
+    let in_transit = federation.hold(|flight| flight.contains("m"));
     federation.exchange(p(1), p(2), "m");
     federation.take_checkpoint();
     assert_eq!(federation.committed(p(2)), [1]);
@@ -167,7 +167,7 @@ fn between_clusters(federation: &Federation<Coordinated>) -> usize {
 
 /// L2: a leader that answers too early leaves out the messages that its other members have sent.
 #[test]
-fn a_leader_speaks_for_all_its_members() {
+fn a_leader_represents_all_its_members() {
     for defect in [None, Some(coordinated::Defect::LeaderCountsAlone)] {
         let defects = defect.map_or_else(Default::default, coordinated::Defects::only);
         let mut federation = running::<Coordinated>(&[1, 2], stopped(Coordination::Hierarchical, defects));
@@ -234,7 +234,7 @@ fn what_is_in_transit_belongs_to_the_snapshot() {
     for defect in [None, Some(Defect::NoDrain), Some(Defect::LateOnlyRecorded)] {
         let defects = defect.map_or_else(Default::default, chandy_lamport::Defects::only);
         let mut federation = running::<ChandyLamport>(&[2, 1], options(defects));
-        let in_transit = federation.hold(|flight| flight.says("m"));
+        let in_transit = federation.hold(|flight| flight.contains("m"));
         federation.exchange(p(0), p(2), "m");
         federation.take_checkpoint();
         federation.release(in_transit);

@@ -14,7 +14,7 @@ use faultline_trace::{Record, Sink};
 use super::federation::Federation;
 use super::network::{Flight, PacketOf};
 use super::storage::{Operation, Storage};
-use super::story::Entry;
+use super::transcript::Entry;
 
 /// A process with its storage, its clock and its view of the membership.
 pub(super) struct TestProcess<P: Protocol, A: Application> {
@@ -157,7 +157,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         }
     }
 
-    pub(super) fn tell_news(&mut self) -> bool {
+    pub(super) fn deliver_membership(&mut self) -> bool {
         let Some(place) = self.hosted.iter().position(TestProcess::has_news) else { return false };
         self.tell(place);
         true
@@ -169,7 +169,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.feed(ProcessId(place as u32), Event::Membership(membership));
     }
 
-    pub(super) fn ring_who_is_due(&mut self) -> bool {
+    pub(super) fn fire_due_timer(&mut self) -> bool {
         let is_due =
             |it: &ProcessId| self.deadline(*it).is_some_and(|at| at <= self.hosted[it.index()].clock);
         let Some(process) = self.processes().find(is_due) else { return false };

@@ -17,7 +17,7 @@ use super::driver::{Note, TestProcess};
 use super::network::{Flight, Hold, Network};
 use super::script::{AppAction, LEAVE, Script, Send};
 use super::storage::EventOf;
-use super::story::Entry;
+use super::transcript::Entry;
 
 /// Limit of steps. No scenario reaches it unless it never becomes quiescent.
 const MOST_STEPS: usize = 100_000;
@@ -50,7 +50,7 @@ impl<P: Protocol> Federation<P> {
     }
 
     /// Creates clusters of these sizes, some of which join later or leave.
-    pub(crate) fn with_guests(
+    pub(crate) fn with_presences(
         clusters: &[u32],
         config: P::Config,
         guests: &[(ClusterId, Presence)],
@@ -123,7 +123,7 @@ impl<P: Protocol> Federation<P> {
     }
 
     /// Makes a cluster leave. Its processes end, and its storage is lost.
-    pub(crate) fn let_go(&mut self, cluster: ClusterId) {
+    pub(crate) fn leave_federation(&mut self, cluster: ClusterId) {
         self.enter(cluster, Presence::Left);
         self.state_supervisor(Fact::Left(cluster));
         for &process in self.members(cluster).iter() {
@@ -195,10 +195,10 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     /// Performs one step. Returns false if there is none.
     pub(crate) fn step(&mut self) -> bool {
         self.take_note()
-            || self.tell_news()
+            || self.deliver_membership()
             || self.complete_operation()
             || self.deliver_next()
-            || self.ring_who_is_due()
+            || self.fire_due_timer()
     }
 
     /// Performs any of the possible steps, in no fixed order. `pick` selects one by its index and receives their
@@ -212,7 +212,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         let flying = self.network.free(|flight| self.can_arrive(flight));
         let count = notes + told.len() + storing.len() + flying.len();
         if count == 0 {
-            return self.ring_who_is_due();
+            return self.fire_due_timer();
         }
         match pick(count) {
             place if place < notes => {
@@ -234,7 +234,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         for process in self.processes() {
             let until = self.hosted[process.index()].clock + span;
             while self.deadline(process).is_some_and(|at| at <= until) {
-                self.ring(process);
+                self.fire_timer(process);
                 self.settle();
             }
             self.hosted[process.index()].clock = until;
@@ -242,7 +242,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     }
 
     /// Advances the time of one process to its next deadline. Panics if it has none.
-    pub(crate) fn ring(&mut self, process: ProcessId) {
+    pub(crate) fn fire_timer(&mut self, process: ProcessId) {
         let deadline = self.deadline(process).expect("the process waits for nothing");
         let hosted_process = &mut self.hosted[process.index()];
         hosted_process.clock = hosted_process.clock.max(deadline);
@@ -409,7 +409,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
 
     /// Performs the next step in the return of a failed `process`: informs all processes of its failure, or begins its
     /// next life.
-    pub(crate) fn come_back(&mut self, process: ProcessId) {
+    pub(crate) fn advance_return(&mut self, process: ProcessId) {
         if self.member(process).up { self.detect(process) } else { self.restart(process) }
     }
 
@@ -564,7 +564,7 @@ impl<P: Protocol> Federation<P> {
 impl<P: Protocol, A: Application> Drop for Federation<P, A> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("{}", self.story());
+            eprintln!("{}", self.transcript());
         }
     }
 }

@@ -23,7 +23,7 @@
 //! | --- | --- |
 //! | the network | [`Federation::hold`] keeps matching packets, [`Federation::let_through`] delivers some of them nevertheless, [`Federation::release`] ends the hold |
 //! | the storages | [`Federation::hold_storage`], [`Federation::fail_writes`], [`Federation::corrupt`]; a kill loses what is not complete |
-//! | time | each process has its own clock: [`Federation::ring`] moves one to its next deadline, [`Federation::wake`] one by a span, [`Federation::pass`] all |
+//! | time | each process has its own clock: [`Federation::fire_timer`] moves one to its next deadline, [`Federation::wake`] one by a span, [`Federation::pass`] all |
 //! | lives and membership | [`Federation::kill`], [`Federation::detect`], [`Federation::restart`]; [`Federation::withhold_membership`] keeps one process uninformed |
 //! | anything else | [`Federation::feed`] gives a process any event, also one that no driver would |
 //!
@@ -38,11 +38,11 @@ mod federation;
 mod network;
 mod script;
 mod storage;
-mod story;
+mod transcript;
 
 pub(crate) use federation::Federation;
 pub(crate) use network::Flight;
-pub(crate) use story::{Entry, assert_golden};
+pub(crate) use transcript::{Entry, assert_golden};
 
 use faultline_core::{ClusterId, ProcessId};
 

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use faultline_core::{Life, Packet, ProcessId, Protocol, Speaks};
+use faultline_core::{Life, Packet, ProcessId, Protocol, ProtocolTypes};
 
 use super::script::text_of;
 
 /// Packets of a protocol.
-pub(crate) type PacketOf<P> =
-    Packet<<P as Protocol>::Stamp, <P as Speaks>::Control, <P as Speaks>::Head, <P as Speaks>::Saved>;
+pub(crate) type PacketOf<P> = Packet<
+    <P as Protocol>::Stamp,
+    <P as ProtocolTypes>::Control,
+    <P as ProtocolTypes>::Head,
+    <P as ProtocolTypes>::Saved,
+>;
 
 /// A packet between two lives.
 #[derive(Clone, Debug)]
@@ -30,7 +34,7 @@ impl<P: Protocol> Flight<P> {
     }
 
     /// Returns whether the packet is the application message with this content.
-    pub(crate) fn says(&self, text: &str) -> bool {
+    pub(crate) fn contains(&self, text: &str) -> bool {
         matches!(&self.packet, Packet::Application { payload, .. } if text_of(payload) == text)
     }
 

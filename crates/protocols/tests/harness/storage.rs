@@ -4,18 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use faultline_core::{Application, Event, Image, ImageName, Job, Protocol, Speaks, StorageFate};
+use faultline_core::{Application, Event, Image, ImageName, Job, Protocol, ProtocolTypes, StorageFate};
 
 /// Events of a protocol around an application.
 pub(crate) type EventOf<P, A> = Event<
     <P as Protocol>::Stamp,
-    <P as Speaks>::Control,
-    <P as Speaks>::Head,
-    <P as Speaks>::Saved,
+    <P as ProtocolTypes>::Control,
+    <P as ProtocolTypes>::Head,
+    <P as ProtocolTypes>::Saved,
     <<A as Application>::Job as Job>::Output,
 >;
 
-type ImageOf<P> = Arc<Image<<P as Speaks>::Head, <P as Speaks>::Saved>>;
+type ImageOf<P> = Arc<Image<<P as ProtocolTypes>::Head, <P as ProtocolTypes>::Saved>>;
 
 pub(crate) enum Operation<P: Protocol> {
     Persist(ImageOf<P>),

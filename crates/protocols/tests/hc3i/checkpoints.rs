@@ -57,7 +57,7 @@ fn before_a_commit() -> Federation {
 
 /// Returns the position of the cluster, and the messages that it has received, after p0 has failed and
 /// restarted.
-fn after_the_coordinator_died(mut federation: Federation) -> (Position, Vec<String>) {
+fn after_the_coordinator_failed(mut federation: Federation) -> (Position, Vec<String>) {
     federation.crash(p(0), Kept);
     federation.retry();
     assert_eq!(federation.wrong(), [""; 0]);
@@ -70,7 +70,7 @@ fn a_checkpoint_in_doubt_that_is_complete_is_restored() {
     let mut federation = before_a_commit();
     federation.hold(says!(Control::Drained { .. }));
     federation.settle();
-    assert_eq!(after_the_coordinator_died(federation), (Position::new(1, 2), vec!["m".into()]));
+    assert_eq!(after_the_coordinator_failed(federation), (Position::new(1, 2), vec!["m".into()]));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_checkpoint_that_some_have_committed_is_restored() {
     federation.settle();
     assert_eq!([p(0), p(1), p(2)].map(|it| federation.protocol(it).position().sn.0), [2, 2, 1]);
     federation.send(p(1), p(2), "undone");
-    assert_eq!(after_the_coordinator_died(federation), (Position::new(1, 2), vec!["m".into()]));
+    assert_eq!(after_the_coordinator_failed(federation), (Position::new(1, 2), vec!["m".into()]));
 }
 
 /// The only replica of p2's part is in transit when p2 loses its own copy.
@@ -91,14 +91,14 @@ fn a_checkpoint_in_doubt_that_lacks_a_part_is_not_restored() {
     federation.settle();
     federation.crash(p(2), Lost);
     federation.release(copy);
-    assert_eq!(after_the_coordinator_died(federation), (Position::new(2, 1), vec![]));
+    assert_eq!(after_the_coordinator_failed(federation), (Position::new(2, 1), vec![]));
 }
 
 /// B5: a message that was sent before the request and arrives after it is part of the checkpoint.
 #[test]
 fn messages_in_transit_are_part_of_the_checkpoint() {
     let mut federation = running(&[2], within(Defects::default()));
-    let late = federation.hold(|flight| flight.says("late"));
+    let late = federation.hold(|flight| flight.contains("late"));
     federation.send(p(0), p(1), "late");
     federation.take_checkpoint(c(0));
     assert_eq!(federation.protocol(p(0)).position().sn.0, 1, "it waits for the message");
@@ -119,7 +119,7 @@ fn messages_sent_during_a_checkpoint_leave_after_it() {
     federation.take_checkpoint(c(0));
     federation.exchange(p(0), p(1), "within");
     federation.exchange(p(1), p(2), "between");
-    assert_eq!(federation.under_way(|flight| flight.says("within") || flight.says("between")), 0);
+    assert_eq!(federation.under_way(|flight| flight.contains("within") || flight.contains("between")), 0);
     federation.release(held);
     federation.settle();
     assert_eq!((federation.received(p(1)), federation.received(p(2))), (vec!["within"], vec!["between"]));

@@ -21,7 +21,7 @@ fn collected(config: Config) -> Federation {
     }
     federation.exchange(p(3), p(0), "d");
     if alone {
-        federation.tell_stock(&CLUSTERS);
+        federation.announce_inventory(&CLUSTERS);
     } else {
         federation.collect();
     }
@@ -67,7 +67,7 @@ fn collected_checkpoints_are_not_needed_whichever_cluster_fails() {
             federation.lose(&failing, Kept);
             federation.retry();
             assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed at once");
-            federation.tell_stock(&CLUSTERS);
+            federation.announce_inventory(&CLUSTERS);
             federation.lose(&failing[..1], Lost);
             federation.retry();
             assert_eq!(federation.wrong(), [""; 0], "{failing:?} failed at once, then one was lost");
@@ -87,17 +87,17 @@ fn collecting_alone_keeps_what_an_initiator_would_keep() {
 
 /// Each cluster decides once per round of reports from all other clusters.
 #[test]
-fn a_cluster_decides_by_itself_when_it_has_heard_all_others() {
+fn a_cluster_decides_alone_once_all_others_have_reported() {
     let mut federation = running(&[1, 2, 1], by_every_cluster(Defects::default()));
-    federation.tell_stock(&CLUSTERS[..2]);
+    federation.announce_inventory(&CLUSTERS[..2]);
     assert_eq!(collections(&federation), 0, "no cluster has a report of the third");
-    federation.tell_stock(&CLUSTERS[2..]);
+    federation.announce_inventory(&CLUSTERS[2..]);
     assert_eq!(
         collections(&federation),
         4,
         "the third had the reports of the others, which now have its own"
     );
-    federation.tell_stock(&CLUSTERS);
+    federation.announce_inventory(&CLUSTERS);
     assert_eq!(collections(&federation), 8);
 }
 
@@ -108,16 +108,16 @@ fn a_silent_cluster_delays_no_other() {
     let run = |config| {
         let mut federation = collected(config);
         federation.take_checkpoint(c(2));
-        federation.tell_stock(&CLUSTERS);
+        federation.announce_inventory(&CLUSTERS);
         let before = collections(&federation);
         federation.kill(p(3), Kept);
         federation.detect(p(3));
         federation.take_checkpoint(c(0));
         for _ in 0..2 {
-            federation.tell_stock(&CLUSTERS[..2]);
+            federation.announce_inventory(&CLUSTERS[..2]);
         }
         let kept = federation.kept(p(0)).len();
-        federation.come_back(p(3));
+        federation.advance_return(p(3));
         federation.retry();
         assert_eq!(federation.wrong(), [""; 0]);
         (collections(&federation) - before, kept)
@@ -132,12 +132,12 @@ fn a_silent_cluster_delays_no_other() {
 fn announcements_before_a_rollback_do_not_count_after_it() {
     let mut federation = running(&[1, 1, 1], by_every_cluster(Defects::default()));
     federation.take_checkpoint(c(0));
-    federation.tell_stock(&[c(0)]);
+    federation.announce_inventory(&[c(0)]);
     federation.crash(p(0), Kept);
     federation.retry();
-    federation.tell_stock(&[c(1), c(2)]);
+    federation.announce_inventory(&[c(1), c(2)]);
     assert_eq!(collections(&federation), 0, "all have reported, but p0 before its rollback");
-    federation.tell_stock(&CLUSTERS);
+    federation.announce_inventory(&CLUSTERS);
     assert_eq!(collections(&federation), 3);
 }
 

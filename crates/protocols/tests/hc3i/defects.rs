@@ -43,7 +43,7 @@ fn restored_acknowledgements_are_checked() {
         let mut federation = running(&[1, 1], config(defects));
         federation.exchange(p(0), p(1), "m");
         federation.take_checkpoint(c(0));
-        let sent_again = federation.hold(|flight| flight.says("m"));
+        let sent_again = federation.hold(|flight| flight.contains("m"));
         federation.crash(p(1), Kept);
         federation.retry();
         federation.crash(p(0), Kept);
@@ -222,7 +222,7 @@ fn a_part_contains_the_earlier_rollbacks_of_its_cluster() {
         let mut federation = running(&[1, 1], config(defects));
         federation.exchange(p(0), p(1), "m");
         federation.take_checkpoint(c(0));
-        let sent_again = federation.hold(|flight| flight.says("m"));
+        let sent_again = federation.hold(|flight| flight.contains("m"));
         federation.crash(p(1), Kept);
         federation.retry();
         let past = says!(Control::Alert { .. } | Control::AlertRecorded { .. } | Control::Offer { .. });
@@ -402,7 +402,7 @@ fn announcements_before_and_after_a_rollback_are_not_mixed() {
         federation.settle();
         federation.take_checkpoint(c(0));
         federation.take_checkpoint(c(0));
-        federation.tell_stock(&[c(0), c(1)]);
+        federation.announce_inventory(&[c(0), c(1)]);
         federation.release(alerts);
         federation.retry();
         federation
@@ -417,10 +417,10 @@ fn a_collection_waits_for_clusters_without_an_announcement() {
         let mut federation = running(&[1, 1, 1], by_every_cluster(defects));
         federation.exchange(p(2), p(1), "m");
         federation.take_checkpoint(c(1));
-        federation.tell_stock(&[c(0)]);
+        federation.announce_inventory(&[c(0)]);
         federation.hold(says!(Control::Stock { .. }));
-        federation.tell_stock(&[c(1)]);
-        federation.tell_stock(&[c(1)]);
+        federation.announce_inventory(&[c(1)]);
+        federation.announce_inventory(&[c(1)]);
         federation.crash(p(2), Kept);
         federation.retry();
         federation
@@ -437,7 +437,7 @@ fn a_log_is_not_collected_before_a_rollback_is_known() {
         let news = federation.hold(to(p(2), says!(Control::Learn { .. } | Control::Alert { .. })));
         federation.crash(p(0), Kept);
         federation.settle();
-        let again = federation.hold(|flight| flight.says("m"));
+        let again = federation.hold(|flight| flight.contains("m"));
         federation.take_checkpoint(c(0));
         federation.collect();
         federation.release(news);

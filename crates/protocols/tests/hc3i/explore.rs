@@ -66,7 +66,7 @@ impl Schedule {
             )
         });
         let guest = presence.flatten().map(|presence| (ClusterId(2), presence));
-        let mut federation = Federation::with_guests(clusters, own, guest.as_slice());
+        let mut federation = Federation::with_presences(clusters, own, guest.as_slice());
         if dice.random() {
             federation.let_output_survive();
         }
@@ -110,7 +110,7 @@ impl Schedule {
                 self.may_corrupt = false;
                 self.federation.corrupt(process);
             }
-            170..230 if !lives && !self.is_away(process) => self.federation.come_back(process),
+            170..230 if !lives && !self.is_away(process) => self.federation.advance_return(process),
             230..250 => self.move_guest(),
             _ => {
                 self.federation.step_any(|count| self.dice.random_range(0..count));
@@ -155,7 +155,7 @@ impl Schedule {
         } else if federation.releases(cluster) > guest.void {
             guest.has_left = true;
             self.bereft = self.bereft.filter(|(victim, _)| !members.contains(victim));
-            federation.let_go(cluster);
+            federation.leave_federation(cluster);
         } else if federation.has_everything(cluster) {
             for &member in members.iter() {
                 if federation.can_act(member) && !federation.has_left(member) {
@@ -205,7 +205,7 @@ impl Schedule {
         }
         for process in self.federation.processes().filter(|&it| !self.is_away(it)).collect::<Vec<_>>() {
             while !self.federation.lives(process) {
-                self.federation.come_back(process);
+                self.federation.advance_return(process);
             }
         }
         (0..200).for_each(|_| self.step(false));

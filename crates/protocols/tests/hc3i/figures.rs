@@ -58,7 +58,7 @@ fn figure_4() {
     let failed = federation.log().len();
     federation.detect(p(3));
     federation.restart(p(3));
-    let m4 = federation.hold(|flight| flight.says("m4"));
+    let m4 = federation.hold(|flight| flight.contains("m4"));
     federation.retry();
     assert_eq!(
         rollbacks(&federation),

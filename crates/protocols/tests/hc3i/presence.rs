@@ -9,7 +9,7 @@ use crate::setting::{Federation, by_every_cluster, config, says};
 
 /// Creates three clusters, the last of which is a guest.
 fn with_guest(presence: Presence, config: Config) -> Federation {
-    let mut federation = Federation::with_guests(&[1, 1, 2], config, &[(c(2), presence)]);
+    let mut federation = Federation::with_presences(&[1, 1, 2], config, &[(c(2), presence)]);
     federation.settle();
     federation
 }
@@ -83,7 +83,7 @@ fn a_joining_cluster_learns_of_earlier_rollbacks() {
 
 #[test]
 #[cfg(feature = "defects")]
-fn one_that_is_not_told_waits_for_ever() {
+fn a_cluster_that_is_not_informed_waits_forever() {
     use faultline_protocols::hc3i::Defect;
     assert_eq!(heard_by_newcomer(Defects::only(Defect::NewcomersNotTold)), 0);
 }
@@ -111,7 +111,7 @@ fn a_cluster_leaves_once_collections_show_that_no_cluster_needs_it() {
         assert!(!federation.may_go(c(2)), "nothing was collected");
         collect_all(&mut federation);
         assert!(federation.may_go(c(2)));
-        federation.let_go(c(2));
+        federation.leave_federation(c(2));
         federation.retry();
         for holder in [p(0), p(1)] {
             let mut images = federation.images(holder).into_iter();
@@ -163,7 +163,7 @@ fn holders_keep_copies_after_a_cluster_has_left() {
     let server = p(4);
     federation.kill(server, Lost);
     federation.detect(server);
-    federation.let_go(c(2));
+    federation.leave_federation(c(2));
     federation.restart(server);
     federation.retry();
     assert!(federation.claims(server).any(|it| *it == Claim::Protected));

@@ -251,7 +251,7 @@ fn an_alert_during_a_recovery_counts() {
 fn a_message_from_before_the_restored_checkpoint_is_still_delivered() {
     let mut federation = running(&[1, 1], config(Defects::default()));
     federation.let_output_survive();
-    let slow = federation.hold(|flight| flight.says("before") || flight.says("after"));
+    let slow = federation.hold(|flight| flight.contains("before") || flight.contains("after"));
     federation.send(p(0), p(1), "before");
     federation.take_checkpoint(c(0));
     federation.send(p(0), p(1), "after");

@@ -75,7 +75,7 @@ impl Federation {
     }
 
     /// Makes these clusters report what they store, with all consequences.
-    pub(crate) fn tell_stock(&mut self, clusters: &[ClusterId]) {
+    pub(crate) fn announce_inventory(&mut self, clusters: &[ClusterId]) {
         for &cluster in clusters {
             self.wake(self.members(cluster)[0], COLLECT_EVERY);
         }

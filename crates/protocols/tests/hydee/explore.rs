@@ -97,7 +97,7 @@ impl Schedule {
             150..180 if lives => self.federation.wake(process, CHECKPOINT_EVERY),
             180..190 if lives => self.kill(process),
             190..193 if lives => self.kill_cluster(process),
-            200..260 if !lives => self.federation.come_back(process),
+            200..260 if !lives => self.federation.advance_return(process),
             _ => {
                 self.federation.step_any(|count| self.dice.random_range(0..count));
             }
@@ -140,7 +140,7 @@ impl Schedule {
     fn come_to_rest(&mut self) {
         for process in self.federation.processes() {
             while !self.federation.lives(process) {
-                self.federation.come_back(process);
+                self.federation.advance_return(process);
             }
         }
         loop {

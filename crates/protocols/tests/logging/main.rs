@@ -117,7 +117,7 @@ fn under_spbc_a_message_waits_until_both_ends_have_met() {
 #[test]
 fn under_spbc_a_checkpoint_drains_the_cluster() {
     let mut federation = running::<Spbc>(&[1, 2], pairs(Default::default()));
-    let in_transit = federation.hold(|flight| flight.says("m"));
+    let in_transit = federation.hold(|flight| flight.contains("m"));
     federation.exchange(p(1), p(2), "m");
     federation.take_checkpoint(p(1));
     assert_eq!((federation.committed(p(2)), federation.received(p(2))), (1, vec![]));
@@ -177,7 +177,7 @@ fn under_pessimistic_logging_the_order_is_repeated() {
         let mut federation = running::<PessimisticLogging>(&[1, 1, 1], in_order(defects));
         federation.exchange(p(0), p(2), "first");
         federation.exchange(p(1), p(2), "second");
-        let first = federation.hold(|flight| flight.says("first"));
+        let first = federation.hold(|flight| flight.contains("first"));
         federation.fail(p(2));
         federation.release(first);
         federation.settle();

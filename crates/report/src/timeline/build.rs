@@ -11,7 +11,7 @@ use faultline_history::recoveries::Recoveries;
 use faultline_history::{GroupId, History, Point};
 
 use super::{
-    Checkpoint, Failure, Injection, Message, Rollback, TakenOver, Tasks, TheftContent, TheftPath, Timeline,
+    Checkpoint, Failure, Injection, Message, Rollback, Takeover, Tasks, TheftContent, TheftPath, Timeline,
     Undone,
 };
 use crate::names::DisplayNames;
@@ -106,18 +106,18 @@ fn tasks(history: &History<'_>) -> Option<Tasks> {
     })
 }
 
-fn taken_over(history: &History<'_>) -> Vec<TakenOver> {
+fn taken_over(history: &History<'_>) -> Vec<Takeover> {
     let absorbed =
         history.tasks.iter().flat_map(|it| &it.absorptions).map(|it| (it.at, it.of, it.image, it.witness));
     let restored = history.witnessed.iter().filter(|it| it.is_restored);
     let restored = restored.map(|it| (it.at, it.owner, it.part, it.witness));
     let elsewhere = restored.filter(|(at, owner, ..)| history.segment(at.segment).host != *owner);
-    let mut all: Vec<TakenOver> = absorbed
+    let mut all: Vec<Takeover> = absorbed
         .chain(elsewhere)
         .map(|(at, of, image, witness)| {
             let cut = (witness.life, witness.upto.index());
             let from = image.map(|it| (it.position(), instant(history.trace, of, cut)));
-            TakenOver { at: history.time(at), by: history.segment(at.segment).host, of, from }
+            Takeover { at: history.time(at), by: history.segment(at.segment).host, of, from }
         })
         .collect();
     all.sort_by_key(|it| (it.at, it.of));

@@ -52,7 +52,7 @@ pub struct Timeline {
     /// Periods in which the user paused the federation.
     pub pauses: lost::Pauses,
     /// The work of permanently failed processes, in the order in which other processes took it over.
-    pub taken_over: Vec<TakenOver>,
+    pub taken_over: Vec<Takeover>,
     /// Numbers of tasks; `None` if processes exchange messages.
     pub tasks: Option<Tasks>,
     /// The cost of each recovery, if tasks are assigned in advance.
@@ -63,7 +63,7 @@ pub struct Timeline {
 
 /// The work of a permanently failed process, taken over by another one.
 #[derive(Clone, Copy, Debug)]
-pub struct TakenOver {
+pub struct Takeover {
     /// When it was taken over.
     pub at: Time,
     /// The process that took it over.

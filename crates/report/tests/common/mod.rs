@@ -14,7 +14,7 @@ use faultline_core::{
     Span, StorageFate, Time, Trigger, Vectors, Witness,
 };
 use faultline_trace::manifest::{
-    Backend, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, LinkMeasured, ProcessEntry,
+    BackendKind, Bounds, ClusterEntry, Expected, FORMAT, LinkEntry, LinkMeasured, ProcessEntry,
 };
 use faultline_trace::{Manifest, Record, Sink, Trace};
 
@@ -62,7 +62,7 @@ fn manifest(nodes: u32) -> Manifest {
         format: FORMAT,
         tool: "0.1.0".into(),
         name: "quick-start".into(),
-        backend: Backend::Local,
+        backend: BackendKind::Local,
         seed: 7,
         federation: "apiVersion: faultline.dev/v1alpha1\nkind: Federation\nmetadata:\n  name: quick-start\n"
             .into(),

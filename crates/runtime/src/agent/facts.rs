@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use faultline_core::{Life, ProcessId};
 use faultline_trace::Bundle;
 
-use crate::remote::words::ToPlace;
+use crate::remote::messages::ToPlace;
 
 /// Largest number of bytes per message.
 const PIECE: usize = 256 << 10;

@@ -34,7 +34,7 @@ use crate::clock::{Alarm, Clock, boot, monotonic};
 use crate::control;
 use crate::metrics::exposition::Visitors;
 use crate::node::NodeOptions;
-use crate::remote::words::{OrderNo, Post, Ready, ToAgent, ToPlace};
+use crate::remote::messages::{Assignment, OrderNo, Ready, ToAgent, ToPlace};
 use crate::secret::{Ends, MAGIC, Secret};
 use crate::shaper::{Abilities, Shaper, ShaperError};
 use facts::Facts;
@@ -117,7 +117,7 @@ enum OrderError {
     #[error("cannot signal a process: {0}")]
     Signal(nix::Error),
     #[error("the order arrived before a process was assigned")]
-    NoPost,
+    NotAssigned,
 }
 
 /// Serves supervisors until a termination signal arrives. The process ends with the agent.
@@ -159,7 +159,7 @@ struct Agent {
     /// Number of the newest connection. Messages over older connections are ignored.
     calls: u64,
     supervisor: Option<Link>,
-    post: Option<Hosted>,
+    hosted: Option<Hosted>,
     running: Option<Running>,
     armed: BTreeMap<OrderNo, Life>,
     /// Orders to end armed lives, by the time at which they are due. The value states whether to remove the
@@ -216,7 +216,7 @@ async fn attend(options: AgentOptions) -> Result<(), AgentError> {
         counters,
         calls: 0,
         supervisor: None,
-        post: None,
+        hosted: None,
         running: None,
         armed: BTreeMap::new(),
         due: BTreeMap::new(),
@@ -228,7 +228,7 @@ async fn attend(options: AgentOptions) -> Result<(), AgentError> {
         alarm.set(agent.due.keys().next().map(|&(at, _)| at)).map_err(AgentError::Alarm)?;
         tokio::select! {
             biased;
-            rung = alarm.rung(), if alarm.is_set() => {
+            rung = alarm.elapsed(), if alarm.is_set() => {
                 rung.map_err(AgentError::Alarm)?;
                 agent.fire_due();
             }
@@ -289,13 +289,13 @@ impl Agent {
     fn obey(&mut self, order: ToAgent) {
         debug!(?order, "obeying");
         match order {
-            ToAgent::Clock => self.say(ToPlace::Clock(monotonic())),
-            ToAgent::Post(post) => {
-                if let Some(uid) = self.options.uid.as_ref().filter(|uid| **uid != post.uid) {
-                    warn!(meant = post.uid, "a supervisor expected another place at this address");
-                    return self.say(ToPlace::Elsewhere(uid.clone()));
+            ToAgent::Clock => self.send(ToPlace::Clock(monotonic())),
+            ToAgent::Assign(assignment) => {
+                if let Some(uid) = self.options.uid.as_ref().filter(|uid| **uid != assignment.uid) {
+                    warn!(meant = assignment.uid, "a supervisor expected another place at this address");
+                    return self.send(ToPlace::Elsewhere(uid.clone()));
                 }
-                if let Err(error) = self.host(post) {
+                if let Err(error) = self.host(assignment) {
                     // The supervisor will reconnect.
                     warn!(%error, "cannot accept the assignment");
                     self.supervisor = None;
@@ -304,12 +304,12 @@ impl Agent {
             }
             ToAgent::Launch { life, keeps_storage, supervisor } => {
                 if let Err(error) = self.launch(life, keeps_storage, supervisor) {
-                    self.say(ToPlace::Ended { life, status: error.to_string(), last_words: String::new() });
+                    self.send(ToPlace::Ended { life, status: error.to_string(), last_output: String::new() });
                 }
             }
             ToAgent::Arm { order, life } => {
                 self.armed.insert(order, life);
-                self.say(ToPlace::Armed { order, clock: monotonic() });
+                self.send(ToPlace::Armed { order, clock: monotonic() });
             }
             ToAgent::Fire { order, wipe, at: None } => self.fire_now(order, wipe),
             ToAgent::Fire { order, wipe, at: Some(at) } => {
@@ -317,11 +317,11 @@ impl Agent {
             }
             ToAgent::Pause { order, life, paused } => {
                 let it = self.running.as_ref().filter(|it| it.life == life);
-                let (at, trouble) = match it.map(|it| it.pause(paused)).transpose() {
+                let (at, problem) = match it.map(|it| it.pause(paused)).transpose() {
                     Ok(at) => (at, None),
                     Err(error) => (None, Some(error.to_string())),
                 };
-                self.say(ToPlace::Paused { order, at, trouble });
+                self.send(ToPlace::Paused { order, at, problem });
             }
         }
     }
@@ -335,18 +335,18 @@ impl Agent {
     }
 
     fn fire_now(&mut self, order: OrderNo, wipe: bool) {
-        let (died, trouble) = match self.fire(order, wipe) {
-            Ok(died) => (died, None),
+        let (ended_at, problem) = match self.fire(order, wipe) {
+            Ok(ended_at) => (ended_at, None),
             Err(error) => (None, Some(error.to_string())),
         };
-        self.say(ToPlace::Done { order, died, trouble });
+        self.send(ToPlace::Done { order, ended_at, problem });
     }
 
     /// Accepts the assignment to a process, or resumes it after a lost connection.
-    fn host(&mut self, post: Post) -> Result<(), OrderError> {
-        let Post { run, process, name, cluster_names, files, life, newest, arrived, .. } = post;
+    fn host(&mut self, assignment: Assignment) -> Result<(), OrderError> {
+        let Assignment { run, process, name, cluster_names, files, life, newest, arrived, .. } = assignment;
         self.counters.call(cluster_names);
-        if self.post.as_ref().is_none_or(|it| it.run != run || it.process != process) {
+        if self.hosted.as_ref().is_none_or(|it| it.run != run || it.process != process) {
             self.end_running()?;
             let run_dir = self.options.data.join(format!("{RUN}{run}"));
             self.remove_other_runs(&run_dir)?;
@@ -364,17 +364,17 @@ impl Agent {
             }
             let node_dir = run_dir.join("nodes").join(&name);
             let facts = Facts::new(run_dir.clone(), process);
-            self.post = Some(Hosted { run, process, run_dir, node_dir, facts });
+            self.hosted = Some(Hosted { run, process, run_dir, node_dir, facts });
         }
         if self.running.as_ref().map(|it| it.life) != life {
             self.end_running()?;
         }
-        let post = self.post.as_mut().expect("assigned above or earlier");
-        post.facts.resume(newest, &arrived);
-        let holds_storage = post.node_dir.exists();
+        let hosted = self.hosted.as_mut().expect("assigned above or earlier");
+        hosted.facts.resume(newest, &arrived);
+        let holds_storage = hosted.node_dir.exists();
         self.send_facts()?;
         info!(process = %process, "assigned to a process");
-        self.say(ToPlace::Ready(Ready {
+        self.send(ToPlace::Ready(Ready {
             life: self.running.as_ref().map(|it| it.life),
             holds_storage,
             abilities: self.abilities_here(),
@@ -395,24 +395,24 @@ impl Agent {
         self.end_running()?;
         // The supervisor no longer asks about lives that this agent ended after the deadline of the order.
         self.send_facts()?;
-        self.say(ToPlace::Sent { upto: Life(life.0.saturating_sub(1)) });
-        let post = self.post.as_mut().ok_or(OrderError::NoPost)?;
-        post.facts.follow(life);
+        self.send(ToPlace::Sent { upto: Life(life.0.saturating_sub(1)) });
+        let hosted = self.hosted.as_mut().ok_or(OrderError::NotAssigned)?;
+        hosted.facts.follow(life);
         if !keeps_storage {
-            post.wipe()?;
+            hosted.wipe()?;
         }
         let options = NodeOptions {
-            run_dir: post.run_dir.clone(),
+            run_dir: hosted.run_dir.clone(),
             supervisor,
             parent: std::process::id(),
-            process: post.process,
+            process: hosted.process,
             life,
             port: self.options.node_port,
             own_network: false,
             shaper: self.options.shaper.clone(),
         };
         let (command, secret) = (&self.options.command, &self.options.secret);
-        let running = Running::start(command, &options, secret, &post.log(life))
+        let running = Running::start(command, &options, secret, &hosted.log(life))
             .map_err(|source| OrderError::Launch { program: command[0].clone(), source })?;
         self.running = Some(running);
         self.counters.launched.inc();
@@ -422,22 +422,22 @@ impl Agent {
     /// Ends an armed life, sends its facts, and applies the fate of its storage. Returns the time of the end.
     fn fire(&mut self, order: OrderNo, wipe: bool) -> Result<Option<u64>, OrderError> {
         let life = self.armed.remove(&order);
-        let died = match self.running.take_if(|it| Some(it.life) == life) {
+        let ended_at = match self.running.take_if(|it| Some(it.life) == life) {
             Some(running) => {
-                let died = running.end().map_err(OrderError::Signal)?;
+                let ended_at = running.end().map_err(OrderError::Signal)?;
                 self.counters.killed.inc();
-                Some(died)
+                Some(ended_at)
             }
             None => None,
         };
         self.send_facts()?;
         if let Some(upto) = life {
-            self.say(ToPlace::Sent { upto });
+            self.send(ToPlace::Sent { upto });
         }
-        if wipe && let Some(post) = &self.post {
-            post.wipe()?;
+        if wipe && let Some(hosted) = &self.hosted {
+            hosted.wipe()?;
         }
-        Ok(died)
+        Ok(ended_at)
     }
 
     fn end_running(&mut self) -> Result<(), OrderError> {
@@ -458,8 +458,9 @@ impl Agent {
             self.counters.collapsed.inc();
         }
         self.look();
-        let last_words = self.post.as_ref().map_or_else(String::new, |post| last_words(&post.log(life)));
-        self.say(ToPlace::Ended { life, status, last_words });
+        let last_output =
+            self.hosted.as_ref().map_or_else(String::new, |hosted| last_output(&hosted.log(life)));
+        self.send(ToPlace::Ended { life, status, last_output });
     }
 
     /// Forwards the facts that the process has written.
@@ -472,14 +473,14 @@ impl Agent {
     }
 
     fn send_facts(&mut self) -> Result<(), OrderError> {
-        let (Some(post), Some(link)) = (&mut self.post, &self.supervisor) else { return Ok(()) };
+        let (Some(hosted), Some(link)) = (&mut self.hosted, &self.supervisor) else { return Ok(()) };
         // A disconnected supervisor reconnects, and reports which facts have arrived.
-        let sent = post.facts.send(|piece| drop(link.words.send(piece))).map_err(OrderError::Facts)?;
+        let sent = hosted.facts.send(|piece| drop(link.words.send(piece))).map_err(OrderError::Facts)?;
         self.counters.facts.inc_by(sent);
         Ok(())
     }
 
-    fn say(&self, words: ToPlace) {
+    fn send(&self, words: ToPlace) {
         if let Some(link) = &self.supervisor {
             drop(link.words.send(words));
         }
@@ -492,7 +493,7 @@ impl Agent {
             warn!(%error, "cannot read the last output of the process");
             return;
         }
-        self.say(ToPlace::Leaving);
+        self.send(ToPlace::Leaving);
         if let Some(Link { words, writer }) = self.supervisor.take() {
             drop(words);
             if tokio::time::timeout(FAREWELL, writer).await.is_err() {
@@ -532,7 +533,7 @@ impl Hosted {
     }
 }
 
-fn last_words(log: &Path) -> String {
+fn last_output(log: &Path) -> String {
     let bytes = fs::read(log).unwrap_or_default();
     let tail = &bytes[bytes.len().saturating_sub(LAST_WORDS)..];
     String::from_utf8_lossy(tail).trim().to_owned()

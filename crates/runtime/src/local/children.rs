@@ -151,8 +151,8 @@ impl PlaceBackend for Children {
         tokio::task::spawn_local(async move {
             let status = child.wait().await.expect("a child can be waited for");
             exit.send_replace(Some(status));
-            let collapse = (!is_ordered.get()).then(|| (status.to_string(), last_words(&log_path)));
-            host_events.put(HostEvent::Ended { process, life, collapse });
+            let unexpected_end = (!is_ordered.get()).then(|| (status.to_string(), last_output(&log_path)));
+            host_events.put(HostEvent::Ended { process, life, unexpected_end });
         });
         self.children.insert((process, life), Child { pid: Pid::from_raw(pid as i32), exited, killed });
         Ok(())
@@ -215,7 +215,7 @@ impl Child {
     }
 }
 
-fn last_words(log: &Path) -> String {
+fn last_output(log: &Path) -> String {
     let bytes = fs::read(log).unwrap_or_default();
     let tail = &bytes[bytes.len().saturating_sub(LAST_WORDS)..];
     String::from_utf8_lossy(tail).trim().to_owned()

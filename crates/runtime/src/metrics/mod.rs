@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use counts::{Counts, Delays};
 use exposition::Exposition;
 use page::Values;
-pub use page::{RunInfo, RunPhase, RunVerdict};
+pub use page::{PhaseLabel, RunInfo, VerdictLabel};
 
 /// Names of the clusters in labels, indexed by [`ClusterId`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,19 +44,19 @@ impl Sum {
             for Values { gauges, .. } in page.values.values_mut() {
                 *gauges = Gauges { progress: gauges.progress, ..Gauges::default() };
             }
-            page.run().phase = RunPhase::Judging;
+            page.run().phase = PhaseLabel::Judging;
             page.over = true;
         });
     }
 
     /// Shows the verdict.
-    pub fn judged(&self, verdict: RunVerdict) {
-        self.0.update(|page| (page.run().phase, page.run().verdict) = (RunPhase::Completed, Some(verdict)));
+    pub fn judged(&self, verdict: VerdictLabel) {
+        self.0.update(|page| (page.run().phase, page.run().verdict) = (PhaseLabel::Completed, Some(verdict)));
     }
 
     /// Marks the run as failed: it could not be performed.
     pub fn failed(&self) {
-        self.0.update(|page| page.run().phase = RunPhase::Failed);
+        self.0.update(|page| page.run().phase = PhaseLabel::Failed);
     }
 
     /// Adds labels that identify the run to every series.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use faultline_core::fault::{FaultState, LinkProperties};
 use faultline_core::{ClusterId, Fault, FaultNo, Gauges, Span};
 use faultline_trace::Manifest;
-use faultline_trace::manifest::Backend;
+use faultline_trace::manifest::BackendKind;
 
 use super::{ClusterNames, Counts, Delays};
 
@@ -36,8 +36,8 @@ pub(crate) struct Values {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunValues {
     pub(crate) info: Option<RunInfo>,
-    pub(crate) phase: RunPhase,
-    pub(crate) verdict: Option<RunVerdict>,
+    pub(crate) phase: PhaseLabel,
+    pub(crate) verdict: Option<VerdictLabel>,
     /// Clusters that are part of the federation at present.
     pub(crate) clusters: BTreeMap<ClusterId, Uptime>,
     pub(crate) faults: BTreeMap<FaultNo, FaultEntry>,
@@ -90,9 +90,9 @@ impl RunInfo {
             federation: manifest.name.clone(),
             protocol: manifest.protocol.clone(),
             backend: match manifest.backend {
-                Backend::Simulate => "simulate",
-                Backend::Local => "local",
-                Backend::Kubernetes => "kubernetes",
+                BackendKind::Simulate => "simulate",
+                BackendKind::Local => "local",
+                BackendKind::Kubernetes => "kubernetes",
             },
             seed: manifest.seed,
         }
@@ -101,7 +101,7 @@ impl RunInfo {
 
 /// Phase of a run in its metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RunPhase {
+pub enum PhaseLabel {
     /// Processes are starting, or links are being measured.
     #[default]
     Starting,
@@ -117,21 +117,21 @@ pub enum RunPhase {
     Failed,
 }
 
-impl RunPhase {
+impl PhaseLabel {
     /// All phases, in their order.
-    pub const ALL: [RunPhase; 6] = [
-        RunPhase::Starting,
-        RunPhase::Running,
-        RunPhase::Paused,
-        RunPhase::Judging,
-        RunPhase::Completed,
-        RunPhase::Failed,
+    pub const ALL: [PhaseLabel; 6] = [
+        PhaseLabel::Starting,
+        PhaseLabel::Running,
+        PhaseLabel::Paused,
+        PhaseLabel::Judging,
+        PhaseLabel::Completed,
+        PhaseLabel::Failed,
     ];
 }
 
 /// Verdict of a run in its metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunVerdict {
+pub enum VerdictLabel {
     /// All required properties hold.
     Pass,
     /// A required property could not be judged.
@@ -140,16 +140,16 @@ pub enum RunVerdict {
     Fail,
 }
 
-impl RunVerdict {
+impl VerdictLabel {
     /// All verdicts, from the best to the worst.
-    pub const ALL: [RunVerdict; 3] = [RunVerdict::Pass, RunVerdict::Unknown, RunVerdict::Fail];
+    pub const ALL: [VerdictLabel; 3] = [VerdictLabel::Pass, VerdictLabel::Unknown, VerdictLabel::Fail];
 
     /// Returns the name of the verdict in labels.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            RunVerdict::Pass => "pass",
-            RunVerdict::Unknown => "unknown",
-            RunVerdict::Fail => "fail",
+            VerdictLabel::Pass => "pass",
+            VerdictLabel::Unknown => "unknown",
+            VerdictLabel::Fail => "fail",
         }
     }
 }

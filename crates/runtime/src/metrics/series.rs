@@ -12,7 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Unit;
 
 use super::exposition::Exposition;
-use super::page::{FaultEntry, Page, RunPhase, RunValues, RunVerdict, Uptime, Values};
+use super::page::{FaultEntry, Page, PhaseLabel, RunValues, Uptime, Values, VerdictLabel};
 
 /// Bounds of the buckets for skew and latency of faults, in seconds. The text format of Prometheus has no native
 /// histograms.
@@ -128,10 +128,10 @@ impl Series<'_, '_> {
             (vec![("backend", it.backend.to_owned()), ("seed", it.seed.to_string())], ConstGauge::new(1_u64))
         });
         self.family("run_info", "Backend and seed of the run, as labels", None, about)?;
-        let phases = RunPhase::ALL
+        let phases = PhaseLabel::ALL
             .map(|it| (vec![("phase", format!("{it:?}"))], ConstGauge::new(u64::from(it == run.phase))));
         self.family("run_phase", "Phase of the run: 1 for the current one", None, phases)?;
-        let verdicts = RunVerdict::ALL.map(|it| {
+        let verdicts = VerdictLabel::ALL.map(|it| {
             let value = u64::from(Some(it) == run.verdict);
             (vec![("verdict", it.name().to_owned())], ConstGauge::new(value))
         });
@@ -301,7 +301,7 @@ mod tests {
                 backend: "local",
                 seed: 7,
             });
-            run.phase = RunPhase::Running;
+            run.phase = PhaseLabel::Running;
             let fault = Fault::Pause { process: ProcessId(0), span: Span::from_secs(1) };
             run.faults.insert(FaultNo(0), FaultEntry::new(&fault));
             let injected =
@@ -326,7 +326,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
         }
-        sum.judged(RunVerdict::Fail);
+        sum.judged(VerdictLabel::Fail);
         let text = sum.text();
         assert!(text.contains(&format!("faultline_run_verdict{{{of_run},verdict=\"fail\"}} 1")), "{text}");
         assert!(text.contains(&format!("faultline_run_phase{{{of_run},phase=\"Completed\"}} 1")), "{text}");

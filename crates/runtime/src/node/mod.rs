@@ -1,8 +1,8 @@
 //! One process of the federation, as a process of the operating system.
 
-mod liaison;
 mod measure;
 mod shaping;
+mod supervisor_connection;
 
 use std::ffi::OsString;
 use std::io;
@@ -25,16 +25,16 @@ use tracing::{debug, info};
 
 use crate::clock::Alarm;
 use crate::control::ToSupervisor;
-use crate::engine::{Attention, Engine, EngineError, Outlets, Parents, Stimulus};
+use crate::engine::{Engine, EngineError, EngineOutputs, ProcessInputs, ReportedFacts, Stimulus};
 use crate::metrics::exposition::{Exposition, Visitors};
 use crate::secret::{HandshakeError, MAGIC, Secret};
 use crate::storage::{Request, Storage, StoreError};
 use crate::transport::{Identity, Transport};
-use liaison::Supervisor;
 pub(crate) use measure::Echoes;
 pub(crate) use shaping::Shaping;
 pub use shaping::ShapingError;
 use shaping::ShapingMethod;
+use supervisor_connection::Supervisor;
 
 /// Options on the command line of a node. Everything else comes from the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,7 +195,8 @@ pub fn run<P: Process + 'static>(options: NodeOptions, config: Arc<P::Config>) -
     let secret = Secret::read_line(io::stdin().lock()).map_err(NodeError::Secret)?;
     let exposition = Arc::new(Exposition::default());
     let (inbox_in, inbox) = mpsc::unbounded_channel();
-    let supervisor = liaison::call::<P>(&options, secret.clone(), inbox_in.clone(), exposition.clone())?;
+    let supervisor =
+        supervisor_connection::call::<P>(&options, secret.clone(), inbox_in.clone(), exposition.clone())?;
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
@@ -276,10 +277,10 @@ async fn host<P: Process + 'static>(
         storage.ask(Request::Misbehave(setup.storage_fault));
     }
     let record = storage.record.clone();
-    let parents = Parents { config, boot: setup.boot, seed: process_seed(setup.seed, process), record };
-    let attention = Attention { follows: setup.follows, watches: setup.watches };
+    let parents = ProcessInputs { config, boot: setup.boot, seed: process_seed(setup.seed, process), record };
+    let attention = ReportedFacts { follows: setup.follows, watches: setup.watches };
     let alarm = Alarm::new(setup.clock).map_err(NodeError::Timer)?;
-    let outlets = Outlets {
+    let outlets = EngineOutputs {
         transport,
         shaping,
         storage,

@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::debug;
 
+use super::messages::{ToAgent, ToPlace};
 use super::place_registry::AgentPlace;
 use super::places::Shared;
-use super::words::{ToAgent, ToPlace};
 use crate::clock::{AgentClock, boot, monotonic};
 use crate::control;
 use crate::secret::{Ends, HandshakeError};
@@ -71,7 +71,7 @@ async fn call(shared: &Shared, process: ProcessId, place: &AgentPlace) -> Result
     tokio::task::spawn_local(speak(write, spoken));
     let say = |word| words.send(word).map_err(|_| CallError::Broken(io::ErrorKind::BrokenPipe.into()));
 
-    say(ToAgent::Post(shared.post(process, place)))?;
+    say(ToAgent::Assign(shared.assignment_of(process, place)))?;
     let ready = loop {
         match listen(&mut read).await? {
             ToPlace::Ready(ready) => break ready,

@@ -7,9 +7,9 @@
 //! again.
 
 mod agents;
+pub(crate) mod messages;
 mod place_registry;
 mod places;
-pub(crate) mod words;
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;

@@ -63,7 +63,7 @@ pub struct RegistryState {
     /// Features of the kernels for link emulation, for processes that have a shaper.
     pub abilities: BTreeMap<ProcessId, Abilities>,
     /// The reasons why agents are not connected, by process.
-    pub troubles: BTreeMap<ProcessId, String>,
+    pub problems: BTreeMap<ProcessId, String>,
     /// Number of requests so far.
     asked: u64,
 }
@@ -126,7 +126,7 @@ impl PlaceRegistry {
     }
 
     /// Records whether the agent of `process` is ready, and the reason why it is not connected.
-    pub(super) fn note(&self, process: ProcessId, ready: bool, trouble: Option<String>) {
+    pub(super) fn note(&self, process: ProcessId, ready: bool, problem: Option<String>) {
         let registry_state = &mut *self.lock();
         if ready {
             registry_state.hosted.insert(process);
@@ -135,9 +135,9 @@ impl PlaceRegistry {
         } else {
             registry_state.hosted.remove(&process);
         }
-        match trouble {
-            Some(trouble) => drop(registry_state.troubles.insert(process, trouble)),
-            None => drop(registry_state.troubles.remove(&process)),
+        match problem {
+            Some(problem) => drop(registry_state.problems.insert(process, problem)),
+            None => drop(registry_state.problems.remove(&process)),
         }
     }
 

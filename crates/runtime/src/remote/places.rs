@@ -16,8 +16,8 @@ use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use super::agents;
+use super::messages::{Assignment, OrderNo, Ready, ToAgent, ToPlace};
 use super::place_registry::{AgentPlace, PlaceRegistry, Wanted};
-use super::words::{OrderNo, Post, Ready, ToAgent, ToPlace};
 use crate::clock::{AgentClock, Clock, monotonic};
 use crate::supervise::Names;
 use crate::supervise::places::{FAREWELL, HostEvent, PlaceBackend, Seen};
@@ -130,12 +130,12 @@ enum Answer {
         arrived: u64,
     },
     Done {
-        died: Option<u64>,
-        trouble: Option<String>,
+        ended_at: Option<u64>,
+        problem: Option<String>,
     },
     Paused {
         at: Option<u64>,
-        trouble: Option<String>,
+        problem: Option<String>,
     },
 }
 
@@ -224,7 +224,7 @@ impl PlaceBackend for Remote {
             let shared = self.shared.clone();
             tokio::task::spawn_local(async move {
                 let at = match shared.answered(order, Instant::now() + PATIENCE).await {
-                    Some((_, Answer::Paused { at, trouble: None })) => at,
+                    Some((_, Answer::Paused { at, problem: None })) => at,
                     other => {
                         warn!(%process, ?other, "the agent could not pause or resume the process");
                         None
@@ -354,14 +354,14 @@ impl Shared {
     }
 
     /// Returns the first message to an agent of `process`.
-    pub(super) fn post(&self, process: ProcessId, place: &AgentPlace) -> Post {
+    pub(super) fn assignment_of(&self, process: ProcessId, place: &AgentPlace) -> Assignment {
         let (life, newest) = self.with(process, |entry| (entry.life, entry.newest));
         let lives = (1..=newest.0).map(Life);
         let arrived = |life| {
             let file = std::fs::metadata(self.bundle.facts_path(process, life)).ok()?;
             Some((life, file.len()))
         };
-        Post {
+        Assignment {
             run: self.run.clone(),
             uid: place.uid.clone(),
             process,
@@ -399,20 +399,20 @@ impl Shared {
         self.place_registry.found(process, ready.abilities.clone());
         self.place_registry.note(process, true, None);
         if let Some(life) = ended {
-            let collapse = Some(("its agent was restarted".to_owned(), String::new()));
-            self.place_context.host_events.put(HostEvent::Ended { process, life, collapse });
+            let unexpected_end = Some(("its agent was restarted".to_owned(), String::new()));
+            self.place_context.host_events.put(HostEvent::Ended { process, life, unexpected_end });
         }
         self.try_launch(process);
     }
 
     /// Handles the loss of the connection to an agent. The hosted life may continue.
-    pub(super) fn unready(&self, process: ProcessId, place: &AgentPlace, trouble: String) {
+    pub(super) fn unready(&self, process: ProcessId, place: &AgentPlace, problem: String) {
         if self.is_at(process, place) {
             self.with(process, |entry| {
                 entry.agent = None;
                 entry.waiting.clear();
             });
-            self.place_registry.note(process, false, Some(trouble));
+            self.place_registry.note(process, false, Some(problem));
         }
     }
 
@@ -502,9 +502,9 @@ impl Shared {
         let by = Instant::now() + PATIENCE;
         for (process, life, place, pending) in fired {
             match (self.answered(pending, by).await, place) {
-                (Some((_, Answer::Done { died, trouble: None })), _) => {
-                    if died.is_some() {
-                        seen.push(self.seen(process, life, died));
+                (Some((_, Answer::Done { ended_at, problem: None })), _) => {
+                    if ended_at.is_some() {
+                        seen.push(self.seen(process, life, ended_at));
                     }
                     self.ended(process, life, false);
                 }
@@ -545,7 +545,7 @@ impl Shared {
             entry.wipes |= wipes;
             entry.ending -= 1;
         });
-        self.place_context.host_events.put(HostEvent::Ended { process, life, collapse: None });
+        self.place_context.host_events.put(HostEvent::Ended { process, life, unexpected_end: None });
         self.try_launch(process);
     }
 
@@ -619,22 +619,22 @@ impl Shared {
                 let arrived = monotonic();
                 self.answer(process, order, |asked| Answer::Armed { asked, shown: clock, arrived });
             }
-            ToPlace::Paused { order, at, trouble } if is_current => {
-                self.answer(process, order, |_| Answer::Paused { at, trouble });
+            ToPlace::Paused { order, at, problem } if is_current => {
+                self.answer(process, order, |_| Answer::Paused { at, problem });
             }
-            ToPlace::Done { order, died, trouble } => {
+            ToPlace::Done { order, ended_at, problem } => {
                 if is_current {
-                    self.answer(process, order, |_| Answer::Done { died, trouble });
+                    self.answer(process, order, |_| Answer::Done { ended_at, problem });
                 } else {
                     self.arrived(process, place, None);
                 }
             }
-            ToPlace::Ended { life, status, last_words } if is_current => {
+            ToPlace::Ended { life, status, last_output } if is_current => {
                 self.complete(process, |it, _| *it == life);
                 let hosted = self.with(process, |entry| entry.life.take_if(|it| *it == life));
                 if hosted.is_some() {
-                    let collapse = Some((status, last_words));
-                    self.place_context.host_events.put(HostEvent::Ended { process, life, collapse });
+                    let unexpected_end = Some((status, last_output));
+                    self.place_context.host_events.put(HostEvent::Ended { process, life, unexpected_end });
                 }
             }
             ToPlace::Leaving => {

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, watch};
 
-use super::words::{Ready, ToAgent, ToPlace};
+use super::messages::{Ready, ToAgent, ToPlace};
 use super::*;
 use crate::clock::{boot, monotonic};
 use crate::control::{self, Introduction, ToNode, ToSupervisor};
@@ -83,8 +83,8 @@ async fn agent(
     let serve = async {
         while let Ok(order) = control::receive(&mut stream).await {
             let answer = match order {
-                ToAgent::Post(post) => {
-                    assert_eq!(post.process, process);
+                ToAgent::Assign(assignment) => {
+                    assert_eq!(assignment.process, process);
                     ToPlace::Ready(Ready { life: None, holds_storage: true, abilities: None, boot: boot() })
                 }
                 ToAgent::Launch { life, supervisor, .. } => {
@@ -94,9 +94,9 @@ async fn agent(
                 ToAgent::Clock => ToPlace::Clock(monotonic()),
                 ToAgent::Arm { order, .. } => ToPlace::Armed { order, clock: monotonic() },
                 ToAgent::Fire { order, .. } => {
-                    ToPlace::Done { order, died: Some(monotonic()), trouble: None }
+                    ToPlace::Done { order, ended_at: Some(monotonic()), problem: None }
                 }
-                ToAgent::Pause { order, .. } => ToPlace::Paused { order, at: None, trouble: None },
+                ToAgent::Pause { order, .. } => ToPlace::Paused { order, at: None, problem: None },
             };
             control::send(&mut stream, &answer).await.unwrap();
         }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use faultline_shaper::{Kernel, Tree};
-use faultline_tc::Passed;
+use faultline_tc::TrafficCounts;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::net::UnixStream;
@@ -40,7 +40,7 @@ enum Question {
     /// Applies exactly this tree to the interface with this address.
     Apply { address: Ipv4Addr, tree: Tree },
     /// Asks for the traffic at the interface with this address.
-    Passed { address: Ipv4Addr },
+    TrafficCounts { address: Ipv4Addr },
 }
 
 /// The answer of a shaper.
@@ -49,7 +49,7 @@ enum Answer {
     Abilities(Abilities),
     /// The tree is in force, after this number of changes.
     InForce(u64),
-    Passed(Passed),
+    TrafficCounts(TrafficCounts),
     /// The kernel refused the change.
     Refused(String),
 }
@@ -115,9 +115,9 @@ impl Shaper {
     }
 
     /// Returns the traffic at the interface with this address. Does not repeat the request.
-    pub(crate) async fn passed(&self, address: Ipv4Addr) -> Result<Passed, ShaperError> {
-        match self.ask_once(&Question::Passed { address }).await {
-            Ok(Answer::Passed(passed)) => Ok(passed),
+    pub(crate) async fn passed(&self, address: Ipv4Addr) -> Result<TrafficCounts, ShaperError> {
+        match self.ask_once(&Question::TrafficCounts { address }).await {
+            Ok(Answer::TrafficCounts(passed)) => Ok(passed),
             Ok(Answer::Refused(why)) => Err(ShaperError::Refused(why)),
             Ok(_) => Err(ShaperError::Confused),
             Err(source) => Err(ShaperError::Silent { socket: self.socket.clone(), source }),

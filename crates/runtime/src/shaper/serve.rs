@@ -106,8 +106,8 @@ fn answer(question: Question, abilities: &Abilities) -> Answer {
     let answer = match question {
         Question::Abilities => Ok(Answer::Abilities(abilities.clone())),
         Question::Apply { address, tree } => bring_into_force(address, &tree),
-        Question::Passed { address } => {
-            interface_of(address).and_then(|interface| passed(&interface)).map(Answer::Passed)
+        Question::TrafficCounts { address } => {
+            interface_of(address).and_then(|interface| passed(&interface)).map(Answer::TrafficCounts)
         }
     };
     answer.unwrap_or_else(|error| {
@@ -229,11 +229,13 @@ mod tests {
                 let [first, second] = [0, 1].map(changes);
                 assert!(first > 0);
                 assert_eq!(second, 0);
-                let Answer::Passed(passed) = answer(Question::Passed { address: here }, &abilities) else {
+                let Answer::TrafficCounts(passed) =
+                    answer(Question::TrafficCounts { address: here }, &abilities)
+                else {
                     panic!("the answer contains the traffic")
                 };
                 assert!(passed.leaving.contains_key(&ClusterId(1)));
-                let elsewhere = answer(Question::Passed { address: HERE }, &abilities);
+                let elsewhere = answer(Question::TrafficCounts { address: HERE }, &abilities);
                 let why = "no network interface has the address 192.0.2.1";
                 assert_eq!(elsewhere, Answer::Refused(why.into()));
             })

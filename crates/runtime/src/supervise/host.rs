@@ -28,7 +28,7 @@ use super::journal::{self, Journal, JournalContents};
 use super::measuring::Measuring;
 use super::places::{HostEvent, HostEvents, PlaceBackend, Seen};
 use super::totals::Totals;
-use super::{Collapse, Observer, RunError, RunOptions, RunOutcome};
+use super::{Observer, RunError, RunOptions, RunOutcome, UnexpectedEnd};
 use crate::clock::{Alarm, Clock};
 use crate::control::{self, Directory, DirectoryEntry, Introduction, Setup, ToNode, ToSupervisor};
 use crate::metrics::Sum;
@@ -95,7 +95,7 @@ struct Host<'a, P> {
     changed: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
     cut: Vec<(ClusterId, ClusterId)>,
     storage_faults: BTreeMap<ProcessId, StorageFault>,
-    collapsed: Vec<Collapse>,
+    collapsed: Vec<UnexpectedEnd>,
     effects: Effects,
     /// The reason why the run cannot continue, once it is known.
     hopeless: Option<RunError>,
@@ -237,7 +237,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         let mut alarm = Alarm::new(self.clock).map_err(RunError::Alarm)?;
         let mut status = tokio::time::interval(STATUS_EVERY);
         // Changes that are already requested take effect before any process starts.
-        self.hear(supervisor, self.wished(), &mut orders);
+        self.apply_reports(supervisor, self.wished(), &mut orders);
         loop {
             self.journal.flush()?;
             for order in orders.drain(..) {
@@ -252,7 +252,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             let reports = tokio::select! {
                 biased;
                 Some((at, host_event)) = happened.recv() => dated(at, self.understand(at, host_event)),
-                rung = alarm.rung() => {
+                rung = alarm.elapsed() => {
                     rung.map_err(RunError::Alarm)?;
                     self.catch_up(happened).await
                 }
@@ -276,7 +276,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             if let Some(error) = self.hopeless.take() {
                 return Err(error);
             }
-            self.hear(supervisor, reports, &mut orders);
+            self.apply_reports(supervisor, reports, &mut orders);
         }
     }
 
@@ -289,7 +289,12 @@ impl<P: PlaceBackend> Host<'_, P> {
 
     /// Passes reports to the state machine, and writes them to the journal. The journal must be flushed
     /// before the resulting orders are performed.
-    fn hear(&self, supervisor: &mut Supervisor, reports: Vec<(Time, Report)>, orders: &mut Vec<Order>) {
+    fn apply_reports(
+        &self,
+        supervisor: &mut Supervisor,
+        reports: Vec<(Time, Report)>,
+        orders: &mut Vec<Order>,
+    ) {
         if reports.is_empty() {
             return;
         }
@@ -371,7 +376,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             let (storage, by) = (StorageFate::Kept, EndedBy::SupervisorRestarted);
             let lost = |(process, life)| Report::Lost { process, life, storage, by };
             let lost = supervisor.newest().map(lost).collect();
-            self.hear(supervisor, dated(last, lost), orders);
+            self.apply_reports(supervisor, dated(last, lost), orders);
         }
         Ok(memory.outcome)
     }
@@ -487,13 +492,13 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.introduced(introduction, stream);
                 vec![]
             }
-            HostEvent::Ended { process, life, collapse } => {
+            HostEvent::Ended { process, life, unexpected_end } => {
                 self.nodes.remove(&(process, life));
-                self.let_go();
-                if let Some((status, last_words)) = collapse {
+                self.release_halted();
+                if let Some((status, last_output)) = unexpected_end {
                     warn!(%process, %life, status, "a node ended unexpectedly");
-                    self.check_repeated_failures(process, &status, &last_words);
-                    self.collapsed.push(Collapse { process, life, status, last_words });
+                    self.check_repeated_failures(process, &status, &last_output);
+                    self.collapsed.push(UnexpectedEnd { process, life, status, last_output });
                 }
                 vec![Report::Exited { process, life }]
             }
@@ -505,7 +510,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             HostEvent::Lost { process, life, storage, by } => {
                 // This closes the connection, and thereby ends the process if it still runs.
                 self.nodes.remove(&(process, life));
-                self.let_go();
+                self.release_halted();
                 vec![Report::Lost { process, life, storage, by }]
             }
             HostEvent::Said { process, life, message } => self.said(at, process, life, message),
@@ -522,14 +527,14 @@ impl<P: PlaceBackend> Host<'_, P> {
 
     /// Handles a process that ended unexpectedly. It is restarted like any failed process, unless that would
     /// be futile.
-    fn check_repeated_failures(&mut self, process: ProcessId, status: &str, last_words: &str) {
+    fn check_repeated_failures(&mut self, process: ProcessId, status: &str, last_output: &str) {
         let times = 1 + self.collapsed.iter().filter(|it| it.process == process).count();
         let name = self.options.names.processes[process.index()].clone();
-        if is_full(&self.options.run_dir) || tells_of_full_disk(last_words) {
+        if is_full(&self.options.run_dir) || tells_of_full_disk(last_output) {
             self.hopeless = Some(RunError::DiskFull(format!("{name} ended unexpectedly")));
         } else if times >= MOST_COLLAPSES {
-            let (status, last_words) = (status.to_owned(), last_words.to_owned());
-            self.hopeless = Some(RunError::Collapses { name, times, status, last_words });
+            let (status, last_output) = (status.to_owned(), last_output.to_owned());
+            self.hopeless = Some(RunError::Collapses { name, times, status, last_output });
         }
     }
 
@@ -580,7 +585,7 @@ impl<P: PlaceBackend> Host<'_, P> {
                         self.observer.took_effect(effect);
                     }
                 }
-                self.let_go();
+                self.release_halted();
                 vec![]
             }
         }
@@ -643,7 +648,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         if self.begun || !directory.entries.iter().all(Option::is_some) {
             return None;
         }
-        self.tell_all(&ToNode::Directory(directory));
+        self.send_to_all(&ToNode::Directory(directory));
         self.measure_undone();
         self.links_measured()
     }
@@ -651,14 +656,14 @@ impl<P: PlaceBackend> Host<'_, P> {
     /// Requests missing measurements, except for links that a fault currently affects.
     fn measure_undone(&self) {
         for (by, links) in self.measuring.undone(disturbed(&self.changed, &self.cut)) {
-            self.tell_process(by, ToNode::Measure(links, self.options.measure_again_for));
+            self.send_to_process(by, ToNode::Measure(links, self.options.measure_again_for));
         }
     }
 
     /// Requests missing measurements once all orders are in force.
     fn measure_later(&mut self) {
         self.measures_again = !self.measuring.is_done();
-        self.let_go();
+        self.release_halted();
     }
 
     /// Reports that all links have been measured, but only once.
@@ -678,7 +683,7 @@ impl<P: PlaceBackend> Host<'_, P> {
     fn observe_links(&self, process: ProcessId) {
         let links = self.measuring.observed_by(process);
         if !links.is_empty() {
-            self.tell_process(process, ToNode::Observe(links));
+            self.send_to_process(process, ToNode::Observe(links));
         }
     }
 
@@ -702,7 +707,7 @@ impl<P: PlaceBackend> Host<'_, P> {
                 let directory = Directory { entries: entries.collect() };
                 for (index, member) in membership.members.iter().enumerate().filter(|(_, member)| member.up) {
                     let announcement = ToNode::Announce((*membership).clone(), directory.clone());
-                    self.tell(ProcessId(index as u32), member.life, announcement);
+                    self.send_to_life(ProcessId(index as u32), member.life, announcement);
                 }
                 // The process at the other end of a measurement may have failed.
                 self.measure_later();
@@ -711,11 +716,11 @@ impl<P: PlaceBackend> Host<'_, P> {
                 self.watches = triggers.to_vec();
                 // Triggers are only ever removed, so a process that learns of it late halts once too often,
                 // and is released.
-                self.tell_all(&ToNode::Watch(triggers.to_vec()));
+                self.send_to_all(&ToNode::Watch(triggers.to_vec()));
             }
             Order::Go { process, life } => {
                 self.halted.push((process, life));
-                self.let_go();
+                self.release_halted();
             }
             Order::Kill { lives, storage } => {
                 let now = self.clock.now();
@@ -792,14 +797,14 @@ impl<P: PlaceBackend> Host<'_, P> {
         node.address.map(|address| DirectoryEntry { life, cluster, address })
     }
 
-    fn tell(&self, process: ProcessId, life: Life, message: ToNode) {
+    fn send_to_life(&self, process: ProcessId, life: Life, message: ToNode) {
         if let Some(node) = self.nodes.get(&(process, life)) {
             // If the node has ended, its exit is reported elsewhere.
             drop(node.orders.send(message));
         }
     }
 
-    fn tell_process(&self, process: ProcessId, message: ToNode) {
+    fn send_to_process(&self, process: ProcessId, message: ToNode) {
         for node in self.nodes.range((process, Life(0))..=(process, Life(u32::MAX))) {
             drop(node.1.orders.send(message.clone()));
         }
@@ -828,10 +833,10 @@ impl<P: PlaceBackend> Host<'_, P> {
 
     /// Releases halted processes once all orders are in force. Waits until paused processes resume or fail,
     /// because they may handle earlier messages before the orders.
-    fn let_go(&mut self) {
+    fn release_halted(&mut self) {
         if self.nodes.values().all(|node| node.outstanding.is_empty()) {
             for (process, life) in std::mem::take(&mut self.halted) {
-                self.tell(process, life, ToNode::Go);
+                self.send_to_life(process, life, ToNode::Go);
             }
             if std::mem::take(&mut self.measures_again) {
                 self.measure_undone();
@@ -839,7 +844,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    fn tell_all(&self, message: &ToNode) {
+    fn send_to_all(&self, message: &ToNode) {
         for node in self.nodes.values() {
             drop(node.orders.send(message.clone()));
         }
@@ -860,8 +865,8 @@ fn is_full(dir: &Path) -> bool {
 }
 
 /// Returns whether the last lines of a process report a full disk, wherever they are wrapped.
-fn tells_of_full_disk(last_words: &str) -> bool {
-    let words = last_words.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
+fn tells_of_full_disk(last_output: &str) -> bool {
+    let words = last_output.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
     words.collect::<Vec<_>>().join(" ").contains(Errno::ENOSPC.desc())
 }
 

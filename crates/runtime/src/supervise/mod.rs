@@ -81,8 +81,8 @@ pub struct Names {
 
 /// Returns the end of an error message: the last lines of a process, or the likely cause if it was killed
 /// without any.
-fn last_of(status: &str, last_words: &str) -> String {
-    match last_words.trim() {
+fn last_of(status: &str, last_output: &str) -> String {
+    match last_output.trim() {
         "" if status.contains("SIGKILL") => {
             ": the kernel kills processes that exceed their memory limit (on Kubernetes, \
              `spec.kubernetes.resources`)"
@@ -109,12 +109,12 @@ pub struct RunOutcome {
     /// Duration of the run, from its start to its end.
     pub duration: Span,
     /// Lives that ended unexpectedly.
-    pub collapsed: Vec<Collapse>,
+    pub collapsed: Vec<UnexpectedEnd>,
 }
 
 /// A life that ended unexpectedly.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collapse {
+pub struct UnexpectedEnd {
     /// The process that ended.
     pub process: ProcessId,
     /// Number of its life.
@@ -122,7 +122,7 @@ pub struct Collapse {
     /// Exit status, as the operating system reports it.
     pub status: String,
     /// Last lines of its log.
-    pub last_words: String,
+    pub last_output: String,
 }
 
 /// Observes a run while it is in progress.
@@ -180,7 +180,7 @@ pub enum RunError {
     #[error("the disk is full: {0}")]
     DiskFull(String),
     /// A process repeatedly ended unexpectedly.
-    #[error("{name} ended unexpectedly {times} times, last with {status}{}", last_of(status, last_words))]
+    #[error("{name} ended unexpectedly {times} times, last with {status}{}", last_of(status, last_output))]
     Collapses {
         /// Name of the process.
         name: String,
@@ -189,7 +189,7 @@ pub enum RunError {
         /// Exit status, as the operating system reports it.
         status: String,
         /// Last lines of its log.
-        last_words: String,
+        last_output: String,
     },
     /// The supervisor's facts or its journal cannot be written.
     #[error("cannot write the supervisor's facts: {0}")]

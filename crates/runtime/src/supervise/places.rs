@@ -22,7 +22,7 @@ pub(crate) enum HostEvent {
     /// A message from a node.
     Said { process: ProcessId, life: Life, message: ToSupervisor },
     /// A life has ended. If the end was unexpected, contains its exit status and last lines.
-    Ended { process: ProcessId, life: Life, collapse: Option<(String, String)> },
+    Ended { process: ProcessId, life: Life, unexpected_end: Option<(String, String)> },
     /// A single order killed or paused lives. Contains the time at which each of them stopped.
     Stopped(Vec<Seen>),
     /// The place of a life was lost. The life is no longer accepted, whether or not it still runs.

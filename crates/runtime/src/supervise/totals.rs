@@ -11,7 +11,7 @@ use faultline_trace::manifest::EffectEntry;
 use super::incidents::Incidents;
 use crate::RunOptions;
 use crate::metrics::exposition::Exposition;
-use crate::metrics::page::{FaultEntry, RunPhase, Uptime, Values};
+use crate::metrics::page::{FaultEntry, PhaseLabel, Uptime, Values};
 use crate::metrics::{Counts, Delays, Sum};
 
 /// The last values of each life, and the page that shows their sum.
@@ -154,9 +154,9 @@ impl Totals {
             page.delays = delays;
             let run = page.run();
             run.phase = match (status.begun, status.paused) {
-                (None, _) => RunPhase::Starting,
-                (Some(_), true) => RunPhase::Paused,
-                (Some(_), false) => RunPhase::Running,
+                (None, _) => PhaseLabel::Starting,
+                (Some(_), true) => PhaseLabel::Paused,
+                (Some(_), false) => PhaseLabel::Running,
             };
             for (index, of) in status.clusters.iter().enumerate() {
                 let cluster = ClusterId(index as u16);

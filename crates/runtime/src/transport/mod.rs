@@ -339,7 +339,7 @@ impl Transport {
             let set = alarm.set(due.map(|due| Time(due.0.saturating_sub(HEAD_START.0))));
             set.expect("a timer can be set");
             tokio::select! {
-                rung = alarm.rung() => rung.expect("a timer can be waited for"),
+                rung = alarm.elapsed() => rung.expect("a timer can be waited for"),
                 () = self.courier.notified() => {}
             }
             let now = self.clock.now();
@@ -359,7 +359,7 @@ impl Transport {
         let mut alarm = Alarm::new(self.clock).expect("a timer can be created");
         loop {
             alarm.set(Some(self.clock.now() + ACKNOWLEDGE_AFTER)).expect("a timer can be set");
-            alarm.rung().await.expect("a timer can be waited for");
+            alarm.elapsed().await.expect("a timer can be waited for");
             let mut owed = Vec::new();
             for (index, peer) in self.state.borrow_mut().peers.iter_mut().enumerate() {
                 if peer.connection.is_some() && peer.session.owes() {

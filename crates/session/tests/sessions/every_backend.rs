@@ -8,9 +8,10 @@ use faultline_catalog::Hosted;
 use faultline_checker::{Judgement, Property, Verdict};
 use faultline_core::fault::{MemoryContent, Outcome};
 use faultline_session::{
-    Backend, Begun, Ended, MemoryBound, Moment, Observer, Recording, RunError, Session, Simulator, Unjudged,
+    Backend, MemoryBound, Observer, PreparedRun, Recording, RunEnd, RunError, Session, SimulationView,
+    Simulator, UnjudgedRecording,
 };
-use faultline_trace::manifest::Backend as Kind;
+use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, Manifest, Record, Trace};
 
 /// A process fails while the other cluster requests a checkpoint.
@@ -28,11 +29,10 @@ spec:
 ";
 
 fn federation(text: &str) -> Federation {
-    faultline_api::parse("test.yaml", text.as_bytes())
-        .unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints()))
+    faultline_api::parse("test.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}: {:?}", it.errors()))
 }
 
-fn simulated(session: Session<'_>) -> Unjudged {
+fn simulated(session: Session<'_>) -> UnjudgedRecording {
     session.simulate(&mut Simulator::new(&mut ())).unwrap()
 }
 
@@ -93,7 +93,7 @@ impl Observer for Counting {
         self.facts += 1;
     }
 
-    fn continues(&mut self, mut moment: Moment<'_>) -> bool {
+    fn continues(&mut self, mut moment: SimulationView<'_>) -> bool {
         self.looks += 1;
         assert_eq!(moment.status().clusters.len(), 2);
         self.looks < self.most_looks
@@ -174,18 +174,18 @@ struct Lazy {
 impl Backend for Lazy {
     type Error = &'static str;
 
-    fn kind(&self) -> Kind {
-        Kind::Local
+    fn kind(&self) -> BackendKind {
+        BackendKind::Local
     }
 
-    fn run<N: Hosted>(&mut self, begun: Begun<'_, N>) -> Result<(Ended, Option<Trace>), &'static str> {
+    fn run<N: Hosted>(&mut self, begun: PreparedRun<'_, N>) -> Result<(RunEnd, Option<Trace>), &'static str> {
         let on_disk = begun.bundle.read_manifest().unwrap();
-        assert_eq!((on_disk.outcome, on_disk.backend), (None, Kind::Local));
+        assert_eq!((on_disk.outcome, on_disk.backend), (None, BackendKind::Local));
         if self.gives_up {
             return Err("it was too much");
         }
         Ok((
-            Ended {
+            RunEnd {
                 outcome: Outcome::Interrupted,
                 added: begun.manifest.plan.clone(),
                 faults: Vec::new(),
@@ -207,7 +207,7 @@ fn an_abandoned_run_leaves_its_initial_manifest_and_can_be_resumed() {
     let given_up = session.record(&bundle, &mut Lazy { gives_up: true });
     assert!(matches!(given_up, Err(RunError::Backend("it was too much"))));
     let begun = bundle.read_manifest().unwrap();
-    assert_eq!(begun, session.draft(Kind::Local).unwrap());
+    assert_eq!(begun, session.draft(BackendKind::Local).unwrap());
 
     // A restarted program has another time and, here, another seed. The resumed run uses neither.
     let later = Session::new(&federation).seed(99).of_text(TEXT, UNIX_EPOCH + Duration::from_secs(2));

@@ -13,7 +13,7 @@ use faultline_dataflow::programs::fibonacci::Fibonacci;
 use faultline_dataflow::programs::graph::Graph;
 use faultline_dataflow::programs::qap::{Instance, Qap};
 use faultline_dataflow::programs::queens::Queens;
-use faultline_dataflow::{Place, PlaceConfig, Program, Recovery, Stealing, reference};
+use faultline_dataflow::{Program, Recovery, Stealing, TaskProcess, TaskProcessConfig, reference};
 use faultline_protocols::placement::ReplicateTo;
 use faultline_sim::{Config, Links};
 use faultline_trace::Record;
@@ -187,7 +187,7 @@ impl Federation {
         &self,
         program: G,
         protocol: P::Config,
-    ) -> Config<PlaceConfig<P, G>> {
+    ) -> Config<TaskProcessConfig<P, G>> {
         let membership = self.membership(P::extra_processes(&protocol));
         let numbered = (0..).zip(self.faults.clone());
         let plan = numbered.map(|(no, (trigger, fault))| PlannedFault { no: FaultNo(no), trigger, fault });
@@ -212,7 +212,7 @@ impl Federation {
             Links::uniform(self.clusters.len(), link(Span::from_micros(50)), link(Span::from_millis(2)));
         let drawn = || (0..self.ranks()).map(|it| 25 * (1 + (self.seed as u32 + it) % 4)).collect();
         let stealing = Stealing { patience: Span::from_millis(1), cluster_first: 50 };
-        let place = PlaceConfig::<P, G> {
+        let place = TaskProcessConfig::<P, G> {
             protocol: Arc::new(protocol),
             program: Arc::new(program),
             stealing,
@@ -232,7 +232,7 @@ impl Federation {
     {
         let config = self.config::<P, G>(program, protocol);
         let mut facts: Vec<Record> = Vec::new();
-        let run = faultline_sim::run::<Place<P, G>>(config, &mut facts);
+        let run = faultline_sim::run::<TaskProcess<P, G>>(config, &mut facts);
         let mut digests = BTreeSet::new();
         let (mut thefts, mut absorbed, mut restored) = (0, 0, 0);
         for record in &facts {

@@ -25,7 +25,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use crate::messaging::{Message, Place, Program, Step, digest_of, pack};
+use crate::messaging::{Message, Program, RankInfo, Step, digest_of, pack};
 use crate::mix::mix;
 pub use config::{Class, Config};
 
@@ -70,7 +70,7 @@ impl Program for Part {
     type Config = Config;
     type State = State;
 
-    fn new(config: &Arc<Config>, Place { me, ranks }: Place) -> Part {
+    fn new(config: &Arc<Config>, RankInfo { me, ranks }: RankInfo) -> Part {
         let exchanges = draw(config, ranks);
         Part { me, instructions: exchanges.iter().flat_map(|it| part_of(it, me, config.step_cost)).collect() }
     }

@@ -7,7 +7,7 @@ use core::mem::take;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Message, Place, pack};
+use super::{Message, RankInfo, pack};
 
 /// An operation that combines the numbers of two ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,8 +51,8 @@ impl Stage {
 
 impl Collective {
     /// Returns the next stage. `received` contains the messages of the previous stage.
-    pub(super) fn stage(&mut self, place: Place, received: Vec<Message>) -> Stage {
-        let Place { me, ranks } = place;
+    pub(super) fn stage(&mut self, place: RankInfo, received: Vec<Message>) -> Stage {
+        let RankInfo { me, ranks } = place;
         match self {
             Collective::Barrier { distance } if *distance < ranks => {
                 let (to, from) = (me + *distance, me + ranks - *distance);
@@ -133,7 +133,7 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(Place { me, ranks }: Place, root: u32) -> Tree {
+    fn new(RankInfo { me, ranks }: RankInfo, root: u32) -> Tree {
         assert!(root < ranks, "there is no rank {root}");
         let distance = (me + ranks - root) % ranks;
         let at = |distance: u32| (root + distance) % ranks;

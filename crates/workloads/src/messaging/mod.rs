@@ -47,7 +47,7 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     type State: Clone + Debug + Serialize + DeserializeOwned + Send + Sync;
 
     /// Creates the program of the rank at `place`.
-    fn new(config: &Arc<Self::Config>, place: Place) -> Self;
+    fn new(config: &Arc<Self::Config>, place: RankInfo) -> Self;
     /// Returns the initial state.
     fn begin(&self) -> Self::State;
     /// Returns the next step. Called again once that step is done. Computations are performed within this
@@ -68,7 +68,7 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
 
 /// The number of a rank, in the order of the federation's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RankInfo {
     /// Number of this rank, from 0.
     pub me: u32,
     /// Number of ranks.

@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use super::collective::{Collective, Then};
 use super::mailbox::Mailbox;
-use super::{Message, Place, Program, Step, digest_of, seal, sequential};
+use super::{Message, Program, RankInfo, Step, digest_of, seal, sequential};
 
 /// A rank of a program, as an application.
 #[derive(Clone, Debug)]
 pub struct Performer<P: Program> {
     program: P,
-    place: Place,
+    place: RankInfo,
     /// Processes by rank.
     ranks: Arc<[ProcessId]>,
     state: State<P::State>,
@@ -173,7 +173,7 @@ impl<P: Program> Performer<P> {
     }
 
     fn other(&self, rank: u32) -> ProcessId {
-        let Place { me, ranks } = self.place;
+        let RankInfo { me, ranks } = self.place;
         assert!(rank < ranks, "rank {rank} does not exist: there are {ranks} ranks");
         assert_ne!(rank, me, "a rank cannot send to itself or receive from itself");
         self.ranks[rank as usize]
@@ -191,7 +191,7 @@ impl<P: Program> Application for Performer<P> {
     fn new(config: &Arc<P::Config>, me: ProcessId, membership: &Membership, _: u64) -> Performer<P> {
         let ranks: Arc<[ProcessId]> = membership.with_role(Role::RANK).collect();
         let number = ranks.binary_search(&me).expect("only ranks run a program");
-        let place = Place { me: number as u32, ranks: ranks.len() as u32 };
+        let place = RankInfo { me: number as u32, ranks: ranks.len() as u32 };
         let program = P::new(config, place);
         Performer { state: Performer::initial(&program), program, place, ranks }
     }

@@ -27,11 +27,11 @@ use alloc::vec::Vec;
 use faultline_core::{Progress, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::messaging::{Message, NUMBER, Place, Program, Step, pack};
+use crate::messaging::{Message, NUMBER, Program, RankInfo, Step, pack};
 use crate::mix::mix;
 pub use config::{Config, LEAST_MESSAGE, Pattern, RANKS};
 pub use reference::reference;
-use shape::{Order, Round, Shape};
+use shape::{Round, RoundOrder, Shape};
 
 /// One rank of a kernel.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl Program for Kernel {
     type Config = Config;
     type State = State;
 
-    fn new(config: &Arc<Config>, Place { me, ranks }: Place) -> Kernel {
+    fn new(config: &Arc<Config>, RankInfo { me, ranks }: RankInfo) -> Kernel {
         let rank_of = order(config, ranks);
         let mut process_of = alloc::vec![0; ranks as usize];
         (0..ranks).zip(&rank_of).for_each(|(process, &rank)| process_of[rank as usize] = process);
@@ -100,7 +100,7 @@ impl Program for Kernel {
             return Step::Finish;
         }
         let round = &self.rounds[state.round as usize];
-        let is_front = round.order != Order::SendsFirst;
+        let is_front = round.order != RoundOrder::SendsFirst;
         match state.at {
             At::Begin if is_front => {
                 state.at = At::Compute;

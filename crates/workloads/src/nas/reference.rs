@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{Digest, Membership, ProcessId, Role};
 
-use super::shape::{Order, Shape};
+use super::shape::{RoundOrder, Shape};
 use super::{Config, initial, learn, order, said};
 use crate::messaging::{digest_of, pack};
 
@@ -19,12 +19,12 @@ pub fn reference(config: &Config, membership: &Membership) -> Vec<(ProcessId, Di
     for round in (0..config.iterations).flat_map(|_| 0..shape.rounds()) {
         let before = hashes.clone();
         let whole: Vec<_> = (0..ranks).map(|it| (it, shape.round(it, round))).collect();
-        let is_up = whole[0].1.order != Order::Down;
+        let is_up = whole[0].1.order != RoundOrder::Down;
         for at in 0..whole.len() {
             let (rank, here) = &whole[if is_up { at } else { whole.len() - 1 - at }];
             for &source in &here.sources {
                 // A wavefront carries values that its ranks have received in the same round.
-                let known = if here.order == Order::SendsFirst { &before } else { &hashes };
+                let known = if here.order == RoundOrder::SendsFirst { &before } else { &hashes };
                 let value = said(known[source as usize], *rank);
                 hashes[*rank as usize] = learn(hashes[*rank as usize], source, value);
                 arrived[*rank as usize] += 1;

@@ -6,7 +6,7 @@ use super::Pattern;
 
 /// Order of the sends and receives of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum RoundOrder {
     /// Every rank sends, then receives.
     SendsFirst,
     /// Every rank receives, then sends: a wavefront passes over the ranks in ascending order.
@@ -18,7 +18,7 @@ pub(super) enum Order {
 /// Actions of one rank in one round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Round {
-    pub(super) order: Order,
+    pub(super) order: RoundOrder,
     /// Receiver and number of bytes of each send.
     pub(super) sends: Vec<(u32, u32)>,
     pub(super) sources: Vec<u32>,
@@ -71,7 +71,7 @@ impl Shape {
                     1 => (ahead[direction], behind[direction]),
                     _ => (behind[direction], ahead[direction]),
                 };
-                Round { order: Order::SendsFirst, sends: [(to, sweep)].into(), sources: [from].into() }
+                Round { order: RoundOrder::SendsFirst, sends: [(to, sweep)].into(), sources: [from].into() }
             }
             Pattern::Cg => {
                 let exchanges = side.trailing_zeros();
@@ -101,8 +101,11 @@ impl Shape {
                 if column + 1 < side {
                     lower.push(at(row, column + 1));
                 }
-                let (order, sources, to) =
-                    if round < PLANES { (Order::Up, upper, lower) } else { (Order::Down, lower, upper) };
+                let (order, sources, to) = if round < PLANES {
+                    (RoundOrder::Up, upper, lower)
+                } else {
+                    (RoundOrder::Down, lower, upper)
+                };
                 Round { order, sends: to.into_iter().map(|it| (it, bytes)).collect(), sources }
             }
             Pattern::Mg => self.faces(rank, GRIDS[round as usize]),
@@ -112,7 +115,7 @@ impl Shape {
     /// Returns a round in which the rank exchanges messages with each of `others`.
     fn both_ways(self, others: &[u32], bytes: u32) -> Round {
         let sends = others.iter().map(|&it| (it, bytes)).collect();
-        Round { order: Order::SendsFirst, sends, sources: others.into() }
+        Round { order: RoundOrder::SendsFirst, sends, sources: others.into() }
     }
 
     /// Returns a round of MG. Its torus has two equal sides and a third that may be shorter. Faces along the
@@ -133,7 +136,7 @@ impl Shape {
         ];
         let sends: Vec<(u32, u32)> = faces.into_iter().filter(|it| it.0 != rank).collect();
         let sources = sends.iter().map(|it| it.0).collect();
-        Round { order: Order::SendsFirst, sends, sources }
+        Round { order: RoundOrder::SendsFirst, sends, sources }
     }
 
     fn side(self) -> u32 {

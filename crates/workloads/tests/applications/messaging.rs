@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::network::{Defect, Network, membership, seed};
 use faultline_core::{Application, Digest, Membership, Outbox, ProcessId, Progress, Span};
 use faultline_workloads::messaging::{
-    Message, Operation, Performer, Place, Program, Step, digest_of, pack, sequential,
+    Message, Operation, Performer, Program, RankInfo, Step, digest_of, pack, sequential,
 };
 use faultline_workloads::{Config, Invalid, exchange, nas, pingpong, reference};
 use serde::{Deserialize, Serialize};
@@ -145,7 +145,7 @@ fn invalid_parameters_are_named() {
 
 /// A program that performs every collective, with every root.
 #[derive(Clone, Debug)]
-struct Collectives(Place);
+struct Collectives(RankInfo);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Heard {
@@ -158,7 +158,7 @@ impl Program for Collectives {
     type Config = ();
     type State = Heard;
 
-    fn new(_: &Arc<()>, place: Place) -> Collectives {
+    fn new(_: &Arc<()>, place: RankInfo) -> Collectives {
         Collectives(place)
     }
 
@@ -167,7 +167,7 @@ impl Program for Collectives {
     }
 
     fn next(&self, heard: &mut Heard) -> Step {
-        let Place { me, ranks } = self.0;
+        let RankInfo { me, ranks } = self.0;
         let step = heard.step;
         heard.step += 1;
         match (step / ranks, step % ranks) {
@@ -196,7 +196,7 @@ impl Program for Collectives {
 }
 
 /// Returns the messages that a rank must receive.
-fn must_hear(Place { me, ranks }: Place) -> Vec<(u32, u32, Vec<u8>)> {
+fn must_hear(RankInfo { me, ranks }: RankInfo) -> Vec<(u32, u32, Vec<u8>)> {
     let mut words: Vec<_> = (0..ranks).map(|root| (root, root, vec![root as u8 + 10])).collect();
     let all = f64::from(ranks);
     let numbers = match me % 3 {
@@ -218,7 +218,7 @@ fn collectives_deliver_the_right_messages() {
         let results =
             sequential::<Collectives>(&Arc::new(()), &membership).expect("no rank waits permanently");
         for (me, digest) in results {
-            let words = pack(&must_hear(Place { me: me.0, ranks }));
+            let words = pack(&must_hear(RankInfo { me: me.0, ranks }));
             let fits = (0..200).any(|arrived| digest_of(&words, arrived) == digest);
             assert!(fits, "{me} of {ranks}");
         }
@@ -229,13 +229,13 @@ fn collectives_deliver_the_right_messages() {
 fn a_program_that_deadlocks_has_no_expected_results() {
     /// Every rank receives from the next one before it sends.
     #[derive(Clone, Debug)]
-    struct Deadlock(Place);
+    struct Deadlock(RankInfo);
 
     impl Program for Deadlock {
         type Config = ();
         type State = ();
 
-        fn new(_: &Arc<()>, place: Place) -> Deadlock {
+        fn new(_: &Arc<()>, place: RankInfo) -> Deadlock {
             Deadlock(place)
         }
 
@@ -263,13 +263,13 @@ fn a_program_that_deadlocks_has_no_expected_results() {
 #[should_panic = "a rank cannot send to itself or receive from itself"]
 fn a_program_that_waits_for_itself_panics() {
     #[derive(Clone, Debug)]
-    struct Narcissus(Place);
+    struct Narcissus(RankInfo);
 
     impl Program for Narcissus {
         type Config = ();
         type State = ();
 
-        fn new(_: &Arc<()>, place: Place) -> Narcissus {
+        fn new(_: &Arc<()>, place: RankInfo) -> Narcissus {
             Narcissus(place)
         }
 

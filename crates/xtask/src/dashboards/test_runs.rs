@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use faultline_api::names::Names;
-use faultline_api::supervision::{Phase, Place, Places, process_key};
+use faultline_api::supervision::{Place, Places, RunPhase, process_key};
 use faultline_client::supervisor::Supervisor;
 
 use super::SCRAPE_SECONDS;
@@ -149,8 +149,8 @@ fn judged(runtime: &tokio::runtime::Runtime, api: &Supervisor, log: &Path) -> Re
     while begun.elapsed() < TIMEOUT {
         let status = runtime.block_on(api.status(u64::MAX))?;
         match status.phase {
-            Phase::Completed => return Ok(()),
-            Phase::Failed => {
+            RunPhase::Completed => return Ok(()),
+            RunPhase::Failed => {
                 return Err(
                     format!("a run failed: {}; see {}", status.reasons.join("; "), log.display()).into()
                 );

@@ -12,7 +12,7 @@ use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::{get, put};
-use faultline_api::supervision::{Cluster, ClusterState, PLACES, Phase, Places, STATUS, Status, Verdict};
+use faultline_api::supervision::{Cluster, ClusterState, PLACES, Places, RunPhase, STATUS, Status, Verdict};
 use faultline_e2e::Failure;
 use tokio::net::TcpListener;
 
@@ -64,9 +64,9 @@ impl Supervisors {
     fn status(&self, address: IpAddr, run: &Run) -> Status {
         let done = run.begun.map_or(0, |it| (it.elapsed().as_millis() as u64 * PACE / 1000).min(STEPS));
         let (phase, state) = match run {
-            Run { over: true, .. } => (Phase::Completed, ClusterState::Finished),
-            Run { begun: Some(_), .. } => (Phase::Running, ClusterState::Running),
-            _ => (Phase::Gathering, ClusterState::Starting),
+            Run { over: true, .. } => (RunPhase::Completed, ClusterState::Finished),
+            Run { begun: Some(_), .. } => (RunPhase::Running, ClusterState::Running),
+            _ => (RunPhase::Gathering, ClusterState::Starting),
         };
         let cluster = |(name, processes): &(String, u32)| Cluster {
             name: name.clone(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faultline_api::supervision::{self, Amendment, Cluster, Event, Faults, Phase as Run};
+use faultline_api::supervision::{self, Amendment, Cluster, Event, Faults, RunPhase};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -123,13 +123,13 @@ fn the_reason_of_linked_says_what_emulates_links_and_what_kernels_lack() {
     ];
     for (shaping, word, reason, says) in cases {
         let links = vec![link("paris", "rennes", 5000, 5040)];
-        let said = Status { phase: Run::Running, links, shaping, ..Status::default() };
+        let said = Status { phase: RunPhase::Running, links, shaping, ..Status::default() };
         let (status, _) = look(&mut running(said.clone()), &accepted(None), 1);
         let linked = condition_of(&status, condition::LINKED);
         assert_eq!((status.shaping.as_deref(), &*linked.reason), (Some(word), reason));
         assert!(linked.message.contains(says), "{}", linked.message);
 
-        let before = Status { phase: Run::Gathering, links: vec![], ..said };
+        let before = Status { phase: RunPhase::Gathering, links: vec![], ..said };
         let (status, _) = look(&mut running(before), &accepted(None), 1);
         let linked = condition_of(&status, condition::LINKED);
         assert_eq!((&*linked.status, &*linked.reason), ("Unknown", "NotMeasured"));
@@ -140,7 +140,7 @@ fn the_reason_of_linked_says_what_emulates_links_and_what_kernels_lack() {
 fn a_changed_link_counts_as_requested_only_once_measured() {
     let changed = Link { measured_micros: None, as_asked: None, ..link("rennes", "paris", 9000, 0) };
     let links = vec![link("paris", "rennes", 5000, 5040), changed];
-    let said = Status { phase: Run::Running, links, ..Status::default() };
+    let said = Status { phase: RunPhase::Running, links, ..Status::default() };
     let (status, _) = look(&mut running(said), &accepted(None), 1);
     let linked = condition_of(&status, condition::LINKED);
     assert!(linked.message.contains("1 of 1 links have the requested delay"), "{}", linked.message);
@@ -156,7 +156,7 @@ fn a_cluster_that_has_failed_is_not_ready_though_its_pods_run() {
     let ready = |state| {
         let cluster = |name: &str, state| Cluster { name: name.into(), up: 3, state, ..Cluster::default() };
         let clusters = vec![cluster("paris", state), cluster("rennes", supervision::ClusterState::Running)];
-        let said = Status { phase: Run::Running, clusters, ..Status::default() };
+        let said = Status { phase: RunPhase::Running, clusters, ..Status::default() };
         look(&mut running(said), &accepted(None), 1).0.clusters_ready
     };
     assert_eq!(ready(supervision::ClusterState::Running).as_deref(), Some("2/2"));
@@ -166,7 +166,7 @@ fn a_cluster_that_has_failed_is_not_ready_though_its_pods_run() {
 
 #[test]
 fn a_pod_whose_shaper_does_not_run_is_not_ready_but_stays_a_place() {
-    let mut observed = running(Status { phase: Run::Running, ..Status::default() });
+    let mut observed = running(Status { phase: RunPhase::Running, ..Status::default() });
     let name = "quickstart-paris-0";
     let mut pod = (*observed.pods[name]).clone();
     let shaper = json!({
@@ -249,7 +249,7 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
     assert_eq!(status.message.as_deref(), Some("waiting for paris-0"));
     assert_eq!(condition_of(&status, condition::LINKED).status, "Unknown");
 
-    said.phase = Run::Running;
+    said.phase = RunPhase::Running;
     said.missing.clear();
     said.clusters = vec![cluster("paris", 3), cluster("rennes", 2)];
     said.links = vec![link("paris", "paris", 100, 103), link("paris", "rennes", 5000, 5040)];
@@ -282,7 +282,7 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
     let (again, new_events) = next(&said, 3);
     assert_eq!((again, reasons(&new_events)), (status, vec![]), "events are reported once");
 
-    said.phase = Run::Completed;
+    said.phase = RunPhase::Completed;
     said.verdict = Some(Verdict::Pass);
     said.events = vec![event(3, "Completed")];
     let (status, new_events) = next(&said, 4);
@@ -296,7 +296,7 @@ fn a_run_is_followed_from_the_first_pod_to_the_verdict() {
 
 #[test]
 fn a_run_that_could_not_be_carried_out_is_completed_and_unknown() {
-    let said = Status { phase: Run::Failed, reasons: vec!["no room".into()], ..Status::default() };
+    let said = Status { phase: RunPhase::Failed, reasons: vec!["no room".into()], ..Status::default() };
     let (status, _) = look(&mut running(said), &accepted(None), 1);
     let completed = condition_of(&status, condition::COMPLETED);
     assert_eq!(
@@ -308,7 +308,7 @@ fn a_run_that_could_not_be_carried_out_is_completed_and_unknown() {
 
 #[test]
 fn a_silent_supervisor_is_reported_and_changes_no_phase() {
-    let mut observed = running(Status { phase: Run::Running, ..Status::default() });
+    let mut observed = running(Status { phase: RunPhase::Running, ..Status::default() });
     look(&mut observed, &accepted(None), 1);
     observed.supervision = Supervision::Silent("no answer within 2s".into());
     let (status, new_events) = look(&mut observed, &accepted(None), 2);
@@ -319,12 +319,12 @@ fn a_silent_supervisor_is_reported_and_changes_no_phase() {
 
 #[test]
 fn a_supervisor_without_the_record_of_a_started_run_ends_it() {
-    let first = Status { supervisor: "first".into(), phase: Run::Running, ..Status::default() };
+    let first = Status { supervisor: "first".into(), phase: RunPhase::Running, ..Status::default() };
     let mut observed = running(first);
     let (status, _) = look(&mut observed, &accepted(None), 1);
     assert_eq!(status.supervisor.as_deref(), Some("first"));
     assert!(!observed.has_lost_record());
-    let second = Status { supervisor: "second".into(), phase: Run::Gathering, ..Status::default() };
+    let second = Status { supervisor: "second".into(), phase: RunPhase::Gathering, ..Status::default() };
     observed.supervision = Supervision::Known(Box::new(second));
     assert!(observed.has_lost_record());
     let (status, new_events) = look(&mut observed, &accepted(None), 2);
@@ -344,9 +344,9 @@ fn a_restarted_supervisor_numbers_its_events_anew() {
         ..Status::default()
     };
     let mut observed =
-        running(said("first", Run::Running, vec![event(1, "Started"), event(2, "RolledBack")]));
+        running(said("first", RunPhase::Running, vec![event(1, "Started"), event(2, "RolledBack")]));
     let (_, told) = look(&mut observed, &accepted(None), 1);
-    let second = said("second", Run::Completed, vec![event(1, "SupervisorRestarted")]);
+    let second = said("second", RunPhase::Completed, vec![event(1, "SupervisorRestarted")]);
     observed.supervision = Supervision::Known(Box::new(second));
     let (status, new_events) = look(&mut observed, &accepted(None), 2);
     assert_eq!(reasons(&new_events), ["SupervisorRestarted"]);
@@ -373,7 +373,7 @@ fn equal_events_have_equal_names() {
 #[test]
 fn a_long_list_of_events_is_cut_in_the_middle() {
     let events: Vec<Event> = (1..=1000).map(|it| event(it, "RolledBack")).collect();
-    let said = Status { phase: Run::Completed, events, ..Status::default() };
+    let said = Status { phase: RunPhase::Completed, events, ..Status::default() };
     let (status, new_events) = look(&mut running(said), &accepted(None), 1);
     let told: Vec<&NewEvent> = new_events.iter().filter(|it| it.reason == "RolledBack").collect();
     assert_eq!(told.len() as u64, MAX_EVENTS + LAST_EVENTS);
@@ -391,7 +391,8 @@ fn texts_are_cut_between_characters() {
 #[test]
 fn a_refused_change_is_reported_once_and_the_run_continues() {
     let refused = |why: &str| Some(Amendment { generation: 1, refused: Some(why.into()) });
-    let said = Status { phase: Run::Running, amendment: refused("spec.faults: gone"), ..Status::default() };
+    let said =
+        Status { phase: RunPhase::Running, amendment: refused("spec.faults: gone"), ..Status::default() };
     let mut observed = Observed::of(Arc::new(quickstart()));
     observed.supervision = Supervision::Known(Box::new(said.clone()));
     let (status, new_events) = look(&mut observed, &accepted(None), 1);
@@ -420,13 +421,13 @@ fn a_refused_change_is_reported_once_and_the_run_continues() {
 #[test]
 fn a_paused_federation_is_reported_as_paused() {
     let mut observed = Observed::of(Arc::new(quickstart()));
-    let mut said = Status { phase: Run::Paused, ..Status::default() };
+    let mut said = Status { phase: RunPhase::Paused, ..Status::default() };
     observed.supervision = Supervision::Known(Box::new(said.clone()));
     let (status, _) = look(&mut observed, &accepted(None), 1);
     assert_eq!(status.phase, Phase::Paused);
     let running = condition_of(&status, condition::RUNNING);
     assert_eq!((&*running.status, &*running.reason), ("False", "Paused"));
-    said.phase = Run::Running;
+    said.phase = RunPhase::Running;
     observed.supervision = Supervision::Known(Box::new(said));
     let (status, _) = look(&mut observed, &accepted(None), 2);
     assert_eq!((status.phase, &*condition_of(&status, condition::RUNNING).status), (Phase::Running, "True"));
@@ -434,7 +435,7 @@ fn a_paused_federation_is_reported_as_paused() {
 
 #[test]
 fn a_run_that_must_not_start_yet_reports_the_reason() {
-    let mut observed = running(Status { phase: Run::Measuring, ..Status::default() });
+    let mut observed = running(Status { phase: RunPhase::Measuring, ..Status::default() });
     let mut federation = (*observed.federation).clone();
     federation.spec.pause = true;
     observed.federation = Arc::new(federation);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
-use faultline_api::supervision::{Action, Amended, Phase as Run, Place, Places};
+use faultline_api::supervision::{Action, Amended, Place, Places, RunPhase};
 use faultline_client::ports;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -205,7 +205,7 @@ fn amended(validated: &Validated, observed: &Observed) -> Option<Amended> {
     let Supervision::Known(status) = &observed.supervision else { return None };
     let federation = &validated.federation;
     let generation = federation.metadata.generation?;
-    let over = matches!(status.phase, Run::Judging | Run::Completed | Run::Failed);
+    let over = matches!(status.phase, RunPhase::Judging | RunPhase::Completed | RunPhase::Failed);
     let known = status.amendment.as_ref().is_some_and(|it| it.generation >= generation);
     // The file with which the supervisor started has at least the first generation.
     if generation <= 1 || over || known || validated.refused.is_some() || observed.has_lost_record() {

@@ -427,6 +427,6 @@ fn a_change_is_sent_until_the_supervisor_confirms_it() {
     assert!(told.generation == 2 && told.spec.pause);
     assert_eq!(look(2, knows(2)), None);
     assert!(look(3, knows(2)).is_some());
-    let over = Status { phase: faultline_api::supervision::Phase::Judging, ..Status::default() };
+    let over = Status { phase: faultline_api::supervision::RunPhase::Judging, ..Status::default() };
     assert_eq!(look(2, over), None, "a run that has ended cannot change");
 }

@@ -21,8 +21,8 @@ use faultline_api::Federation;
 
 use super::hydee::parse;
 use super::{Experiment, Interrupted, Lab, Paper, Reproduction, Settings, all};
-use crate::kept::Store;
 use crate::measures::Spread;
+use crate::stored::ResultStore;
 use observed::{Watch, Watched};
 
 /// The papers.
@@ -47,7 +47,7 @@ pub const PAPER: Paper = Paper {
 const SETTINGS: [u64; 2] = [135, 31];
 
 /// Reproduces the evaluations. Does not repeat runs whose results are in `store`.
-pub fn reproduce(settings: Settings, store: &mut Store<'_>) -> Reproduction {
+pub fn reproduce(settings: Settings, store: &mut ResultStore<'_>) -> Reproduction {
     let all_of_them: [&Experiment<'_>; 6] = [
         &checkpoint::messages,
         &checkpoint::one_server,

@@ -9,8 +9,8 @@ use crate::measures::{Spread, short};
 use crate::reproduce::section::{Agreement, Cell, Finding, Section, Table};
 use crate::reproduce::{Interrupted, Lab};
 
-use super::ping_pong::{CROWD, Played, SIZES, Setting, median};
-use super::real::{CLUSTER, PROCESSES, Real, head};
+use super::ping_pong::{CROWD, HalfRoundTrips, SIZES, Setting, median};
+use super::real::{CLUSTER, PROCESSES, RealRuns, head};
 use super::{CLOSE, HYDEE_CALM, UNPROTECTED, furthest, parse};
 
 /// Indices of these lengths in [`SIZES`].
@@ -20,7 +20,7 @@ const MANY_KIBIBYTES: usize = 6;
 
 /// Time for which a message keeps each of its two processes busy, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Effort {
+struct HandlingTime {
     /// The cost of a message, independent of its length.
     message: f64,
     /// The additional cost per 1024 bytes.
@@ -42,7 +42,7 @@ pub(super) struct Calibration {
 
 impl Calibration {
     /// Calibrates from runs of this many processes. Each turn has one run in each setting.
-    pub(super) fn of(played: &[Played], processes: usize, cores: usize) -> Calibration {
+    pub(super) fn of(played: &[HalfRoundTrips], processes: usize, cores: usize) -> Calibration {
         // Each pair has one message in transit. If pairs share cores, a message waits for those of the others.
         let pairs = processes / 2;
         let end = 0.5 * (cores.min(pairs) as f64 / pairs as f64);
@@ -62,19 +62,19 @@ impl Calibration {
         calibration
     }
 
-    fn effort(&self, setting: Setting) -> Effort {
+    fn effort(&self, setting: Setting) -> HandlingTime {
         let nanos = self.halves[setting as usize].map(|half| 1e3 * half * self.end);
         let message = nanos[ONE_BYTE];
         let kibibytes = f64::from(SIZES[MANY_KIBIBYTES] - SIZES[ONE_BYTE]) / 1024.0;
         let kibibyte = (nanos[MANY_KIBIBYTES] - nanos[ONE_BYTE]) / kibibytes;
-        Effort { message, kibibyte: kibibyte.max(0.0) }
+        HandlingTime { message, kibibyte: kibibyte.max(0.0) }
     }
 
     /// Returns `spec.simulator` as in a file, where messages within and between clusters have the costs of these
     /// settings, and all processes share this number of cores. Without a number, each process has its own core.
     pub(super) fn simulator(&self, (within, between): (Setting, Setting), cores: Option<usize>) -> String {
         let effort = |setting| {
-            let Effort { message, kibibyte } = self.effort(setting);
+            let HandlingTime { message, kibibyte } = self.effort(setting);
             format!("{{ message: {message:.0}ns, kibibyte: {kibibyte:.0}ns }}")
         };
         let cores = cores.map_or(String::new(), |it| format!(", cores: {it}"));
@@ -147,7 +147,7 @@ pub(super) fn section(
     lab: &mut Lab<'_, '_>,
     alone: &Calibration,
     crowded: &Calibration,
-    real: &Real,
+    real: &RealRuns,
 ) -> Result<Section, Interrupted> {
     let seconds = |runs: &[Costs]| Spread::of(runs.iter().map(|it| it.seconds));
     let mut predicted = Vec::new();
@@ -270,8 +270,8 @@ mod tests {
     use faultline_checker::Verdict;
     use std::sync::atomic::AtomicBool;
 
-    fn played(setting: Setting, micros: f64) -> Played {
-        Played { setting, halves: SIZES.map(|it| micros + f64::from(it) / 1024.0).into() }
+    fn played(setting: Setting, micros: f64) -> HalfRoundTrips {
+        HalfRoundTrips { setting, halves: SIZES.map(|it| micros + f64::from(it) / 1024.0).into() }
     }
 
     #[test]

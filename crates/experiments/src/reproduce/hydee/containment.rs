@@ -32,7 +32,7 @@ enum Position {
 pub(super) struct Effect {
     runs: usize,
     /// The number of processes that rolled back.
-    pub(super) went_back: Spread,
+    pub(super) rolled_back: Spread,
     /// Seconds until the last rolled-back process resumed.
     pub(super) recovery: Spread,
     /// Process-seconds of work that were re-executed.
@@ -47,7 +47,7 @@ impl Effect {
         let pairs = failed.iter().zip(calm);
         Effect {
             runs: failed.len(),
-            went_back: Spread::of(outages().map(|it| it.went_back as f64)),
+            rolled_back: Spread::of(outages().map(|it| it.rolled_back as f64)),
             recovery: Spread::of(outages().filter_map(|it| it.recovery_seconds)),
             undone: Spread::of(outages().map(|it| it.lost_seconds)),
             longer: Spread::of(pairs.map(|(failed, calm)| failed.seconds - calm.seconds)),
@@ -61,7 +61,7 @@ impl Effect {
 
     /// Returns whether exactly this many processes rolled back in every run.
     pub(super) fn always(&self, processes: usize) -> bool {
-        let Spread { runs, least, most, .. } = self.went_back;
+        let Spread { runs, least, most, .. } = self.rolled_back;
         runs == self.runs && [least, most] == [processes as f64; 2]
     }
 }
@@ -132,7 +132,7 @@ pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interru
                 f64::from(at % 1_000 / 10).into(),
             ];
             for it in [&hydee, &global] {
-                let percent = 100.0 * it.went_back.mean / processes as f64;
+                let percent = 100.0 * it.rolled_back.mean / processes as f64;
                 let longer = it.process_seconds(processes);
                 row.extend([percent, it.recovery.mean, it.undone.mean, longer].map(Cell::from));
             }

@@ -21,13 +21,13 @@ use std::fmt::Write;
 
 use faultline_api::Federation;
 use faultline_clustering::patterns::Pattern;
-use faultline_clustering::{Division, Wish, find};
+use faultline_clustering::{Constraints, Division, find};
 
 use super::{Experiment, Lab, Paper, Reproduction, Settings, all};
-use crate::kept::Store;
+use crate::stored::ResultStore;
 use calibration::Calibration;
-use ping_pong::{CROWD, PAIR, Played};
-use real::Real;
+use ping_pong::{CROWD, HalfRoundTrips, PAIR};
+use real::RealRuns;
 
 /// The paper.
 pub const PAPER: Paper = Paper {
@@ -52,16 +52,16 @@ pub const PAPER: Paper = Paper {
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Ping-pong of [`ping_pong::PAIR`], with every setting in each turn.
-    pub played: Vec<Played>,
+    pub played: Vec<HalfRoundTrips>,
     /// Ping-pong of [`ping_pong::CROWD`].
-    pub crowded: Vec<Played>,
+    pub crowded: Vec<HalfRoundTrips>,
     /// The results of [`real::runs`].
-    pub real: Real,
+    pub real: RealRuns,
 }
 
 /// Reproduces the evaluation with simulations at the measured costs. Does not repeat runs whose results are in
 /// `store`.
-pub fn reproduce(settings: Settings, measured: &Measured, store: &mut Store<'_>) -> Reproduction {
+pub fn reproduce(settings: Settings, measured: &Measured, store: &mut ResultStore<'_>) -> Reproduction {
     let calibration = Calibration::of(&measured.played, PAIR, measured.real.cores);
     let crowded = Calibration::of(&measured.crowded, CROWD, measured.real.cores);
     let ping_pong = |_: &mut Lab<'_, '_>| Ok(vec![ping_pong::section(&measured.played)]);
@@ -96,7 +96,7 @@ fn furthest(values: impl IntoIterator<Item = f64>) -> f64 {
 /// Parses a federation file of this evaluation.
 pub(super) fn parse(text: &str) -> Federation {
     let parsed = faultline_api::parse("experiment", text.as_bytes());
-    parsed.unwrap_or_else(|it| panic!("the experiment's federation fits: {it}: {:?}", it.complaints()))
+    parsed.unwrap_or_else(|it| panic!("the experiment's federation fits: {it}: {:?}", it.errors()))
 }
 
 /// A kernel on processes in clusters.
@@ -115,7 +115,7 @@ const COMPUTING_MS: u32 = 3_000;
 impl Kernel {
     /// Creates a kernel in the clusters that the search finds for it.
     fn new(pattern: Pattern, processes: usize, quick: bool) -> Kernel {
-        let found = find(&pattern.graph(processes), Wish::default());
+        let found = find(&pattern.graph(processes), Constraints::default());
         let division = found.front[found.chosen].clone();
         // All-to-all communication has many messages, so there are fewer but longer iterations.
         let iterations = match pattern {
@@ -176,24 +176,25 @@ mod tests {
     use super::ping_pong::{SIZES, Setting};
     use super::*;
     use crate::compare::Made;
-    use crate::kept::{Kept, Step};
+    use crate::stored::{RunProgress, StoredResult};
     use std::num::NonZero;
     use std::sync::atomic::AtomicBool;
 
     #[test]
     fn every_run_of_the_simulated_part_passes() {
         let settings = Settings { seeds: 1, quick: true, jobs: NonZero::<usize>::MIN };
-        let turn = Setting::ALL.map(|it| Played { setting: it, halves: vec![20.0; SIZES.len()] });
+        let turn = Setting::ALL.map(|it| HalfRoundTrips { setting: it, halves: vec![20.0; SIZES.len()] });
         let made = |it: real::RunRequest| {
             vec![Made::simulated(&parse(&it.text), 1, &AtomicBool::new(false)).expect("it can be set up")]
         };
-        let real = Real { cores: 2, made: real::runs().into_iter().map(made).collect() };
+        let real = RealRuns { cores: 2, made: real::runs().into_iter().map(made).collect() };
         let measured = Measured { played: turn.clone().into(), crowded: turn.into(), real };
         let (never, mut kept) = (AtomicBool::new(false), Vec::new());
         let mut told = (0, 0);
-        let mut keep = |it: &Kept| kept.push(it.clone());
-        let mut tell = |step: Step<'_>| told = (step.done, step.total);
-        let done = reproduce(settings, &measured, &mut Store::new(Vec::new(), &mut keep, &mut tell, &never));
+        let mut keep = |it: &StoredResult| kept.push(it.clone());
+        let mut tell = |step: RunProgress<'_>| told = (step.done, step.total);
+        let done =
+            reproduce(settings, &measured, &mut ResultStore::new(Vec::new(), &mut keep, &mut tell, &never));
         assert_eq!((told.0, done.missing), (told.1, 0), "as many runs as were announced");
         assert_eq!(done.judged.wrong, Vec::<String>::new());
         let ids: Vec<&str> = done.sections.iter().map(|it| it.id).collect();
@@ -206,10 +207,10 @@ mod tests {
             (super::super::Agreement::Agrees, "at most 0 % error")
         );
         // With the stored results, the second reproduction is equal, and simulates nothing.
-        let mut nothing = |it: &Kept| panic!("{} was simulated again", it.setting);
-        let mut all_known = |step: Step<'_>| assert!(step.is_known);
+        let mut nothing = |it: &StoredResult| panic!("{} was simulated again", it.setting);
+        let mut all_known = |step: RunProgress<'_>| assert!(step.is_known);
         let again =
-            reproduce(settings, &measured, &mut Store::new(kept, &mut nothing, &mut all_known, &never));
+            reproduce(settings, &measured, &mut ResultStore::new(kept, &mut nothing, &mut all_known, &never));
         let text = super::super::page::text;
         assert_eq!(text(&again), text(&done));
         let page = super::super::page::render(&done);

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use faultline_core::{ClusterId, Fact, MessageId, ProcessId, Span, Time};
-use faultline_session::{Moment, Observer};
+use faultline_session::{Observer, SimulationView};
 use faultline_trace::{Manifest, Record};
 
 /// Counts phases during a run.
@@ -83,7 +83,7 @@ impl Observer for Phases {
         }
     }
 
-    fn continues(&mut self, _: Moment<'_>) -> bool {
+    fn continues(&mut self, _: SimulationView<'_>) -> bool {
         !self.is_over
     }
 }

@@ -81,16 +81,16 @@ spec:
 
 /// Half round trips of one run, in microseconds.
 #[derive(Clone, Debug)]
-pub struct Played {
+pub struct HalfRoundTrips {
     pub(super) setting: Setting,
     /// Half round trips by length. For one pair, the median; for many pairs, the mean over all, because each pair
     /// waits while the cores serve the others.
     pub(super) halves: Vec<f64>,
 }
 
-impl Played {
+impl HalfRoundTrips {
     /// Reads the record of a run. Returns `None` if the run does not have this many processes and rounds.
-    pub fn of(setting: Setting, processes: usize, rounds: u32, trace: &Trace) -> Option<Played> {
+    pub fn of(setting: Setting, processes: usize, rounds: u32, trace: &Trace) -> Option<HalfRoundTrips> {
         let rounds = rounds as usize;
         let pairs = processes / 2;
         let mut halves = vec![0.0; SIZES.len()];
@@ -108,7 +108,7 @@ impl Played {
                 *half += typical / pairs as f64;
             }
         }
-        Some(Played { setting, halves })
+        Some(HalfRoundTrips { setting, halves })
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Returns the section of the page. `played` must contain runs of every setting.
-pub fn section(played: &[Played]) -> Section {
+pub fn section(played: &[HalfRoundTrips]) -> Section {
     // By setting and length, over all runs.
     let spread = |setting, size: usize| {
         Spread::of(played.iter().filter(|it| it.setting == setting).map(|it| it.halves[size]))
@@ -209,8 +209,8 @@ pub fn section(played: &[Played]) -> Section {
 mod tests {
     use super::*;
 
-    fn played(setting: Setting, micros: f64) -> Played {
-        Played { setting, halves: SIZES.map(|it| micros + f64::from(it) / 1e3).into() }
+    fn played(setting: Setting, micros: f64) -> HalfRoundTrips {
+        HalfRoundTrips { setting, halves: SIZES.map(|it| micros + f64::from(it) / 1e3).into() }
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
         for (setting, processes) in Setting::ALL.into_iter().flat_map(|it| [(it, PAIR), (it, CROWD)]) {
             let text = setting.text(processes, 100);
             let parsed = faultline_api::parse("ping-pong", text.as_bytes());
-            parsed.unwrap_or_else(|it| panic!("{setting:?}: {it}: {:?}", it.complaints()));
+            parsed.unwrap_or_else(|it| panic!("{setting:?}: {it}: {:?}", it.errors()));
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct RunRequest {
 
 /// The results of the runs.
 #[derive(Clone, Debug)]
-pub struct Real {
+pub struct RealRuns {
     /// The number of cores that all processes shared.
     pub cores: usize,
     /// The results, in the order of [`runs`] and then by turn.
@@ -41,7 +41,7 @@ pub fn runs() -> Vec<RunRequest> {
     predicted.into_iter().chain(failing).collect()
 }
 
-impl Real {
+impl RealRuns {
     /// Returns the costs of the predicted runs.
     pub(super) fn predicted(&self) -> impl Iterator<Item = Vec<Costs>> {
         self.costs(0, Predicted::ALL.len())
@@ -120,7 +120,7 @@ pub(super) fn settings() -> usize {
 }
 
 /// Compares the failure on real processes and in the simulator.
-pub(super) fn section(lab: &mut Lab<'_, '_>, real: &Real) -> Result<Section, Interrupted> {
+pub(super) fn section(lab: &mut Lab<'_, '_>, real: &RealRuns) -> Result<Section, Interrupted> {
     let mut simulated = Vec::new();
     for run in Failing::ALL {
         simulated.push(lab.costs(&run.name(), &parse(&run.text()))?);
@@ -133,7 +133,7 @@ pub(super) fn section(lab: &mut Lab<'_, '_>, real: &Real) -> Result<Section, Int
         let both = [("real", &real), ("simulated", &simulated)].map(|(on, runs)| {
             let effect = Effect::of(&runs[place + 1], &runs[place]);
             let mut row = vec![Cell::from(Failing::ALL[place].protocol()), Cell::from(on)];
-            row.extend([effect.went_back, effect.recovery, effect.undone, effect.longer].map(Cell::from));
+            row.extend([effect.rolled_back, effect.recovery, effect.undone, effect.longer].map(Cell::from));
             rows.push(row);
             effect
         });

@@ -19,8 +19,8 @@ use faultline_api::Federation;
 use super::hydee::parse;
 use super::{Experiment, Lab, Paper, Reproduction, Settings, all};
 use crate::compare::Costs;
-use crate::kept::Store;
 use crate::measures::Spread;
+use crate::stored::ResultStore;
 
 /// The paper.
 pub const PAPER: Paper = Paper {
@@ -41,7 +41,7 @@ pub const PAPER: Paper = Paper {
 };
 
 /// Reproduces the evaluation. Does not repeat runs whose results are in `store`.
-pub fn reproduce(settings: Settings, store: &mut Store<'_>) -> Reproduction {
+pub fn reproduce(settings: Settings, store: &mut ResultStore<'_>) -> Reproduction {
     let all_of_them: [&Experiment<'_>; 5] = [
         &granularity::granularity,
         &fault_free::fault_free,
@@ -164,7 +164,7 @@ fn fit(points: &[(f64, f64)]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kept::{Kept, Step};
+    use crate::stored::{RunProgress, StoredResult};
     use std::num::NonZero;
     use std::sync::atomic::AtomicBool;
 
@@ -172,9 +172,9 @@ mod tests {
     fn every_figure_is_repeated_and_every_run_passes() {
         let settings = Settings { seeds: 1, quick: true, jobs: NonZero::<usize>::MIN };
         let (never, mut told) = (AtomicBool::new(false), (0, 0));
-        let mut keep = |_: &Kept| {};
-        let mut tell = |step: Step<'_>| told = (step.done, step.total);
-        let done = reproduce(settings, &mut Store::new(Vec::new(), &mut keep, &mut tell, &never));
+        let mut keep = |_: &StoredResult| {};
+        let mut tell = |step: RunProgress<'_>| told = (step.done, step.total);
+        let done = reproduce(settings, &mut ResultStore::new(Vec::new(), &mut keep, &mut tell, &never));
         assert_eq!(done.judged.wrong, Vec::<String>::new());
         assert_eq!((told.0, done.missing), (told.1, 0), "as many runs as were announced");
         let places: Vec<&str> = done.sections.iter().map(|it| it.place).collect();

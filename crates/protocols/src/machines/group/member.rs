@@ -108,17 +108,17 @@ impl<P: Grouped> Group<P> {
     }
 
     /// Sends a message of this sub-machine to any process, which may be this one.
-    pub(super) fn tell(&mut self, whom: ProcessId, message: Message, host: &mut dyn Machine<P>) {
-        if whom == self.me {
-            self.handle(whom, message, host);
+    pub(super) fn send_to(&mut self, receiver: ProcessId, message: Message, host: &mut dyn Machine<P>) {
+        if receiver == self.me {
+            self.handle(receiver, message, host);
         } else {
-            host.control(To::One(whom), message.into());
+            host.control(To::One(receiver), message.into());
         }
     }
 
-    pub(super) fn say(&mut self, answers: Answers, host: &mut dyn Machine<P>) {
-        for (whom, message) in answers {
-            self.tell(whom, message, host);
+    pub(super) fn send_answers(&mut self, answers: Answers, host: &mut dyn Machine<P>) {
+        for (receiver, message) in answers {
+            self.send_to(receiver, message, host);
         }
     }
 
@@ -151,7 +151,7 @@ impl<P: Grouped> Group<P> {
     /// Returns the holders of this process's parts that began a new life since `old`: their storage, and what was in
     /// transit to them, may be lost. There are none while the group recovers, since all holders are informed when it
     /// resumes.
-    pub(crate) fn reborn_holders(&self, old: &View) -> Vec<ProcessId> {
+    pub(crate) fn restarted_holders(&self, old: &View) -> Vec<ProcessId> {
         let is_reborn = |holder: &ProcessId| self.view.began_new_life(*holder, old);
         let holders = self.holders.iter().copied().filter(|_| !self.is_recovering());
         holders.filter(is_reborn).collect()
@@ -160,19 +160,19 @@ impl<P: Grouped> Group<P> {
     /// Handles an image that is durable here.
     pub(crate) fn persisted(&mut self, name: ImageName, host: &mut dyn Machine<P>) {
         let answers = self.store.persisted(name, &self.view, host);
-        self.say(answers, host);
+        self.send_answers(answers, host);
     }
 
     /// Handles a write that the storage refused. It is repeated at `retry_at`.
     pub(crate) fn write_failed(&mut self, name: ImageName, retry_at: Time, host: &mut dyn Machine<P>) {
         let answers = self.store.write_failed(name, retry_at, &self.view);
-        self.say(answers, host);
+        self.send_answers(answers, host);
     }
 
     /// Handles the listing of the storage.
     pub(crate) fn listed(&mut self, images: Vec<(ImageName, Arc<P::Head>)>, host: &mut dyn Machine<P>) {
         let answers = self.store.listed(images, &self.view, host);
-        self.say(answers, host);
+        self.send_answers(answers, host);
     }
 
     /// Handles a completed read. Returns whether this process wanted the image itself.
@@ -183,7 +183,7 @@ impl<P: Grouped> Group<P> {
         host: &mut dyn Machine<P>,
     ) -> bool {
         let (own, answers) = self.store.read(name, image, host);
-        self.say(answers, host);
+        self.send_answers(answers, host);
         own
     }
 
@@ -194,7 +194,7 @@ impl<P: Grouped> Group<P> {
             host.claim(Claim::Collected { round: sn.0, below: sn, kept: 1, log });
         }
         self.keep(checkpoint, host);
-        self.tell_holders(host);
+        self.update_holders(host);
     }
 
     /// Keeps this checkpoint, which is committed or restored, and removes older ones from this process's storage.
@@ -205,13 +205,13 @@ impl<P: Grouped> Group<P> {
     }
 
     /// Tells every holder which part it should hold.
-    pub(crate) fn tell_holders(&self, host: &mut dyn Machine<P>) {
+    pub(crate) fn update_holders(&self, host: &mut dyn Machine<P>) {
         for &holder in &self.holders {
-            self.tell_holder(holder, host);
+            self.update_holder(holder, host);
         }
     }
 
-    pub(crate) fn tell_holder(&self, holder: ProcessId, host: &mut dyn Machine<P>) {
+    pub(crate) fn update_holder(&self, holder: ProcessId, host: &mut dyn Machine<P>) {
         let name = self.kept.map(|it| it.part(self.me));
         let incarnation = self.incarnation;
         host.control(To::One(holder), Message::Hold { incarnation, name }.into());

@@ -36,7 +36,7 @@ mod view;
 
 use alloc::vec::Vec;
 
-use faultline_core::{ImageName, ProcessId, Speaks};
+use faultline_core::{ImageName, ProcessId, ProtocolTypes};
 
 pub(crate) use member::{Group, Membership};
 pub use message::{Message, RestoreNo};
@@ -45,7 +45,7 @@ pub(crate) use server::Server;
 pub(crate) use view::View;
 
 /// A protocol whose groups roll back together after a failure.
-pub(crate) trait Grouped: Speaks<Control: From<Message>, Head: Default> {
+pub(crate) trait Grouped: ProtocolTypes<Control: From<Message>, Head: Default> {
     /// Returns the images other than parts that every storage with this part of a checkpoint must also have.
     fn companions(_owner: ProcessId, _head: &Self::Head) -> Vec<ImageName> {
         Vec::new()

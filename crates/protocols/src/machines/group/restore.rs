@@ -71,7 +71,7 @@ impl<P: Grouped> Group<P> {
             Message::Gather { restore, .. } => self.gather(from, restore, host),
             Message::Inquire { restore, group } => {
                 let answers = self.store.inquired(from, restore, group, &self.view);
-                self.say(answers, host);
+                self.send_answers(answers, host);
             }
             Message::Stock { restore, parts } => self.stock_told(from, restore, &parts, host),
             Message::Restore { restore, target, sources } => self.restore(restore, target, &sources, host),
@@ -150,7 +150,7 @@ impl<P: Grouped> Group<P> {
         let lives = u64::from(restore.incarnation.0) + self.members.len() as u64;
         host.claim(Claim::RecoveryStarted { lives, round: restore.attempt - 1 });
         let answers = self.store.inquired(from, restore, self.number, &self.view);
-        self.say(answers, host);
+        self.send_answers(answers, host);
     }
 
     fn round(&mut self, restore: RestoreNo) -> Option<&mut Round> {
@@ -232,12 +232,12 @@ impl<P: Grouped> Group<P> {
             attempt.awaited.clone_from(&self.holders);
         }
         let Some(checkpoint) = target else {
-            self.say_ready(host);
+            self.announce_ready(host);
             return;
         };
         let name = checkpoint.part(self.me);
         match sources.iter().find(|&&(part, _)| part == name) {
-            Some(&(_, source)) => self.tell(source, Message::Fetch(name), host),
+            Some(&(_, source)) => self.send_to(source, Message::Fetch(name), host),
             None => self.store.read_for(self.me, name, host),
         }
     }
@@ -257,7 +257,7 @@ impl<P: Grouped> Group<P> {
     ) {
         if image.name.owner != self.me {
             let answers = self.store.copy_arrived(from, image, &self.view, host);
-            self.say(answers, host);
+            self.send_answers(answers, host);
         } else if self.awaited_part() == Some(image.name)
             && let Some(attempt) = &mut self.attempt
             && attempt.image.is_none()
@@ -280,7 +280,7 @@ impl<P: Grouped> Group<P> {
         for &holder in &self.holders {
             host.control(To::One(holder), Message::Secure(name).into());
         }
-        self.say_ready(host);
+        self.announce_ready(host);
     }
 
     /// Member: a holder confirms its replica of the part to be restored.
@@ -289,7 +289,7 @@ impl<P: Grouped> Group<P> {
             && let Some(attempt) = &mut self.attempt
         {
             attempt.awaited.retain(|&holder| holder != from);
-            self.say_ready(host);
+            self.announce_ready(host);
         }
     }
 
@@ -318,16 +318,16 @@ impl<P: Grouped> Group<P> {
             && let Some(attempt) = &self.attempt
         {
             let restore = attempt.restore;
-            self.tell(self.coordinator(), Message::Vanished(restore), host);
+            self.send_to(self.coordinator(), Message::Vanished(restore), host);
         }
     }
 
-    fn say_ready(&mut self, host: &mut dyn Machine<P>) {
+    fn announce_ready(&mut self, host: &mut dyn Machine<P>) {
         let Some(attempt) = &mut self.attempt else { return };
         let is_safe = attempt.image.is_some() && attempt.awaited.is_empty();
         if (attempt.target == Some(None) || is_safe) && !core::mem::replace(&mut attempt.is_ready, true) {
             let restore = attempt.restore;
-            self.tell(self.coordinator(), Message::Ready(restore), host);
+            self.send_to(self.coordinator(), Message::Ready(restore), host);
         }
     }
 

@@ -40,7 +40,7 @@ impl<P: Grouped> Server<P> {
             Input::Membership(membership) => {
                 self.view = View::new(self.view.scope(), None, membership);
                 for (from, message) in core::mem::take(&mut self.early) {
-                    self.told(from, message, host);
+                    self.handle_message(from, message, host);
                 }
                 Answers::new()
             }
@@ -50,18 +50,18 @@ impl<P: Grouped> Server<P> {
             }
             _ => Answers::new(),
         };
-        self.say(answers, host);
+        self.send_answers(answers, host);
     }
 
     /// Handles a message of the sub-machine.
-    pub(crate) fn told(&mut self, from: ProcessId, message: Message, host: &mut dyn Machine<P>) {
+    pub(crate) fn handle_message(&mut self, from: ProcessId, message: Message, host: &mut dyn Machine<P>) {
         match message {
             Message::Inquire { restore, group } if restore.incarnation > self.view.incarnation(group) => {
                 self.early.push((from, message));
             }
             Message::Inquire { restore, group } => {
                 let answers = self.store.inquired(from, restore, group, &self.view);
-                self.say(answers, host);
+                self.send_answers(answers, host);
             }
             Message::Fetch(name) => self.store.read_for(from, name, host),
             Message::Refused(name) => self.store.refused(name, host),
@@ -71,9 +71,9 @@ impl<P: Grouped> Server<P> {
         }
     }
 
-    fn say(&mut self, answers: Answers, host: &mut dyn Machine<P>) {
-        for (whom, message) in answers {
-            host.control(To::One(whom), message.into());
+    fn send_answers(&mut self, answers: Answers, host: &mut dyn Machine<P>) {
+        for (receiver, message) in answers {
+            host.control(To::One(receiver), message.into());
         }
     }
 

@@ -202,8 +202,8 @@ impl<P: Grouped> Store<P> {
     }
 
     /// Reads an image for a process. If that is this process, the image is not sent.
-    pub(crate) fn read_for(&mut self, whom: ProcessId, name: ImageName, host: &mut dyn Machine<P>) {
-        self.reads.request(name, whom, host);
+    pub(crate) fn read_for(&mut self, receiver: ProcessId, name: ImageName, host: &mut dyn Machine<P>) {
+        self.reads.request(name, receiver, host);
     }
 
     /// Handles a completed read. Returns whether this process wanted the image itself, and the messages to others.
@@ -224,10 +224,10 @@ impl<P: Grouped> Store<P> {
         readers.dedup();
         let own = readers.contains(&self.me);
         let mut answers = Vec::new();
-        for whom in readers.into_iter().filter(|&it| it != self.me) {
+        for receiver in readers.into_iter().filter(|&it| it != self.me) {
             match image {
-                Some(image) => host.send_image(whom, image.clone()),
-                None => answers.push((whom, Message::Refused(name))),
+                Some(image) => host.send_image(receiver, image.clone()),
+                None => answers.push((receiver, Message::Refused(name))),
             }
         }
         (own, answers)

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use faultline_core::{
     Attempt, Boot, Claim, Cluster, ClusterId, Image, ImageName, Incarnation, Life, Machine, Member,
-    Membership, MembershipVersion, NodeId, Position, ProcessId, Role, Scope, Sn, Speaks, To,
+    Membership, MembershipVersion, NodeId, Position, ProcessId, ProtocolTypes, Role, Scope, Sn, To,
 };
 
 use super::{Group, Grouped, Message, Resumed, Rules, View};
@@ -17,7 +17,7 @@ use crate::placement::{Placement, ReplicateTo};
 #[derive(Clone, Debug)]
 struct Plain;
 
-impl Speaks for Plain {
+impl ProtocolTypes for Plain {
     type Control = Message;
     type Head = ();
     type Saved = ();
@@ -269,7 +269,7 @@ fn a_replica_is_made_again_before_the_group_resumes() {
 }
 
 #[test]
-fn the_loss_of_a_part_and_its_replica_is_said_to_be_unrecoverable() {
+fn losing_a_part_and_its_replica_is_reported_as_unrecoverable() {
     let mut federation = Federation::new();
     federation.store(1, &[(ALL[1], ALL[1]), (ALL[1], ALL[2])]);
     federation.fail(ALL[2], false);

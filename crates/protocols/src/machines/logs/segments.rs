@@ -170,7 +170,7 @@ impl<P: Logging> Logs<P> {
             return false;
         }
         if !name.is_part() {
-            group.tell_holders(host);
+            group.update_holders(host);
         }
         !name.is_part()
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use faultline_core::{
     Birth, Boot, Claim, Cluster, ClusterId, Gauges, Host, Image, ImageName, Incarnation, Input, Life,
     Machine, Member, Membership, MembershipVersion, MessageId, NodeId, Payload, Position, ProcessId,
-    Promises, Protocol, Role, Scope, Speaks, Time, To,
+    Promises, Protocol, ProtocolTypes, Role, Scope, Time, To,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ impl From<Meet> for Control {
     }
 }
 
-impl Speaks for Talk {
+impl ProtocolTypes for Talk {
     type Control = Control;
     type Head = Head;
     type Saved = Saved<(), ()>;
@@ -253,7 +253,7 @@ fn a_restored_process_suppresses_what_its_peer_has() {
 }
 
 #[test]
-fn a_failed_peer_gets_again_what_it_lacks() {
+fn a_failed_peer_is_re_sent_what_it_lacks() {
     let mut process = Process::new();
     (0..3).for_each(|it| drop(process.send(it)));
     let present = Covered { sent: 3, received: 0 };

@@ -137,7 +137,7 @@ impl RecoveryProcess {
     }
 
     /// Handles a message from a rank.
-    pub(crate) fn told<P>(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<P>)
+    pub(crate) fn handle_message<P>(&mut self, from: ProcessId, message: Message, host: &mut dyn Host<P>)
     where
         P: Protocol<Control: From<Message>>,
     {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use faultline_core::fault::{FaultState, Outcome};
 use faultline_core::{Fact, Fault, Life, ProcessId, Role, Span, Time};
-use faultline_trace::manifest::Backend;
+use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Bundle, Manifest, Trace, split_body};
 use serde_json::Value;
 
@@ -487,8 +487,8 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
     attacks.resealed("federation.yaml emptied", &["federation.yaml cannot be used"], |it, _| {
         it.federation.clear()
     });
-    if manifest.backend == Backend::Simulate {
-        attacks.resealed("`backend` changed", &["was not measured"], |it, _| it.backend = Backend::Local);
+    if manifest.backend == BackendKind::Simulate {
+        attacks.resealed("`backend` changed", &["was not measured"], |it, _| it.backend = BackendKind::Local);
         attacks.resealed("`duration` lengthened", &["the run ended after"], |it, _| it.duration.0 *= 10);
         attacks.resealed(
             "all times moved before the beginning",
@@ -502,7 +502,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
         );
     } else {
         attacks.resealed("`backend` changed", &["although they are simulated"], |it, _| {
-            it.backend = Backend::Simulate
+            it.backend = BackendKind::Simulate
         });
         attacks.resealed("measurements removed", &["was not measured"], |it, _| {
             it.links.iter_mut().for_each(|it| it.measured = None);

@@ -52,7 +52,7 @@ spec:
   deadline: 60s
 "
     );
-    parse("sort.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints()))
+    parse("sort.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}: {:?}", it.errors()))
 }
 
 #[test]

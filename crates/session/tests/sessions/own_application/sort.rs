@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use faultline_core::{Progress, Span};
-use faultline_workloads::messaging::{Message, Operation, Place, Program, Step, pack};
+use faultline_workloads::messaging::{Message, Operation, Program, RankInfo, Step, pack};
 use serde::{Deserialize, Serialize};
 
 /// One rank. Its fields are constant; `Numbers` is its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Sort {
-    place: Place,
+    rank: RankInfo,
     each: usize,
 }
 
@@ -26,12 +26,12 @@ impl Program for Sort {
     type Config = usize; // numbers per rank
     type State = Numbers;
 
-    fn new(each: &Arc<usize>, place: Place) -> Sort {
-        Sort { place, each: **each }
+    fn new(each: &Arc<usize>, rank: RankInfo) -> Sort {
+        Sort { rank, each: **each }
     }
 
     fn begin(&self) -> Numbers {
-        let first = self.place.me as usize * self.each;
+        let first = self.rank.me as usize * self.each;
         let mut sorted: Vec<u64> = (first..first + self.each).map(|it| it as u64 * 7919 % 10_007).collect();
         sorted.sort();
         Numbers { step: 0, sorted, greatest: 0.0 }
@@ -39,7 +39,7 @@ impl Program for Sort {
 
     // There are as many rounds as ranks. In each: compute, send the block to a neighbour, wait for the neighbour's.
     fn next(&self, state: &mut Numbers) -> Step {
-        let Place { me, ranks } = self.place;
+        let RankInfo { me, ranks } = self.rank;
         let (round, part) = (state.step / 3, state.step % 3);
         state.step += 1;
         // Even and odd pairs alternate. A rank at an end has no partner in every other round.
@@ -59,7 +59,7 @@ impl Program for Sort {
 
     fn received(&self, state: &mut Numbers, messages: Vec<Message>) {
         let message = &messages[0];
-        if message.from == self.place.me {
+        if message.from == self.rank.me {
             state.greatest = message.unpack::<Vec<f64>>()[0]; // the reduction has reached its root
             return;
         }
@@ -67,7 +67,7 @@ impl Program for Sort {
         both.extend(&state.sorted);
         both.sort();
         let upper = both.split_off(self.each);
-        state.sorted = if self.place.me < message.from { both } else { upper };
+        state.sorted = if self.rank.me < message.from { both } else { upper };
     }
 
     fn result(&self, state: &Numbers) -> Vec<u8> {
@@ -75,6 +75,6 @@ impl Program for Sort {
     }
 
     fn progress(&self, state: &Numbers) -> Progress {
-        Progress { done: state.step.into(), total: (3 * self.place.ranks + 2).into() }
+        Progress { done: state.step.into(), total: (3 * self.rank.ranks + 2).into() }
     }
 }

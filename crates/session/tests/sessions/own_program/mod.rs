@@ -53,7 +53,7 @@ spec:
   deadline: 60s
 "
     );
-    parse("merge-sort.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}: {:?}", it.complaints()))
+    parse("merge-sort.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}: {:?}", it.errors()))
 }
 
 #[test]

@@ -7,8 +7,8 @@ use faultline_core::{Action, Life, MessageId, Out, Payload, ProcessId, Role, The
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Inner, Mark, Place, PlaceMessage};
-use crate::graph::{Effects, GraphEvent, Loan, Payment};
+use super::{Inner, Mark, TaskProcess, TaskProcessMessage};
+use crate::graph::{Effects, GraphEvent, StolenResult, StolenTask};
 use crate::program::Program;
 use crate::recovery::{Input, Leg, Recovery, successor};
 
@@ -24,7 +24,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         from: ProcessId,
         Mark { theft, leg }: Mark,
         bytes: &[u8],
-        out: &mut Out<Place<P, G>>,
+        out: &mut Out<TaskProcess<P, G>>,
     ) {
         if self.held {
             return;
@@ -42,25 +42,25 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     pub(super) fn told(
         &mut self,
         from: ProcessId,
-        word: PlaceMessage<P::Control>,
+        word: TaskProcessMessage<P::Control>,
         now: Time,
-        out: &mut Out<Place<P, G>>,
+        out: &mut Out<TaskProcess<P, G>>,
     ) -> Option<Input<P>> {
         match word {
-            PlaceMessage::Leg(theft, Leg::Ask) if !self.held => self.asked(theft, out),
-            PlaceMessage::Leg(theft, Leg::Receipt) if !self.held => self.forget(theft, out),
-            PlaceMessage::Leg(..) => {}
-            PlaceMessage::Nothing(theft) => self.thief.turned_away(theft, now),
-            PlaceMessage::Over(digest) if self.is_rank => {
+            TaskProcessMessage::Leg(theft, Leg::Ask) if !self.held => self.asked(theft, out),
+            TaskProcessMessage::Leg(theft, Leg::Receipt) if !self.held => self.forget(theft, out),
+            TaskProcessMessage::Leg(..) => {}
+            TaskProcessMessage::Nothing(theft) => self.thief.turned_away(theft, now),
+            TaskProcessMessage::Over(digest) if self.is_rank => {
                 // The process that announced the end may have failed before all others learned of it.
                 if self.over.is_none() && self.has_seen_a_failure() {
-                    self.broadcast(&PlaceMessage::Over(digest), out);
+                    self.broadcast(&TaskProcessMessage::Over(digest), out);
                 }
                 self.end(digest, Effects::default(), out);
             }
-            PlaceMessage::Over(_) => {}
-            PlaceMessage::Hint(hint) => self.note_hint(hint, false, out),
-            PlaceMessage::Protocol(message) => return Some(Input::Control { from, message }),
+            TaskProcessMessage::Over(_) => {}
+            TaskProcessMessage::Hint(hint) => self.note_hint(hint, false, out),
+            TaskProcessMessage::Protocol(message) => return Some(Input::Control { from, message }),
         }
         None
     }
@@ -71,7 +71,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         ranks.any(|it| it.gone || it.life > Life(1) || it.life == Life(1) && !it.up)
     }
 
-    fn asked(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
+    fn asked(&mut self, theft: Theft, out: &mut Out<TaskProcess<P, G>>) {
         let thief = self.membership.member(theft.thief);
         if self.over.is_some() || thief.gone || thief.life > theft.life {
             // The thief learns that the program is over, or stops asking.
@@ -82,11 +82,11 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             self.did(|| GraphEvent::Lent(theft, of, task));
             self.unseen.push_back(Input::Due(theft, Leg::Task));
         } else {
-            self.say(theft.thief, PlaceMessage::Nothing(theft), out);
+            self.say(theft.thief, TaskProcessMessage::Nothing(theft), out);
         }
     }
 
-    fn take(&mut self, from: ProcessId, theft: Theft, loan: Loan, out: &mut Out<Place<P, G>>) {
+    fn take(&mut self, from: ProcessId, theft: Theft, loan: StolenTask, out: &mut Out<TaskProcess<P, G>>) {
         if self.thief.asking() != Some(theft) {
             if self.graph.owed(theft).is_none() {
                 self.unseen.push_back(Input::Unwanted(theft, Leg::Task, from));
@@ -101,7 +101,13 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    fn merge(&mut self, from: ProcessId, theft: Theft, payment: Payment, out: &mut Out<Place<P, G>>) {
+    fn merge(
+        &mut self,
+        from: ProcessId,
+        theft: Theft,
+        payment: StolenResult,
+        out: &mut Out<TaskProcess<P, G>>,
+    ) {
         let event = self.logs.then(|| GraphEvent::Merged(theft, payment.clone()));
         let Some((task, of)) = self.graph.merge(theft, payment) else {
             return self.unseen.push_back(Input::Unwanted(theft, Leg::Result, from));
@@ -113,7 +119,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         self.check_done(of, out);
     }
 
-    pub(super) fn forget(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
+    pub(super) fn forget(&mut self, theft: Theft, out: &mut Out<TaskProcess<P, G>>) {
         if theft != Theft::NONE
             && let Some(task) = self.graph.forget(theft)
         {
@@ -122,7 +128,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    pub(super) fn void(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
+    pub(super) fn void(&mut self, theft: Theft, out: &mut Out<TaskProcess<P, G>>) {
         if let Some(task) = self.graph.void(theft) {
             self.step(theft, task, TheftStep::Voided, out);
             self.did(|| GraphEvent::Voided(theft));
@@ -130,11 +136,11 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     }
 
     /// Sends a leg, or performs its effect immediately if this process is the receiver.
-    pub(super) fn pass(&mut self, theft: Theft, leg: Leg, out: &mut Out<Place<P, G>>) {
+    pub(super) fn pass(&mut self, theft: Theft, leg: Leg, out: &mut Out<TaskProcess<P, G>>) {
         match leg {
             Leg::Ask => {
                 if self.thief.asking() == Some(theft) {
-                    self.say(theft.victim, PlaceMessage::Leg(theft, leg), out);
+                    self.say(theft.victim, TaskProcessMessage::Leg(theft, leg), out);
                 }
             }
             Leg::Task => {
@@ -149,20 +155,24 @@ impl<P: Recovery, G: Program> Inner<P, G> {
                 let task = self.merged.remove(&theft).unwrap_or_default();
                 if !self.is_mine(theft.thief) {
                     self.step(theft, task, TheftStep::Receipted, out);
-                    self.say(successor(&self.membership, theft.thief), PlaceMessage::Leg(theft, leg), out);
+                    self.say(
+                        successor(&self.membership, theft.thief),
+                        TaskProcessMessage::Leg(theft, leg),
+                        out,
+                    );
                 }
             }
         }
     }
 
     /// Returns the result of a theft to the process that expects it.
-    fn pay(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
+    fn pay(&mut self, theft: Theft, out: &mut Out<TaskProcess<P, G>>) {
         let Some(payment) = self.graph.payment(theft) else { return };
         if theft == Theft::NONE {
             let value = payment.written.first().map(|(_, chunk)| chunk.clone());
             let value = value.unwrap_or(faultline_core::Chunk::Bytes([].into()));
             let digest = self.program.digest(&value);
-            self.broadcast(&PlaceMessage::Over(digest), out);
+            self.broadcast(&TaskProcessMessage::Over(digest), out);
             self.end(digest, payment.effects, out);
         } else {
             let successor = successor(&self.membership, theft.victim);
@@ -177,13 +187,19 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     }
 
     /// Sends a result to the process that now holds the stolen task.
-    pub(super) fn pay_orphan(&mut self, theft: Theft, to: ProcessId, out: &mut Out<Place<P, G>>) {
+    pub(super) fn pay_orphan(&mut self, theft: Theft, to: ProcessId, out: &mut Out<TaskProcess<P, G>>) {
         if let Some(payment) = self.graph.payment(theft) {
             self.pay_to(to, theft, payment, out);
         }
     }
 
-    fn pay_to(&mut self, to: ProcessId, theft: Theft, payment: Payment, out: &mut Out<Place<P, G>>) {
+    fn pay_to(
+        &mut self,
+        to: ProcessId,
+        theft: Theft,
+        payment: StolenResult,
+        out: &mut Out<TaskProcess<P, G>>,
+    ) {
         if to == self.me {
             // Both sides of the theft are here: one step merges the result and drops the debt.
             self.merge(self.me, theft, payment, out);
@@ -201,7 +217,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         theft: Theft,
         leg: Leg,
         content: &impl Serialize,
-        out: &mut Out<Place<P, G>>,
+        out: &mut Out<TaskProcess<P, G>>,
     ) {
         let incarnation = faultline_core::Incarnation(theft.life.0);
         let id = MessageId { from: self.me, to, incarnation, number: theft.number };
@@ -214,7 +230,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     /// Resolves thefts of which both sides may be here after an absorption: takes back a task lent to no process, drops
     /// a result owed to no process, and merges a result owed to this one. A process that was absorbed in its initial
     /// state has never lent anything (`as_it_began`).
-    pub(super) fn reconcile_own(&mut self, as_it_began: bool, out: &mut Out<Place<P, G>>) {
+    pub(super) fn reconcile_own(&mut self, as_it_began: bool, out: &mut Out<TaskProcess<P, G>>) {
         let loans: Vec<Theft> = self.graph.loans().filter(|it| self.is_mine(it.thief)).collect();
         for theft in loans.into_iter().filter(|it| self.graph.owed(*it).is_none()).collect::<Vec<_>>() {
             if self.thief.asking() == Some(theft) {

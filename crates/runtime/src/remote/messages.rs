@@ -13,7 +13,7 @@ pub(crate) type OrderNo = u64;
 
 /// The assignment of an agent to a process of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Post {
+pub(crate) struct Assignment {
     /// Identifier of the run. The agent drops everything that it hosted for another run.
     pub(crate) run: String,
     /// UID of the intended place.
@@ -36,7 +36,7 @@ pub(crate) struct Post {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ToAgent {
     /// The first message of a connection.
-    Post(Post),
+    Assign(Assignment),
     /// Requests a reading of the agent's clock.
     Clock,
     /// Starts a life. Unless `keeps_storage` is set, its storage starts empty.
@@ -53,25 +53,25 @@ pub(crate) enum ToAgent {
 /// A message from an agent to the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ToPlace {
-    /// Answers [`ToAgent::Post`]. Preceded by all facts that had not arrived.
+    /// Answers [`ToAgent::Assign`]. Preceded by all facts that had not arrived.
     Ready(Ready),
-    /// Answers [`ToAgent::Post`] if another place was intended. Contains the UID of this place.
+    /// Answers [`ToAgent::Assign`] if another place was intended. Contains the UID of this place.
     Elsewhere(String),
     /// Nanoseconds of the agent's monotonic clock.
     Clock(u64),
     /// A piece of a life's file of facts.
     Facts { life: Life, offset: u64, bytes: Vec<u8> },
     /// A life has ended unexpectedly, and all its facts have been sent.
-    Ended { life: Life, status: String, last_words: String },
+    Ended { life: Life, status: String, last_output: String },
     /// All facts of the lives at this place up to this one have been sent, and those lives have ended.
     Sent { upto: Life },
     /// The agent is ready to end a life. Contains a reading of its monotonic clock.
     Armed { order: OrderNo, clock: u64 },
     /// Outcome of an order to end a life. If there was a life, contains the time after which it executed no
     /// instruction, by the agent's monotonic clock.
-    Done { order: OrderNo, died: Option<u64>, trouble: Option<String> },
+    Done { order: OrderNo, ended_at: Option<u64>, problem: Option<String> },
     /// Outcome of an order to pause or resume a life, with the time by the agent's monotonic clock.
-    Paused { order: OrderNo, at: Option<u64>, trouble: Option<String> },
+    Paused { order: OrderNo, at: Option<u64>, problem: Option<String> },
     /// The agent is about to end. Its life has ended, and all facts have been sent.
     Leaving,
 }

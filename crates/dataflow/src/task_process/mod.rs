@@ -30,7 +30,7 @@ use steal::Thief;
 
 /// The configuration of every place.
 #[derive(Clone, Debug)]
-pub struct PlaceConfig<P: Recovery, G: Program> {
+pub struct TaskProcessConfig<P: Recovery, G: Program> {
     /// Parameters of the protocol.
     pub protocol: Arc<P::Config>,
     /// The program to compute.
@@ -45,7 +45,7 @@ pub struct PlaceConfig<P: Recovery, G: Program> {
 
 /// A process that runs the tasks of a graph, together with its protocol.
 #[derive(Clone, Debug)]
-pub struct Place<P: Recovery, G: Program> {
+pub struct TaskProcess<P: Recovery, G: Program> {
     protocol: P,
     inner: Inner<P, G>,
 }
@@ -115,7 +115,7 @@ impl Stamp for Mark {
 
 /// A message between places without content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum PlaceMessage<C> {
+pub enum TaskProcessMessage<C> {
     /// A leg without content.
     Leg(Theft, Leg),
     /// The victim has no task for the thief.
@@ -163,13 +163,13 @@ impl<G: Program> Job for TaskJob<G> {
     }
 }
 
-impl<P: Recovery, G: Program> Process for Place<P, G> {
+impl<P: Recovery, G: Program> Process for TaskProcess<P, G> {
     type Stamp = Mark;
-    type Control = PlaceMessage<P::Control>;
+    type Control = TaskProcessMessage<P::Control>;
     type Head = P::Head;
     type Saved = P::Saved;
     type Job = TaskJob<G>;
-    type Config = PlaceConfig<P, G>;
+    type Config = TaskProcessConfig<P, G>;
     const FIFO: bool = P::FIFO;
 
     fn start(birth: Birth<Self::Config>, now: Time, out: &mut Out<Self>) -> Self {
@@ -206,7 +206,7 @@ impl<P: Recovery, G: Program> Process for Place<P, G> {
         let config = config.protocol.clone();
         let birth = Birth { me, life, boot, membership, config, record, seed, facts };
         let protocol = P::start(birth, now, &mut ProtocolHost { inner: &mut inner, out });
-        let mut place = Place { protocol, inner };
+        let mut place = TaskProcess { protocol, inner };
         place.settle(now, out);
         place
     }
@@ -254,19 +254,19 @@ impl<P: Recovery, G: Program> Process for Place<P, G> {
         Gauges { progress: Progress { done: self.inner.ran, total: 0 }, ..self.protocol.gauges() }
     }
 
-    fn control_kind(message: &PlaceMessage<P::Control>) -> &'static str {
+    fn control_kind(message: &TaskProcessMessage<P::Control>) -> &'static str {
         match message {
-            PlaceMessage::Leg(_, Leg::Ask) => "ask",
-            PlaceMessage::Leg(..) => "receipt",
-            PlaceMessage::Nothing(_) => "nothing to steal",
-            PlaceMessage::Over(_) => "over",
-            PlaceMessage::Hint(_) => "hint",
-            PlaceMessage::Protocol(message) => P::control_kind(message),
+            TaskProcessMessage::Leg(_, Leg::Ask) => "ask",
+            TaskProcessMessage::Leg(..) => "receipt",
+            TaskProcessMessage::Nothing(_) => "nothing to steal",
+            TaskProcessMessage::Over(_) => "over",
+            TaskProcessMessage::Hint(_) => "hint",
+            TaskProcessMessage::Protocol(message) => P::control_kind(message),
         }
     }
 }
 
-impl<P: Recovery, G: Program> Place<P, G> {
+impl<P: Recovery, G: Program> TaskProcess<P, G> {
     /// Returns the protocol, for tests.
     pub fn protocol(&self) -> &P {
         &self.protocol
@@ -307,14 +307,14 @@ impl<P: Recovery, G: Program> Place<P, G> {
 }
 
 impl<P: Recovery, G: Program> Inner<P, G> {
-    fn fact(&mut self, kind: FactKind, make: impl FnOnce() -> Fact, out: &mut Out<Place<P, G>>) {
+    fn fact(&mut self, kind: FactKind, make: impl FnOnce() -> Fact, out: &mut Out<TaskProcess<P, G>>) {
         self.facts += 1;
         if self.taken.contains(kind) {
             out.push(Action::Fact(make()));
         }
     }
 
-    fn step(&mut self, theft: Theft, task: TaskId, step: TheftStep, out: &mut Out<Place<P, G>>) {
+    fn step(&mut self, theft: Theft, task: TaskId, step: TheftStep, out: &mut Out<TaskProcess<P, G>>) {
         self.fact(step.kind(), || Fact::Theft { theft, task, step }, out);
     }
 
@@ -339,12 +339,12 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         graph
     }
 
-    fn say(&mut self, to: ProcessId, word: PlaceMessage<P::Control>, out: &mut Out<Place<P, G>>) {
+    fn say(&mut self, to: ProcessId, word: TaskProcessMessage<P::Control>, out: &mut Out<TaskProcess<P, G>>) {
         out.push(Action::Send { to: To::One(to), packet: Packet::Control(word) });
     }
 
     /// Sends a message to every other running rank.
-    fn broadcast(&mut self, word: &PlaceMessage<P::Control>, out: &mut Out<Place<P, G>>) {
+    fn broadcast(&mut self, word: &TaskProcessMessage<P::Control>, out: &mut Out<TaskProcess<P, G>>) {
         let membership = self.membership.clone();
         for it in membership.with_role(Role::RANK) {
             if it != self.me && membership.member(it).up {
@@ -354,7 +354,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     }
 
     /// Runs the program's first task, and returns the graph with which the program starts.
-    fn first(&mut self, out: &mut Out<Place<P, G>>) -> Graph {
+    fn first(&mut self, out: &mut Out<TaskProcess<P, G>>) -> Graph {
         let mut frame = Frame::main();
         let result = self.program.main(&mut frame);
         let (outcome, result) = frame.finish_main(result);
@@ -374,7 +374,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         may_work && !self.graph.is_ready() && self.jobs.len() < self.cores
     }
 
-    fn compute(&mut self, protocol: &P, out: &mut Out<Place<P, G>>) {
+    fn compute(&mut self, protocol: &P, out: &mut Out<TaskProcess<P, G>>) {
         while !self.held && self.over.is_none() && self.jobs.len() < self.cores {
             let Some((theft, call)) = self.graph.execute() else { return };
             if let Some(orphan) = protocol.orphan(call.id)
@@ -394,7 +394,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    fn computed(&mut self, no: JobNo, outcome: Outcome, out: &mut Out<Place<P, G>>) {
+    fn computed(&mut self, no: JobNo, outcome: Outcome, out: &mut Out<TaskProcess<P, G>>) {
         let Some(index) = self.jobs.iter().position(|it| it.job == no) else { return };
         let Running { theft, task, cost, hint, .. } = self.jobs.swap_remove(index);
         let spawned = outcome.spawned.len() as u32;
@@ -411,7 +411,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     }
 
     /// Handles a changed part, whose result may now be complete.
-    fn check_done(&mut self, theft: Theft, out: &mut Out<Place<P, G>>) {
+    fn check_done(&mut self, theft: Theft, out: &mut Out<TaskProcess<P, G>>) {
         if let Some(task) = self.graph.owed(theft).filter(|_| self.graph.is_done(theft)) {
             if theft != Theft::NONE {
                 self.step(theft, task, TheftStep::Done, out);
@@ -421,16 +421,16 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     }
 
     /// Handles a number that a task published, here or on another place.
-    fn note_hint(&mut self, hint: u64, is_own: bool, out: &mut Out<Place<P, G>>) {
+    fn note_hint(&mut self, hint: u64, is_own: bool, out: &mut Out<TaskProcess<P, G>>) {
         if hint < self.hint {
             self.hint = hint;
             if is_own {
-                self.broadcast(&PlaceMessage::Hint(hint), out);
+                self.broadcast(&TaskProcessMessage::Hint(hint), out);
             }
         }
     }
 
-    fn meet(&mut self, membership: &Arc<Membership>, out: &mut Out<Place<P, G>>) {
+    fn meet(&mut self, membership: &Arc<Membership>, out: &mut Out<TaskProcess<P, G>>) {
         let before = core::mem::replace(&mut self.membership, membership.clone());
         self.thief.meet(membership);
         let mut failed = false;
@@ -440,21 +440,21 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             let is_new = new.up && (!old.up || new.life != old.life) && it != self.me;
             if is_new && new.role == Role::RANK {
                 if self.hint < u64::MAX {
-                    self.say(it, PlaceMessage::Hint(self.hint), out);
+                    self.say(it, TaskProcessMessage::Hint(self.hint), out);
                 }
                 if let Some(digest) = self.over {
-                    self.say(it, PlaceMessage::Over(digest), out);
+                    self.say(it, TaskProcessMessage::Over(digest), out);
                 }
             }
         }
         // The process that announced the end may have failed before all others learned of it.
         if let Some(digest) = self.over.filter(|_| failed) {
-            self.broadcast(&PlaceMessage::Over(digest), out);
+            self.broadcast(&TaskProcessMessage::Over(digest), out);
         }
     }
 
     /// Ends the program. Its result is the result of the root theft, for which only one place has the evidence.
-    fn end(&mut self, digest: Digest, effects: Effects, out: &mut Out<Place<P, G>>) {
+    fn end(&mut self, digest: Digest, effects: Effects, out: &mut Out<TaskProcess<P, G>>) {
         self.over = Some(digest);
         // A place without a state has not finished yet; it records the end once it is released.
         if !self.held && !core::mem::replace(&mut self.is_end_stated, true) {

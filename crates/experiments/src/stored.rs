@@ -17,7 +17,7 @@ use serde_json::Value;
 /// The stored result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Kept {
+pub struct StoredResult {
     /// The setting and the form of the result, as returned by [`setting`].
     pub setting: String,
     /// The seed.
@@ -28,7 +28,7 @@ pub struct Kept {
 
 /// The progress after one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step<'a> {
+pub struct RunProgress<'a> {
     /// The current setting, for the user.
     pub what: &'a str,
     /// Completed runs of all settings.
@@ -40,10 +40,10 @@ pub struct Step<'a> {
 }
 
 /// The results of earlier runs, and the functions that store new ones and report progress.
-pub struct Store<'a> {
+pub struct ResultStore<'a> {
     known: BTreeMap<(String, u64), Value>,
-    keep: &'a mut dyn FnMut(&Kept),
-    tell: &'a mut dyn FnMut(Step<'_>),
+    save: &'a mut dyn FnMut(&StoredResult),
+    report: &'a mut dyn FnMut(RunProgress<'_>),
     interrupted: &'a AtomicBool,
     total: u64,
     done: u64,
@@ -56,17 +56,17 @@ pub fn setting(form: &str, federation: &Federation) -> String {
     format!("{form}-{}", &blake3::hash(&text).to_hex()[..32])
 }
 
-impl<'a> Store<'a> {
-    /// Creates a store with the results of earlier runs. `keep` receives every new result, and `tell` the progress
+impl<'a> ResultStore<'a> {
+    /// Creates a store with the results of earlier runs. `save` receives every new result, and `report` the progress
     /// after every run.
     pub fn new(
-        known: Vec<Kept>,
-        keep: &'a mut dyn FnMut(&Kept),
-        tell: &'a mut dyn FnMut(Step<'_>),
+        known: Vec<StoredResult>,
+        save: &'a mut dyn FnMut(&StoredResult),
+        report: &'a mut dyn FnMut(RunProgress<'_>),
         interrupted: &'a AtomicBool,
-    ) -> Store<'a> {
+    ) -> ResultStore<'a> {
         let known = known.into_iter().map(|it| ((it.setting, it.seed), it.result)).collect();
-        Store { known, keep, tell, interrupted, total: 0, done: 0 }
+        ResultStore { known, save, report, interrupted, total: 0, done: 0 }
     }
 
     /// Sets the total number of runs.
@@ -75,7 +75,7 @@ impl<'a> Store<'a> {
     }
 
     /// Subtracts runs that will not be performed from the total.
-    pub(crate) fn renounce(&mut self, runs: u64) {
+    pub(crate) fn skip(&mut self, runs: u64) {
         self.total = self.total.saturating_sub(runs);
     }
 
@@ -130,8 +130,8 @@ impl<'a> Store<'a> {
             _ if interrupted.load(Ordering::Relaxed) => ControlFlow::Break(None),
             Ok((seed, result)) => {
                 let kept = serde_json::to_value(&result).expect("a result has a JSON form");
-                let kept = Kept { setting: setting.clone(), seed, result: kept };
-                (self.keep)(&kept);
+                let kept = StoredResult { setting: setting.clone(), seed, result: kept };
+                (self.save)(&kept);
                 // The same setting may be requested again.
                 self.known.insert((kept.setting, seed), kept.result);
                 self.step(what, false);
@@ -149,6 +149,6 @@ impl<'a> Store<'a> {
     /// Counts a completed run.
     pub(crate) fn step(&mut self, what: &str, is_known: bool) {
         self.done += 1;
-        (self.tell)(Step { what, done: self.done, total: self.total, is_known });
+        (self.report)(RunProgress { what, done: self.done, total: self.total, is_known });
     }
 }

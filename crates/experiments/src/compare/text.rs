@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use faultline_report::Spent;
+use faultline_report::TimeByActivity;
 use faultline_report::explain::count;
 use faultline_report::text::percent;
-use faultline_trace::manifest::Backend;
+use faultline_trace::manifest::BackendKind;
 use serde::Serialize;
 
 use super::estimate::Estimate;
@@ -57,7 +57,7 @@ pub fn json(it: &Comparison) -> String {
     #[serde(rename_all = "camelCase")]
     struct Object<'a> {
         name: &'a str,
-        backend: Backend,
+        backend: BackendKind,
         application: &'a str,
         processes: u32,
         clusters: usize,
@@ -84,7 +84,7 @@ pub fn json(it: &Comparison) -> String {
         with_faults: Option<&'a Tally>,
         quantities: &'a BTreeMap<&'static str, Estimate>,
         /// Summed over all processes and runs.
-        time: &'a Spent,
+        time: &'a TimeByActivity,
     }
     let object = Object {
         name: &it.name,
@@ -142,9 +142,9 @@ pub(super) fn seeds(it: &Comparison) -> String {
 /// Formats the backend, such as `in virtual time`.
 pub(super) fn on(it: &Comparison) -> &'static str {
     match it.backend {
-        Backend::Simulate => "in virtual time",
-        Backend::Local => "on real processes on one machine",
-        Backend::Kubernetes => "in pods",
+        BackendKind::Simulate => "in virtual time",
+        BackendKind::Local => "on real processes on one machine",
+        BackendKind::Kubernetes => "in pods",
     }
 }
 
@@ -180,9 +180,9 @@ fn only_forced(row: &Row) -> Option<String> {
     ))
 }
 
-/// Returns the kinds of time that any protocol's processes spent: positions in [`Spent::parts`], with their names.
+/// Returns the kinds of time that any protocol's processes spent: positions in [`TimeByActivity::parts`], with their names.
 pub(super) fn kinds_of_time(it: &Comparison) -> Vec<(usize, &'static str)> {
-    let names = Spent::default().parts().into_iter().map(|(name, _)| name).enumerate();
+    let names = TimeByActivity::default().parts().into_iter().map(|(name, _)| name).enumerate();
     names.filter(|(kind, _)| it.rows.iter().any(|row| row.time.parts()[*kind].1 > 0.0)).collect()
 }
 
@@ -194,7 +194,8 @@ pub(super) fn share_of_time(row: &Row, kind: usize) -> String {
 /// Returns a remark on the overhead of the unprotected runs on real processes: it shows how much identical runs
 /// differ on this machine.
 fn measure_itself(it: &Comparison, row: &Row) -> Option<String> {
-    let is_measure = row.protocol == UNPROTECTED && it.backend != Backend::Simulate && row.calm.completed > 0;
+    let is_measure =
+        row.protocol == UNPROTECTED && it.backend != BackendKind::Simulate && row.calm.completed > 0;
     is_measure.then(|| {
         format!(
             "{UNPROTECTED} is the reference, run a second time: its overhead shows how much identical runs differ on this machine"

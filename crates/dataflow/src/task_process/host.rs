@@ -10,7 +10,7 @@ use faultline_core::{
     To,
 };
 
-use super::{Inner, Place, PlaceMessage};
+use super::{Inner, TaskProcess, TaskProcessMessage};
 use crate::graph::{Effects, Graph, GraphEvent};
 use crate::program::Program;
 use crate::recovery::{Host, LastState, Leg, Recovery, root};
@@ -18,7 +18,7 @@ use crate::recovery::{Host, LastState, Leg, Recovery, root};
 /// The host through which a protocol acts while it handles one input.
 pub(super) struct ProtocolHost<'a, P: Recovery, G: Program> {
     pub(super) inner: &'a mut Inner<P, G>,
-    pub(super) out: &'a mut Out<Place<P, G>>,
+    pub(super) out: &'a mut Out<TaskProcess<P, G>>,
 }
 
 impl<P: Recovery, G: Program> Host<P> for ProtocolHost<'_, P, G> {
@@ -180,7 +180,7 @@ impl<P: Recovery, G: Program> ProtocolHost<'_, P, G> {
 
 impl<P: Recovery, G: Program> Machine<P> for ProtocolHost<'_, P, G> {
     fn control(&mut self, to: To, message: P::Control) {
-        self.out.push(Action::Send { to, packet: Packet::Control(PlaceMessage::Protocol(message)) });
+        self.out.push(Action::Send { to, packet: Packet::Control(TaskProcessMessage::Protocol(message)) });
     }
 
     fn send_image(&mut self, to: ProcessId, image: Arc<Image<P::Head, P::Saved>>) {

@@ -26,7 +26,7 @@ pub(crate) enum Entry<P: Protocol> {
 
 impl<P: Protocol, A: Application> Federation<P, A> {
     /// Lists all facts and all protocol messages that arrived, one per line.
-    pub(crate) fn story(&self) -> String {
+    pub(crate) fn transcript(&self) -> String {
         let (mut story, names) = (String::new(), RunNames::default());
         for entry in self.log() {
             let written = match entry {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use faultline_catalog::Defect;
 use faultline_core::FactKind;
-use faultline_fuzz::{Coverage, Shares, State, Trial, Word};
+use faultline_fuzz::{Coverage, CoverageName, Shares, State, Trial};
 
 use super::Report;
-use super::finding::{Finding, Shown};
+use super::finding::{Finding, RenderedTrial};
 use crate::arguments::FuzzArguments;
 use crate::progress::Progress;
 
@@ -79,7 +79,7 @@ pub(super) fn report(report: &Report<'_>, quiet: bool) -> String {
 
 fn coverage(shares: &Shares) -> String {
     let percent = |share: f64| format!("{share:.1} %");
-    let counts = |map: &BTreeMap<Word, u64>| {
+    let counts = |map: &BTreeMap<CoverageName, u64>| {
         map.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
     };
     let verdicts = shares.verdicts.iter().map(|(verdict, by_outcome)| {
@@ -154,7 +154,7 @@ fn found(finding: &Finding) -> String {
 /// Formats one trial: its transcript and its violations.
 pub(super) fn trial(trial: &Trial) -> String {
     let verdict = faultline_report::text::verdict(trial.judgement.verdict).to_uppercase();
-    let mut text = Shown::new(trial).text();
+    let mut text = RenderedTrial::new(trial).text();
     text.push_str(&format!("\n {verdict}  seed {}\n", trial.scenario.seed));
     for finding in trial.judgement.findings.iter().filter(|it| it.violation_count() > 0) {
         text.push_str(&format!(" violated: {}\n", finding.property.statement()));
