@@ -1,4 +1,5 @@
-//! What all benchmarks share: rows of the table, turns, medians, a core of their own. Not a crate; each includes it.
+//! Code that all benchmarks share: rows of the table, turns, medians, and pinning to a core. Not a crate; each
+//! benchmark includes it.
 
 #![allow(dead_code, reason = "no benchmark needs all of it")]
 
@@ -31,8 +32,8 @@ pub(crate) fn pin(core: usize) {
     }
 }
 
-/// Seconds that `work` keeps this thread's core busy. For work that never waits: what other programs on the machine take
-/// from the core in between does not count.
+/// Seconds that `work` keeps this thread's core busy. For work that never waits: what other programs on the machine
+/// take from the core in between does not count.
 pub(crate) fn busy<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let now = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
     let begin = now();

@@ -385,7 +385,7 @@ async fn objects_of_others_are_not_touched() {
     }
 }
 
-/// Puts an object where another user may put it.
+/// Creates an object as another user could.
 fn forge(world: &World, kind: &str, namespace: &str, name: &str, mut object: Value) {
     let path = match kind {
         "statefulsets" => format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"),

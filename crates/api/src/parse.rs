@@ -18,7 +18,7 @@ use crate::validate::{Problem, similar, validate};
 /// Maximum size of a file in bytes. The largest federation that can be written by hand is far smaller.
 const MAX_BYTES: usize = 1 << 20;
 
-/// A file that was rejected, with at least one complaint.
+/// A file that was rejected, with at least one error.
 #[derive(Debug)]
 pub struct Rejected {
     file: String,
@@ -45,7 +45,7 @@ pub struct FileError {
 ///
 /// # Errors
 ///
-/// Returns all complaints if the file does not contain exactly one valid federation.
+/// Returns all errors if the file does not contain exactly one valid federation.
 pub fn parse(file: &str, bytes: &[u8]) -> Result<Federation, Box<Rejected>> {
     let help = "describe a federation; `faultline samples quickstart` prints an example";
     let parsed = read::<Document>(file, bytes, help)?;
@@ -77,7 +77,7 @@ pub struct Text {
 ///
 /// # Errors
 ///
-/// Returns a complaint if the file is too large, is not UTF-8, or does not contain exactly one document of this type.
+/// Returns an error if the file is too large, is not UTF-8, or does not contain exactly one document of this type.
 pub fn read<T: DeserializeOwned>(
     file: &str,
     bytes: &[u8],
@@ -115,7 +115,7 @@ impl Text {
         Text { file: file.to_owned(), text }
     }
 
-    /// Turns problems, whose paths look like `clusters[1].nodes`, into complaints at their lines. There must be at
+    /// Turns problems, whose paths look like `clusters[1].nodes`, into errors at their lines. There must be at
     /// least one problem.
     pub fn reject(&self, problems: Vec<Problem>) -> Box<Rejected> {
         let locations = Locations::of(&self.text);
@@ -124,17 +124,17 @@ impl Text {
     }
 
     fn reject_at(&self, faults: Vec<Fault>) -> Box<Rejected> {
-        let complaint = |(message, help, span)| FileError::new(&self.text, message, help, span);
+        let error = |(message, help, span)| FileError::new(&self.text, message, help, span);
         Box::new(Rejected {
             file: self.file.clone(),
             source: NamedSource::new(&self.file, self.text.clone()).with_language("yaml"),
-            errors: faults.into_iter().map(complaint).collect(),
+            errors: faults.into_iter().map(error).collect(),
         })
     }
 }
 
 impl Rejected {
-    /// Returns the complaints, in the order of the resource.
+    /// Returns the errors, in the order of the resource.
     pub fn errors(&self) -> &[FileError] {
         &self.errors
     }

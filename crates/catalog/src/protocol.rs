@@ -16,8 +16,8 @@ use crate::defect::{AVAILABLE, Rule};
 use crate::tasks::NEVER;
 use crate::{Defect, SetupError};
 
-/// Returns the defects of a protocol of which `$defect` enables one, from the function that sets the protocol up. The
-/// composite and the supervisor, whose defects are enabled elsewhere, have some only where processes exchange messages.
+/// Returns, from the function that sets a protocol up, the protocol's defects with `$defect` enabled. Defects of the
+/// composite and the supervisor are enabled elsewhere, and exist only if processes exchange messages.
 macro_rules! defects {
     (messages, $defect:expr, $protocol:ident, $rule:ident) => {
         defects!(@ $defect, $protocol, $rule, None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))))

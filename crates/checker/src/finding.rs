@@ -557,7 +557,7 @@ impl Findings {
     }
 
     /// Turns the finding into sentences.
-    pub(crate) fn told(self, names: &Context) -> Finding {
+    pub(crate) fn into_finding(self, names: &Context) -> Finding {
         let violation = |(what, evidence): (Breach, Vec<Source>)| Violation {
             text: what.sentence(names),
             evidence,

@@ -31,8 +31,10 @@ pub fn judge(trace: &Trace, context: &Context) -> Judgement {
 
 /// Judges a run from its history.
 pub fn judge_history(history: &History<'_>, strictness: Strictness) -> Judgement {
-    let told = |check: &fn(&History<'_>) -> Findings| check(history).judged(strictness).told(history.context);
-    let findings = properties::ALL.iter().map(told).collect();
+    let finding = |check: &fn(&History<'_>) -> Findings| {
+        check(history).judged(strictness).into_finding(history.context)
+    };
+    let findings = properties::ALL.iter().map(finding).collect();
     Judgement::new(findings, history.is_flawed())
 }
 

@@ -54,19 +54,19 @@ impl Live {
             self.origin = Some(at);
         }
         if let Some(event) = self.reporter.stated(process, fact) {
-            self.screen.tell(self.seconds(at), &event.text);
+            self.screen.show_event(self.seconds(at), &event.text);
         }
     }
 
     /// Shows a warning before the run starts.
     pub(crate) fn warn(&mut self, text: &str) {
-        self.screen.tell(None, text);
+        self.screen.show_event(None, text);
     }
 
     /// Shows the measurements of links.
     pub(crate) fn measured(&mut self, links: &[LinkEntry]) {
         let event = self.reporter.measured(links);
-        self.screen.tell(None, &event.text);
+        self.screen.show_event(None, &event.text);
     }
 
     /// Shows the current status. Ignores calls that follow the last update too soon.

@@ -44,7 +44,7 @@ impl Progress {
         Progress { on_screen: io::stderr().is_terminal(), shown: now, drawn: false, count }
     }
 
-    /// Begins an operation of `total` runs, of which `done` are already done.
+    /// Begins an operation of `total` runs, `done` of which are already complete.
     pub fn counting(done: u64, total: u64) -> Progress {
         let progress = Progress::new();
         let count = Count { before: done, done, total: Some(Total::Runs(total)), ..progress.count };

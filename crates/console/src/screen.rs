@@ -66,7 +66,7 @@ impl Screen {
     }
 
     /// Shows an event. `at` is its time in seconds since the application began; `None` means before.
-    pub fn tell(&mut self, at: Option<f64>, text: &str) {
+    pub fn show_event(&mut self, at: Option<f64>, text: &str) {
         let line = format!("{}  {text}", instant(at));
         if self.on_screen {
             self.recent.push_back(line);

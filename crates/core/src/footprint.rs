@@ -1,4 +1,4 @@
-//! The memory that values take together if they share parts.
+//! Memory use of values that share parts.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

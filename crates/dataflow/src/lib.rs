@@ -7,9 +7,9 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`program`] | how to write a program |
-//! | [`graph`] | the tasks and values of a place |
+//! | [`graph`] | the tasks and values of a process |
 //! | [`task_process`] | a process that runs, steals and lends tasks |
-//! | [`recovery`] | the interface between places and protocols |
+//! | [`recovery`] | the interface between processes and protocols |
 //! | [`plan`] | the tasks of each partition of an iterative program, and the values that partitions send |
 //! | [`partition`] | a process that runs partitions of a plan, and its interface to protocols |
 //! | [`reference`](mod@reference) | sequential execution, one task after another: the result, and the size of a program |

@@ -257,7 +257,7 @@ impl Plan {
         self.result
     }
 
-    /// Returns all pairs of partitions of which the first sends at least one value to the second.
+    /// Returns all ordered pairs of partitions in which the first sends at least one value to the second.
     pub fn channels(&self) -> impl Iterator<Item = (ProcessId, ProcessId)> + '_ {
         self.channels.keys().copied()
     }

@@ -20,7 +20,7 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     /// Runs any other task: reads the inputs of `call`, and writes its outputs or spawns tasks that write
     /// them.
     fn run(&self, call: &Call, frame: &mut Frame);
-    /// Returns how long the task takes on a place of speed 100 %. The simulator charges this time; a real place waits
+    /// Returns how long the task takes on a place of speed 100 %. The simulator charges this time; a real process waits
     /// for whatever remains of it after the computation.
     fn cost(&self, call: &Call) -> Span;
     /// Returns a digest that identifies a result. By default, it covers all bytes of the result.
@@ -149,7 +149,7 @@ pub struct Outcome {
     pub written: Vec<(u32, Chunk)>,
     /// The values that the task created.
     pub created: Vec<(Version, Chunk)>,
-    /// The smallest number that the task [published](Frame::tell).
+    /// The smallest number that the task [published](Frame::publish).
     pub told: Option<u64>,
 }
 
@@ -306,9 +306,9 @@ impl Frame {
         self.marks.steps.push(self.outcome.spawned.len());
     }
 
-    /// Returns the smallest number that any task is known to have [published](Frame::tell), or [`u64::MAX`] if there is
-    /// none. This is a hint for pruning: it depends on the order in which tasks run, and may be lost in a failure, so
-    /// the result of the program must not depend on it. A search that prunes only candidates strictly worse than the
+    /// Returns the smallest number that any task is known to have [published](Frame::publish), or [`u64::MAX`] if there
+    /// is none. This is a hint for pruning: it depends on the order in which tasks run, and may be lost in a failure,
+    /// so the result of the program must not depend on it. A search that prunes only candidates strictly worse than the
     /// hint is safe. A search that also prunes candidates equal to the hint loses the optimum when the task that found
     /// it runs again.
     pub fn hint(&self) -> u64 {
@@ -316,7 +316,7 @@ impl Frame {
     }
 
     /// Publishes a number to other tasks, as their [hint](Frame::hint).
-    pub fn tell(&mut self, number: u64) {
+    pub fn publish(&mut self, number: u64) {
         self.hint = self.hint.min(number);
         self.outcome.told = Some(self.hint);
     }

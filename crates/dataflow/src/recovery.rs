@@ -1,4 +1,4 @@
-//! The interface between places and rollback-recovery protocols for programs of tasks.
+//! The interface between processes and rollback-recovery protocols for programs of tasks.
 //!
 //! A theft consists of four messages, its *legs*. The place offers each leg once the graph contains it; the protocol
 //! decides when to send it, and may send it again. Protocols differ only in these decisions and in how they handle
@@ -30,7 +30,7 @@ pub enum Leg {
     Receipt,
 }
 
-/// A protocol for programs of tasks, one instance per process. It acts on its place through a [`Host`].
+/// A protocol for programs of tasks, one instance per process. It acts on its process through a [`Host`].
 pub trait Recovery: ProtocolTypes {
     /// Parameters, equal for all processes.
     type Config: Clone + Debug;
@@ -53,15 +53,15 @@ pub trait Recovery: ProtocolTypes {
     fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
     /// Handles one input.
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>);
-    /// Returns the theft under which this process or another one has the result of `task`, or works on it. The place calls
-    /// this before it starts a task. Such a task is not run but lent under that theft, which [`Input::Due`] announces for
-    /// [`Leg::Task`].
+    /// Returns the theft under which this process or another one has the result of `task`, or works on it. The process
+    /// calls this before it starts a task. Such a task is not run but lent under that theft, which [`Input::Due`]
+    /// announces for [`Leg::Task`].
     fn orphan(&self, _task: TaskId) -> Option<Theft> {
         None
     }
     /// Returns when the protocol requires [`Input::Timeout`].
     fn next_deadline(&self) -> Option<Time>;
-    /// Returns values for a live view, except for the progress, which the place adds.
+    /// Returns values for a live view, except for the progress, which the process adds.
     fn gauges(&self) -> Gauges;
     /// Returns the name under which a protocol message is counted.
     fn control_kind(_message: &Self::Control) -> &'static str {
@@ -74,8 +74,8 @@ pub trait Recovery: ProtocolTypes {
 pub enum Input<P: Recovery> {
     /// The graph is ready to send this leg. The protocol sends it with [`Host::pass`].
     Due(Theft, Leg),
-    /// A task arrived that this place no longer requests, or a result of a task that it has not lent. The last field is
-    /// the sender.
+    /// A task arrived that this process no longer requests, or a result of a task that it has not lent. The last field
+    /// is the sender.
     Unwanted(Theft, Leg, ProcessId),
     /// The graph has changed; [`Host::log`] returns the changes. Sent only to a protocol that [logs](Recovery::logs),
     /// once for all events since the log was last taken.
@@ -112,15 +112,15 @@ pub enum Input<P: Recovery> {
         /// The version of the record.
         version: u64,
     },
-    /// The membership changed. The place has cancelled its requests to processes that failed.
+    /// The membership changed. The process has cancelled its requests to processes that failed.
     Membership(Arc<Membership>),
     /// The deadline may have passed.
     Timeout,
 }
 
-/// The place as its protocol sees it.
+/// The process as its protocol sees it.
 pub trait Host<P: Recovery>: Machine<P> {
-    /// Sends a leg, for the first time or again. If this place answers for both processes, it merges the result at
+    /// Sends a leg, for the first time or again. If this process answers for both processes, it merges the result at
     /// once. Does nothing if the graph does not contain the leg.
     fn pass(&mut self, theft: Theft, leg: Leg);
     /// Sends the result of a theft to a process other than its victim: the process that now has the stolen
@@ -128,20 +128,20 @@ pub trait Host<P: Recovery>: Machine<P> {
     fn pass_orphan(&mut self, theft: Theft, to: ProcessId);
     /// Returns whether a task is lent under this theft.
     fn is_lent(&self, theft: Theft) -> bool;
-    /// Returns whether this place works for the theft, and if so, whether its result is complete.
+    /// Returns whether this process works for the theft, and if so, whether its result is complete.
     fn debt(&self, theft: Theft) -> Option<bool>;
-    /// Returns whether this place has run the stolen task itself, or is running it. Otherwise the task waits, or was lent in
-    /// turn.
+    /// Returns whether this process has run the stolen task itself, or is running it. Otherwise the task waits, or was
+    /// lent in turn.
     fn has_begun(&self, theft: Theft) -> bool;
-    /// Returns the stolen task, if this place works for the theft.
+    /// Returns the stolen task, if this process works for the theft.
     fn owed(&self, theft: Theft) -> Option<TaskId>;
-    /// Returns the theft that this place has requested.
+    /// Returns the theft that this process has requested.
     fn asking(&self) -> Option<Theft>;
-    /// Cancels the request; the place asks another victim.
+    /// Cancels the request; the process asks another victim.
     fn stop_asking(&mut self);
     /// Returns all thefts under which tasks are lent.
     fn loans(&self) -> Vec<Theft>;
-    /// Returns all thefts for which this place works, including the program itself, each with whether its result is
+    /// Returns all thefts for which this process works, including the program itself, each with whether its result is
     /// complete.
     fn debts(&self) -> Vec<(Theft, bool)>;
     /// Takes back a task that was lost with its thief: it may run here, or be lent again.
@@ -167,9 +167,9 @@ pub trait Host<P: Recovery>: Machine<P> {
     fn is_mine(&self, process: ProcessId) -> bool;
     /// Returns whether this process works on the program itself.
     fn has_root(&self) -> bool;
-    /// Returns whether this place knows that the program has ended.
+    /// Returns whether this process knows that the program has ended.
     fn is_over(&self) -> bool;
-    /// Holds the place: no job starts, no outcome is applied, nothing is lent or taken.
+    /// Holds the process: no job starts, no outcome is applied, nothing is lent or taken.
     fn hold(&mut self);
     /// Ends [`Host::hold`].
     fn release(&mut self);
@@ -183,7 +183,7 @@ pub enum LastState<'a, P: Recovery> {
     /// Its newest image, and the segments of its log that follow it.
     Log(&'a Image<P::Head, P::Saved>, &'a [Arc<Image<P::Head, P::Saved>>]),
     /// Its initial state: the process never acted, or none of its state was kept. It owes no result of a task on which
-    /// this place works.
+    /// this process works.
     Beginning,
     /// All images of the process are lost.
     Nothing,

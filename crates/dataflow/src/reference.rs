@@ -1,5 +1,5 @@
-//! Computes a program sequentially, without places, thefts or failures. Shares no code with the runtime, whose results
-//! are compared with it.
+//! Computes a program sequentially, without processes, thefts or failures. Shares no code with the runtime, whose
+//! results are compared with it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -30,8 +30,8 @@ pub fn reference<G: Program>(program: &G) -> (Digest, u64) {
     (digest, extent.tasks)
 }
 
-/// Runs `program` to its end, and returns its size. The tasks of a program with hints depend on the schedule: this is the
-/// size of the sequential execution.
+/// Runs `program` to its end, and returns its size. The tasks of a program with hints depend on the schedule: this is
+/// the size of the sequential execution.
 ///
 /// # Panics
 ///
@@ -126,8 +126,8 @@ mod tests {
     use super::*;
     use crate::program::{Data, Op, Use, chunk, digest, words};
 
-    /// A program made of `run`: its first task is of kind 0 and writes the result. A task takes as many milliseconds as its
-    /// first argument says.
+    /// A program made of `run`: its first task is of kind 0 and writes the result. A task takes as many milliseconds as
+    /// its first argument says.
     #[derive(Clone, Debug)]
     struct Script(fn(&Call, &mut Frame));
 

@@ -49,7 +49,7 @@ pub(crate) fn simulate_and<T>(
     let (recording, (facts, clusters, messages, read)) = unjudged.judge_and(|history| {
         let account = Account::of(history);
         let place = places(history);
-        let clusters = tell_clusters(history, &account, &place, &store_counter, begun);
+        let clusters = cluster_statistics(history, &account, &place, &store_counter, begun);
         (account.facts, clusters, by_cluster(&account.messages, &place), read(history))
     });
     let manifest = recording.manifest;
@@ -161,7 +161,7 @@ fn by_cluster(messages: &[Vec<u64>], place: &[ClusterId]) -> Vec<Vec<u64>> {
 
 /// Computes the statistics of each cluster. If all clusters take checkpoints together, their numbers belong to the
 /// first.
-fn tell_clusters(
+fn cluster_statistics(
     history: &History<'_>,
     account: &Account,
     place: &[ClusterId],

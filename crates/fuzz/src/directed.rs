@@ -1,10 +1,10 @@
-//! Directed schedules: a random federation with one failure, and a second fault at a moment that the first run of it
-//! shows to matter.
+//! Directed schedules: a random federation with one failure, and a second fault at a moment that matters, as its first
+//! run shows.
 //!
-//! A process states `durable` before it tells anybody: a crash at that fact is between a durable write and its
+//! A process states `durable` before it announces the write: a crash at that fact is between a durable write and its
 //! announcement. All such pairs of a run are candidates, and so are all moments of the recovery from the first
 //! failure. Equal moments, such as the parts of a member that become durable outside recoveries, count as
-//! one. Of those, the search tries one, and prefers those that it has tried least so far.
+//! one, and the search tries one of them. It prefers the moments that it has tried least so far.
 
 use std::collections::BTreeMap;
 

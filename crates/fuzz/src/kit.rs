@@ -141,15 +141,15 @@ where
         Ok(SeedResult { seed, federation, judgement, repeats: tried.repeats, manifest, trace })
     }
 
-    /// Returns the first of these seeds with a complaint; `None` if there is none.
+    /// Returns the first of these seeds with a failure; `None` if there is none.
     ///
     /// # Errors
     ///
     /// Returns an error if a federation cannot be set up.
-    pub fn first_complaint(&self, seeds: std::ops::Range<u64>) -> Result<Option<SeedResult>, SetupError> {
+    pub fn first_failure(&self, seeds: std::ops::Range<u64>) -> Result<Option<SeedResult>, SetupError> {
         for seed in seeds {
             let tried = self.try_seed(seed)?;
-            if tried.complaint().is_some() {
+            if tried.failure().is_some() {
                 return Ok(Some(tried));
             }
         }

@@ -211,7 +211,7 @@ impl Watch<'_> {
                 }
                 Err(ClusterError { command_error, is_temporary: true }) => {
                     if failures == 0 {
-                        self.screen.tell(None, &format!("{}; retrying", command_error.report));
+                        self.screen.show_event(None, &format!("{}; retrying", command_error.report));
                     }
                     failures += 1;
                     2_u32.saturating_pow(failures - 1).min(MAX_DELAY)
@@ -264,7 +264,7 @@ impl Watch<'_> {
             Err(error) => {
                 seen.silent += 1;
                 if seen.silent == SILENT_REPORT {
-                    self.screen.tell(None, &format!("the supervisor does not respond: {error}"));
+                    self.screen.show_event(None, &format!("the supervisor does not respond: {error}"));
                 }
             }
         }
@@ -289,7 +289,7 @@ impl Watch<'_> {
     fn say(&mut self, message: &str) {
         if self.said != message {
             self.said = message.to_owned();
-            self.screen.tell(None, message);
+            self.screen.show_event(None, message);
         }
         if self.screen.is_due() {
             self.screen.show(None, "starting", &[]);
@@ -298,7 +298,7 @@ impl Watch<'_> {
 
     fn show(&mut self, said: &Status, resource: &FederationStatus) {
         for event in said.events.iter().filter(|it| it.number > self.told) {
-            self.screen.tell(event.at_seconds, &event.text);
+            self.screen.show_event(event.at_seconds, &event.text);
         }
         self.told = said.events.last().map_or(self.told, |it| it.number);
         let state = match said.phase {

@@ -67,7 +67,7 @@ impl EventReporter {
         let cluster = self.names.cluster_of(process);
         let group = self.names.group_of(process);
         match fact {
-            Fact::Begun => tell("Started", "the application starts".to_owned()),
+            Fact::Begun => event("Started", "the application starts".to_owned()),
             Fact::Injecting { no, fault } => {
                 if matches!(**fault, Fault::Pause { .. }) {
                     self.pauses.insert(*no);
@@ -89,18 +89,18 @@ impl EventReporter {
                     Change::Pause(true) => "Paused",
                     Change::Pause(false) => "Resumed",
                 };
-                tell(reason, describe_change(change, &self.names))
+                event(reason, describe_change(change, &self.names))
             }
-            Fact::Joined(cluster) => tell("Joined", format!("{} joins", self.names.cluster(*cluster))),
+            Fact::Joined(cluster) => event("Joined", format!("{} joins", self.names.cluster(*cluster))),
             Fact::Left(cluster) => {
-                tell("Left", format!("{} leaves; its storage is released", self.names.cluster(*cluster)))
+                event("Left", format!("{} leaves; its storage is released", self.names.cluster(*cluster)))
             }
             Fact::Absorbed(absorbed) => {
                 let (by, of) = (self.names.process(process), self.names.process(absorbed.0));
                 self.failing.remove(&self.names.group_of(absorbed.0));
-                tell("TookOver", format!("{by} takes over the work of {of}"))
+                event("TookOver", format!("{by} takes over the work of {of}"))
             }
-            Fact::Completed => tell("Finished", "every rank has finished".to_owned()),
+            Fact::Completed => event("Finished", "every rank has finished".to_owned()),
             Fact::Claim(claim) => match &**claim {
                 Claim::Committed { position, forced, .. } => {
                     let known = self.checkpoints.entry(cluster).or_default();
@@ -115,7 +115,7 @@ impl EventReporter {
                         _ => format!("checkpoint {}", names::checkpoint(*checkpoint)),
                     };
                     self.failing.remove(&group);
-                    tell("RolledBack", format!("{} rolls back to {target}", self.names.group(group)))
+                    event("RolledBack", format!("{} rolls back to {target}", self.names.group(group)))
                 }
                 Claim::Unrecoverable { cluster, .. }
                     if self.unrecoverable.insert(GroupId::claimed(*cluster)) =>
@@ -190,7 +190,7 @@ impl EventReporter {
     }
 }
 
-fn tell(reason: &'static str, text: String) -> Option<Event> {
+fn event(reason: &'static str, text: String) -> Option<Event> {
     Some(Event { reason, warning: false, text })
 }
 

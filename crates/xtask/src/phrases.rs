@@ -16,6 +16,7 @@ const SELF: &str = "crates/xtask/src/phrases.rs";
 /// Phrases in lower case, and what to write instead. Matched as whole words, even across the end of a line.
 const PHRASES: &[(&str, &str)] = &[
     ("again and again", "repeatedly"),
+    ("anybody", "any process, or any user"),
     ("as asked for", "as requested"),
     ("at the most", "at most"),
     ("begin again", "restart"),

@@ -21,8 +21,8 @@ fn is_found(defect: Defect, property: Property) {
 
 #[test]
 fn it_is_sound() {
-    let complaint = candidate(None).first_complaint(0..300).unwrap();
-    assert_eq!(complaint.and_then(|it| it.complaint()), None);
+    let failing = candidate(None).first_failure(0..300).unwrap();
+    assert_eq!(failing.and_then(|it| it.failure()), None);
 }
 
 #[test]

@@ -1,18 +1,21 @@
-//! Sender-based message logging of Johnson and Zwaenepoel (*Sender-Based Message Logging*, FTCS 1987): messages are logged in
-//! the memory of their senders, and only the process that failed rolls back.
+//! Sender-based message logging of Johnson and Zwaenepoel (*Sender-Based Message Logging*, FTCS 1987): messages are
+//! logged in the memory of their senders, and only the process that failed rolls back.
 //!
-//! * A receiver numbers what it delivers (the *receive sequence number*, RSN) and returns the number to the sender, which
+//! * A receiver numbers what it delivers (the *receive sequence number*, RSN) and returns the number to the sender,
+//!   which
 //!   enters it into its log and confirms it.
-//! * A process sends nothing until the RSNs of all its deliveries are confirmed: what it sends may depend on their order.
+//! * A process sends nothing until the RSNs of all its deliveries are confirmed: what it sends may depend on their
+//!   order.
 //!   Until then, it continues to compute.
 //! * Each process takes checkpoints on its own. Its log is part of them.
-//! * A process that failed restores its newest checkpoint, asks all others for the messages that they have sent to it since,
+//! * A process that failed restores its newest checkpoint, asks all others for the messages that they have sent to it
+//!   since,
 //!   and delivers them in the order of their RSNs. Those without an RSN follow in any order: nothing that it had sent depends
 //!   on them. What it sends during its re-execution, the receivers drop, and return their RSNs again.
 //!
-//! A failure loses the log of the process that fails. The re-execution fills it again. If another process needs it before
-//! that, the protocol gives up: it survives one failure at a time. It protects programs that act identically after the same
-//! messages in the same order.
+//! A failure loses the log of the process that fails. The re-execution fills it again. If another process needs it
+//! before that, the protocol gives up: it survives one failure at a time. It protects programs that act identically
+//! after the same messages in the same order.
 
 mod parameters;
 mod recovery;
@@ -35,7 +38,7 @@ use recovery::Replies;
 type Rsn = u64;
 
 /// How long a process waits before it repeats a failed write.
-const WRITE_AGAIN: Span = Span::from_millis(100);
+const RETRY_WRITE_AFTER: Span = Span::from_millis(100);
 
 /// Messages carry nothing: their numbers identify them in every execution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,8 +95,8 @@ enum Phase {
     Starting,
     /// Waits for the logs of the others.
     Recovering(Replies),
-    /// Delivers these messages again, in this order, each once the application can do nothing more without it. Otherwise, it
-    /// could receive the answer to a message before it has sent that message again.
+    /// Delivers these messages again, in this order, each once the application can do nothing more without it.
+    /// Otherwise, it could receive the answer to a message before it has sent that message again.
     Replaying(VecDeque<Logged>),
     /// The application runs.
     Running,
@@ -141,8 +144,8 @@ pub struct SenderBased {
     unconfirmed: BTreeSet<Rsn>,
     /// Messages that arrived while the application was held.
     waiting: Vec<(MessageId, Payload)>,
-    /// After a failure: for each receiver, the number below which this process has yet to learn the RSNs again. Until it is
-    /// empty, this log is incomplete.
+    /// After a failure: for each receiver, the number below which this process has yet to learn the RSNs again. Until
+    /// it is empty, this log is incomplete.
     owed: BTreeMap<ProcessId, u32>,
     /// Requests that arrived before this process could answer.
     asked: Vec<(ProcessId, u32)>,
@@ -416,7 +419,7 @@ impl SenderBased {
     fn not_persisted(&mut self, name: ImageName, now: Time, host: &mut dyn Host<SenderBased>) {
         self.writing = None;
         self.attempt = self.attempt.next();
-        self.next_checkpoint = now + WRITE_AGAIN;
+        self.next_checkpoint = now + RETRY_WRITE_AFTER;
         host.claim(Claim::Aborted { position: name.position(), attempt: name.attempt });
     }
 }

@@ -42,13 +42,13 @@ fn render(rejected: &Rejected) -> String {
     text
 }
 
-/// Returns the good federation with a part replaced.
+/// Returns the valid federation with a part replaced.
 fn with(from: &str, to: &str) -> String {
     assert_eq!(GOOD.matches(from).count(), 1, "`{from}` occurs once in the example");
     GOOD.replacen(from, to, 1)
 }
 
-/// Returns the good federation with settings for its pods.
+/// Returns the valid federation with settings for its pods.
 fn pods(settings: &str) -> String {
     format!("{GOOD}  kubernetes: {{ {settings} }}\n")
 }
@@ -59,7 +59,7 @@ fn the_example_is_valid() {
     assert_eq!(federation.spec.faults.len(), 3);
 }
 
-/// Returns the good federation with a program that supports clusters that join and leave, and with settings for the
+/// Returns the valid federation with a program that supports clusters that join and leave, and with settings for the
 /// second cluster.
 fn guest(settings: &str) -> String {
     let program = "synthetic: { traffic: { random: { duration: 30s, clusters: [] } } }";
@@ -246,6 +246,6 @@ fn files_that_are_too_large_are_rejected() {
 #[test]
 fn complaints_contain_lines_and_columns() {
     let rejected = rejected(with("at: 4s", "at: 70s").as_bytes());
-    let complaint = &rejected.errors()[0];
-    assert_eq!((rejected.file(), complaint.line, complaint.column), ("federation.yaml", 18, 13));
+    let error = &rejected.errors()[0];
+    assert_eq!((rejected.file(), error.line, error.column), ("federation.yaml", 18, 13));
 }

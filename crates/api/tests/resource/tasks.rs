@@ -25,7 +25,7 @@ fn with<const N: usize>(parts: [(&str, &str); N]) -> String {
 }
 
 /// Returns the first error: the line, the problem, and the remedy.
-fn complaint(text: &str) -> (usize, String, String) {
+fn error(text: &str) -> (usize, String, String) {
     let rejected = parse("federation.yaml", text.as_bytes()).expect_err("it must be rejected");
     let first = &rejected.errors()[0];
     (first.line, first.message.clone(), first.help.clone())
@@ -33,7 +33,7 @@ fn complaint(text: &str) -> (usize, String, String) {
 
 #[track_caller]
 fn rejects<const N: usize>(parts: [(&str, &str); N], line: usize, message: &str, help: &str) {
-    assert_eq!(complaint(&with(parts)), (line, message.into(), help.into()));
+    assert_eq!(error(&with(parts)), (line, message.into(), help.into()));
 }
 
 const FIBONACCI: &str = "fibonacci: { n: 20 }";
@@ -186,11 +186,7 @@ fn some_process_is_left() {
         "{ at: 2s, crash: { process: rennes-1, returns: false } }, { at: 3s, crash: { process: rennes-0, returns: false } }",
         "{ mtbf: { exponential: 1s }, crash: { cluster: rennes, returns: false } }",
     ] {
-        assert_eq!(
-            complaint(&faulty(&format!("{paris}, {last}"))),
-            (9, none_left.into(), help.into()),
-            "{last}"
-        );
+        assert_eq!(error(&faulty(&format!("{paris}, {last}"))), (9, none_left.into(), help.into()), "{last}");
     }
 }
 
@@ -227,7 +223,7 @@ fn clusters_join_a_program_of_tasks_and_do_not_leave() {
         "reduce `replicas`, change `replicateTo`, or let more clusters stay",
     );
     let lost = with([late]) + "  faults: [{ at: 3s, loseCluster: { cluster: paris, returns: false } }]\n";
-    assert_eq!(complaint(&lost).1, "with this fault, no process is left to take over the work");
+    assert_eq!(error(&lost).1, "with this fault, no process is left to take over the work");
 }
 
 #[test]
@@ -236,7 +232,7 @@ fn messages_need_every_process_to_the_end() {
     let text = faulty(fault).replace(TIC, "hc3i: {}").replace(FIBONACCI, "heat: {}");
     let text = TUNED.iter().fold(text, |text, (from, to)| text.replace(from, to));
     assert_eq!(
-        complaint(&text),
+        error(&text),
         (
             8,
             "`heat` does not support processes that never return".into(),
@@ -253,13 +249,13 @@ fn faults_wait_only_for_facts_that_can_occur() {
     }
     for fact in ["delivered", "checkpointRequested", "orphaned"] {
         assert_eq!(
-            complaint(&waits(fact)).1,
+            error(&waits(fact)).1,
             "this fact is never reported in a program of tasks, such as `fibonacci`",
             "{fact}"
         );
     }
     let unprotected = waits("saved").replace(TIC, NONE);
-    assert_eq!(complaint(&unprotected).1, "this fact is never reported under the protocol `none`");
+    assert_eq!(error(&unprotected).1, "this fact is never reported under the protocol `none`");
     assert!(parse("federation.yaml", waits("merged").replace(TIC, NONE).as_bytes()).is_ok());
 }
 
@@ -278,7 +274,7 @@ spec:
 #[track_caller]
 fn rejects_planned(from: &str, to: &str, line: usize, message: &str, help: &str) {
     assert_eq!(PLANNED.matches(from).count(), 1, "`{from}` stands once in the example");
-    assert_eq!(complaint(&PLANNED.replacen(from, to, 1)), (line, message.into(), help.into()));
+    assert_eq!(error(&PLANNED.replacen(from, to, 1)), (line, message.into(), help.into()));
 }
 
 #[test]
@@ -352,7 +348,7 @@ fn every_piece_has_a_process() {
     assert_eq!(pieces("0\n1\n\n1\n"), Ok(vec![0, 1, 1]));
     assert_eq!(pieces("0\nx\n"), Err("line 2: `x` is not the number of a process".to_owned()));
     let text = PLANNED.replace("rows: 3, columns: 2", "rows: 2, columns: 2");
-    assert_eq!(complaint(&text).1, "4 pieces cannot be assigned to 5 processes");
+    assert_eq!(error(&text).1, "4 pieces cannot be assigned to 5 processes");
 }
 
 #[test]
@@ -363,10 +359,7 @@ fn faults_wait_for_facts_about_partitions() {
     for fact in ["ran", "rerun", "delivered", "checkpointMessage", "recoveryJoined", "drained"] {
         assert!(parse("federation.yaml", waits(fact).as_bytes()).is_ok(), "{fact}");
     }
-    assert_eq!(complaint(&waits("lent")).1, "this fact is never reported if tasks are assigned in advance");
+    assert_eq!(error(&waits("lent")).1, "this fact is never reported if tasks are assigned in advance");
     let stolen = GOOD.to_owned() + "  faults: [{ when: { fact: rerun }, crash: { cluster: paris } }]\n";
-    assert_eq!(
-        complaint(&stolen).1,
-        "this fact is never reported in a program of tasks, such as `fibonacci`"
-    );
+    assert_eq!(error(&stolen).1, "this fact is never reported in a program of tasks, such as `fibonacci`");
 }

@@ -122,7 +122,7 @@ fn too_late(stream: &Stream, images: &[Written]) -> Option<(u64, Span)> {
     let ran = (0..).zip(stream).filter(|(_, (_, fact))| matches!(fact, Fact::Ran { .. }));
     for (number, (at, _)) in ran {
         let written = images.iter().find(|it| it.upto > number).map_or(end, |it| it.at);
-        // A write that may never have completed can have delayed others for any time.
+        // A write that may never have completed can have delayed others for any length of time.
         let is_held_back = images.iter().any(|it| it.at <= written && it.complete.is_none());
         let waited = written.since(*at);
         if waited > longest + SLACK && !is_held_back {
@@ -140,8 +140,8 @@ mod tests {
     use crate::testing::check_alone;
     use crate::testing::tasks::TaskRun;
 
-    /// Checks a process that writes a checkpoint and two segments of a log, of which those in `durable` become durable,
-    /// runs a task `wait` before it fails, and restores the image with the number `restored`.
+    /// Checks a process that writes a checkpoint and two segments of a log (`durable` says which become durable), runs
+    /// a task `wait` before it fails, and restores the image with the number `restored`.
     fn found(durable: [bool; 3], wait: Span, restored: usize) -> Vec<Breach> {
         let mut run = TaskRun::promising(1, &[Promise::EventsLogged]);
         run.0.context.common_clock = true;

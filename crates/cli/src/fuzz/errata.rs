@@ -393,7 +393,7 @@ fn test_name(test: &str) -> &str {
     after.split('(').next().unwrap_or_default()
 }
 
-/// Renders a cell of a Markdown table, of which only `code` is interpreted.
+/// Renders a cell of a Markdown table. Interprets only `code`.
 fn prose(cell: &str) -> Markup {
     html! {
         @for (place, part) in cell.replace('*', "").split('`').enumerate() {

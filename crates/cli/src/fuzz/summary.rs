@@ -22,7 +22,7 @@ pub(super) struct SearchProgress {
 }
 
 impl SearchProgress {
-    /// Shows a search of which `done` schedules have already run.
+    /// Shows a search that has already run `done` schedules.
     pub(super) fn new(arguments: &FuzzArguments, done: u64, defect: Option<Defect>) -> SearchProgress {
         let progress = || match arguments.span {
             Some(span) => Progress::lasting(Duration::from_nanos(span.0.0)),

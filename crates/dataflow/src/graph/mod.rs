@@ -1,7 +1,7 @@
-//! A place's share of a program: the tasks that have not ended, and the values that they use. A place runs the tasks of
-//! its graph, takes checkpoints of it, and gives away parts of it, each reduced to one task.
+//! A process's share of a program: the tasks that have not ended, and the values that they use. A process runs the
+//! tasks of its graph, takes checkpoints of it, and gives away parts of it, each reduced to one task.
 //!
-//! A graph consists of *parts*: the program itself, and one part for each theft that the place works for.
+//! A graph consists of *parts*: the program itself, and one part for each theft that the process works for.
 //! Parts share nothing. The same task may therefore occur in two of them after an absorption, and a part can
 //! be dropped as a whole.
 //!
@@ -22,12 +22,12 @@ use serde::{Deserialize, Serialize};
 use crate::program::{Call, Outcome};
 use part::{Part, Vertex};
 
-/// The tasks of a program that a place has, and the values that they use.
+/// The tasks of a program that a process has, and the values that they use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     /// Parts by theft; the program itself is [`Theft::NONE`].
     parts: BTreeMap<Theft, Part>,
-    /// Tasks that are ready to run: the place takes the last one, a thief the first one.
+    /// Tasks that are ready to run: the process takes the last one, a thief the first one.
     ready: VecDeque<(Theft, TaskId)>,
     /// Tasks lent to other processes, and the parts to which they belong.
     loans: BTreeMap<Theft, (Theft, Vertex)>,
@@ -170,7 +170,7 @@ impl Graph {
         self.loans.get(&theft).map(|(_, vertex)| vertex.task())
     }
 
-    /// Returns the task that was stolen in this theft, if this place works on it.
+    /// Returns the task that was stolen in this theft, if this process works on it.
     pub fn owed(&self, theft: Theft) -> Option<TaskId> {
         self.parts.get(&theft).map(|part| part.root)
     }
@@ -187,7 +187,7 @@ impl Graph {
         self.loans.keys().copied()
     }
 
-    /// Returns all thefts for which this place works, each with whether its result is complete.
+    /// Returns all thefts for which this process works, each with whether its result is complete.
     pub fn debts(&self) -> impl Iterator<Item = (Theft, bool)> + '_ {
         self.parts.iter().map(|(theft, part)| (*theft, part.is_done()))
     }

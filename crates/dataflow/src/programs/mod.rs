@@ -29,7 +29,7 @@ use faultline_core::{Chunk, Digest, Span};
 
 use crate::program::{Call, Data, Frame, Program, digest};
 
-/// The largest number of tasks of a program. More do not fit in the memory of a place.
+/// The largest number of tasks of a program. More do not fit in the memory of a process.
 pub const MOST_TASKS: u64 = 1 << 24;
 
 /// The program that a run computes.

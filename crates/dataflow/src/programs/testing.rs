@@ -121,7 +121,7 @@ struct Hinted<G> {
 
 impl<G: Program> Program for Hinted<G> {
     fn main(&self, frame: &mut Frame) -> Data {
-        frame.tell(self.hint);
+        frame.publish(self.hint);
         self.program.main(frame)
     }
 

@@ -1,4 +1,4 @@
-//! The place as its protocol sees it.
+//! The process as its protocol sees it.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -173,7 +173,7 @@ impl<P: Recovery, G: Program> ProtocolHost<'_, P, G> {
             None if inner.me == root(&inner.membership) => inner.first(self.out),
             None => Graph::default(),
         };
-        // Whatever the place learned while it was restored remains true, and is recorded again in the new state.
+        // Whatever the process learned while it was restored remains true, and is recorded again in the new state.
         inner.is_end_stated = false;
     }
 }

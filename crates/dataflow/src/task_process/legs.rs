@@ -18,7 +18,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         process == self.me || self.graph.absorbed().contains(&process)
     }
 
-    /// Handles a leg with content. A held place drops the leg, since it does not yet know its future state.
+    /// Handles a leg with content. A held process drops the leg, since it does not yet know its future state.
     pub(super) fn arrived(
         &mut self,
         from: ProcessId,
@@ -178,8 +178,8 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             let successor = successor(&self.membership, theft.victim);
             let victim = if self.is_mine(theft.victim) { self.me } else { successor };
             if victim == self.me && !self.is_mine(theft.victim) {
-                // The result is delivered once this place has absorbed the victim; until then, this place does not hold
-                // the loan.
+                // The result is delivered once this process has absorbed the victim; until then, this process does not
+                // hold the loan.
                 return;
             }
             self.pay_to(victim, theft, payment, out);
@@ -227,9 +227,9 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         out.push(Action::Send { to: To::One(to), packet });
     }
 
-    /// Resolves thefts of which both sides may be here after an absorption: takes back a task lent to no process, drops
-    /// a result owed to no process, and merges a result owed to this one. A process that was absorbed in its initial
-    /// state has never lent anything (`as_it_began`).
+    /// Resolves thefts whose victim and thief may both be this process after an absorption: takes back a task lent to
+    /// no process, drops a result owed to no process, and merges a result owed to this one. A process that was absorbed
+    /// in its initial state has never lent anything (`as_it_began`).
     pub(super) fn reconcile_own(&mut self, as_it_began: bool, out: &mut Out<TaskProcess<P, G>>) {
         let loans: Vec<Theft> = self.graph.loans().filter(|it| self.is_mine(it.thief)).collect();
         for theft in loans.into_iter().filter(|it| self.graph.owed(*it).is_none()).collect::<Vec<_>>() {

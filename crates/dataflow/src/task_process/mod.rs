@@ -1,6 +1,6 @@
 //! A process that runs the tasks of a graph, together with its protocol.
 //!
-//! The place runs, steals and lends tasks, and records facts about them. It does not depend on any particular
+//! The process runs, steals and lends tasks, and records facts about them. It does not depend on any particular
 //! protocol.
 
 mod host;
@@ -28,14 +28,14 @@ use host::ProtocolHost;
 pub use steal::Stealing;
 use steal::Thief;
 
-/// The configuration of every place.
+/// The configuration of every process.
 #[derive(Clone, Debug)]
 pub struct TaskProcessConfig<P: Recovery, G: Program> {
     /// Parameters of the protocol.
     pub protocol: Arc<P::Config>,
     /// The program to compute.
     pub program: Arc<G>,
-    /// How idle places steal work.
+    /// How idle processes steal work.
     pub stealing: Stealing,
     /// Speeds in percent, by process: a task of cost 1 s takes 4 s at 25 %.
     pub speeds: Arc<[u32]>,
@@ -50,7 +50,7 @@ pub struct TaskProcess<P: Recovery, G: Program> {
     inner: Inner<P, G>,
 }
 
-/// The state of a place, except for the protocol.
+/// The state of a process, except for the protocol.
 #[derive(Clone, Debug)]
 struct Inner<P: Recovery, G: Program> {
     me: ProcessId,
@@ -113,7 +113,7 @@ impl Stamp for Mark {
     }
 }
 
-/// A message between places without content.
+/// A message between processes without content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum TaskProcessMessage<C> {
     /// A leg without content.
@@ -368,7 +368,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         Witness { life: self.life, upto: FactNo(self.facts), sent: spawned, delivered: ran }
     }
 
-    /// Returns whether this place could run a task but has none.
+    /// Returns whether this process could run a task but has none.
     fn is_idle(&self) -> bool {
         let may_work = self.is_rank && !self.held && self.over.is_none();
         may_work && !self.graph.is_ready() && self.jobs.len() < self.cores
@@ -420,7 +420,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// Handles a number that a task published, here or on another place.
+    /// Handles a number that a task published, here or on another process.
     fn note_hint(&mut self, hint: u64, is_own: bool, out: &mut Out<TaskProcess<P, G>>) {
         if hint < self.hint {
             self.hint = hint;
@@ -453,10 +453,10 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// Ends the program. Its result is the result of the root theft, for which only one place has the evidence.
+    /// Ends the program. Its result is the result of the root theft, for which only one process has the evidence.
     fn end(&mut self, digest: Digest, effects: Effects, out: &mut Out<TaskProcess<P, G>>) {
         self.over = Some(digest);
-        // A place without a state has not finished yet; it records the end once it is released.
+        // A process without a state has not finished yet; it records the end once it is released.
         if !self.held && !core::mem::replace(&mut self.is_end_stated, true) {
             let witness = self.witness(effects);
             self.fact(FactKind::Finished, || Fact::Finished(Box::new((witness, digest))), out);

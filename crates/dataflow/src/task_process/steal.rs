@@ -1,13 +1,13 @@
-//! Chooses the process that an idle place asks for work.
+//! Chooses the process that an idle process asks for work.
 
 use faultline_core::{Life, Membership, ProcessId, Role, Span, Theft, Time};
 
-/// How places steal.
+/// How processes steal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stealing {
-    /// How long a place waits after a refusal before it sends another request.
+    /// How long a process waits after a refusal before it sends another request.
     pub patience: Span,
-    /// Percentage of requests that stay within the place's cluster, if another of its processes is up.
+    /// Percentage of requests that stay within the process's cluster, if another of its processes is up.
     pub cluster_first: u8,
 }
 
@@ -56,7 +56,7 @@ impl Thief {
         }
     }
 
-    /// Returns when an idle place sends its next request; `None` while one is pending.
+    /// Returns when an idle process sends its next request; `None` while one is pending.
     pub(super) fn next_question(&self) -> Option<Time> {
         self.asking.is_none().then_some(self.not_before)
     }

@@ -29,15 +29,15 @@ fn read(topology: &str, application: &str, timers: &str) -> Result<Federation, S
         .map(|(name, text)| (name, text.as_bytes()));
     let federation = Files::read(topology, application, timers).and_then(|it| it.import("test"));
     federation.map_err(|rejected| {
-        let complaints = rejected.errors().iter();
-        complaints
+        let errors = rejected.errors().iter();
+        errors
             .map(|it| format!("{}:{}:{} {} ({})", rejected.file(), it.line, it.column, it.message, it.help))
             .collect::<Vec<_>>()
             .join("\n")
     })
 }
 
-/// Reads the files, one of which is invalid, and returns the complaints.
+/// Reads the files, one of which is invalid, and returns the errors.
 fn wrong(topology: &str, application: &str, timers: &str) -> String {
     read(topology, application, timers).expect_err("something is wrong")
 }

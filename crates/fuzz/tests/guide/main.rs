@@ -60,20 +60,20 @@ fn a_file_that_names_the_protocol_describes_the_same_run() {
     federation.spec.protocol = named(serde_json::json!({ "acceptsState": true }));
     let text = faultline_api::to_yaml(&federation);
     let rejected = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap_err();
-    let complaint = &rejected.errors()[0];
-    assert!(complaint.message.contains("unknown field `acceptsState`"), "{complaint:?}");
-    assert!(text.lines().nth(complaint.line - 1).unwrap().contains("acceptsState"), "{complaint:?}");
+    let error = &rejected.errors()[0];
+    assert!(error.message.contains("unknown field `acceptsState`"), "{error:?}");
+    assert!(text.lines().nth(error.line - 1).unwrap().contains("acceptsState"), "{error:?}");
 }
 
 #[test]
 fn the_protocol_of_the_guide_is_sound() {
-    let complaint = candidate(false).first_complaint(0..60).unwrap();
-    assert_eq!(complaint.and_then(|it| it.complaint()), None);
+    let failing = candidate(false).first_failure(0..60).unwrap();
+    assert_eq!(failing.and_then(|it| it.failure()), None);
 }
 
 #[test]
 fn the_defect_of_the_guide_is_found() {
-    let tried = candidate(true).first_complaint(0..60).unwrap().expect("it is found");
+    let tried = candidate(true).first_failure(0..60).unwrap().expect("it is found");
     let violated: Vec<Property> = tried.judgement.violated().collect();
     assert!(violated.contains(&Property::NoGhost), "{violated:?}");
 }

@@ -60,7 +60,7 @@ impl Protocol for StartAgain {
     fn start(birth: Birth<Config>, _: Time, host: &mut dyn Host<Self>) -> Self {
         let (config, early) = (birth.config, Vec::new());
         let mut this = StartAgain { config, incarnation: Incarnation(0), is_running: false, early };
-        this.look_at(&birth.membership, host);
+        this.update(&birth.membership, host);
         this
     }
 
@@ -68,7 +68,7 @@ impl Protocol for StartAgain {
         match input {
             Input::Sent { id, payload } => host.transmit(id, Stamp(self.incarnation), payload),
             Input::Received { id, stamp, payload } => self.arrived(id, stamp, payload, host),
-            Input::Membership(membership) => self.look_at(&membership, host),
+            Input::Membership(membership) => self.update(&membership, host),
             _ => {}
         }
     }
@@ -83,9 +83,9 @@ impl Protocol for StartAgain {
 }
 
 impl StartAgain {
-    fn look_at(&mut self, membership: &Membership, host: &mut dyn Host<Self>) {
-        let deaths = membership.members.iter().map(|it| (it.life.0 + u32::from(!it.up)).saturating_sub(1));
-        let incarnation = Incarnation(deaths.sum());
+    fn update(&mut self, membership: &Membership, host: &mut dyn Host<Self>) {
+        let failures = membership.members.iter().map(|it| (it.life.0 + u32::from(!it.up)).saturating_sub(1));
+        let incarnation = Incarnation(failures.sum());
         if incarnation > self.incarnation {
             self.incarnation = incarnation;
             self.is_running = false;

@@ -23,7 +23,7 @@ fn processes_beside_the_ranks_fail_and_are_replaced() {
     let mut replaced = 0;
     for seed in 0..300 {
         let tried = candidate(Defects::default()).try_seed(seed).unwrap();
-        assert_eq!(tried.complaint(), None);
+        assert_eq!(tried.failure(), None);
         let ranks: u32 = tried.federation.spec.clusters.iter().map(|it| it.nodes).sum();
         let beside = |it: &&(ProcessId, Life)| it.0.0 >= ranks && it.0 != ProcessId::SUPERVISOR;
         replaced += tried.trace.streams.keys().filter(beside).filter(|it| it.1 > Life(1)).count();
@@ -34,6 +34,6 @@ fn processes_beside_the_ranks_fail_and_are_replaced() {
 #[test]
 fn a_defect_of_their_recovery_is_found() {
     let wrong = candidate(Defects::only(Defect::NoBarrier));
-    let tried = wrong.first_complaint(0..100).unwrap().expect("it is found");
+    let tried = wrong.first_failure(0..100).unwrap().expect("it is found");
     assert!(tried.judgement.violated().any(|it| it == Property::NoLoss));
 }

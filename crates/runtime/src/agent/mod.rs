@@ -46,7 +46,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Time after which a silent caller is disconnected.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time for which a terminating agent tries to deliver its last messages.
-const FAREWELL: Duration = Duration::from_secs(5);
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 /// Number of bytes at the end of a log that are sent with an unexpected exit.
 const LAST_WORDS: usize = 2000;
 /// Prefix of the directories of runs.
@@ -496,7 +496,7 @@ impl Agent {
         self.send(ToPlace::Leaving);
         if let Some(Link { words, writer }) = self.supervisor.take() {
             drop(words);
-            if tokio::time::timeout(FAREWELL, writer).await.is_err() {
+            if tokio::time::timeout(GRACE_PERIOD, writer).await.is_err() {
                 warn!("the supervisor does not respond");
             }
         }

@@ -22,7 +22,7 @@ use tracing::warn;
 
 use crate::clock::Clock;
 use crate::node::NodeOptions;
-use crate::supervise::places::{FAREWELL, HostEvent, PlaceBackend, Seen};
+use crate::supervise::places::{GRACE_PERIOD, HostEvent, PlaceBackend, Seen};
 use crate::supervise::{PlaceContext, RunError};
 
 /// Number of bytes at the end of a log that are part of the report of an unexpected exit.
@@ -201,7 +201,7 @@ impl PlaceBackend for Children {
                 drop(end.wait_for(Option::is_some).await);
             }
         };
-        drop(tokio::time::timeout(FAREWELL, all_ended).await);
+        drop(tokio::time::timeout(GRACE_PERIOD, all_ended).await);
         let alive = self.children.iter().filter(|(_, child)| child.is_alive()).map(|(&life, _)| life);
         let alive: Vec<_> = alive.collect();
         self.kill(&alive, StorageFate::Kept).await?;

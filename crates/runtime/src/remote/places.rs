@@ -20,7 +20,7 @@ use super::messages::{Assignment, OrderNo, Ready, ToAgent, ToPlace};
 use super::place_registry::{AgentPlace, PlaceRegistry, Wanted};
 use crate::clock::{AgentClock, Clock, monotonic};
 use crate::supervise::Names;
-use crate::supervise::places::{FAREWELL, HostEvent, PlaceBackend, Seen};
+use crate::supervise::places::{GRACE_PERIOD, HostEvent, PlaceBackend, Seen};
 use crate::supervise::{Journal, JournalContents, JournalEntry, PlaceContext, RunError};
 
 /// Time within which an agent must confirm that it is ready to end a life. Otherwise, the life is fenced.
@@ -240,7 +240,7 @@ impl PlaceBackend for Remote {
     }
 
     async fn end(&mut self, told: &[(ProcessId, Life)]) -> Result<(), RunError> {
-        let until = Instant::now() + FAREWELL;
+        let until = Instant::now() + GRACE_PERIOD;
         while Instant::now() < until && told.iter().any(|&(process, life)| self.hosts(process, life)) {
             tokio::time::sleep(LOOK).await;
         }

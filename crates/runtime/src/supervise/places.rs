@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::control::{Introduction, ToSupervisor};
 
 /// Time after which a process that was asked to end is killed.
-pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
+pub(crate) const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 /// An input of the host.
 pub(crate) enum HostEvent {

@@ -148,7 +148,7 @@ impl Program for Qap {
             // Another task accounts for the cost.
             found.cost = u64::MAX;
         } else {
-            frame.tell(found.cost);
+            frame.publish(found.cost);
         }
         let (first, end) = self.interval(&call.args);
         found.searched = mix(end).wrapping_sub(mix(first));
