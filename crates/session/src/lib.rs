@@ -6,7 +6,8 @@
 //! 1. [`Session::draft`] drafts the manifest of a run that has not begun.
 //! 2. A [`Backend`] carries out the run. [`Simulator`] is one; the caller supplies those for real processes and pods.
 //! 3. The manifest is completed with the end of the run ([`RunEnd`]). The result is an [`UnjudgedRecording`].
-//! 4. [`UnjudgedRecording::judge`] judges it. A record that is read back ([`UnjudgedRecording::read`]) is judged in the same way.
+//! 4. [`UnjudgedRecording::judge`] judges it. A record that is read back ([`UnjudgedRecording::read`]) is judged in
+//!    the same way.
 //!
 //! This crate reads no clock, starts no process, and does not depend on the runtime of real processes.
 //!

@@ -114,7 +114,7 @@ fn show_cold_memory(sizes: &[(usize, usize)], smallest: f64) {
     for (&(clusters, nodes), seconds) in sizes.iter().zip(&all).skip(1) {
         let lost = seconds - all[0];
         bench::row(
-            &format!("of that, cold memory: {COLD_LINES} lines of {clusters} x {nodes}"),
+            &format!("cold memory alone: {COLD_LINES} lines of {clusters} x {nodes}"),
             &format!("{:.0} ns for an event, and {:.0} ns", smallest * 1e9, lost * 1e9),
             &format!("{:.0} ns for an event", smallest * 1e9),
             (smallest + lost) / smallest,
