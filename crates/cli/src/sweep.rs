@@ -35,7 +35,7 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let sample = arguments.sample.map(|it| (it, first_seed));
     let plan = Plan::new(&federation, arguments.parameters.clone(), sample).map_err(|error| {
         CommandError::input(miette!(
-            help = "a path names fields below `spec` as the file does; `faultline schema` lists them",
+            help = "write the names of the fields below `spec`, separated by dots; `faultline schema` lists them",
             "{}: {error}",
             source.label
         ))

@@ -59,10 +59,10 @@ pub(super) fn call<P: Process + 'static>(
     };
     let runtime = Builder::new_current_thread().enable_all().build().map_err(NodeError::Runtime)?;
     thread::Builder::new()
-        .name("supervisor_connection".into())
+        .name("supervisor".into())
         .spawn(move || runtime.block_on(converse))
         .map_err(NodeError::Runtime)?;
-    let (setup, here) = setup.recv().expect("the supervisor_connection reports the result of its call")?;
+    let (setup, here) = setup.recv().expect("the thread reports the result of its call")?;
     Ok(Supervisor { setup, reports, here })
 }
 
