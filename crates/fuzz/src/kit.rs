@@ -53,7 +53,7 @@ pub struct SeedResult {
 
 impl SeedResult {
     /// Returns what is wrong with the run; `None` if nothing is.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<String> {
         let violated: Vec<Property> = self.judgement.violated().collect();
         let mut text = match (violated.is_empty(), self.repeats) {
             (true, true) => return None,
