@@ -244,7 +244,7 @@ fn files_that_are_too_large_are_rejected() {
 }
 
 #[test]
-fn complaints_contain_lines_and_columns() {
+fn errors_contain_lines_and_columns() {
     let rejected = rejected(with("at: 4s", "at: 70s").as_bytes());
     let error = &rejected.errors()[0];
     assert_eq!((rejected.file(), error.line, error.column), ("federation.yaml", 18, 13));
