@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
-use faultline_core::{Life, MessageId, ProcessId, TheftStep};
+use faultline_core::{Life, MessageId, ProcessId, Theft, TheftStep};
 use faultline_history::{CheckpointName, Context, Contradiction, Impossible};
 
 use crate::finding::{DurableCopies, LinkDelay, MissingPart, Needless, Open, Remark, Round, Wrong};
@@ -378,13 +378,20 @@ impl Wrong {
             Wrong::OtherTasksThanSpawned { process: by } => {
                 format!("the result of {} does not consist of the tasks that were spawned", process(*by))
             }
-            Wrong::Stalled => {
-                "the program stalled: nothing was run or stolen for a long time before the deadline"
-                    .to_owned()
+            Wrong::Stalled { lent } => {
+                let stalled =
+                    "the program stalled: nothing was run or stolen for a long time before the deadline";
+                match lent {
+                    Some((theft, task)) => format!(
+                        "{stalled}, and the result of task {task} never arrived ({})",
+                        theft_name(*theft, names)
+                    ),
+                    None => stalled.to_owned(),
+                }
             }
             Wrong::TookBackStolen { victim, thief, task, theft } => {
                 let (victim, thief) = (process(*victim), process(*thief));
-                format!("{victim} took back task {task}, although {thief} has stolen it ({theft})")
+                format!("{victim} took back task {task}, although {thief} has stolen it ({})", theft_name(*theft, names))
             }
             Wrong::SentBeforeDurable { process: by, step, task, theft } => {
                 let what = match step {
@@ -393,8 +400,9 @@ impl Wrong {
                     _ => "acknowledged the result of task",
                 };
                 format!(
-                    "{} {what} {task} before a checkpoint that contains this was durable ({theft})",
-                    process(*by)
+                    "{} {what} {task} before a checkpoint that contains this was durable ({})",
+                    process(*by),
+                    theft_name(*theft, names)
                 )
             }
             Wrong::NotRequired { process: by, task, epoch } => format!(
@@ -522,30 +530,41 @@ fn not_deterministic(id: MessageId, names: &Context) -> String {
 
 /// Returns the sentence about an impossible fact of a program of tasks, without its subject.
 fn impossible(what: Impossible, names: &Context) -> String {
+    let named = |theft| theft_name(theft, names);
     match what {
         Impossible::Ran { task } => format!("ran task {task}, which it did not have"),
         Impossible::Lent { task } => format!("lent task {task}, which it did not have"),
-        Impossible::Sent { task, theft } => format!("sent task {task}, which it had not lent ({theft})"),
-        Impossible::TookTwice { task, theft } => format!("got task {task} twice for one theft ({theft})"),
+        Impossible::Sent { task, theft } => format!("sent task {task}, which it had not lent ({})", named(theft)),
+        Impossible::TookTwice { task, theft } => format!("got task {task} twice for one theft ({})", named(theft)),
         Impossible::Merged { task, theft } => {
-            format!("used the result of task {task}, which it had not lent ({theft})")
+            format!("used the result of task {task}, which it had not lent ({})", named(theft))
         }
         Impossible::TookBack { task } => format!("took back task {task}, which it had not lent"),
         Impossible::Dropped { task } => format!("dropped task {task}, which it did not have"),
-        Impossible::OwedNothing { task, theft } => format!("owed nothing for task {task} ({theft})"),
+        Impossible::OwedNothing { task, theft } => format!("owed nothing for task {task} ({})", named(theft)),
         Impossible::Unfinished { task, theft, returned, left } => {
             let what = if returned { "returned" } else { "completed" };
-            format!("{what} stolen task {task} although {left} of its tasks were left ({theft})")
+            format!("{what} stolen task {task} although {left} of its tasks were left ({})", named(theft))
         }
         Impossible::EndedEarly { left } => {
             format!("ended the program although {left} of its tasks were left")
         }
         Impossible::EndedNothing => "ended the program, which it did not have".into(),
         Impossible::AbsorbedTwice { of, theft } => format!(
-            "took over the state of {}, part of which (theft {theft}) it already had",
-            names.process(of)
+            "took over the state of {}, part of which ({}) it already had",
+            names.process(of),
+            named(theft)
         ),
     }
+}
+
+/// Names a theft, or the program itself, which no process stole.
+fn theft_name(theft: Theft, names: &Context) -> String {
+    if theft == Theft::NONE {
+        return "the program itself".into();
+    }
+    let (victim, thief) = (names.process(theft.victim), names.process(theft.thief));
+    format!("theft {} by {thief} in {}, from {victim}", theft.number, theft.life)
 }
 
 impl Open {
