@@ -391,7 +391,10 @@ impl Wrong {
             }
             Wrong::TookBackStolen { victim, thief, task, theft } => {
                 let (victim, thief) = (process(*victim), process(*thief));
-                format!("{victim} took back task {task}, although {thief} has stolen it ({})", theft_name(*theft, names))
+                format!(
+                    "{victim} took back task {task}, although {thief} has stolen it ({})",
+                    theft_name(*theft, names)
+                )
             }
             Wrong::SentBeforeDurable { process: by, step, task, theft } => {
                 let what = match step {
@@ -534,8 +537,12 @@ fn impossible(what: Impossible, names: &Context) -> String {
     match what {
         Impossible::Ran { task } => format!("ran task {task}, which it did not have"),
         Impossible::Lent { task } => format!("lent task {task}, which it did not have"),
-        Impossible::Sent { task, theft } => format!("sent task {task}, which it had not lent ({})", named(theft)),
-        Impossible::TookTwice { task, theft } => format!("got task {task} twice for one theft ({})", named(theft)),
+        Impossible::Sent { task, theft } => {
+            format!("sent task {task}, which it had not lent ({})", named(theft))
+        }
+        Impossible::TookTwice { task, theft } => {
+            format!("got task {task} twice for one theft ({})", named(theft))
+        }
         Impossible::Merged { task, theft } => {
             format!("used the result of task {task}, which it had not lent ({})", named(theft))
         }

@@ -52,12 +52,7 @@ fn check_owner(history: &History<'_>, number: GroupId, group: &Group<'_>, place:
             }
             finding.violated(
                 [history.source(first.at)],
-                Wrong::CommittedBeforeDurable {
-                    group: number,
-                    position: name.position,
-                    owner: own,
-                    holder,
-                },
+                Wrong::CommittedBeforeDurable { group: number, position: name.position, owner: own, holder },
             );
         }
     }

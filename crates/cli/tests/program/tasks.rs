@@ -63,7 +63,10 @@ fn tic_survives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
         assert!(nancy["rollbacks"] == Value::Array(vec![]), "{nancy:#}");
         let lost = nancy["lostWorkSeconds"].as_f64().unwrap();
         assert!(lost > 0.0 && lost < 2.0, "{lost}");
-        assert!(nancy["time"]["undoneSeconds"].as_f64().is_some_and(|it| (it - lost).abs() < 0.01), "{nancy:#}");
+        assert!(
+            nancy["time"]["undoneSeconds"].as_f64().is_some_and(|it| (it - lost).abs() < 0.01),
+            "{nancy:#}"
+        );
         assert_eq!(code, Some(if passes_but_for_links(&json) { 0 } else { 3 }), "{backend}: {json:#}");
         // The judgement of the record is the same, and the record contains all required evidence.
         place.faultline(["check", "run", "-q"]).assert().code(code.unwrap());

@@ -192,12 +192,7 @@ impl Stable {
     }
 
     /// Repeats writes without progress, because the storage may have been full, or a message lost.
-    pub(super) fn timeout(
-        &mut self,
-        membership: &Membership,
-        now: Time,
-        host: &mut dyn Host<TaskRecovery>,
-    ) {
+    pub(super) fn timeout(&mut self, membership: &Membership, now: Time, host: &mut dyn Host<TaskRecovery>) {
         if now < self.retry.0 || self.writing.is_empty() {
             return;
         }
@@ -337,12 +332,7 @@ impl Stable {
 }
 
 impl Write {
-    fn send(
-        &self,
-        holders: &[ProcessId],
-        membership: &Membership,
-        host: &mut dyn Host<TaskRecovery>,
-    ) {
+    fn send(&self, holders: &[ProcessId], membership: &Membership, host: &mut dyn Host<TaskRecovery>) {
         for holder in holders {
             if !self.holders.contains(holder) && membership.member(*holder).up {
                 host.send_image(*holder, self.image.clone());
