@@ -274,7 +274,10 @@ pub enum Breach {
     OtherTasksThanSpawned {
         process: ProcessId,
     },
-    Stalled,
+    Stalled {
+        /// The first lent task whose result never arrived, if any.
+        lent: Option<(Theft, TaskId)>,
+    },
     TookBackStolen {
         victim: ProcessId,
         thief: ProcessId,

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use faultline_core::fault::{MemoryContent, MemoryPart, MemoryUse};
-use faultline_core::{Life, MessageId, ProcessId, TheftStep};
+use faultline_core::{Life, MessageId, ProcessId, Theft, TheftStep};
 use faultline_history::{CheckpointName, Context, Contradiction, ImpossibleFact};
 
 use crate::finding::{Breach, DurableCopies, Gap, Garbage, LinkDelay, MissingPart, Remark, Round};
@@ -378,13 +378,23 @@ impl Breach {
             Breach::OtherTasksThanSpawned { process: by } => {
                 format!("the result of {} does not consist of the tasks that were spawned", process(*by))
             }
-            Breach::Stalled => {
-                "the program stalled: nothing was run or stolen for a long time before the deadline"
-                    .to_owned()
+            Breach::Stalled { lent } => {
+                let stalled =
+                    "the program stalled: nothing was run or stolen for a long time before the deadline";
+                match lent {
+                    Some((theft, task)) => format!(
+                        "{stalled}, and the result of task {task} never arrived ({})",
+                        theft_name(*theft, names)
+                    ),
+                    None => stalled.to_owned(),
+                }
             }
             Breach::TookBackStolen { victim, thief, task, theft } => {
                 let (victim, thief) = (process(*victim), process(*thief));
-                format!("{victim} took back task {task}, although {thief} has stolen it ({theft})")
+                format!(
+                    "{victim} took back task {task}, although {thief} has stolen it ({})",
+                    theft_name(*theft, names)
+                )
             }
             Breach::SentBeforeDurable { process: by, step, task, theft } => {
                 let what = match step {
@@ -393,8 +403,9 @@ impl Breach {
                     _ => "acknowledged the result of task",
                 };
                 format!(
-                    "{} {what} {task} before a checkpoint that contains this was durable ({theft})",
-                    process(*by)
+                    "{} {what} {task} before a checkpoint that contains this was durable ({})",
+                    process(*by),
+                    theft_name(*theft, names)
                 )
             }
             Breach::NotRequired { process: by, task, epoch } => format!(
@@ -522,30 +533,45 @@ fn not_deterministic(id: MessageId, names: &Context) -> String {
 
 /// Returns the sentence about an impossible fact of a program of tasks, without its subject.
 fn impossible(what: ImpossibleFact, names: &Context) -> String {
+    let named = |theft| theft_name(theft, names);
     match what {
         ImpossibleFact::Ran { task } => format!("ran task {task}, which it did not have"),
         ImpossibleFact::Lent { task } => format!("lent task {task}, which it did not have"),
-        ImpossibleFact::Sent { task, theft } => format!("sent task {task}, which it had not lent ({theft})"),
-        ImpossibleFact::TookTwice { task, theft } => format!("got task {task} twice for one theft ({theft})"),
+        ImpossibleFact::Sent { task, theft } => {
+            format!("sent task {task}, which it had not lent ({})", named(theft))
+        }
+        ImpossibleFact::TookTwice { task, theft } => {
+            format!("got task {task} twice for one theft ({})", named(theft))
+        }
         ImpossibleFact::Merged { task, theft } => {
-            format!("used the result of task {task}, which it had not lent ({theft})")
+            format!("used the result of task {task}, which it had not lent ({})", named(theft))
         }
         ImpossibleFact::TookBack { task } => format!("took back task {task}, which it had not lent"),
         ImpossibleFact::Dropped { task } => format!("dropped task {task}, which it did not have"),
-        ImpossibleFact::OwedNothing { task, theft } => format!("owed nothing for task {task} ({theft})"),
+        ImpossibleFact::OwedNothing { task, theft } => format!("owed nothing for task {task} ({})", named(theft)),
         ImpossibleFact::Unfinished { task, theft, returned, left } => {
             let what = if returned { "returned" } else { "completed" };
-            format!("{what} stolen task {task} although {left} of its tasks were left ({theft})")
+            format!("{what} stolen task {task} although {left} of its tasks were left ({})", named(theft))
         }
         ImpossibleFact::EndedEarly { left } => {
             format!("ended the program although {left} of its tasks were left")
         }
         ImpossibleFact::EndedNothing => "ended the program, which it did not have".into(),
         ImpossibleFact::AbsorbedTwice { of, theft } => format!(
-            "took over the state of {}, part of which (theft {theft}) it already had",
-            names.process(of)
+            "took over the state of {}, part of which ({}) it already had",
+            names.process(of),
+            named(theft)
         ),
     }
+}
+
+/// Names a theft, or the program itself, which no process stole.
+fn theft_name(theft: Theft, names: &Context) -> String {
+    if theft == Theft::NONE {
+        return "the program itself".into();
+    }
+    let (victim, thief) = (names.process(theft.victim), names.process(theft.thief));
+    format!("theft {} by {thief} in {}, from {victim}", theft.number, theft.life)
 }
 
 impl Gap {

@@ -219,7 +219,11 @@ fn rows(run: &Outcome) -> String {
         &run.seed.to_string(),
         &if run.without_fault { "NO FAULT".to_owned() } else { text::verdict(run.verdict).to_uppercase() },
         &run.rollbacks.to_string(),
-        &if run.rollbacks == 0 { "-".to_owned() } else { text::span(run.lost_work_seconds) },
+        &if run.rollbacks == 0 && run.lost_work_seconds == 0.0 {
+            "-".to_owned()
+        } else {
+            text::span(run.lost_work_seconds)
+        },
         &text::span(run.duration_seconds),
         run.bundle.as_deref().unwrap_or("-"),
     ]);

@@ -11,8 +11,10 @@
 //! The lost work of a cluster's rollback is the sum over its processes. This module judges nothing, and
 //! compares no clocks except the supervisor's with those of the processes that it ended.
 
+use std::collections::BTreeSet;
+
 use faultline_core::fault::Change;
-use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId, Span, Time, Witness};
+use faultline_core::{Claim, Fact, ImageName, Incarnation, Life, ProcessId, Promise, Span, Time};
 use faultline_trace::Trace;
 
 use crate::history::{History, Point, SegmentNo};
@@ -40,6 +42,30 @@ pub struct Return {
     pub to: Time,
     /// The undone stretches, in the order of the process's history.
     pub undone: Vec<Undone>,
+}
+
+/// How the work of a permanently failed process continued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Succession {
+    /// When another process took it over; `None` if none could.
+    pub at: Option<Time>,
+    /// The process that took it over.
+    pub by: Option<ProcessId>,
+    /// The failed process.
+    pub of: ProcessId,
+    /// The image from which the other process continued; `None` is the initial state, or nothing.
+    pub image: Option<ImageName>,
+    /// When the failed process had been in that state.
+    pub to: Time,
+    /// What the failed process had done after that state, in the order of its history.
+    pub undone: Vec<Undone>,
+}
+
+impl Succession {
+    /// Returns the lost work of the failed process.
+    pub fn lost(&self) -> Span {
+        self.undone.iter().fold(Span::ZERO, |sum, it| sum + it.lost())
+    }
 }
 
 /// A stretch of one life that a restore undid.
@@ -99,7 +125,7 @@ impl Return {
 
 impl Undone {
     /// Returns the work of the stretch.
-    fn lost(&self) -> Span {
+    pub fn lost(&self) -> Span {
         Span(self.ended.since(self.began).0 - self.stood.0)
     }
 
@@ -162,16 +188,64 @@ impl<'h, 'a> Returns<'h, 'a> {
         returns
     }
 
-    /// Returns the lost work of a process that failed permanently, from the state from which another process continued.
-    pub fn lost_to(&self, process: ProcessId, kept: &Witness) -> Span {
-        let Some((life, _)) = self.history.trace.lives(process).last() else { return Span::ZERO };
+    /// Returns how the work of permanently failed processes continued, in the order of time. If several processes took
+    /// over the work of the same one, because the first had failed in turn, the loss counts once.
+    pub fn successions(&self) -> Vec<Succession> {
+        let history = self.history;
+        let absorbed = history.tasks.iter().flat_map(|it| &it.absorptions);
+        let absorbed = absorbed.map(|it| (it.at, it.of, it.image, it.witness));
+        let restored = history.witnessed.iter().filter(|it| it.is_restored);
+        let restored = restored.map(|it| (it.at, it.owner, it.part, it.witness));
+        let elsewhere = restored.filter(|(at, owner, ..)| history.segment(at.segment).host != *owner);
+        let mut all: Vec<Succession> = absorbed
+            .chain(elsewhere)
+            .map(|(at, of, image, witness)| {
+                let cut = (witness.life, witness.upto.index());
+                Succession {
+                    at: Some(history.time(at)),
+                    by: Some(history.segment(at.segment).host),
+                    of,
+                    image,
+                    to: instant(history.trace, of, cut),
+                    undone: self.undone_after(of, cut),
+                }
+            })
+            .collect();
+        all.sort_by_key(|it| (it.at, it.of));
+        let mut seen = BTreeSet::new();
+        for it in all.iter_mut().filter(|it| !seen.insert(it.of)) {
+            it.undone.clear();
+        }
+        all.extend(self.abandoned().filter(|it| !seen.contains(&it.of)));
+        all
+    }
+
+    /// Returns the permanently failed processes whose work no process can take over, because nothing of it is stored.
+    fn abandoned(&self) -> impl Iterator<Item = Succession> {
+        let history = self.history;
+        let stores = history.context.promises.include(Promise::CheckpointedFirst);
+        let is_stolen = history.tasks.is_some() && !stores;
+        let gone = history.supervision.gone(&history.context.clusters).into_iter().filter(move |_| is_stolen);
+        let begin = FactPosition::default();
+        gone.map(move |of| Succession {
+            at: None,
+            by: None,
+            of,
+            image: None,
+            to: self.begun,
+            undone: self.undone_after(of, begin),
+        })
+    }
+
+    /// Returns what a process that failed permanently had done after a state, unless it was undone before.
+    fn undone_after(&self, process: ProcessId, cut: FactPosition) -> Vec<Undone> {
+        let Some((life, _)) = self.history.trace.lives(process).last() else { return Vec::new() };
         let mut past = SurvivingHistory::default();
         for it in self.of(process) {
             past.restore(it.cut, it.at);
         }
-        let cut = (kept.life, kept.upto.index());
         let undone = past.restore(cut, (life, END));
-        undone.into_iter().fold(Span::ZERO, |sum, it| sum + self.undone(process, cut, it).lost())
+        undone.into_iter().map(|it| self.undone(process, cut, it)).collect()
     }
 
     fn undone(
@@ -273,6 +347,7 @@ fn split_by_life(from: FactPosition, upto: FactPosition) -> Vec<(FactPosition, F
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::tasks::TaskRun;
     use crate::testing::{Run, p};
 
     /// A process that worked for 10 after its first checkpoint, and was paused for 1.
@@ -350,6 +425,39 @@ mod tests {
         run.restore(0, 1, None);
         assert_eq!(lost(&run), [6]);
         assert_eq!(Returns::new(&run.history()).of(p(0))[0].to, Time(40));
+    }
+
+    /// A process saves a state, works for 10 ms, and never returns.
+    fn permanent_failure(promises: &[Promise]) -> (TaskRun, (ImageName, faultline_core::Witness)) {
+        let mut run = TaskRun::promising(3, promises);
+        run.0.supervisor(Fact::Begun);
+        let spawned = run.begin(0, 1);
+        let saved = run.save(0, 1);
+        run.0.wait(Span::from_millis(9));
+        run.ran(0, spawned[0], 0);
+        run.lose_for_good(0);
+        (run, saved)
+    }
+
+    fn lost_for_good(run: &TaskRun) -> Vec<(ProcessId, Option<ProcessId>, u64)> {
+        let all = Returns::new(&run.0.history()).successions();
+        all.iter().map(|it| (it.of, it.by, it.lost().0 / 1_000_000)).collect()
+    }
+
+    #[test]
+    fn a_process_that_never_returns_loses_what_it_did_after_the_state_from_which_others_continue() {
+        let (mut run, (name, witness)) = permanent_failure(&[Promise::CheckpointedFirst]);
+        assert_eq!(lost_for_good(&run), [], "it is not known yet");
+        for successor in [1, 2] {
+            run.state(successor, Fact::Absorbed(Box::new((p(0), Some(name), witness))));
+        }
+        assert_eq!(lost_for_good(&run), [(p(0), Some(p(1)), 10), (p(0), Some(p(2)), 0)], "counts once");
+    }
+
+    #[test]
+    fn a_process_that_never_returns_loses_everything_if_nothing_was_stored() {
+        let (run, _) = permanent_failure(&[]);
+        assert_eq!(lost_for_good(&run), [(p(0), None, 12)]);
     }
 
     #[test]

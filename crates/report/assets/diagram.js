@@ -703,7 +703,7 @@ function find(px, py) {
   if (near >= 0) return textOf(messages[near]) + "\nclick for its causal past";
   const at = instant(px), on = it => Math.abs(y(it.lane) - py) <= laneHeight / 3 && it.from <= at && at <= it.upto;
   const part = (list, text) => { const it = list.find(on); return it && `${data.lanes[it.lane]}: ${text} (${span(it.upto - it.from)})`; };
-  return part(data.outages, "down") || part(data.undone, "work undone by a rollback") || part(data.recoveries, "recovering") || countAt(px, py);
+  return part(data.outages, "down") || part(data.undone, "work undone") || part(data.recoveries, "recovering") || countAt(px, py);
 }
 
 function hover(px, py) {

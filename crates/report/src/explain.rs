@@ -392,14 +392,23 @@ impl Explainer<'_> {
     /// Describes how another process took over the work of one that never returns.
     fn taken_over(&self, it: &Takeover) -> String {
         let (at, by, of) = (self.time(it.at), self.names.process(it.by), self.names.process(it.of));
-        match it.from {
+        let mut text = match it.from {
             Some((position, saved)) => format!(
                 "At {at}, {by} took over the work of {of}, from its checkpoint {} (saved {} before).",
                 checkpoint(position),
                 lasted(it.at.since(saved))
             ),
             None => format!("At {at}, {by} took over the work of {of}, which had no checkpoint left."),
+        };
+        let (tasks, cost) = it.tasks;
+        if tasks > 0 {
+            let since = count(tasks, "task");
+            text.push_str(&format!(
+                " {since} that {of} had run since then had to run again, {} of work.",
+                lasted(cost)
+            ));
         }
+        text
     }
 
     fn because_of_an_alert(&self, rollback: &Rollback, from: GroupId) -> String {

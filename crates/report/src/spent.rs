@@ -1,6 +1,6 @@
 //! How processes spent their time. Every moment of every process counts once, so that the parts add up to the whole.
 //!
-//! A moment belongs to the first of these kinds that applies: paused, down, undone by a later rollback, recovering,
+//! A moment belongs to the first of these kinds that applies: paused, down, undone by a later rollback or lost for good, recovering,
 //! frozen for a checkpoint, finished. A surviving process works until it learns of the failure: such work is undone,
 //! not recovery. Everything else is work that the run kept. That includes the time in which an application waits for
 //! messages, because facts do not distinguish waiting from computing. In a program of tasks they do: a process works
@@ -24,7 +24,7 @@ pub struct TimeByActivity {
     /// Time without a task to run, in a program of tasks.
     #[serde(default)]
     pub waiting_seconds: f64,
-    /// Work that a rollback undid.
+    /// Work that a rollback undid, or that was lost with a process that never returned.
     pub undone_seconds: f64,
     /// Time frozen for a checkpoint that was committed.
     pub frozen_seconds: f64,
@@ -136,6 +136,8 @@ fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Tim
     }
     let undone = history.undone.iter().filter(|it| it.process == process);
     all.extend(undone.map(|it| (it.stretch.began, it.stretch.ended, UNDONE)));
+    let lost = history.lost_for_good.iter().filter(|(of, _)| *of == process);
+    all.extend(lost.map(|(_, it)| (it.began, it.ended, UNDONE)));
     let mut finished = None;
     for (_, stream) in trace.streams.iter().filter(|((of, _), _)| *of == process) {
         finished = None;

@@ -92,7 +92,8 @@ pub struct ClusterSummary {
     pub longest_freeze_seconds: f64,
     /// Rollbacks.
     pub rollbacks: Vec<RollbackSummary>,
-    /// Work that rollbacks undid, in seconds, summed over all processes.
+    /// Work that rollbacks undid, or that was lost with processes that never returned, in seconds, summed over all
+    /// processes.
     pub lost_work_seconds: f64,
     /// How its processes spent their time. The parts add up to the total.
     pub time: TimeByActivity,
@@ -424,8 +425,10 @@ fn cluster(id: ClusterId, names: &DisplayNames, history: &Timeline, trace: &Trac
         unforced: checkpoints().filter(|it| !it.forced).count() as u64,
         forced: checkpoints().filter(|it| it.forced).count() as u64,
         longest_freeze_seconds: checkpoints().map(|it| it.frozen).max().unwrap_or_default().as_secs_f64(),
-        // The sum of no numbers is negative zero.
-        lost_work_seconds: rollbacks.iter().map(|it| it.lost().as_secs_f64()).sum::<f64>() + 0.0,
+        lost_work_seconds: rollbacks
+            .iter()
+            .fold(history.lost_for_good(|it| names.cluster_of(it) == id), |sum, it| sum + it.lost())
+            .as_secs_f64(),
         time: TimeByActivity::of(id, history, trace, names),
         sent_within,
         sent_between,

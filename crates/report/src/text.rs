@@ -141,7 +141,11 @@ impl Writer<'_> {
                 it.processes.to_string(),
                 format!("{} unforced, {} forced", it.unforced, it.forced),
                 it.rollbacks.len().to_string(),
-                if it.rollbacks.is_empty() { "-".to_owned() } else { lost(it) },
+                if it.rollbacks.is_empty() && it.lost_work_seconds == 0.0 {
+                    "-".to_owned()
+                } else {
+                    lost(it)
+                },
                 format!("{} within, {} to others", it.sent_within, it.sent_between),
                 it.resent.to_string(),
             ]);

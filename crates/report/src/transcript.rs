@@ -30,6 +30,18 @@ pub struct TranscriptLine {
 /// Returns the lines of a run. Messages are named m1, m2, … in the order in which they are sent, and tasks t1, t2, …
 /// in the order in which they are first mentioned.
 pub fn transcript(trace: &Trace, history: &Timeline, names: &DisplayNames) -> Vec<TranscriptLine> {
+    written(trace, history, names).lines
+}
+
+/// Replaces the names of tasks in a sentence by those that the run's transcript uses.
+pub fn name_tasks(sentence: &str, trace: &Trace, history: &Timeline, names: &DisplayNames) -> String {
+    let tasks = written(trace, history, names).tasks;
+    tasks.iter().fold(sentence.to_owned(), |text, (id, number)| {
+        text.replace(&format!("task {id}"), &format!("t{number}"))
+    })
+}
+
+fn written<'a>(trace: &Trace, history: &Timeline, names: &'a DisplayNames) -> Writer<'a> {
     let mut facts: Vec<(Time, ProcessId, Life, &Fact)> = trace
         .streams
         .iter()
@@ -51,7 +63,7 @@ pub fn transcript(trace: &Trace, history: &Timeline, names: &DisplayNames) -> Ve
     for (at, process, life, fact) in facts {
         writer.fact(at, process, life, fact);
     }
-    writer.lines
+    writer
 }
 
 /// Formats the lines, with times in milliseconds.

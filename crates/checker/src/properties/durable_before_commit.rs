@@ -7,13 +7,13 @@
 //! requested. A process states its actions before others can observe them, so the reports on which a commit depends are
 //! in the trace; if all processes read one clock, they also precede the commit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use faultline_core::ProcessId;
+use faultline_core::{ProcessId, Time};
 
 use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;
-use faultline_history::{Checkpoint, CheckpointName, Commit, Group, GroupId, History, Part, StoredCopy};
+use faultline_history::{CheckpointName, Commit, Group, GroupId, History, Part};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::DurableBeforeCommit);
@@ -33,27 +33,23 @@ fn check_owner(
     finding: &mut Findings,
 ) {
     let context = history.context;
-    let copies = group.checkpoints.values().flat_map(|checkpoint| &checkpoint.parts[place].copies);
-    let holders: BTreeSet<ProcessId> = copies.map(|copy| copy.holder).chain([group.members[place]]).collect();
+    let copies = Copies::of(history, group, place);
+    let own = group.members[place];
+    let holders: BTreeSet<ProcessId> = copies.held.keys().copied().chain([own]).collect();
     let gone = history.supervision.gone(&context.clusters);
-    for (name, checkpoint) in &group.checkpoints {
+    for ((name, checkpoint), durable) in group.checkpoints.iter().zip(copies.durable.iter().rev()) {
         let Some(first) = checkpoint.commits.iter().min_by_key(|commit| commit.time) else { continue };
-        let copies = &checkpoint.parts[place].copies;
-        // In a program of tasks, a newer part replaces an older one.
-        let newer = group.checkpoints.range(name..).filter(|_| history.tasks.is_some());
-        let newer: Vec<&StoredCopy> = newer.flat_map(|(_, it)| &it.parts[place].copies).collect();
         if history.tasks.is_none() && (history.planned.is_none() || gone.is_empty()) {
             check_number(history, (number, place), *name, &checkpoint.parts[place], first, finding);
         }
         for &holder in &holders {
             // Other processes replace holders that failed permanently. They hold parts only from some part on.
-            if !gone.is_empty() && !holds_around(group, place, holder, *name) {
+            if !gone.is_empty() && !copies.are_around(*name, holder) {
                 continue;
             }
             finding.instances += 1;
-            let is_in_time = |it: &&StoredCopy| !context.common_clock || it.time <= first.time;
-            let mut copies = copies.iter().chain(newer.iter().copied()).filter(is_in_time);
-            if copies.any(|copy| copy.holder == holder) {
+            let is_in_time = |at: &Time| !context.common_clock || *at <= first.time;
+            if durable.get(&holder).is_some_and(is_in_time) {
                 continue;
             }
             if history.trace.has_gap_of(holder) {
@@ -62,24 +58,44 @@ fn check_owner(
             }
             finding.violated(
                 [history.source(first.at)],
-                Breach::CommittedBeforeDurable {
-                    group: number,
-                    position: name.position,
-                    owner: group.members[place],
-                    holder,
-                },
+                Breach::CommittedBeforeDurable { group: number, position: name.position, owner: own, holder },
             );
         }
     }
 }
 
-/// Returns whether `holder` held an older part than this one, and also this one or a newer one. A process that replaces
-/// a permanently failed holder first receives the newest part, whose checkpoint was committed before.
-fn holds_around(group: &Group<'_>, place: usize, holder: ProcessId, name: CheckpointName) -> bool {
-    let holds = |it: &Checkpoint<'_>| it.parts[place].copies.iter().any(|copy| copy.holder == holder);
-    let mut older = group.checkpoints.range(..name).map(|(_, it)| it);
-    let mut newer = group.checkpoints.range(name..).map(|(_, it)| it);
-    older.any(holds) && newer.any(holds)
+/// The copies of the parts of one owner.
+struct Copies {
+    /// For each checkpoint, from the newest to the oldest: when its part became durable at each holder. In a program of
+    /// tasks, a newer part replaces an older one, so that the first of these counts.
+    durable: Vec<BTreeMap<ProcessId, Time>>,
+    /// The oldest and the newest checkpoint of which each holder held the part.
+    held: BTreeMap<ProcessId, (CheckpointName, CheckpointName)>,
+}
+
+impl Copies {
+    fn of(history: &History<'_>, group: &Group<'_>, place: usize) -> Copies {
+        let (mut durable, mut held) = (Vec::with_capacity(group.checkpoints.len()), BTreeMap::new());
+        let mut first: BTreeMap<ProcessId, Time> = BTreeMap::new();
+        for (name, checkpoint) in group.checkpoints.iter().rev() {
+            if history.tasks.is_none() {
+                first.clear();
+            }
+            for copy in &checkpoint.parts[place].copies {
+                let at = first.entry(copy.holder).or_insert(copy.time);
+                *at = copy.time.min(*at);
+                held.entry(copy.holder).or_insert((*name, *name)).0 = *name;
+            }
+            durable.push(first.clone());
+        }
+        Copies { durable, held }
+    }
+
+    /// Returns whether `holder` held an older part than this one, and also this one or a newer one. A process that
+    /// replaces a permanently failed holder first receives the newest part, whose checkpoint was committed before.
+    fn are_around(&self, name: CheckpointName, holder: ProcessId) -> bool {
+        self.held.get(&holder).is_some_and(|(oldest, newest)| *oldest < name && name <= *newest)
+    }
 }
 
 /// Checks that as many replicas as the federation requests were durable before the commit `first`.

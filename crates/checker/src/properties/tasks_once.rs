@@ -3,10 +3,11 @@
 //! that was spawned.
 
 use faultline_core::fault::Outcome;
+use faultline_core::{TaskId, Theft, TheftStep};
 
 use crate::finding::{Breach, Findings, Gap, Remark};
 use crate::judgement::Property;
-use faultline_history::History;
+use faultline_history::{History, Tasks};
 
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::TasksOnce);
@@ -33,12 +34,23 @@ pub(super) fn check(history: &History<'_>) -> Findings {
         }
     }
     if history.context.outcome == Some(Outcome::Deadline) && history.is_settled {
-        finding.violated([], Breach::Stalled);
+        finding.violated([], Breach::Stalled { lent: never_returned(history, tasks) });
     }
     if tasks.ends.is_empty() && history.context.outcome == Some(Outcome::Completed) {
         finding.unjudged(Gap::NoResultOfTasks);
     }
     finding
+}
+
+/// Returns the first task that is lent in a final state.
+fn never_returned(history: &History<'_>, tasks: &Tasks) -> Option<(Theft, TaskId)> {
+    tasks.thefts.iter().find_map(|(theft, steps)| {
+        let surviving = |steps_of: &[TheftStep]| {
+            steps.iter().find(|it| steps_of.contains(&it.step) && history.survives(it.at))
+        };
+        let ended = surviving(&[TheftStep::Merged, TheftStep::Voided]);
+        surviving(&[TheftStep::Lent]).filter(|_| ended.is_none()).map(|it| (*theft, it.task))
+    })
 }
 
 #[cfg(test)]
@@ -176,7 +188,7 @@ mod tests {
         run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(9);
         assert_eq!(check_alone(check, &run.0).violation_count(), 0);
         run.0.context.end = faultline_core::Time::ZERO + faultline_core::Span::from_secs(11);
-        finds!(check_alone(check, &run.0), Breach::Stalled);
+        finds!(check_alone(check, &run.0), Breach::Stalled { lent: Some(_) });
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use faultline_checker::{Property, Strictness};
 use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario};
 use faultline_report::diagram::{Diagram, Limits, svg};
-use faultline_report::transcript::{text, transcript};
+use faultline_report::transcript::{name_tasks, text, transcript};
 use faultline_report::{DisplayNames, Timeline};
 use faultline_session::UnjudgedRecording;
 use faultline_trace::{Bundle, BundleError, Manifest};
@@ -77,9 +77,11 @@ pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Find
     })
 }
 
-/// Returns the violations of one property, as sentences.
+/// Returns the violations of one property, as sentences that name tasks like the transcript.
 pub(crate) fn violations(trial: &Trial, property: Property) -> Vec<String> {
-    trial.judgement.of(property).violations.iter().map(|it| it.text.clone()).collect()
+    let RenderedTrial { names, history, .. } = RenderedTrial::new(trial);
+    let all = trial.judgement.of(property).violations.iter();
+    all.map(|it| name_tasks(&it.text, &trial.trace, &history, &names)).collect()
 }
 
 /// Renders a trial as text and as a picture.

@@ -10,7 +10,7 @@ use faultline_core::FactKind;
 use faultline_fuzz::{Coverage, CoverageName, Shares, State, Trial};
 
 use super::Report;
-use super::finding::{Finding, RenderedTrial};
+use super::finding::{Finding, RenderedTrial, violations};
 use crate::arguments::FuzzArguments;
 use crate::progress::Progress;
 
@@ -158,8 +158,8 @@ pub(super) fn trial(trial: &Trial) -> String {
     text.push_str(&format!("\n {verdict}  seed {}\n", trial.scenario.seed));
     for finding in trial.judgement.findings.iter().filter(|it| it.violation_count() > 0) {
         text.push_str(&format!(" violated: {}\n", finding.property.statement()));
-        for violation in &finding.violations {
-            text.push_str(&format!("  - {}\n", violation.text));
+        for violation in violations(trial, finding.property) {
+            text.push_str(&format!("  - {violation}\n"));
         }
     }
     text

@@ -80,6 +80,23 @@ fn a_known_defect_is_found_shrunk_and_reproduced_or_this_build_says_how_to_enabl
 }
 
 #[test]
+fn a_violation_names_tasks_like_the_transcript_below_it() {
+    let place = TestDirectory::new();
+    let arguments =
+        ["fuzz", "--defect", "tic-receipt-at-merge", "--runs", "20", "--jobs", "1", "--out", "found"];
+    let search = place.faultline(arguments).assert();
+    if !defect::AVAILABLE {
+        return;
+    }
+    let text = String::from_utf8(search.code(1).get_output().stdout.clone()).unwrap();
+    let (_, named) = text.split_once("acknowledged the result of ").expect("it says what was too early");
+    let (task, rest) = named.split_once(' ').unwrap();
+    assert!(task.starts_with('t') && text.contains(&format!("runs {task}")), "{task}: {text}");
+    let (_, theft) = rest.split_once("was durable (theft ").expect("it names the theft");
+    assert!(theft.contains(" by ") && theft.contains(" in life "), "{text}");
+}
+
+#[test]
 fn unknown_protocols_and_defects_are_explained() {
     let place = TestDirectory::new();
     place

@@ -58,13 +58,33 @@ fn tic_survives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
         for property in ["tasksOnce", "oneOwner", "checkpointedFirst", "forcedPerTheft", "witnessAgrees"] {
             assert!(instances(&json, property) > 0, "{property}: {json:#}");
         }
+        // No process of nancy rolls back, but what the cluster did after its last checkpoints is lost.
+        let nancy = &json["clusters"][1];
+        assert!(nancy["rollbacks"] == Value::Array(vec![]), "{nancy:#}");
+        let lost = nancy["lostWorkSeconds"].as_f64().unwrap();
+        assert!(lost > 0.0 && lost < 2.0, "{lost}");
+        assert!(
+            nancy["time"]["undoneSeconds"].as_f64().is_some_and(|it| (it - lost).abs() < 0.01),
+            "{nancy:#}"
+        );
         assert_eq!(code, Some(if passes_but_for_links(&json) { 0 } else { 3 }), "{backend}: {json:#}");
         // The judgement of the record is the same, and the record contains all required evidence.
         place.faultline(["check", "run", "-q"]).assert().code(code.unwrap());
-        place.faultline(["explain", "run"]).assert().success().stdout(contains("lyon-1"));
+        let expected = contains("lyon-1").and(contains("took over the work of nancy-0"));
+        place.faultline(["explain", "run"]).assert().success().stdout(expected);
         place.faultline(["report", "run"]).assert().success();
         assert_eq!(place.processes(), [] as [String; 0]);
     }
+}
+
+#[test]
+fn everything_that_a_lost_cluster_did_is_lost_if_nothing_is_stored() {
+    let place = TestDirectory::new();
+    let (json, code) = run(&place, "simulate", &program("satin: {}", LOST));
+    assert_eq!((json["run"]["outcome"].as_str(), code), (Some("completed"), Some(0)), "{json:#}");
+    // Two processes, until they fail after 0.6 s.
+    let lost = json["clusters"][1]["lostWorkSeconds"].as_f64().unwrap();
+    assert!((lost - 1.2).abs() < 0.01, "{lost}");
 }
 
 #[test]

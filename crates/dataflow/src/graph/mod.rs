@@ -61,6 +61,8 @@ pub struct StolenTask {
 /// The result of a stolen task, returned to the victim once the task and all of its descendants have ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StolenResult {
+    /// The stolen task.
+    pub task: TaskId,
     /// The values that the task and its descendants wrote, by the index of the stolen task's access.
     pub written: Vec<(u32, Chunk)>,
     /// Hashes of the tasks that this result contains.

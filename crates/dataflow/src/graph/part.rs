@@ -94,7 +94,8 @@ impl Part {
 
     pub(super) fn payment(&self) -> StolenResult {
         let value = |(index, version)| Some((index, self.data.get(&version)?.chunk.clone()?));
-        StolenResult { written: self.owed.iter().copied().filter_map(value).collect(), effects: self.effects }
+        let written = self.owed.iter().copied().filter_map(value).collect();
+        StolenResult { task: self.root, written, effects: self.effects }
     }
 
     pub(super) fn execute(&mut self, task: TaskId) -> Call {

@@ -101,20 +101,15 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    fn merge(
-        &mut self,
-        from: ProcessId,
-        theft: Theft,
-        payment: StolenResult,
-        out: &mut Out<TaskProcess<P, G>>,
-    ) {
+    fn merge(&mut self, from: ProcessId, theft: Theft, payment: StolenResult, out: &mut Out<TaskProcess<P, G>>) {
+        // Also if the result was merged before: its receipt is sent again.
+        self.merged.insert(theft, payment.task);
         let event = self.logs.then(|| GraphEvent::Merged(theft, payment.clone()));
         let Some((task, of)) = self.graph.merge(theft, payment) else {
             return self.unseen.push_back(Input::Unwanted(theft, Leg::Result, from));
         };
         self.step(theft, task, TheftStep::Merged, out);
         self.events.extend(event);
-        self.merged.insert(theft, task);
         self.unseen.push_back(Input::Due(theft, Leg::Receipt));
         self.check_done(of, out);
     }
@@ -152,7 +147,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
             }
             Leg::Result => self.pay(theft, out),
             Leg::Receipt => {
-                let task = self.merged.remove(&theft).unwrap_or_default();
+                let Some(task) = self.merged.remove(&theft) else { return };
                 if !self.is_mine(theft.thief) {
                     self.step(theft, task, TheftStep::Receipted, out);
                     self.say(

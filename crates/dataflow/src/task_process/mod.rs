@@ -71,7 +71,7 @@ struct Inner<P: Recovery, G: Program> {
     is_end_stated: bool,
     /// The smallest number that any task has published.
     hint: u64,
-    /// The task of each theft whose result was merged, until the receipt is sent. Used for the facts.
+    /// The task of each theft whose result arrived, until the receipt is sent. Used for the facts.
     merged: BTreeMap<Theft, TaskId>,
     /// Tasks whose outcomes were applied in this life.
     ran: u64,

@@ -264,13 +264,8 @@ fn steps(history: &History<'_>) -> Vec<(Time, Step)> {
             all.map(|it| (instant(history.trace, process, it.at), Step::Restored(process, it.lost()))),
         );
     }
-    let absorbed = history.tasks.iter().flat_map(|it| &it.absorptions);
-    let absorbed = absorbed.map(|it| (it.at, it.of, it.witness));
-    let restored =
-        history.witnessed.iter().filter(|it| it.is_restored).map(|it| (it.at, it.owner, it.witness));
-    let elsewhere = restored.filter(|(at, owner, _)| history.segment(at.segment).host != *owner);
-    for (at, of, witness) in absorbed.chain(elsewhere) {
-        steps.push((history.time(at), Step::Takeover(of, returns.lost_to(of, &witness))));
+    for it in returns.successions() {
+        steps.extend(it.at.map(|at| (at, Step::Takeover(it.of, it.lost()))));
     }
     for claimed in history.claims.iter().filter(|it| matches!(it.claim, Claim::RolledBack { .. })) {
         let process = history.segment(claimed.at.segment).host;

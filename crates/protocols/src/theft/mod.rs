@@ -121,7 +121,7 @@ impl Recovery for TaskRecovery {
             is_rank,
             is_running: boot == Boot::Fresh && is_rank,
             is_lost: false,
-            stable: Stable::new(me, life, now, config.tau),
+            stable: Stable::new(me, life, now, &config, &membership),
             copies: Copies::new(boot == Boot::Fresh),
             searches: BTreeMap::new(),
             absorbed: BTreeSet::new(),
@@ -155,7 +155,7 @@ impl Recovery for TaskRecovery {
             Input::Read { name, image } => self.read(name, image.as_ref(), host),
             Input::Listed(images) => self.listed(images.into_iter().map(|(name, _)| name).collect(), host),
             Input::Membership(membership) => self.meet(membership, host),
-            Input::Timeout => self.stable.timeout(&self.config, &self.membership, now, host),
+            Input::Timeout => self.stable.timeout(&self.membership, now, host),
             Input::Changed | Input::Recorded { .. } => {}
         }
         if self.is_running && !self.is_lost {
@@ -191,8 +191,7 @@ impl TaskRecovery {
                 self.filled(self.me, host);
             }
         }
-        let absorbed = self.absorbed.iter().copied().collect();
-        self.stable.advance(&self.config, &self.membership, now, host, absorbed);
+        self.stable.advance(&self.config, &self.membership, now, host, &self.absorbed);
         self.stable.release(&self.membership, host);
     }
 
@@ -347,10 +346,10 @@ impl TaskRecovery {
         let members = self.membership.members.iter().zip(before.members.iter());
         let some_are_gone = members.into_iter().any(|(new, old)| new.gone != old.gone);
         if some_are_gone {
-            self.stable.holders_changed(&self.config);
+            self.stable.holders_changed(&self.config, &self.membership);
         }
         if !new.is_empty() || some_are_gone {
-            self.stable.again(&self.config, &self.membership, host);
+            self.stable.again(&self.membership, host);
         }
         let gone: Vec<ProcessId> = (0..self.membership.members.len() as u32)
             .map(ProcessId)

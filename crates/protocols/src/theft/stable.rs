@@ -33,6 +33,8 @@ const IN_FLIGHT: usize = 4;
 pub(super) struct Stable {
     me: ProcessId,
     life: Life,
+    /// The processes that hold replicas of this process's images, in the current membership.
+    holders: Vec<ProcessId>,
     /// The number of the checkpoint from which this life started; 0 means none.
     restored: Sn,
     /// The newest image of this life, durable or not.
@@ -77,10 +79,17 @@ enum Here {
 }
 
 impl Stable {
-    pub(super) fn new(me: ProcessId, life: Life, now: Time, tau: Span) -> Stable {
+    pub(super) fn new(
+        me: ProcessId,
+        life: Life,
+        now: Time,
+        config: &Config,
+        membership: &Membership,
+    ) -> Stable {
         Stable {
             me,
             life,
+            holders: holders(config, membership, me),
             restored: Sn(0),
             last: None,
             newest: None,
@@ -89,7 +98,7 @@ impl Stable {
             is_wanted: false,
             needs_checkpoint: false,
             held: Vec::new(),
-            due: now + tau,
+            due: now + config.tau,
             retry: (now + RETRY, RETRY),
             has_progressed: false,
         }
@@ -126,7 +135,7 @@ impl Stable {
         membership: &Membership,
         now: Time,
         host: &mut dyn Host<TaskRecovery>,
-        absorbed: Arc<[ProcessId]>,
+        absorbed: &BTreeSet<ProcessId>,
     ) {
         let is_due = now >= self.due;
         let (name, snapshot) = match config.record {
@@ -155,12 +164,12 @@ impl Stable {
             self.needs_checkpoint = false;
         }
         self.last = Some(name);
-        let image =
-            Arc::new(Image { name, head: Arc::new(Head { absorbed }), saved: Arc::new(()), snapshot });
+        let head = Arc::new(Head { absorbed: absorbed.iter().copied().collect() });
+        let image = Arc::new(Image { name, head, saved: Arc::new(()), snapshot });
         host.persist(image.clone());
         let legs = core::mem::take(&mut self.waiting);
         let write = Write { image, is_forced, here: Here::Writing, holders: BTreeSet::new(), legs };
-        write.send(config, membership, host);
+        write.send(&self.holders, membership, host);
         if self.writing.is_empty() {
             self.retry = (now + RETRY, RETRY);
         }
@@ -183,20 +192,14 @@ impl Stable {
     }
 
     /// Repeats writes without progress, because the storage may have been full, or a message lost.
-    pub(super) fn timeout(
-        &mut self,
-        config: &Config,
-        membership: &Membership,
-        now: Time,
-        host: &mut dyn Host<TaskRecovery>,
-    ) {
+    pub(super) fn timeout(&mut self, membership: &Membership, now: Time, host: &mut dyn Host<TaskRecovery>) {
         if now < self.retry.0 || self.writing.is_empty() {
             return;
         }
         let after = if core::mem::take(&mut self.has_progressed) {
             RETRY
         } else {
-            self.again(config, membership, host);
+            self.again(membership, host);
             self.retry.1 * 2
         };
         self.retry = (now + after, after);
@@ -205,14 +208,9 @@ impl Stable {
     /// Sends unfinished writes to holders that may not have them, and writes images here again if the write
     /// failed. An image that is still being written is not written twice: if the second write failed, the
     /// storage would lose it.
-    pub(super) fn again(
-        &mut self,
-        config: &Config,
-        membership: &Membership,
-        host: &mut dyn Host<TaskRecovery>,
-    ) {
+    pub(super) fn again(&mut self, membership: &Membership, host: &mut dyn Host<TaskRecovery>) {
         for write in &mut self.writing {
-            write.send(config, membership, host);
+            write.send(&self.holders, membership, host);
             if write.here == Here::Failed {
                 write.here = Here::Writing;
                 host.persist(write.image.clone());
@@ -246,8 +244,9 @@ impl Stable {
         }
     }
 
-    /// Handles a change of holders after permanent failures.
-    pub(super) fn holders_changed(&mut self, config: &Config) {
+    /// Handles permanent failures, after which other processes hold the replicas.
+    pub(super) fn holders_changed(&mut self, config: &Config, membership: &Membership) {
+        self.holders = holders(config, membership, self.me);
         self.needs_checkpoint |= config.record == Record::Events && self.last.is_some();
     }
 
@@ -280,10 +279,9 @@ impl Stable {
         membership: &Membership,
         host: &mut dyn Host<TaskRecovery>,
     ) -> Option<ImageName> {
-        let holders = holders(config, membership, self.me);
         let is_here = |write: &Write| write.here == Here::Durable;
         let is_durable =
-            |write: &Write| is_here(write) && holders.iter().all(|it| write.holders.contains(it));
+            |write: &Write| is_here(write) && self.holders.iter().all(|it| write.holders.contains(it));
         let in_any_order = config.defects.has(Defect::LogOutOfOrder);
         let may_complete =
             |index: usize, write: &Write| index == 0 || is_checkpoint(write.image.name) || in_any_order;
@@ -334,10 +332,10 @@ impl Stable {
 }
 
 impl Write {
-    fn send(&self, config: &Config, membership: &Membership, host: &mut dyn Host<TaskRecovery>) {
-        for holder in holders(config, membership, self.image.name.owner) {
-            if !self.holders.contains(&holder) && membership.member(holder).up {
-                host.send_image(holder, self.image.clone());
+    fn send(&self, holders: &[ProcessId], membership: &Membership, host: &mut dyn Host<TaskRecovery>) {
+        for holder in holders {
+            if !self.holders.contains(holder) && membership.member(*holder).up {
+                host.send_image(*holder, self.image.clone());
             }
         }
     }

@@ -247,11 +247,12 @@ impl Diagram {
                 Some(Stretch { lane, from, upto: micros(member.resumed.unwrap_or(member.restored)) })
             })
         });
-        let undone =
-            history.undone.iter().filter(|it| it.stretch.began < it.stretch.ended).filter_map(|it| {
-                let lane = *lane_of.get(&it.process)?;
-                Some(Stretch { lane, from: micros(it.stretch.began), upto: micros(it.stretch.ended) })
-            });
+        let undone = history.undone.iter().map(|it| (it.process, it.stretch));
+        let undone = undone.chain(history.lost_for_good.iter().copied());
+        let undone = undone.filter(|(_, it)| it.began < it.ended).filter_map(|(process, it)| {
+            let lane = *lane_of.get(&process)?;
+            Some(Stretch { lane, from: micros(it.began), upto: micros(it.ended) })
+        });
         let returns = history.rollbacks.iter().map(|rollback| RollbackMark {
             text: format!(
                 "{} rolled back to {} ({} of work lost)",

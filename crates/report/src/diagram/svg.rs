@@ -169,7 +169,7 @@ impl<'a> SvgDrawing<'a> {
         };
         html! {
             @for it in &self.diagram.recoveries { (bar("recovering", it.lane, it.from, it.upto, "recovering")) }
-            @for it in &self.diagram.undone { (bar("undone", it.lane, it.from, it.upto, "undone by a rollback")) }
+            @for it in &self.diagram.undone { (bar("undone", it.lane, it.from, it.upto, "undone")) }
             @for it in &self.diagram.outages { (bar("down", it.lane, it.from, it.upto, &it.text)) }
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn build(history: &History<'_>, names: &DisplayNames) -> Timeline {
     timeline.end = last.unwrap_or(timeline.origin);
     timeline.checkpoints = checkpoints(history, names);
     timeline.tasks = tasks(history);
-    timeline.taken_over = taken_over(history);
+    take_over(&mut timeline, history);
     if history.planned.is_some() {
         timeline.recoveries =
             Recoveries::of(history.trace).all().map(|(epoch, it)| (epoch, it.clone())).collect();
@@ -106,22 +106,25 @@ fn tasks(history: &History<'_>) -> Option<Tasks> {
     })
 }
 
-fn taken_over(history: &History<'_>) -> Vec<Takeover> {
-    let absorbed =
-        history.tasks.iter().flat_map(|it| &it.absorptions).map(|it| (it.at, it.of, it.image, it.witness));
-    let restored = history.witnessed.iter().filter(|it| it.is_restored);
-    let restored = restored.map(|it| (it.at, it.owner, it.part, it.witness));
-    let elsewhere = restored.filter(|(at, owner, ..)| history.segment(at.segment).host != *owner);
-    let mut all: Vec<Takeover> = absorbed
-        .chain(elsewhere)
-        .map(|(at, of, image, witness)| {
-            let cut = (witness.life, witness.upto.index());
-            let from = image.map(|it| (it.position(), instant(history.trace, of, cut)));
-            Takeover { at: history.time(at), by: history.segment(at.segment).host, of, from }
-        })
-        .collect();
-    all.sort_by_key(|it| (it.at, it.of));
-    all
+/// Adds how the work of permanently failed processes continued, and what of it was lost.
+fn take_over(timeline: &mut Timeline, history: &History<'_>) {
+    for it in Returns::new(history).successions() {
+        let facts = it.undone.iter().flat_map(|stretch| stretch.facts(history.trace, it.of));
+        let tasks = ran(facts);
+        if let (Some(at), Some(by)) = (it.at, it.by) {
+            let from = it.image.map(|image| (image.position(), it.to));
+            timeline.taken_over.push(Takeover { at, by, of: it.of, from, tasks });
+        }
+        timeline.lost_for_good.extend(it.undone.into_iter().map(|stretch| (it.of, stretch)));
+    }
+}
+
+/// Returns the number of tasks among these facts, and their total duration.
+fn ran<'a>(facts: impl Iterator<Item = &'a (Time, Fact)>) -> (u64, Span) {
+    facts.fold((0, Span::ZERO), |(tasks, cost), (_, fact)| match fact {
+        Fact::Ran { cost_us, .. } => (tasks + 1, cost + Span::from_micros((*cost_us).into())),
+        _ => (tasks, cost),
+    })
 }
 
 /// Adds the rollbacks of the groups, and what they undid.
@@ -143,12 +146,9 @@ fn roll_back(timeline: &mut Timeline, history: &History<'_>, names: &DisplayName
                 member.restored = instant(history.trace, process, it.at);
                 member.saved = it.to;
                 member.lost = member.lost + it.lost();
-                for (_, fact) in it.undone.iter().flat_map(|stretch| stretch.facts(history.trace, process)) {
-                    if let Fact::Ran { cost_us, .. } = fact {
-                        let (tasks, cost) = member.tasks;
-                        member.tasks = (tasks + 1, cost + Span::from_micros((*cost_us).into()));
-                    }
-                }
+                let (tasks, cost) =
+                    ran(it.undone.iter().flat_map(|stretch| stretch.facts(history.trace, process)));
+                member.tasks = (member.tasks.0 + tasks, member.tasks.1 + cost);
                 undone.extend(it.undone.into_iter().map(|stretch| (Undone { process, stretch, by: 0 }, key)));
             }
         }

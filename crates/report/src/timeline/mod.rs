@@ -49,6 +49,8 @@ pub struct Timeline {
     pub thefts: BTreeMap<(Theft, TheftContent), TheftPath>,
     /// Every period of a process that a rollback undid.
     pub undone: Vec<Undone>,
+    /// Every period of a permanently failed process that is not part of the state from which others continued.
+    pub lost_for_good: Vec<(ProcessId, lost::Undone)>,
     /// Periods in which the user paused the federation.
     pub pauses: lost::Pauses,
     /// The work of permanently failed processes, in the order in which other processes took it over.
@@ -72,6 +74,8 @@ pub struct Takeover {
     pub of: ProcessId,
     /// The checkpoint, with the time at which the failed process was in that state; `None` if there was none.
     pub from: Option<(Position, Time)>,
+    /// Number of tasks that the failed process had run since then, and their total duration.
+    pub tasks: (u64, Span),
 }
 
 /// Numbers of tasks of a program.
@@ -264,6 +268,12 @@ impl Timeline {
     /// Returns a time in seconds since the start of the application; negative before it.
     pub fn seconds(&self, at: Time) -> f64 {
         (at.0 as f64 - self.origin.0 as f64) / 1e9
+    }
+
+    /// Returns the lost work of permanently failed processes, as far as `is_counted` holds.
+    pub fn lost_for_good(&self, is_counted: impl Fn(ProcessId) -> bool) -> Span {
+        let counted = self.lost_for_good.iter().filter(|(of, _)| is_counted(*of));
+        counted.fold(Span::ZERO, |sum, (_, it)| sum + it.lost())
     }
 
     /// Returns the permanently failed processes, and when they failed.

@@ -43,6 +43,17 @@ pub(crate) fn sent_too_early(facts: &[Record]) -> Vec<(ProcessId, Theft, TheftSt
     early
 }
 
+/// Returns the thefts whose steps name different tasks, with these tasks.
+pub(crate) fn named_differently(facts: &[Record]) -> Vec<(Theft, BTreeSet<TaskId>)> {
+    let mut tasks: BTreeMap<Theft, BTreeSet<TaskId>> = BTreeMap::new();
+    for record in facts {
+        if let Fact::Theft { theft, task, .. } = record.fact {
+            tasks.entry(theft).or_default().insert(task);
+        }
+    }
+    tasks.into_iter().filter(|(_, tasks)| tasks.len() > 1).collect()
+}
+
 /// Returns the tasks of which the final states contain more than one execution, which means that they had two
 /// owners. Returns `None` if all copies of a process's state were lost, because tasks may then correctly run
 /// again.

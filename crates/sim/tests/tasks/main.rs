@@ -11,7 +11,7 @@ use faultline_core::{FactKind, Fault, ProcessId, Span, StorageFate, Time, Trigge
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::{satin, theft};
 
-use evidence::{owned_twice, sent_too_early};
+use evidence::{named_differently, owned_twice, sent_too_early};
 use federation::{Ended, Federation};
 
 pub(crate) const TAU: Span = Span::from_millis(50);
@@ -123,6 +123,8 @@ fn survives(protocol: Protocol, federation: impl Fn(u64) -> Federation, of: u64)
         if matches!(ended.outcome, Outcome::Unrecoverable { .. }) {
             lost.push(seed);
         }
+        let different = named_differently(&ended.facts);
+        assert!(different.is_empty(), "seed {seed}: {different:?}");
         if !ended.is_right(federation.expected()) {
             failed.push((seed, format!("{:?}, {:?}", ended.outcome, ended.digests)));
         } else if protocol != Protocol::Satin {
