@@ -548,7 +548,9 @@ fn impossible(what: ImpossibleFact, names: &Context) -> String {
         }
         ImpossibleFact::TookBack { task } => format!("took back task {task}, which it had not lent"),
         ImpossibleFact::Dropped { task } => format!("dropped task {task}, which it did not have"),
-        ImpossibleFact::OwedNothing { task, theft } => format!("owed nothing for task {task} ({})", named(theft)),
+        ImpossibleFact::OwedNothing { task, theft } => {
+            format!("owed nothing for task {task} ({})", named(theft))
+        }
         ImpossibleFact::Unfinished { task, theft, returned, left } => {
             let what = if returned { "returned" } else { "completed" };
             format!("{what} stolen task {task} although {left} of its tasks were left ({})", named(theft))

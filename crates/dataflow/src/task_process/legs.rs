@@ -101,7 +101,13 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    fn merge(&mut self, from: ProcessId, theft: Theft, payment: StolenResult, out: &mut Out<TaskProcess<P, G>>) {
+    fn merge(
+        &mut self,
+        from: ProcessId,
+        theft: Theft,
+        payment: StolenResult,
+        out: &mut Out<TaskProcess<P, G>>,
+    ) {
         // Also if the result was merged before: its receipt is sent again.
         self.merged.insert(theft, payment.task);
         let event = self.logs.then(|| GraphEvent::Merged(theft, payment.clone()));
