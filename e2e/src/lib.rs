@@ -10,9 +10,11 @@ mod machine;
 mod operators;
 mod program;
 mod scenario;
+mod service_network;
 
 pub use cluster::{Cluster, QUICK_START, TestNamespace};
 pub use machine::{Machine, Skipped};
 pub use operators::Operators;
 pub use program::{Finished, Program, Running};
 pub use scenario::{Busy, Failure, KUBECONFIG, Scenario, kubeconfig, main};
+pub use service_network::ServiceNetwork;

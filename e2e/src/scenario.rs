@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use thiserror::Error;
 
-use crate::{Cluster, Skipped, TestNamespace};
+use crate::{Cluster, ServiceNetwork, Skipped, TestNamespace};
 
 /// Why a scenario failed.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -84,19 +84,31 @@ pub fn kubeconfig() -> Option<String> {
 
 async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure> {
     let cluster = Cluster::connect(kubeconfig).await?;
+    let mut services = ServiceNetwork::new(cluster.client.clone());
     let mut summary = Vec::new();
     for scenario in scenarios {
         println!("==> {}", scenario.name);
         let begun = Instant::now();
         let mut attempt = 1;
         let performed = loop {
-            match perform(scenario, &cluster).await {
+            if let Err(error) = services.repair().await {
+                break Err(error);
+            }
+            let performed = perform(scenario, &cluster).await;
+            match performed {
                 Err(error) if error.is::<Busy>() && attempt < ATTEMPTS => {
                     println!("!!! BUSY: {error}; retrying");
-                    attempt += 1;
+                }
+                Err(error) if !error.is::<Skipped>() && attempt < ATTEMPTS => {
+                    // What the scenario says matters more than why the network cannot be repaired.
+                    if !services.repair().await.unwrap_or_default() {
+                        break Err(error);
+                    }
+                    println!("!!! CLUSTER: {error}; kube-proxy had lost services, retrying");
                 }
                 other => break other,
             }
+            attempt += 1;
         };
         let how = match performed {
             Ok(()) => "ok",
@@ -114,6 +126,9 @@ async fn run(scenarios: &[&Scenario], kubeconfig: &str) -> Result<bool, Failure>
     println!("==> summary");
     for (name, how, seconds) in &summary {
         println!("{how:<7} {name:<28} {seconds:>4} s");
+    }
+    if let Some(lost) = services.summary() {
+        println!("kube-proxy lost services of the cluster ({lost})");
     }
     Ok(summary.iter().all(|it| ![FAILED, BUSY].contains(&it.1)))
 }

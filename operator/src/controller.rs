@@ -13,7 +13,7 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use kube::core::DeserializeGuard;
-use kube::runtime::controller::{Action, Config, Controller};
+use kube::runtime::controller::{self, Action, Config, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -60,6 +60,8 @@ pub struct Context {
 /// reconstructed.
 #[derive(Clone, Default)]
 pub struct Session {
+    /// Namespace and name of the federation.
+    name: String,
     /// The federation's key.
     pub key: Option<KnownKey>,
     /// The places that were last sent to the supervisor.
@@ -70,6 +72,8 @@ pub struct Session {
     pub ending: BTreeSet<String>,
     /// When the operator last asked why pods are missing, and the answer.
     pub refused: Option<(Instant, Option<String>)>,
+    /// When the operator last checked for deleted objects, or first found that pods are missing.
+    pub restored: Option<Instant>,
     /// The spec with which its pods were created.
     pub made: Option<Arc<FederationSpec>>,
     /// The generation that was last reported as unreadable.
@@ -103,6 +107,22 @@ impl Context {
     /// Returns the number of federations.
     pub fn federations(&self) -> u32 {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).len() as u32
+    }
+
+    /// Drops the state of all federations that had this namespace and name, except the one with the UID `present`. A
+    /// federation whose finalizer a user has removed is deleted without another reconciliation.
+    pub fn forget_others(&self, name: &str, present: Option<&str>) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.retain(|uid, session| {
+            let is_gone = session.name == name && Some(uid.as_str()) != present;
+            if is_gone {
+                self.metrics.forget(uid);
+            }
+            !is_gone
+        });
+        if let Some(uid) = present {
+            name.clone_into(&mut sessions.entry(uid.to_owned()).or_default().name);
+        }
     }
 
     /// Drops the state of the federation with this UID.
@@ -151,9 +171,16 @@ pub async fn run(
             .graceful_shutdown_on(stop)
             .run(reconcile_guarded, retry, Arc::clone(&context))
             .for_each(|done| async {
-                // Failed attempts have been reported by `reconcile_guarded`.
-                if let Err(kube::runtime::controller::Error::QueueError(error)) = done {
-                    tracing::warn!(%error, "the watch of federations failed and is restarted");
+                match done {
+                    Err(controller::Error::QueueError(error)) => {
+                        tracing::warn!(%error, "the watch of federations failed and is restarted");
+                    }
+                    Err(controller::Error::ObjectNotFound(gone)) => {
+                        let namespace = gone.namespace.as_deref().unwrap_or_default();
+                        context.forget_others(&format!("{namespace}/{}", gone.name), None);
+                    }
+                    // Failed attempts have been reported by `reconcile_guarded`.
+                    _ => {}
                 }
             })
             .await;
@@ -232,6 +259,7 @@ async fn reconcile_guarded(
     let begun = Instant::now();
     let name = format!("{}/{}", federation.namespace().unwrap_or_default(), federation.name_any());
     let uid = federation.uid().unwrap_or_default();
+    context.forget_others(&name, Some(&uid));
     let result = match &federation.0 {
         Ok(readable) => reconcile(Arc::new(readable.clone()), Arc::clone(&context)).await,
         Err(error) => unreadable(&federation, &error.error, &context).await,

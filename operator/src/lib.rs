@@ -9,10 +9,12 @@
 //! | [`controller`] | watched objects, and when a federation is reconciled |
 //! | [`reconcile`] | reconciling a federation: dereference, validate, build, apply, update the status |
 //! | [`mirror`] | the known pods and sets of each federation |
+//! | [`election`] | which of several operators is active |
 //! | [`install`] | the objects that install the operator, including its rights |
 //! | [`metrics`] | metrics of the operator |
 
 pub mod controller;
+pub mod election;
 pub mod install;
 pub mod metrics;
 pub mod mirror;

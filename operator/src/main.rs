@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use faultline_operator::install::{LEASE, METRICS_PORT};
+use faultline_operator::election::{Election, Timing};
+use faultline_operator::install::METRICS_PORT;
 use faultline_operator::metrics::{self, Metrics};
 use faultline_operator::{Context, Settings, controller};
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
-use kube_lease_manager::LeaseManagerBuilder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tower::util::MapRequestLayer;
@@ -70,14 +70,7 @@ async fn work(arguments: Arguments) -> Result<(), Failure> {
     let client = client(Arc::clone(&metrics)).await?;
     let page = tokio::spawn(metrics::serve(address, Arc::clone(&metrics)));
 
-    let lease = LeaseManagerBuilder::new(client.clone(), LEASE)
-        .with_namespace(client.default_namespace())
-        .with_identity(&identity)
-        .with_duration(15)
-        .with_grace(5)
-        .build()
-        .await?;
-    let (mut leads, lease) = lease.watch().await;
+    let (mut leads, lease) = Election::new(client.clone(), identity.clone(), Timing::default()).start();
     let stopped = stopped()?;
 
     tracing::info!(identity, "waiting for the lease");
@@ -101,7 +94,7 @@ async fn work(arguments: Arguments) -> Result<(), Failure> {
     let lost = !*stopped.borrow();
     // Releases the lease.
     drop(leads);
-    lease.await??;
+    lease.await?;
     if lost { Err("the lease was lost, or a watch ended".into()) } else { Ok(()) }
 }
 

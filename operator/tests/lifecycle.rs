@@ -2,11 +2,13 @@
 //! order of writes, restarts of the operator at any point, and the rights used.
 
 mod common;
+#[path = "lifecycle/election.rs"]
+mod election;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -520,6 +522,48 @@ async fn a_deleted_key_is_restored_if_known_and_never_replaced() {
     world.look().await.unwrap();
     assert_eq!(world.condition("Reconciled"), "True Reconciled");
     assert_eq!(world.condition("Accepted"), "True Valid");
+}
+
+#[tokio::test]
+async fn objects_that_new_pods_need_are_restored_and_reported() {
+    let world = World::new().await;
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    world.make_pods();
+    world.look().await.unwrap();
+    let deleted = ["secrets/quickstart-process-keys", "configmaps/quickstart-federation"]
+        .map(|it| format!("/api/v1/namespaces/experiments/{it}"));
+    let before: Vec<Value> = deleted.iter().map(|it| world.server.get(it).unwrap()["data"].clone()).collect();
+    deleted.iter().for_each(|it| world.server.remove(it));
+    world.server.remove(&format!("{PODS}/quickstart-paris-1"));
+    world.look().await.unwrap();
+    assert!(world.server.get(&deleted[0]).is_none(), "pods are usually missing for another reason");
+    let earlier = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+    world.context.session(UID, |it| it.restored = Some(earlier));
+    world.look().await.unwrap();
+    let after: Vec<Value> = deleted.iter().map(|it| world.server.get(it).unwrap()["data"].clone()).collect();
+    assert_eq!(before, after);
+    let notes = world.notes();
+    for object in ["the Secret quickstart-process-keys", "the ConfigMap quickstart-federation"] {
+        let told = notes.iter().filter(|it| it.starts_with(&format!("{object} was deleted"))).count();
+        assert_eq!(told, 1, "{object} in {notes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_federation_that_is_gone_without_its_finalizer_leaves_no_state() {
+    let world = World::new().await;
+    world.look().await.unwrap();
+    let name = "experiments/quickstart";
+    world.context.forget_others(name, Some(UID));
+    assert_eq!(world.context.federations(), 1);
+    world.context.forget_others("experiments/other", None);
+    assert_eq!(world.context.federations(), 1);
+    // Another federation of the same name was applied.
+    world.context.forget_others(name, Some("another UID"));
+    assert_eq!(world.context.federations(), 1);
+    world.context.forget_others(name, None);
+    assert_eq!(world.context.federations(), 0);
 }
 
 #[tokio::test]

@@ -104,8 +104,7 @@ impl AgentClock {
 /// A run's clock in a form that a restarted program can use, even on another machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Origin {
-    /// Identifies the kernel that owns the monotonic clock.
-    boot: String,
+    source: ClockSource,
     clock: Clock,
     /// Epoch of the run, in nanoseconds since the Unix epoch.
     unix: i64,
@@ -114,12 +113,16 @@ pub(crate) struct Origin {
 impl Origin {
     /// Records a clock of this machine.
     pub(crate) fn of(clock: Clock) -> Origin {
-        Origin { boot: boot(), clock, unix: unix().saturating_sub(clock.now().0 as i64) }
+        Origin {
+            source: ClockSource::of_this_process(),
+            clock,
+            unix: unix().saturating_sub(clock.now().0 as i64),
+        }
     }
 
     /// Returns the same clock on this machine. It shows at least `least`.
     pub(crate) fn clock(&self, least: Time) -> Clock {
-        if self.boot == boot() {
+        if self.source.is_same(&ClockSource::of_this_process()) {
             return self.clock;
         }
         let shows = unix().saturating_sub(self.unix).max(least.0 as i64);
@@ -127,9 +130,31 @@ impl Origin {
     }
 }
 
-/// Returns the kernel's identifier of its current boot.
-pub(crate) fn boot() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+/// Identifies the monotonic clock that a process reads: by the current boot of its kernel, and the offsets of its
+/// time namespace. Containers of one machine can have different clocks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClockSource {
+    /// Empty if the kernel does not tell, as some sandboxes do not.
+    boot: String,
+    /// Empty if the kernel has no time namespaces.
+    offsets: String,
+}
+
+impl ClockSource {
+    /// Returns the clock of this process.
+    pub(crate) fn of_this_process() -> ClockSource {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let offsets = read("/proc/self/timens_offsets");
+        ClockSource {
+            boot: read("/proc/sys/kernel/random/boot_id").trim().to_owned(),
+            offsets: offsets.split_whitespace().collect::<Vec<_>>().join(" "),
+        }
+    }
+
+    /// Returns whether two processes certainly read the same clock.
+    pub(crate) fn is_same(&self, other: &ClockSource) -> bool {
+        !self.boot.is_empty() && self == other
+    }
 }
 
 /// Returns the nanoseconds since the Unix epoch.
@@ -246,11 +271,24 @@ mod tests {
         let clock = Clock { epoch: monotonic() as i64 - 5_000_000_000 };
         let origin = Origin::of(clock);
         assert_eq!(origin.clock(Time::ZERO), clock);
-        let elsewhere = Origin { boot: "another kernel".into(), ..origin };
+        let source = ClockSource { boot: "another kernel".into(), ..ClockSource::of_this_process() };
+        let elsewhere = Origin { source, ..origin };
         let off = elsewhere.clock(Time::ZERO).now().0.abs_diff(clock.now().0);
         assert!(off < 1_000_000_000, "differs by {off} ns");
         let late = Time(60_000_000_000);
         assert!(elsewhere.clock(late).now() >= late, "a clock never decreases");
+    }
+
+    #[test]
+    fn only_processes_that_certainly_read_the_same_clock_share_it() {
+        let source = |boot: &str, offsets: &str| ClockSource { boot: boot.into(), offsets: offsets.into() };
+        let (none, ahead) = ("monotonic 0 0 boottime 0 0", "monotonic 86400 0 boottime 0 0");
+        assert!(source("a", none).is_same(&source("a", none)));
+        assert!(!source("a", none).is_same(&source("b", none)), "another machine");
+        assert!(!source("a", none).is_same(&source("a", ahead)), "another time namespace of one machine");
+        assert!(!source("", none).is_same(&source("", none)), "two kernels that tell nothing");
+        let this = ClockSource::of_this_process();
+        assert!(!this.boot.is_empty() && this.is_same(&this.clone()));
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -1,5 +1,6 @@
-//! Another holder takes the operator's lease while a federation runs, and never renews it. The operator stops
-//! immediately, and takes the lease again once it has expired. The run is not affected.
+//! Another holder takes the operator's lease while a federation runs, and never renews it. Its clock is an hour ahead. The
+//! operator stops immediately, and takes the lease again once it has not changed for its duration, whatever its times
+//! say. The run is not affected.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use faultline_api::resource::Phase;
 use faultline_e2e::{Failure, QUICK_START, TestNamespace};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -15,6 +16,7 @@ use tokio::time::{sleep, timeout};
 
 const LEASE: &str = "faultline-operator";
 const THIEF: &str = "thief";
+const AHEAD: SignedDuration = SignedDuration::from_hours(1);
 /// Time within which an operator must hold the lease again: its duration is 15 s, and the operator restarts.
 const RETURNS: Duration = Duration::from_secs(90);
 
@@ -24,7 +26,8 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     let leases = Api::<Lease>::all(ns.client.clone()).list(&ListParams::default()).await?;
     let lease = leases.into_iter().find(|it| it.name_any() == LEASE).ok_or("no operator has a lease")?;
     let leases: Api<Lease> = Api::namespaced(ns.client.clone(), &lease.namespace().unwrap_or_default());
-    let stolen = json!({ "spec": { "holderIdentity": THIEF, "renewTime": MicroTime(Timestamp::now()) } });
+    let renewed = MicroTime(Timestamp::now() + AHEAD);
+    let stolen = json!({ "spec": { "holderIdentity": THIEF, "acquireTime": renewed, "renewTime": renewed } });
     leases.patch(LEASE, &PatchParams::default(), &Patch::Merge(stolen)).await?;
     let returned = async {
         loop {

@@ -1,6 +1,8 @@
 //! Creates and changes objects until they match the desired state. The operator may stop after any write: the next
 //! reconciliation determines what remains to be done.
 
+use std::time::{Duration, Instant};
+
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -21,6 +23,9 @@ use crate::mirror::{self, OwnedObjects};
 use crate::naming;
 use crate::reconcile::build;
 
+/// Time between two checks for deleted objects while pods are missing.
+const RESTORED_EVERY: Duration = Duration::from_secs(20);
+
 /// The outcome of applying.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
@@ -28,6 +33,17 @@ pub struct Applied {
     pub obstacle: Option<Obstacle>,
     /// Changes by others that have been reverted.
     pub repaired: Vec<Drift>,
+    /// Objects that others had deleted, and that exist again.
+    pub restored: Vec<Restored>,
+}
+
+/// An object that was deleted by others, and created again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Kind and name.
+    pub object: String,
+    /// UID of the new object.
+    pub uid: String,
 }
 
 /// Why an object cannot be created, for users.
@@ -72,14 +88,79 @@ pub async fn apply(
 ) -> Result<Applied, ApplyError> {
     let federation = &validated.federation;
     let mut obstacle = None;
+    let mut restored = Vec::new();
     if !desired.sets.is_empty() {
         obstacle = make(federation, observed, &desired, context).await?;
+    } else if lacks_pods(validated, observed) {
+        restored = restore(federation, &desired, context).await?;
     }
     for drift in &desired.drifted {
         scale(federation, drift, context).await?;
     }
     update_supervisor(federation, observed, &desired, context).await?;
-    Ok(Applied { obstacle, repaired: desired.drifted })
+    Ok(Applied { obstacle, repaired: desired.drifted, restored })
+}
+
+/// Returns whether a federation whose run is not over has fewer running pods than it should.
+fn lacks_pods(validated: &Validated, observed: &Observed) -> bool {
+    let running = observed.pods.values().filter(|it| build::is_complete(it)).count();
+    observed.phase() != Phase::Completed && running <= validated.nodes() as usize
+}
+
+/// Creates the objects that new pods need, if others have deleted them. Checks this from time to time.
+async fn restore(
+    federation: &Federation,
+    desired: &Desired,
+    context: &Context,
+) -> Result<Vec<Restored>, ApplyError> {
+    let uid = federation.uid().unwrap_or_default();
+    let is_due = context.session(&uid, |it| {
+        // Pods are usually missing because they have just been created.
+        let since = it.restored.get_or_insert_with(Instant::now);
+        let is_due = since.elapsed() >= RESTORED_EVERY;
+        if is_due {
+            *since = Instant::now();
+        }
+        is_due
+    });
+    if !is_due {
+        return Ok(Vec::new());
+    }
+    let key = keys::find(federation, true, context).await?;
+    let mut restored = Vec::new();
+    restored.extend(restore_object(federation, &keys::of_processes(federation, &key)?, context).await?);
+    restored.extend(restore_object(federation, &desired.policy, context).await?);
+    // A supervisor starts with the federation as it was initially.
+    if federation.metadata.generation.is_some_and(|it| it <= 1) {
+        restored.extend(restore_object(federation, &desired.file, context).await?);
+    }
+    Ok(restored)
+}
+
+/// Creates an object if there is none with its name.
+async fn restore_object<K>(
+    federation: &Federation,
+    object: &K,
+    context: &Context,
+) -> Result<Option<Restored>, ApplyError>
+where
+    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + Serialize
+        + DeserializeOwned,
+{
+    let name = object.name_any();
+    let api: Api<K> = Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
+    let failed = |it| ApplyError::Make(name.clone(), it);
+    if api.get_metadata_opt(&name).await.map_err(failed)?.is_some() {
+        return Ok(None);
+    }
+    let parameters = PatchParams::apply(naming::FIELD_MANAGER).force();
+    let created = api.patch(&name, &parameters, &Patch::Apply(object)).await.map_err(failed)?;
+    let object = format!("the {} {name}", K::kind(&()));
+    tracing::warn!(federation = federation.name_any(), object, "restored an object that was deleted");
+    Ok(Some(Restored { object, uid: created.uid().unwrap_or_default() }))
 }
 
 /// Adds the finalizer, since there will be something to clean up.

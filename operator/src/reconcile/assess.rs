@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::apply::{Applied, Obstacle};
+use super::apply::{Applied, Obstacle, Restored};
 use super::build;
 use super::build::Drift;
 use super::dereference::{Observed, Supervision, is_known};
@@ -179,6 +179,14 @@ impl Report<'_> {
                 name: self.event_name(&format!("drift of {set} at {generation}")),
                 reason: "DriftRepaired".into(),
                 note,
+                warning: true,
+            });
+        }
+        for Restored { object, uid } in &applied.restored {
+            self.new_events.push(NewEvent {
+                name: self.event_name(&format!("{object} restored as {uid}")),
+                reason: "ObjectRestored".into(),
+                note: format!("{object} was deleted while pods need it; restored"),
                 warning: true,
             });
         }

@@ -197,11 +197,19 @@ impl ApiServer {
                 }
                 encode(&mut object);
                 object["metadata"]["uid"] = json!(format!("uid of {key}"));
+                object["metadata"]["resourceVersion"] = json!(version);
                 state.objects.insert(key, object.clone());
                 (StatusCode::CREATED, object)
             }
             "patch" => {
                 let mut object = state.objects.get(&place.key).cloned().unwrap_or(Value::Null);
+                let expected = &body["metadata"]["resourceVersion"];
+                if expected.is_string() && *expected != object["metadata"]["resourceVersion"] {
+                    return (
+                        StatusCode::CONFLICT,
+                        failure(StatusCode::CONFLICT, "Conflict", "it has changed"),
+                    );
+                }
                 if place.subresource.is_some() && !exists {
                     return (StatusCode::NOT_FOUND, failure(StatusCode::NOT_FOUND, "NotFound", "not found"));
                 }

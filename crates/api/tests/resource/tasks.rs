@@ -363,3 +363,15 @@ fn faults_wait_for_facts_about_partitions() {
     let stolen = GOOD.to_owned() + "  faults: [{ when: { fact: rerun }, crash: { cluster: paris } }]\n";
     assert_eq!(error(&stolen).1, "this fact is never reported in a program of tasks, such as `fibonacci`");
 }
+
+#[test]
+fn no_key_of_a_sample_is_a_boolean_for_kubectl() {
+    // kubectl reads YAML 1.1, where these are booleans unless they are quoted.
+    const BOOLEANS: [&str; 6] = ["y", "n", "yes", "no", "on", "off"];
+    for sample in faultline_api::samples::SAMPLES {
+        for (key, _) in sample.text.split(['{', ',', '\n']).filter_map(|it| it.split_once(':')) {
+            let key = key.trim();
+            assert!(!BOOLEANS.contains(&key), "{}: quote the key `{key}`", sample.name);
+        }
+    }
+}

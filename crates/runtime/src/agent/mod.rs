@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tracing::{debug, info, warn};
 
-use crate::clock::{Alarm, Clock, boot, monotonic};
+use crate::clock::{Alarm, Clock, ClockSource, monotonic};
 use crate::control;
 use crate::metrics::exposition::Visitors;
 use crate::node::NodeOptions;
@@ -378,7 +378,7 @@ impl Agent {
             life: self.running.as_ref().map(|it| it.life),
             holds_storage,
             abilities: self.abilities_here(),
-            boot: boot(),
+            clock_source: ClockSource::of_this_process(),
         }));
         Ok(())
     }

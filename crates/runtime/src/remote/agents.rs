@@ -16,7 +16,7 @@ use tracing::debug;
 use super::messages::{ToAgent, ToPlace};
 use super::place_registry::AgentPlace;
 use super::places::Shared;
-use crate::clock::{AgentClock, boot, monotonic};
+use crate::clock::{AgentClock, ClockSource, monotonic};
 use crate::control;
 use crate::secret::{Ends, HandshakeError};
 
@@ -80,7 +80,7 @@ async fn call(shared: &Shared, process: ProcessId, place: &AgentPlace) -> Result
         }
     };
     let mut clock = AgentClock::same(shared.place_context.clock);
-    if ready.boot != boot() {
+    if !ready.clock_source.is_same(&ClockSource::of_this_process()) {
         let mut quickest: Option<AgentClock> = None;
         for _ in 0..READINGS {
             let asked = monotonic();

@@ -5,6 +5,7 @@
 use faultline_core::{Life, ProcessId};
 use serde::{Deserialize, Serialize};
 
+use crate::clock::ClockSource;
 use crate::metrics::ClusterNames;
 use crate::shaper::Abilities;
 
@@ -85,6 +86,6 @@ pub(crate) struct Ready {
     pub(crate) holds_storage: bool,
     /// Features of the kernel for link emulation, as reported by the shaper; `None` without a shaper.
     pub(crate) abilities: Option<Abilities>,
-    /// Identifies the current boot of the kernel, whose monotonic clock all its processes share.
-    pub(crate) boot: String,
+    /// The agent's monotonic clock.
+    pub(crate) clock_source: ClockSource,
 }

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::messages::{Ready, ToAgent, ToPlace};
 use super::*;
-use crate::clock::{boot, monotonic};
+use crate::clock::{ClockSource, monotonic};
 use crate::control::{self, Introduction, ToNode, ToSupervisor};
 use crate::metrics::{Counts, Delays};
 use crate::secret::{Ends, Keys, Secret};
@@ -85,7 +85,8 @@ async fn agent(
             let answer = match order {
                 ToAgent::Assign(assignment) => {
                     assert_eq!(assignment.process, process);
-                    ToPlace::Ready(Ready { life: None, holds_storage: true, abilities: None, boot: boot() })
+                    let clock_source = ClockSource::of_this_process();
+                    ToPlace::Ready(Ready { life: None, holds_storage: true, abilities: None, clock_source })
                 }
                 ToAgent::Launch { life, supervisor, .. } => {
                     tokio::task::spawn_local(node(supervisor, process, life, key.clone(), silent.clone()));
