@@ -152,7 +152,8 @@ impl Defect {
             Rule::Theft(_) => &["tic", "sel"],
             Rule::Satin(_) => &["satin"],
             Rule::Cck(_) => &["cck"],
-            Rule::Composite(_) | Rule::Supervisor(_) => &["hc3i", "hydee"],
+            Rule::Composite(_) => &["hc3i", "hydee"],
+            Rule::Supervisor(_) => &["hc3i", "hydee", "tic"],
         }
     }
 

@@ -1,5 +1,6 @@
 //! Processes of a federation, for any protocol and program.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use faultline_core::{
@@ -9,7 +10,7 @@ use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::{Partition, PartitionConfig, Program, Recovery, TaskProcess, TaskProcessConfig};
 
 /// A process that a federation can consist of: a composite of a protocol and a program.
-pub trait Hosted: Process<Config: Send + Sync> + 'static {
+pub trait Hosted: Process<Config: Send + Sync> + Clone + Debug + 'static {
     /// Returns what its protocol promises with these parameters.
     fn promises(config: &Self::Config) -> Promises;
 

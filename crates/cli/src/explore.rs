@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use faultline_api::Federation;
+use faultline_api::resource::Family;
 use faultline_checker::{Property, Verdict};
 use faultline_explore::{
     Bounds, Counterexample, Ending, Exploration, Program, SearchExtent, Storage, explore as search,
@@ -31,6 +32,7 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
         available(&format!("explore --defect {defect}"))?;
     }
     let federation = subject(arguments)?;
+    let is_of_tasks = federation.spec.application.family() == Family::Tasks;
     let programs = programs(arguments, &federation)?;
     let interrupted = interrupt::flag();
     let mut report = Report::new(&federation, arguments);
@@ -57,6 +59,7 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
                     StorageName::Lost => Storage::Lost,
                     StorageName::Any => Storage::Any,
                 },
+                permanent: is_of_tasks,
                 states: arguments.states.saturating_sub(report.states() + level.states).max(1),
             };
             let mut ticker = Ticker::new(arguments, overtakings, &interrupted);
@@ -111,6 +114,16 @@ fn subject(arguments: &ExploreArguments) -> Result<Federation, CommandError> {
 /// Returns the programs that are explored.
 fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec<Program>, CommandError> {
     const MOST: u64 = 10_000;
+    if federation.spec.application.family() == Family::Tasks {
+        if arguments.program.is_some() || arguments.all_programs {
+            return Err(CommandError::input(miette!(
+                help = "write another program of tasks into a file, and use `--file`",
+                "`--program` and `--all-programs` name messages, but {} protects programs of tasks",
+                federation.spec.protocol.name()
+            )));
+        }
+        return Ok(vec![Program::usual(1, 2, 0)]);
+    }
     let clusters = &federation.spec.clusters;
     let ranks: u32 = clusters.iter().map(|it| it.nodes).sum();
     if let Some(program) = &arguments.program {
@@ -177,6 +190,9 @@ struct Report {
     verdict: Verdict,
     protocol: String,
     clusters: Vec<u32>,
+    /// The program of tasks, if the federation runs one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tasks: Option<String>,
     crashes: u32,
     timers: u32,
     /// One entry for each number of overtakings.
@@ -307,6 +323,8 @@ impl Report {
             verdict: Verdict::Unknown,
             protocol: federation.spec.protocol.name().to_owned(),
             clusters: federation.spec.clusters.iter().map(|it| it.nodes).collect(),
+            tasks: (federation.spec.application.family() == Family::Tasks)
+                .then(|| federation.spec.application.name().to_owned()),
             crashes: arguments.crashes,
             timers: arguments.timers,
             levels: Vec::new(),
@@ -322,11 +340,13 @@ impl Report {
 
     /// Decides the verdict. A search that raises the number of overtakings until it reaches the limit on states
     /// passes if it has visited all runs without overtakings. A search with a given number of overtakings passes only
-    /// if it has visited all runs.
+    /// if it has visited all runs. A search in which no run could be judged completely shows nothing.
     fn conclude(&mut self) -> Verdict {
         let is_any_complete = self.levels.iter().any(|it| it.is_complete);
         let is_last_complete = self.levels.last().is_some_and(|it| it.is_complete);
+        let is_any_judged = self.levels.iter().any(|it| it.is_complete && it.runs > it.unknown);
         self.verdict = match self.finding {
+            None if !is_any_judged => Verdict::Unknown,
             Some(_) => Verdict::Fail,
             None if is_last_complete || self.is_deepening && is_any_complete => Verdict::Pass,
             None => Verdict::Unknown,
@@ -346,6 +366,7 @@ fn overtaken(overtakings: Overtakings) -> String {
 fn title(report: &Report, programs: &[Program]) -> String {
     let clusters: Vec<String> = report.clusters.iter().map(u32::to_string).collect();
     let program = match programs {
+        _ if report.tasks.is_some() => format!("tasks of `{}`", report.tasks.as_deref().unwrap_or_default()),
         [one] if one.is_empty() => "no message".to_owned(),
         [one] => format!("messages {one}"),
         many => format!("{} programs", many.len()),
@@ -398,11 +419,14 @@ fn conclusion(report: &Report, arguments: &ExploreArguments) -> String {
         for violation in &finding.texts {
             let _ = writeln!(text, "  {violation}");
         }
+        let program = match &report.tasks {
+            Some(tasks) => format!("tasks of `{tasks}`"),
+            None => format!("messages {}", finding.program),
+        };
         let _ = write!(
             text,
-            "\nShortest run, {} steps, messages {}:\n{}\nRecord: {} (steps.txt has every step)\n",
+            "\nShortest run, {} steps, {program}:\n{}\nRecord: {} (steps.txt has every step)\n",
             finding.steps,
-            finding.program,
             finding.transcript,
             finding.bundle.display()
         );

@@ -14,6 +14,9 @@ pub struct Bounds {
     pub overtakings: Option<u32>,
     /// Fate of the storage of a failed process.
     pub storage: Storage,
+    /// Whether failures of ranks may also be permanent, so that other processes take over their work. Only protocols
+    /// for programs of tasks survive this.
+    pub permanent: bool,
     /// Number of distinct states after which the exploration stops.
     pub states: u64,
 }

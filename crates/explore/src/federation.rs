@@ -1,9 +1,11 @@
-//! The federation of an exploration: clusters of equal size under a protocol. All other values are defaults.
+//! The federation of an exploration: clusters of equal size under a protocol, for programs of tasks with the smallest
+//! useful program. All other values are defaults.
 
 use faultline_api::Federation;
 use faultline_api::quantity::{Duration, Period};
 use faultline_api::resource::{
-    Application, Cluster, Family, FederationSpec, Link, Links, PingPong, Protocol, ReplicateTo, SharedOptions,
+    Application, Cluster, Family, FederationSpec, Fibonacci, Jacobi, Link, Links, PingPong, Protocol,
+    ReplicateTo, SharedOptions, Stealing,
 };
 use faultline_core::Span;
 
@@ -13,7 +15,9 @@ const NAMES: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
 const CHECKPOINT_EVERY: Span = Span::from_secs(10);
 const COLLECT_EVERY: Span = Span::from_secs(15);
 /// Protocols repeat requests after four times the delay of the slowest link.
-const LATENCY: Span = Span::from_secs(300);
+const LATENCY: Span = Span::from_secs(5);
+/// How long an idle process waits after a refusal before it asks another one for tasks.
+const PATIENCE: Span = Span::from_secs(5);
 
 /// The reason why a federation cannot be explored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,22 +37,23 @@ pub enum Unexplored {
     },
 }
 
-/// Iterates over the names of the protocols that can be explored: those for programs that exchange messages.
+/// Iterates over the names of the protocols that can be explored: all that protect an application.
 #[expect(clippy::missing_panics_doc, reason = "every name denotes a protocol")]
 pub fn names() -> impl Iterator<Item = &'static str> {
     Protocol::names().filter(|name| {
         let protocol = Protocol::named(name, SharedOptions::default()).expect("the name denotes a protocol");
-        protocol.family() == Some(Family::Messages)
+        protocol.family().is_some()
     })
 }
 
 /// Returns a federation of `clusters` clusters with `nodes` ranks each. Each part has one replica: in another
-/// cluster, or in the same cluster if there is no other.
+/// cluster, or in the same cluster if there is no other. Under a protocol for programs of tasks, the federation computes
+/// a small Fibonacci number, or, if the protocol plans tasks, two iterations of Jacobi's method with one block for each
+/// rank.
 ///
 /// # Errors
 ///
-/// Fails if no protocol for programs that exchange messages has this name, or if the number of clusters or
-/// ranks is out of range.
+/// Fails if no protocol that can be explored has this name, or if the number of clusters or ranks is out of range.
 pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federation, Unexplored> {
     if clusters as usize > NAMES.len() || nodes == 0 || clusters * nodes < 2 {
         return Err(Unexplored::Clusters { clusters, nodes });
@@ -63,8 +68,24 @@ pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federatio
         }),
         ..SharedOptions::default()
     };
-    let unknown = || Unexplored::UnknownProtocol(protocol.to_owned());
     let options = names().any(|it| it == protocol).then(|| Protocol::named(protocol, stated)).flatten();
+    let protocol = options.ok_or_else(|| Unexplored::UnknownProtocol(protocol.to_owned()))?;
+    let is_stealing = protocol.family() == Some(Family::Tasks) && !protocol.plans();
+    let application = match protocol.family() {
+        Some(Family::Tasks) if protocol.plans() => Application::Jacobi(Jacobi {
+            rows: Some(clusters * nodes),
+            columns: Some(1),
+            size: Some(1),
+            iterations: Some(2),
+            test_every: Some(0),
+            ..Jacobi::default()
+        }),
+        Some(Family::Tasks) => {
+            Application::Fibonacci(Fibonacci { n: Some(2), threshold: Some(1), ..Fibonacci::default() })
+        }
+        _ => Application::PingPong(PingPong::default()),
+    };
+    let stealing = Stealing { patience: Some(Duration(PATIENCE)), cluster_first: Some(0.0) };
     let link = || Some(Link { latency: Some(Duration(LATENCY)), ..Link::default() });
     let spec = FederationSpec {
         seed: Some(0),
@@ -74,9 +95,9 @@ pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federatio
             .collect(),
         links: Some(Links { within: link(), between: link(), pairs: Vec::new() }),
         storage: None,
-        protocol: options.ok_or_else(unknown)?,
-        application: Application::PingPong(PingPong::default()),
-        stealing: None,
+        protocol,
+        application,
+        stealing: is_stealing.then_some(stealing),
         schedule: None,
         failures: None,
         faults: Vec::new(),
@@ -85,5 +106,5 @@ pub fn federation(protocol: &str, clusters: u32, nodes: u32) -> Result<Federatio
         simulator: None,
         pause: false,
     };
-    Ok(Federation::new(&format!("explore-{}", protocol.to_lowercase()), spec))
+    Ok(Federation::new(&format!("explore-{}", spec.protocol.name().to_lowercase()), spec))
 }

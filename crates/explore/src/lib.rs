@@ -29,7 +29,11 @@ mod search;
 mod state;
 
 use faultline_api::Federation;
-use faultline_catalog::{Defect, MessagesSetup, MessagesVisitor, SetupError, with_valid_messages};
+use faultline_api::resource::Family;
+use faultline_catalog::{
+    Defect, Hosted, MessagesSetup, MessagesVisitor, Setup, SetupError, Visitor, with_valid,
+    with_valid_messages,
+};
 use faultline_core::Protocol;
 
 pub use bounds::{Bounds, Storage};
@@ -65,13 +69,13 @@ pub enum Ending {
     Found(Box<Counterexample>),
 }
 
-/// Explores the clusters and the protocol of a federation, with the application `program`. `federation` must
-/// be valid; its own application, links and faults are ignored. `progress` receives the progress of the
-/// search after each level of depth, and returns whether to continue.
+/// Explores the clusters and the protocol of a federation, with the application `program`. If the federation runs a
+/// program of tasks, explores that instead, and ignores `program`. `federation` must be valid; its links and faults are
+/// ignored. `progress` receives the progress of the search after each level of depth, and returns whether to continue.
 ///
 /// # Errors
 ///
-/// Fails if the federation cannot be set up, or if its protocol protects programs of tasks.
+/// Fails if the federation cannot be set up.
 pub fn explore(
     federation: &Federation,
     program: &Program,
@@ -79,7 +83,11 @@ pub fn explore(
     defect: Option<Defect>,
     progress: &mut dyn FnMut(&SearchExtent) -> bool,
 ) -> Result<Exploration, SetupError> {
-    with_valid_messages(federation, Some(0), defect, Explorer { federation, program, bounds, progress })
+    let explorer = Explorer { federation, program, bounds, progress };
+    match federation.spec.application.family() {
+        Family::Messages => with_valid_messages(federation, Some(0), defect, explorer),
+        Family::Tasks => with_valid(federation, Some(0), defect, explorer),
+    }
 }
 
 struct Explorer<'a> {
@@ -97,10 +105,25 @@ impl MessagesVisitor for Explorer<'_> {
         P: Protocol + Send + Sync + 'static,
         P::Config: Send + Sync,
     {
-        let setup = setup.hosting::<Rank>(self.program.clone());
-        let mut effects = Effects::new(setup.process.clone());
+        let program = self.program.clone();
+        self.search(&setup.hosting::<Rank>(program))
+    }
+}
+
+/// Processes that run the federation's own program.
+impl Visitor for Explorer<'_> {
+    type Output = Exploration;
+
+    fn visit<N: Hosted>(self, setup: Setup<N>) -> Exploration {
+        self.search(&setup)
+    }
+}
+
+impl Explorer<'_> {
+    fn search<N: Hosted>(self, setup: &Setup<N>) -> Exploration {
+        let mut effects = Effects::<N>::new(setup.process.clone());
         let first = State::begun(setup.membership.clone(), &self.bounds, &mut effects, &mut ());
-        let replay = Replay::new(self.federation, &setup, self.bounds);
+        let replay = Replay::new(self.federation, setup, self.bounds);
         let mut extent = SearchExtent::default();
         let mut search = Search {
             bounds: self.bounds,

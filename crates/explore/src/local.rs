@@ -7,54 +7,44 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use faultline_catalog::Hosted;
 use faultline_core::application::Job as _;
 use faultline_core::fault::Outcome;
+use faultline_core::process::{ImageOf, In, Packet, PacketOf};
 use faultline_core::{
-    Action, Birth, Boot, Event, Fact, FactKinds, Image, ImageName, JobNo, Life, Membership, Node, NodeConfig,
-    Packet, Process, ProcessId, Protocol, ProtocolTypes, StorageFate, Time, To,
+    Action, Birth, Boot, Event, Fact, FactKinds, ImageName, JobNo, Life, Membership, ProcessId, Role,
+    StorageFate, Time, To,
 };
 
 use crate::key::{Key, key_of, key_of_all};
-use crate::program::{Rank, SendMessage};
-
-/// A process of an exploration.
-pub(crate) type Composite<P> = Node<P, Rank>;
-/// Packets of a protocol.
-pub(crate) type PacketOf<P> = Packet<
-    <P as Protocol>::Stamp,
-    <P as ProtocolTypes>::Control,
-    <P as ProtocolTypes>::Head,
-    <P as ProtocolTypes>::Saved,
->;
-type ImageOf<P> = Arc<Image<<P as ProtocolTypes>::Head, <P as ProtocolTypes>::Saved>>;
 
 /// A process with its storage and its view of the membership.
 #[derive(Clone, Debug)]
-pub(crate) struct Local<P: Protocol> {
+pub(crate) struct Local<N: Hosted> {
     pub(crate) key: Key,
     me: ProcessId,
     pub(crate) life: Life,
     /// `None` between two lives.
-    node: Option<Composite<P>>,
+    node: Option<N>,
     pub(crate) view: Arc<Membership>,
     /// Whether the storage was lost, and is not yet complete again.
     replaced: bool,
     clock: Time,
-    images: BTreeMap<ImageName, ImageOf<P>>,
+    images: BTreeMap<ImageName, Arc<ImageOf<N>>>,
     record: Option<Arc<[u8]>>,
     /// Pending operations of the storage, in order.
-    under_way: VecDeque<Operation<P>>,
+    under_way: VecDeque<Operation<N>>,
     /// Key of all facts that the process has stated. Two states count as the same only if all processes have
     /// stated the same facts, so that one judgement of a complete run covers all interleavings that lead to
     /// it.
     stated: Key,
-    /// Whether the application has finished in this state.
+    /// Whether the application has finished in this state. Always `true` for a process without an application.
     has_finished: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Operation<P: Protocol> {
-    Persist(ImageOf<P>),
+enum Operation<N: Hosted> {
+    Persist(Arc<ImageOf<N>>),
     Read(ImageName),
     List,
     Delete(ImageName),
@@ -63,17 +53,17 @@ enum Operation<P: Protocol> {
 
 /// An event that a process handles.
 #[derive(Clone, Debug)]
-pub(crate) enum ExploredEvent<P: Protocol> {
+pub(crate) enum ExploredEvent<N: Hosted> {
     /// A life begins with this view.
     Begin(Life, Arc<Membership>),
     /// The life ends.
     End(StorageFate),
     /// A packet arrives.
-    Arrive(ProcessId, Arc<PacketOf<P>>),
+    Arrive(ProcessId, Arc<PacketOf<N>>),
     /// The oldest operation of the storage completes.
     Stored,
     /// A computation ends.
-    Computed(JobNo, SendMessage),
+    Computed(JobNo, N::Job),
     /// A membership arrives.
     Told(Arc<Membership>),
     /// The next deadline expires.
@@ -84,18 +74,18 @@ pub(crate) enum ExploredEvent<P: Protocol> {
 
 /// A request that a process makes while it handles an event.
 #[derive(Clone, Debug)]
-pub(crate) enum Request<P: Protocol> {
-    Send { to: ProcessId, to_life: Life, packet: Arc<PacketOf<P>>, key: Key },
+pub(crate) enum Request<N: Hosted> {
+    Send { to: ProcessId, to_life: Life, packet: Arc<PacketOf<N>>, key: Key },
     Store,
-    Compute(JobNo, SendMessage),
+    Compute(JobNo, N::Job),
     Started,
     Held,
 }
 
 /// The effects of an event on a process.
-pub(crate) struct Effect<P: Protocol> {
-    pub(crate) local: Arc<Local<P>>,
-    pub(crate) requests: Vec<Request<P>>,
+pub(crate) struct Effect<N: Hosted> {
+    pub(crate) local: Arc<Local<N>>,
+    pub(crate) requests: Vec<Request<N>>,
     /// Facts that the life states.
     pub(crate) facts: Vec<Fact>,
     /// How the event ends the run, if it does.
@@ -109,28 +99,28 @@ const MOST_EFFECTS: usize = 300_000;
 const MOST_AT_ONCE: usize = 4;
 
 /// Computes effects, and caches them.
-pub(crate) struct Effects<P: Protocol> {
-    config: Arc<NodeConfig<P, Rank>>,
-    known: HashMap<(Key, Key), Arc<Effect<P>>>,
+pub(crate) struct Effects<N: Hosted> {
+    config: Arc<N::Config>,
+    known: HashMap<(Key, Key), Arc<Effect<N>>>,
 }
 
-impl<P: Protocol> Effects<P> {
-    pub(crate) fn new(config: Arc<NodeConfig<P, Rank>>) -> Effects<P> {
+impl<N: Hosted> Effects<N> {
+    pub(crate) fn new(config: Arc<N::Config>) -> Effects<N> {
         Effects { config, known: HashMap::new() }
     }
 
     /// Returns whether packets of one channel arrive in order.
     pub(crate) fn is_fifo(&self) -> bool {
-        P::is_fifo(&self.config.protocol)
+        N::is_fifo(&self.config)
     }
 
     /// Returns the effect of an event. `event` is the key of `happening`.
     pub(crate) fn of(
         &mut self,
-        local: &Arc<Local<P>>,
+        local: &Arc<Local<N>>,
         event: Key,
-        happening: impl FnOnce() -> ExploredEvent<P>,
-    ) -> Arc<Effect<P>> {
+        happening: impl FnOnce() -> ExploredEvent<N>,
+    ) -> Arc<Effect<N>> {
         if let Some(effect) = self.known.get(&(local.key, event)) {
             return effect.clone();
         }
@@ -142,7 +132,7 @@ impl<P: Protocol> Effects<P> {
         effect
     }
 
-    fn compute(&self, local: &Local<P>, happening: ExploredEvent<P>) -> Effect<P> {
+    fn compute(&self, local: &Local<N>, happening: ExploredEvent<N>) -> Effect<N> {
         let mut local = local.clone();
         let me = local.me;
         let mut actions = Vec::new();
@@ -159,7 +149,7 @@ impl<P: Protocol> Effects<P> {
                     seed: 0,
                     facts: FactKinds::ALL,
                 };
-                local.node = Some(Node::start(birth, local.clock, &mut actions));
+                local.node = Some(N::start(birth, local.clock, &mut actions));
                 None
             }
             ExploredEvent::End(fate) => {
@@ -204,6 +194,11 @@ impl<P: Protocol> Effects<P> {
                     if let Fact::Claim(claim) = &fact {
                         ends = ends.or_else(|| Outcome::of_claim(claim));
                     }
+                    match &fact {
+                        Fact::Finished(_) => local.has_finished = true,
+                        Fact::Restored(_) => local.has_finished = false,
+                        _ => {}
+                    }
                     facts.push(fact);
                     continue;
                 }
@@ -239,16 +234,15 @@ impl<P: Protocol> Effects<P> {
         if !facts.is_empty() {
             local.stated = key_of_all([local.stated, local.life.0.into(), key_of(&facts, b"")]);
         }
-        let progress = local.node.as_ref().map(|node| node.gauges().progress);
-        local.has_finished = progress.is_some_and(|it| it.done == it.total);
         local.rekey();
         Effect { local: Arc::new(local), requests, facts, ends }
     }
 }
 
-impl<P: Protocol> Local<P> {
+impl<N: Hosted> Local<N> {
     /// Creates a process before its first life.
-    pub(crate) fn new(me: ProcessId, view: Arc<Membership>) -> Local<P> {
+    pub(crate) fn new(me: ProcessId, view: Arc<Membership>) -> Local<N> {
+        let is_rank = view.member(me).role == Role::RANK;
         let mut local = Local {
             key: 0,
             me,
@@ -261,7 +255,7 @@ impl<P: Protocol> Local<P> {
             record: None,
             under_way: VecDeque::new(),
             stated: 0,
-            has_finished: false,
+            has_finished: !is_rank,
         };
         local.rekey();
         local
@@ -277,10 +271,10 @@ impl<P: Protocol> Local<P> {
     }
 
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.node.as_ref().and_then(Process::next_deadline)
+        self.node.as_ref().and_then(N::next_deadline)
     }
 
-    /// Returns whether the application has finished; `true` for a process without an application.
+    /// Returns whether the application has finished in the current life.
     pub(crate) fn has_finished(&self) -> bool {
         self.has_finished
     }
@@ -296,6 +290,7 @@ impl<P: Protocol> Local<P> {
 
     fn end(&mut self, fate: StorageFate) {
         self.node = None;
+        self.has_finished &= self.view.member(self.me).role != Role::RANK;
         self.under_way.clear();
         if fate == StorageFate::Lost {
             self.images.clear();
@@ -305,8 +300,7 @@ impl<P: Protocol> Local<P> {
     }
 
     /// Completes the oldest operation of the storage.
-    #[expect(clippy::type_complexity, reason = "an event has five types that depend on the protocol")]
-    fn complete(&mut self) -> Option<Event<P::Stamp, P::Control, P::Head, P::Saved, u32>> {
+    fn complete(&mut self) -> Option<In<N>> {
         match self.under_way.pop_front()? {
             Operation::Persist(image) => {
                 let name = image.name;

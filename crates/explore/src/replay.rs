@@ -3,16 +3,15 @@
 use std::time::UNIX_EPOCH;
 
 use faultline_api::Federation;
-use faultline_catalog::{MessagesSetup, manifest};
+use faultline_catalog::{Hosted, Setup, manifest};
 use faultline_checker::{Context, Judgement, Property, Verdict, judge};
 use faultline_core::fault::Outcome;
-use faultline_core::{Fact, FactNo, Life, Membership, ProcessId, Protocol, Span, Time};
+use faultline_core::{Fact, FactNo, Life, Membership, ProcessId, Span, Time};
 use faultline_trace::manifest::BackendKind;
 use faultline_trace::{Manifest, Record, Sink, Trace};
 
 use crate::bounds::Bounds;
 use crate::local::Effects;
-use crate::program::Rank;
 use crate::search::Run;
 use crate::state::{Choice, State, Witnesses};
 
@@ -74,10 +73,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    pub(crate) fn new<P>(federation: &Federation, setup: &MessagesSetup<P, Rank>, bounds: Bounds) -> Replay
-    where
-        P: Protocol<Config: Send + Sync> + 'static,
-    {
+    pub(crate) fn new<N: Hosted>(federation: &Federation, setup: &Setup<N>, bounds: Bounds) -> Replay {
         let text = faultline_api::to_yaml(federation);
         let mut manifest = manifest::draft(federation, &text, setup, BackendKind::Simulate, UNIX_EPOCH);
         manifest.expected = manifest::expected(setup);
@@ -88,7 +84,7 @@ impl Replay {
     }
 
     /// Performs these choices, completes the run, and judges the result.
-    pub(crate) fn judge<P: Protocol>(&self, effects: &mut Effects<P>, choices: &[Choice]) -> Counterexample {
+    pub(crate) fn judge<N: Hosted>(&self, effects: &mut Effects<N>, choices: &[Choice]) -> Counterexample {
         let mut tape = Tape { trace: Trace::default(), now: Time::ZERO, steps: Vec::new() };
         let mut state = State::begun(self.membership.clone(), &self.bounds, effects, &mut tape);
         tape.steps.clear();
@@ -143,7 +139,7 @@ impl Tape {
     }
 }
 
-impl<P: Protocol> Witnesses<P> for Tape {
+impl<N: Hosted> Witnesses<N> for Tape {
     fn states(&mut self, process: ProcessId, life: Life, facts: &[Fact]) {
         let stated = self.trace.streams.get(&(process, life)).map_or(0, Vec::len) as u64;
         for (number, fact) in (stated..).map(FactNo).zip(facts) {

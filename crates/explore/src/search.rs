@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
 
-use faultline_core::Protocol;
+use faultline_catalog::Hosted;
 
 use crate::bounds::Bounds;
 use crate::key::Key;
@@ -76,17 +76,17 @@ pub(crate) enum Run {
     Violating,
 }
 
-pub(crate) struct Search<'a, P: Protocol> {
+pub(crate) struct Search<'a, N: Hosted> {
     pub(crate) bounds: Bounds,
-    pub(crate) effects: Effects<P>,
+    pub(crate) effects: Effects<N>,
     /// Judges the run to which these choices lead.
-    pub(crate) judge: &'a mut dyn FnMut(&mut Effects<P>, &[Choice]) -> Run,
+    pub(crate) judge: &'a mut dyn FnMut(&mut Effects<N>, &[Choice]) -> Run,
     /// Called after each level. Returns whether to continue.
     pub(crate) progress: &'a mut dyn FnMut(&SearchExtent) -> bool,
 }
 
-impl<P: Protocol> Search<'_, P> {
-    pub(crate) fn run(&mut self, first: State<P>, extent: &mut SearchExtent) -> End {
+impl<N: Hosted> Search<'_, N> {
+    pub(crate) fn run(&mut self, first: State<N>, extent: &mut SearchExtent) -> End {
         let mut visited = Keys::default();
         let mut judged = Keys::default();
         // The first state has no step.

@@ -2,23 +2,26 @@
 
 use std::sync::Arc;
 
+use faultline_catalog::Hosted;
 use faultline_core::fault::Outcome;
-use faultline_core::{EndedBy, Fact, JobNo, Life, Membership, ProcessId, Protocol, StorageFate, Time};
+use faultline_core::process::{Packet, PacketOf};
+use faultline_core::{
+    EndedBy, Fact, Fault, FaultNo, JobNo, Life, Membership, ProcessId, Role, StorageFate, Time,
+};
 
 use crate::bounds::Bounds;
 use crate::key::{Key, key_of, key_of_all};
-use crate::local::{Effect, Effects, ExploredEvent, Local, PacketOf, Request};
-use crate::program::SendMessage;
+use crate::local::{Effect, Effects, ExploredEvent, Local, Request};
 
 /// A state of the federation. Similar states share most of their data.
 #[derive(Clone)]
-pub(crate) struct State<P: Protocol> {
-    locals: Vec<Arc<Local<P>>>,
+pub(crate) struct State<N: Hosted> {
+    locals: Vec<Arc<Local<N>>>,
     membership: Arc<Membership>,
     /// Pending steps in the order in which they were requested, except overtaken ones.
-    pending: Vec<Pending<P>>,
+    pending: Vec<Pending<N>>,
     /// Pending steps that other steps have overtaken. They may happen at any time.
-    overtaken: Vec<Pending<P>>,
+    overtaken: Vec<Pending<N>>,
     /// Whether packets of one channel arrive in order.
     is_fifo: bool,
     pub(crate) left: Left,
@@ -46,18 +49,18 @@ impl Left {
 
 /// A pending step.
 #[derive(Clone)]
-struct Pending<P: Protocol> {
+struct Pending<N: Hosted> {
     key: Key,
-    body: Arc<Body<P>>,
+    body: Arc<Body<N>>,
 }
 
-enum Body<P: Protocol> {
+enum Body<N: Hosted> {
     /// A packet arrives.
-    Packet { from: ProcessId, from_life: Life, to: ProcessId, to_life: Life, packet: Arc<PacketOf<P>> },
+    Packet { from: ProcessId, from_life: Life, to: ProcessId, to_life: Life, packet: Arc<PacketOf<N>> },
     /// The oldest operation of a storage completes.
     Store(ProcessId, Life),
     /// A computation ends.
-    Compute(ProcessId, Life, JobNo, SendMessage),
+    Compute(ProcessId, Life, JobNo, N::Job),
     /// A membership reaches a process.
     Tell(ProcessId, Life, Arc<Membership>),
     /// The supervisor records that a process has started.
@@ -65,7 +68,7 @@ enum Body<P: Protocol> {
     /// The supervisor learns that a storage is complete again.
     Refill(ProcessId, Life),
     /// The supervisor detects the end of a life.
-    Detect(ProcessId, Life),
+    Detect(ProcessId, Life, Return),
     /// The supervisor starts the next life.
     Restart(ProcessId),
 }
@@ -88,9 +91,18 @@ pub(crate) enum Choice {
     /// The overtaken step at this position.
     Overtaken(u8),
     /// A process fails.
-    Crash { process: ProcessId, storage: StorageFate, output: Output },
+    Crash { process: ProcessId, storage: StorageFate, output: Output, returns: Return },
     /// The next deadline of a process expires.
     Ring(ProcessId),
+}
+
+/// Whether a failed process has another life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Return {
+    /// The supervisor restarts it.
+    Returns,
+    /// It is gone permanently, and other processes take over its work.
+    Gone,
 }
 
 /// Fate of packets that a failed process had sent.
@@ -103,20 +115,20 @@ pub(crate) enum Output {
 }
 
 /// The facts that processes state in a step, in order.
-pub(crate) trait Witnesses<P: Protocol> {
+pub(crate) trait Witnesses<N: Hosted> {
     fn states(&mut self, process: ProcessId, life: Life, facts: &[Fact]);
     /// Called at the beginning of a step, with its description.
     fn steps(&mut self, text: impl FnOnce() -> String);
 }
 
 /// Discards everything.
-impl<P: Protocol> Witnesses<P> for () {
+impl<N: Hosted> Witnesses<N> for () {
     fn states(&mut self, _: ProcessId, _: Life, _: &[Fact]) {}
     fn steps(&mut self, _: impl FnOnce() -> String) {}
 }
 
-impl<P: Protocol> Pending<P> {
-    fn new(body: Body<P>, content: Key) -> Pending<P> {
+impl<N: Hosted> Pending<N> {
+    fn new(body: Body<N>, content: Key) -> Pending<N> {
         let key = match &body {
             Body::Packet { from, from_life, to, to_life, .. } => {
                 key_of(&(0, from, from_life, to, to_life, content), b"")
@@ -126,7 +138,7 @@ impl<P: Protocol> Pending<P> {
             Body::Tell(process, life, _) => key_of(&(3, process, life, content), b""),
             Body::Start(process, life) => key_of(&(4, process, life), b""),
             Body::Refill(process, life) => key_of(&(5, process, life), b""),
-            Body::Detect(process, life) => key_of(&(6, process, life), b""),
+            Body::Detect(process, life, returns) => key_of(&(6, process, life, returns), b""),
             Body::Restart(process) => key_of(&(7, process), b""),
         };
         Pending { key, body: Arc::new(body) }
@@ -142,15 +154,15 @@ impl<P: Protocol> Pending<P> {
     }
 }
 
-impl<P: Protocol> State<P> {
+impl<N: Hosted> State<N> {
     /// Creates the state after the start: every first life has begun, and all resulting steps have happened,
     /// except those of the application.
     pub(crate) fn begun(
         membership: Membership,
         bounds: &Bounds,
-        effects: &mut Effects<P>,
-        sink: &mut impl Witnesses<P>,
-    ) -> State<P> {
+        effects: &mut Effects<N>,
+        sink: &mut impl Witnesses<N>,
+    ) -> State<N> {
         let mut membership = membership;
         let processes = membership.members.len() as u32;
         for member in Arc::make_mut(&mut membership.members) {
@@ -193,7 +205,7 @@ impl<P: Protocol> State<P> {
         let overtakings = left.overtakings.map_or(u128::MAX, u128::from);
         let budgets = [left.crashes.into(), left.timers.into(), overtakings, self.stated];
         let locals = self.locals.iter().map(|it| it.key);
-        let counted = |pending: &[Pending<P>]| pending.len() as u128;
+        let counted = |pending: &[Pending<N>]| pending.len() as u128;
         let mut overtaken: Vec<Key> = self.overtaken.iter().map(|it| it.key).collect();
         overtaken.sort_unstable();
         let mut pending: Vec<Key> = self.pending.iter().map(|it| it.key).collect();
@@ -225,9 +237,18 @@ impl<P: Protocol> State<P> {
             || self.next().is_none() && !(0..self.overtaken.len()).any(|it| self.can_follow(it))
     }
 
-    /// Returns whether every rank has finished.
+    /// Returns whether every rank that is not gone has finished.
     pub(crate) fn has_finished(&self) -> bool {
-        self.locals.iter().all(|it| it.lives() && it.has_finished())
+        let is_gone = |process: ProcessId| self.membership.member(process).gone;
+        let all = (0..).map(ProcessId).zip(&self.locals);
+        all.into_iter().all(|(process, it)| is_gone(process) || it.lives() && it.has_finished())
+    }
+
+    /// Returns whether a process can fail permanently: it is a rank, and another one remains.
+    fn may_go(&self, process: ProcessId) -> bool {
+        let is_rank = |it: ProcessId| self.membership.member(it).role == Role::RANK;
+        let mut others = (0..self.locals.len() as u32).map(ProcessId).filter(|&it| it != process);
+        is_rank(process) && others.any(|it| is_rank(it) && !self.membership.member(it).gone)
     }
 
     /// Appends the choices that the state offers.
@@ -249,7 +270,14 @@ impl<P: Protocol> State<P> {
             for (process, _) in living() {
                 for &storage in bounds.storage.fates() {
                     for output in [Output::Survives, Output::Lost] {
-                        choices.push(Choice::Crash { process, storage, output });
+                        choices.push(Choice::Crash { process, storage, output, returns: Return::Returns });
+                    }
+                }
+                if bounds.permanent && self.may_go(process) {
+                    // No process reads the storage of one that is gone.
+                    for output in [Output::Survives, Output::Lost] {
+                        let (storage, returns) = (StorageFate::Lost, Return::Gone);
+                        choices.push(Choice::Crash { process, storage, output, returns });
                     }
                 }
             }
@@ -260,9 +288,9 @@ impl<P: Protocol> State<P> {
     pub(crate) fn perform(
         &self,
         choice: Choice,
-        effects: &mut Effects<P>,
-        sink: &mut impl Witnesses<P>,
-    ) -> State<P> {
+        effects: &mut Effects<N>,
+        sink: &mut impl Witnesses<N>,
+    ) -> State<N> {
         let mut state = self.clone();
         match choice {
             Choice::Next(place) => {
@@ -283,9 +311,9 @@ impl<P: Protocol> State<P> {
                 let pending = state.overtaken.remove(place as usize);
                 state.happen(&pending, effects, sink);
             }
-            Choice::Crash { process, storage, output } => {
+            Choice::Crash { process, storage, output, returns } => {
                 state.left.crashes -= 1;
-                state.crash(process, storage, output, effects, sink);
+                state.crash(process, (storage, output, returns), effects, sink);
             }
             Choice::Ring(process) => {
                 state.left.timers -= 1;
@@ -297,12 +325,12 @@ impl<P: Protocol> State<P> {
 
     /// Completes the run from a quiet state: deadlines expire in order, and all resulting steps happen, until
     /// every rank has finished. Returns whether they finish.
-    pub(crate) fn complete(&mut self, effects: &mut Effects<P>, sink: &mut impl Witnesses<P>) -> bool {
+    pub(crate) fn complete(&mut self, effects: &mut Effects<N>, sink: &mut impl Witnesses<N>) -> bool {
         for _ in 0..MOST_ROUNDS {
             if self.ended.is_some() || self.has_finished() {
                 return true;
             }
-            let due = |(process, local): (u32, &Arc<Local<P>>)| Some((local.deadline()?, ProcessId(process)));
+            let due = |(process, local): (u32, &Arc<Local<N>>)| Some((local.deadline()?, ProcessId(process)));
             let mut due: Vec<(Time, ProcessId)> = (0..).zip(&self.locals).filter_map(due).collect();
             due.sort_unstable();
             for (_, process) in due {
@@ -331,7 +359,7 @@ impl<P: Protocol> State<P> {
     fn can_happen(&self, place: usize) -> bool {
         let pending = &self.pending[place];
         let lane = pending.lane(self.is_fifo);
-        let waits = |earlier: &[Pending<P>]| {
+        let waits = |earlier: &[Pending<N>]| {
             lane != Lane::Own && earlier.iter().any(|it| it.lane(self.is_fifo) == lane)
         };
         self.can_arrive(pending) && !waits(&self.pending[..place]) && !waits(&self.overtaken)
@@ -343,7 +371,7 @@ impl<P: Protocol> State<P> {
 
     /// Returns whether a packet can arrive. A packet from a life that its receiver does not know yet must
     /// wait.
-    fn can_arrive(&self, pending: &Pending<P>) -> bool {
+    fn can_arrive(&self, pending: &Pending<N>) -> bool {
         match &*pending.body {
             Body::Packet { from, from_life, to, .. } => {
                 *from_life <= self.locals[to.index()].view.member(*from).life
@@ -359,7 +387,7 @@ impl<P: Protocol> State<P> {
             let local = &locals[process.index()];
             local.lives() && local.life == life
         };
-        let is_void = |it: &Pending<P>| match &*it.body {
+        let is_void = |it: &Pending<N>| match &*it.body {
             Body::Packet { from, from_life, to, to_life, .. } => {
                 !lives(*to, *to_life) || *from_life < locals[to.index()].view.member(*from).life
             }
@@ -374,11 +402,11 @@ impl<P: Protocol> State<P> {
         self.overtaken.retain(|it| !is_void(it));
     }
 
-    fn happen(&mut self, pending: &Pending<P>, effects: &mut Effects<P>, sink: &mut impl Witnesses<P>) {
+    fn happen(&mut self, pending: &Pending<N>, effects: &mut Effects<N>, sink: &mut impl Witnesses<N>) {
         let key = pending.key;
         match &*pending.body {
             Body::Packet { from, to, packet, .. } => {
-                sink.steps(|| format!("{to} receives from {from}: {}", short::<P>(packet)));
+                sink.steps(|| format!("{to} receives from {from}: {}", short::<N>(packet)));
                 self.event(*to, key, || ExploredEvent::Arrive(*from, packet.clone()), effects, sink);
             }
             Body::Store(process, _) => {
@@ -404,13 +432,16 @@ impl<P: Protocol> State<P> {
                 sink.steps(|| format!("the supervisor learns that the storage of {process} is complete"));
                 self.event(*process, REFILLED, || ExploredEvent::Refilled, effects, sink);
             }
-            Body::Detect(process, life) => {
+            Body::Detect(process, life, returns) => {
                 sink.steps(|| format!("the supervisor detects the failure of {process}"));
                 self.supervisor(Fact::Detected { process: *process, life: *life }, sink);
                 let mut membership = (*self.membership).clone();
-                Arc::make_mut(&mut membership.members)[process.index()].up = false;
+                let member = &mut Arc::make_mut(&mut membership.members)[process.index()];
+                (member.up, member.gone) = (false, *returns == Return::Gone);
                 self.announce(membership);
-                self.pending.push(Pending::new(Body::Restart(*process), 0));
+                if *returns == Return::Returns {
+                    self.pending.push(Pending::new(Body::Restart(*process), 0));
+                }
             }
             Body::Restart(process) => {
                 sink.steps(|| format!("the supervisor restarts {process}"));
@@ -430,8 +461,8 @@ impl<P: Protocol> State<P> {
         process: ProcessId,
         life: Life,
         view: Arc<Membership>,
-        effects: &mut Effects<P>,
-        sink: &mut impl Witnesses<P>,
+        effects: &mut Effects<N>,
+        sink: &mut impl Witnesses<N>,
     ) {
         let boot = self.locals[process.index()].next_boot();
         self.supervisor(Fact::LifeStarted { process, life, boot }, sink);
@@ -442,29 +473,39 @@ impl<P: Protocol> State<P> {
     fn crash(
         &mut self,
         process: ProcessId,
-        storage: StorageFate,
-        output: Output,
-        effects: &mut Effects<P>,
-        sink: &mut impl Witnesses<P>,
+        (storage, output, returns): (StorageFate, Output, Return),
+        effects: &mut Effects<N>,
+        sink: &mut impl Witnesses<N>,
     ) {
         let life = self.locals[process.index()].life;
         sink.steps(|| {
-            let storage = if storage == StorageFate::Lost { ", and loses its storage" } else { "" };
+            let storage = match (returns, storage) {
+                (Return::Gone, _) => ", and never returns",
+                (_, StorageFate::Lost) => ", and loses its storage",
+                (_, StorageFate::Kept) => "",
+            };
             let output = if output == Output::Lost { "; its messages in transit are lost" } else { "" };
             format!("{process} fails{storage}{output}")
         });
-        self.supervisor(Fact::Failed { process, life, storage, by: EndedBy::Silence }, sink);
+        let mut by = EndedBy::Silence;
+        if returns == Return::Gone {
+            // Only the fault that ended a process shows that it does not return.
+            let (no, fault) = (FaultNo(process.0), Fault::Crash { process, storage, returns: false });
+            by = EndedBy::Fault(no);
+            self.supervisor(Fact::Injecting { no, fault: Box::new(fault) }, sink);
+        }
+        self.supervisor(Fact::Failed { process, life, storage, by }, sink);
         self.event(process, key_of(&(9, storage), b""), || ExploredEvent::End(storage), effects, sink);
         if output == Output::Lost {
-            let is_its = |it: &Pending<P>| matches!(&*it.body, Body::Packet { from, .. } if *from == process);
+            let is_its = |it: &Pending<N>| matches!(&*it.body, Body::Packet { from, .. } if *from == process);
             self.pending.retain(|it| !is_its(it));
             self.overtaken.retain(|it| !is_its(it));
         }
         self.prune();
-        self.pending.push(Pending::new(Body::Detect(process, life), 0));
+        self.pending.push(Pending::new(Body::Detect(process, life, returns), 0));
     }
 
-    fn fire_timer(&mut self, process: ProcessId, effects: &mut Effects<P>, sink: &mut impl Witnesses<P>) {
+    fn fire_timer(&mut self, process: ProcessId, effects: &mut Effects<N>, sink: &mut impl Witnesses<N>) {
         sink.steps(|| format!("a deadline of {process} expires"));
         self.event(process, RANG, || ExploredEvent::Ring, effects, sink);
     }
@@ -481,7 +522,7 @@ impl<P: Protocol> State<P> {
         }
     }
 
-    fn supervisor(&mut self, fact: Fact, sink: &mut impl Witnesses<P>) {
+    fn supervisor(&mut self, fact: Fact, sink: &mut impl Witnesses<N>) {
         self.stated = key_of_all([self.stated, key_of(&fact, b"")]);
         sink.states(ProcessId::SUPERVISOR, Life(0), &[fact]);
     }
@@ -491,9 +532,9 @@ impl<P: Protocol> State<P> {
         &mut self,
         process: ProcessId,
         key: Key,
-        happening: impl FnOnce() -> ExploredEvent<P>,
-        effects: &mut Effects<P>,
-        sink: &mut impl Witnesses<P>,
+        happening: impl FnOnce() -> ExploredEvent<N>,
+        effects: &mut Effects<N>,
+        sink: &mut impl Witnesses<N>,
     ) {
         let effect = effects.of(&self.locals[process.index()], key, happening);
         let Effect { local, requests, facts, ends } = &*effect;
@@ -533,12 +574,12 @@ const MOST_ROUNDS: usize = 12;
 const MOST_STEPS: usize = 20_000;
 
 /// Returns a short description of a packet.
-fn short<P: Protocol>(packet: &PacketOf<P>) -> String {
+fn short<N: Hosted>(packet: &PacketOf<N>) -> String {
     const MOST: usize = 160;
     let text = match packet {
-        faultline_core::Packet::Application { id, .. } => format!("message {id}"),
-        faultline_core::Packet::Control(message) => format!("{message:?}"),
-        faultline_core::Packet::Image(image) => format!("the part {}", image.name),
+        Packet::Application { id, .. } => format!("message {id}"),
+        Packet::Control(message) => format!("{message:?}"),
+        Packet::Image(image) => format!("the part {}", image.name),
     };
     match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -28,8 +28,14 @@ fn shortest(defect: &str, nodes: u32, program: &str, bounds: Bounds) -> Option<(
 /// Messages acknowledged at the restored SN itself must be re-sent, which the paper's rule omits.
 #[test]
 fn the_printed_rule_for_re_sending_has_a_shortest_run() {
-    let bounds =
-        Bounds { crashes: 1, timers: 1, overtakings: Some(1), storage: Storage::Kept, states: 300_000 };
+    let bounds = Bounds {
+        crashes: 1,
+        timers: 1,
+        overtakings: Some(1),
+        storage: Storage::Kept,
+        permanent: false,
+        states: 300_000,
+    };
     let (overtakings, _, found) = shortest("resend-greater", 1, "0>1", bounds).expect("the defect is found");
     assert!(found.violated().contains(&Property::NoLoss), "{:?}", found.violations());
     println!("{overtakings} overtaken, {:#?}", found.steps);
@@ -50,7 +56,7 @@ fn survey() {
     let (crashes, timers) = (number("SURVEY_CRASHES", "1"), number("SURVEY_TIMERS", "1"));
     let overtakings = Some(number("SURVEY_OVERTAKINGS", "1"));
     let states = number("SURVEY_STATES", "300000").into();
-    let bounds = Bounds { crashes, timers, overtakings, storage: Storage::Any, states };
+    let bounds = Bounds { crashes, timers, overtakings, storage: Storage::Any, permanent: false, states };
     let (protocol, mutations) = (setting("SURVEY_PROTOCOL", "hc3i"), setting("SURVEY_MUTATIONS", ""));
     let of = Defect::all().filter(|it| it.protocol() == protocol && mutations.is_empty());
     let listed = mutations.split(',').filter(|it| !it.is_empty()).map(|it| it.parse().unwrap());

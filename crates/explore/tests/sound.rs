@@ -1,5 +1,6 @@
 //! Tests that no protocol violates a property in small, completely explored state spaces.
 
+use faultline_api::resource::Family;
 use faultline_explore::{Bounds, Ending, Exploration, Program, Storage, explore, federation, names};
 
 fn explored(protocol: &str, (clusters, nodes): (u32, u32), program: &str, bounds: Bounds) -> Exploration {
@@ -14,12 +15,24 @@ fn explored(protocol: &str, (clusters, nodes): (u32, u32), program: &str, bounds
     exploration
 }
 
-const ORDERLY: Bounds =
-    Bounds { crashes: 1, timers: 1, overtakings: Some(0), storage: Storage::Any, states: 1_000_000 };
+/// Iterates over the protocols for applications of this family.
+fn protocols(family: Family) -> impl Iterator<Item = &'static str> {
+    let of_family = move |it: &&str| federation(it, 2, 1).unwrap().spec.application.family() == family;
+    names().filter(of_family)
+}
+
+const ORDERLY: Bounds = Bounds {
+    crashes: 1,
+    timers: 1,
+    overtakings: Some(0),
+    storage: Storage::Any,
+    permanent: false,
+    states: 1_000_000,
+};
 
 #[test]
 fn failures_at_every_step_of_an_orderly_run_are_survived() {
-    for protocol in names() {
+    for protocol in protocols(Family::Messages) {
         let Exploration { extent, end } = explored(protocol, (2, 1), "0>1,1>0", ORDERLY);
         assert!(matches!(end, Ending::Exhausted), "{end:?}");
         assert!(extent.runs > 50, "{extent:?}");
@@ -30,9 +43,20 @@ fn failures_at_every_step_of_an_orderly_run_are_survived() {
 #[test]
 fn orderly_runs_of_clusters_of_two_are_survived() {
     let bounds = Bounds { crashes: 0, timers: 2, ..ORDERLY };
-    for protocol in names() {
+    for protocol in protocols(Family::Messages) {
         let Exploration { extent, end } = explored(protocol, (2, 2), "0>2,2>0", bounds);
         assert!(matches!(end, Ending::Exhausted), "{end:?}");
         assert!(extent.runs > 5, "{extent:?}");
+    }
+}
+
+/// A failed process returns, or other processes take over its tasks.
+#[test]
+fn failures_at_every_step_of_a_program_of_tasks_are_survived() {
+    let bounds = Bounds { permanent: true, ..ORDERLY };
+    for protocol in protocols(Family::Tasks) {
+        let Exploration { extent, end } = explored(protocol, (2, 1), "0>1", bounds);
+        assert!(matches!(end, Ending::Exhausted), "{end:?}");
+        assert!(extent.runs > 50 && extent.runs > extent.unknown, "{extent:?}");
     }
 }

@@ -45,13 +45,22 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     );
     println!("\n{}", rates(&all));
     let survivors: Vec<&Mutant> = all.iter().filter(|it| !it.is_killed()).collect();
+    let (shown, survivors): (Vec<&Mutant>, Vec<&Mutant>) =
+        survivors.into_iter().partition(|it| it.shown_by().is_some());
+    for it in &shown {
+        println!("shown by a directed schedule: {}. {}", it.mutation, it.shown_by().unwrap_or_default());
+    }
     let unexplained = survivors.iter().filter(|it| it.argument().is_none()).count();
     for it in &survivors {
         println!("survives: {}. {}", it.mutation, it.argument().unwrap_or("No argument is written down."));
     }
     let counted = all.len() - (survivors.len() - unexplained);
-    let killed = all.len() - survivors.len();
-    println!("killed: {killed} of {counted} that are not argued to be equivalent, of {} in all", all.len());
+    let (killed, of) = (all.len() - survivors.len(), all.len());
+    println!(
+        "killed: {killed} of {counted} that are not argued to be equivalent, {} of them by directed schedules of the \
+         protocols' tests; {of} in all",
+        shown.len()
+    );
     Ok(if unexplained == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

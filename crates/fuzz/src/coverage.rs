@@ -67,7 +67,7 @@ pub struct Observed {
 
 /// Returns the first violation that counts as detecting a defect of this protocol. A different result counts only for
 /// programs of tasks, and only if nothing else is violated: most applications that exchange messages have no reference
-/// result.
+/// result. Waste does not count.
 pub(crate) fn decisive_violation(
     protocol: &str,
     violated: impl Iterator<Item = Property> + Clone,
@@ -79,7 +79,7 @@ pub(crate) fn decisive_violation(
     let is_result = |it: &Property| *it == Property::SameResult;
     violated
         .clone()
-        .find(|it| !is_result(it))
+        .find(|it| !is_result(it) && !it.is_of_economy())
         .or_else(|| violated.clone().find(is_result).filter(|_| of_tasks()))
 }
 

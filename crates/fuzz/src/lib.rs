@@ -36,4 +36,4 @@ pub use directed::Directions;
 pub use kit::{Candidate, SeedResult};
 pub use scenario::{Protocol, Scenario, UnknownProtocol};
 pub use shrink::{Shrunk, Steps, shrink};
-pub use trial::{Trial, repeats, run, run_strictly, seed_under_way};
+pub use trial::{Trial, repeats, run, seed_under_way};

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::coverage::{Coverage, Observed};
 use crate::directed::Directions;
 use crate::scenario::{Protocol, Scenario};
-use crate::trial::{Trial, run_strictly};
+use crate::trial::{Trial, run};
 
 /// Mutations that no observation of a run can distinguish from the correct code, with the reason.
 pub const EQUIVALENT: &[(&str, &str)] = &[
@@ -79,6 +79,28 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
         "It has an effect only if a process fails again before its storage is complete, and then the process finds out by \
          itself what it lacks: its holders are asked in every recovery.",
     ),
+    (
+        "stale-confirmation-counts",
+        "The newer alert arrives all the same, or its receiver fails; then that cluster sends alerts itself, and each answer \
+         names all rollbacks. Until then, the cluster may deliver a message that the alert will undo. This costs another \
+         rollback, whose cause is that message. A cluster still cannot leave: collections require that all clusters know \
+         all rollbacks.",
+    ),
+    (
+        "supervisor-announced-too-early",
+        "A driver starts a life before it announces the membership of the same step, and keeps packets for a life until it \
+         can receive them. A life that ends before it has registered is announced as down like any other.",
+    ),
+];
+
+/// Mutations that need a coincidence too rare for a search, with the test of a protocol in which a cluster never
+/// resumes with the mutation, and does without it.
+pub const DIRECTED: &[(&str, &str)] = &[
+    ("older-reports-count", "protocols/tests/hc3i/mutations.rs: a_report_to_an_older_round_does_not_count"),
+    (
+        "older-ready-counts",
+        "protocols/tests/hc3i/mutations.rs: a_member_that_was_ready_for_an_older_round_is_not_ready",
+    ),
 ];
 
 /// The result of one mutation.
@@ -117,6 +139,11 @@ impl Mutant {
     /// Returns whether a violation, a panic or an unusual rate revealed the mutation.
     pub fn is_killed(&self) -> bool {
         self.first.is_some() || !self.unusual.is_empty()
+    }
+
+    /// Returns the test that shows the mutation by a directed schedule; `None` if there is none.
+    pub fn shown_by(&self) -> Option<&'static str> {
+        DIRECTED.iter().find(|(name, _)| *name == self.mutation).map(|(_, test)| *test)
     }
 
     /// Returns why the mutation is equivalent to the correct code; `None` if that is not known.
@@ -166,7 +193,7 @@ impl Mutant {
     /// Runs a schedule, and enters what it violates. Returns `None` if the code panics, or does not fit.
     fn tries(&mut self, scenario: Scenario) -> Option<Trial> {
         self.runs += 1;
-        let Ok(trial) = catch_unwind(AssertUnwindSafe(|| run_strictly(scenario))) else {
+        let Ok(trial) = catch_unwind(AssertUnwindSafe(|| run(scenario))) else {
             self.panics += 1;
             self.first.get_or_insert(self.runs);
             self.found += 1;
@@ -187,3 +214,18 @@ impl Mutant {
 
 /// The number of directed schedules that follow one run.
 const FOLLOWED: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_mutation_exists_and_is_listed_once() {
+        let mutations: Vec<String> = Defect::mutations().map(|it| it.to_string()).collect();
+        let listed: Vec<&str> = EQUIVALENT.iter().chain(DIRECTED).map(|(name, _)| *name).collect();
+        for (place, name) in listed.iter().enumerate() {
+            assert!(mutations.iter().any(|it| it == name), "{name} is no mutation");
+            assert!(!listed[..place].contains(name), "{name} is listed twice");
+        }
+    }
+}

@@ -32,8 +32,8 @@ impl Trial {
         self.judgement.violated()
     }
 
-    /// Returns the first violation that counts as detecting a defect. A different result counts only for programs of
-    /// tasks, which have a reference result.
+    /// Returns the first violation that counts as detecting a defect. Waste does not count, and a different result only
+    /// for programs of tasks, which have a reference result.
     pub fn decisive_violation(&self) -> Option<Property> {
         decisive_violation(self.scenario.federation.spec.protocol.name(), self.violated())
     }
@@ -52,28 +52,15 @@ pub fn seed_under_way() -> Option<u64> {
     UNDER_WAY.get()
 }
 
-/// Runs a scenario on the simulator, and judges it. The federation must be valid.
+/// Runs a scenario on the simulator, and judges it: waste violates a property. The federation must be valid.
 ///
 /// # Errors
 ///
 /// Returns an error if the federation cannot be set up.
 pub fn run(scenario: Scenario) -> Result<Trial, SetupError> {
-    judged(scenario, Strictness::Lenient)
-}
-
-/// Same as [`run`], but waste violates a property.
-///
-/// # Errors
-///
-/// Returns an error if the federation cannot be set up.
-pub fn run_strictly(scenario: Scenario) -> Result<Trial, SetupError> {
-    judged(scenario, Strictness::Strict)
-}
-
-fn judged(scenario: Scenario, strictness: Strictness) -> Result<Trial, SetupError> {
     UNDER_WAY.set(Some(scenario.seed));
     let UnjudgedRun { stats, run } = played(&scenario)?;
-    let Recording { manifest, trace, judgement } = run.judge_as(strictness);
+    let Recording { manifest, trace, judgement } = run.judge_as(Strictness::Strict);
     UNDER_WAY.set(None);
     Ok(Trial { scenario, stats, manifest, trace, judgement })
 }

@@ -22,18 +22,14 @@ struct OfGroup {
 }
 
 /// Returns the instant at which what no recovery could need must have been removed by the end of the run; `None` if
-/// that cannot be said: the protocol does not collect, the run did not complete, a storage lost its contents, or the run
-/// ended too soon after the last fault. Two collections are allowed for.
-///
-/// A cluster that has lost a storage relies only on checkpoints whose copies were all there when it recovered, or that
-/// are newer. The line that it knows may therefore be behind the one that a recovery would find.
+/// that cannot be said: the protocol does not collect, the run did not complete, or it ended too soon after the last
+/// fault or before a lost storage was complete again. Two collections are allowed for.
 pub(super) fn due_since(history: &History<'_>) -> Option<Time> {
     let context = history.context;
     let every = context.bounds.as_ref()?.collect_every?;
     let is_dynamic = !history.supervision.joined.is_empty() || !history.supervision.left.is_empty();
     let is_judged = context.common_clock && context.outcome == Some(Outcome::Completed);
-    let has_lost = history.supervision.ends.iter().any(|it| it.is_storage_lost);
-    if !is_judged || is_dynamic || has_lost || history.is_flawed() {
+    if !is_judged || is_dynamic || history.is_flawed() {
         return None;
     }
     let slowest = context.links.iter().map(|it| it.requested.latency + it.requested.jitter).max();

@@ -118,7 +118,7 @@ pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, CommandError>
     let run = UnjudgedRecording { manifest, trace: trial.trace.clone(), is_read: false };
     run.write(&bundle).map_err(unwritable)?;
     let shown = RenderedTrial::new(trial);
-    let recording = Recording::new(dir, run, Strictness::Lenient);
+    let recording = Recording::new(dir, run, Strictness::Strict);
     output::write(dir, "transcript.txt", &shown.text())?;
     output::write(dir, "report.html", &faultline_report::page::render(recording.recorded()))?;
     output::write(dir, "diagram.svg", &shown.picture())
@@ -152,6 +152,10 @@ pub(crate) fn reproduce(dir: &Path, trial: &Trial) -> String {
                 file.display()
             )
         }
-        None => format!("faultline run {} --backend simulate", file.display()),
+        None => {
+            let is_only_waste = trial.violated().all(Property::is_of_economy);
+            let strict = if is_only_waste { " --strict" } else { "" };
+            format!("faultline run {} --backend simulate{strict}", file.display())
+        }
     }
 }

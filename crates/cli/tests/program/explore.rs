@@ -36,7 +36,8 @@ fn a_small_space_is_visited_to_its_end_and_a_larger_one_says_where_it_stopped() 
 fn unsupported_federations_are_rejected_with_a_remedy() {
     let place = TestDirectory::new();
     for (arguments, said) in [
-        (&["--protocol", "tic"][..], "use one of: hc3i"),
+        (&["--protocol", "none"][..], "use one of: hc3i"),
+        (&["--protocol", "tic", "--program", "0>1"], "write another program of tasks into a file"),
         (&["--nodes", "1", "--program", "0>7"], "the ranks are 0 to 1"),
         (&["--program", "0-1"], "use the form"),
         (&["--clusters", "1", "--nodes", "1"], "1 to 26 clusters"),

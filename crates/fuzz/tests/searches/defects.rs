@@ -45,6 +45,8 @@ const DIRECTED: &[Defect] = &[
     Defect::Hc3i(hc3i::Defect::CollectsOnSpoilt),
     Defect::Hc3i(hc3i::Defect::CollectsOnMixed),
     Defect::Hc3i(hc3i::Defect::CollectsOnUncovered),
+    Defect::Hc3i(hc3i::Defect::RefillsUnconfirmed),
+    Defect::Hc3i(hc3i::Defect::LateReplicasStored),
     Defect::Hc3i(hc3i::Defect::ResendOnlyOnAlerts),
     Defect::Hc3i(hc3i::Defect::TablesVolatile),
     Defect::Hc3i(hc3i::Defect::OnlyLastEntry),

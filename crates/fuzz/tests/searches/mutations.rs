@@ -2,14 +2,14 @@
 
 use faultline_catalog::Defect;
 use faultline_checker::Property;
-use faultline_fuzz::{Protocol, Scenario, run_strictly};
+use faultline_fuzz::{Protocol, Scenario, run};
 use faultline_protocols::{hc3i, hydee};
 
 /// Returns the first of 60 seeds at which the property is violated.
 fn first(defect: Defect, protocol: &str, property: Property) -> Option<u64> {
     let protocol: Protocol = protocol.parse().unwrap();
     (0..60).find(|&seed| {
-        let trial = run_strictly(Scenario::new(seed, Some(protocol), Some(defect))).unwrap();
+        let trial = run(Scenario::new(seed, Some(protocol), Some(defect))).unwrap();
         trial.violated().any(|it| it == property)
     })
 }

@@ -231,7 +231,7 @@ impl Rank {
     /// Receives the application's state, after all its earlier actions.
     fn snapshot_taken(&mut self, snapshot: Snapshot, host: &mut ProtocolHost) {
         let own = ProtocolState { phases: self.phases.clone(), app_actions: self.app_actions.clone() };
-        let saved = Saved { channels: self.logs.channels.clone(), own };
+        let saved = self.logs.saved(own);
         self.checkpoints.cut(&mut self.group, snapshot, saved, self.logs.head(), host);
     }
 
@@ -384,7 +384,7 @@ impl Rank {
         let Some(resumed) = self.group.take_resumed() else { return };
         let target = resumed.target;
         self.install(resumed, host);
-        self.group.collect(target, 0, host);
+        self.group.collect(target, self.logs.take_collected(), host);
         self.group.store.has_own(host);
         self.checkpoints.restored();
         self.proceed(host);
@@ -401,9 +401,9 @@ impl Rank {
         host.restore(image.as_deref(), incarnation);
         let checkpoint = target.map(|it| it.position).unwrap_or_default();
         self.position = Position { incarnation, sn: checkpoint.sn };
-        let Saved { channels, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
+        let Saved { channels, collected, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
         (self.phases, self.app_actions) = (own.phases, own.app_actions);
-        self.logs.restore(&self.group, channels);
+        self.logs.restore(&self.group, channels, collected);
         let (cause, vectors) = (Cause::Failure, Arc::default());
         host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });
     }

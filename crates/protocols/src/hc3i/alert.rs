@@ -109,6 +109,11 @@ impl Hc3i {
         host: &mut ProtocolHost,
     ) {
         let asker = (from, past.known());
+        // An alert that a newer one has overtaken says nothing new, and its confirmation would not count.
+        let is_overtaken = |spread: &Spread| spread.asker.0 == from && spread.asker.1 > asker.1;
+        if self.alerts.spreads.iter().any(is_overtaken) {
+            return;
+        }
         self.alerts.spreads.retain(|spread| spread.asker.0 != from);
         let counted = if self.has(Defect::OneMemberConfirms) { 1 } else { usize::MAX };
         self.alerts

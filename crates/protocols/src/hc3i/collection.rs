@@ -114,7 +114,7 @@ impl Hc3i {
         let mut incarnations: Vec<_> = self.clusters().map(|cluster| self.history.known(cluster)).collect();
         incarnations[self.cluster.index()] = self.position.incarnation;
         let covered_only = self.obeys(Rule::CollectsOnCovered);
-        let covered = self.kept.iter().filter(|kept| kept.covered || !covered_only);
+        let covered = self.kept.iter().filter(|kept| self.is_covered(kept) || !covered_only);
         let checkpoints = covered.map(|kept| (kept.checkpoint(), kept.vectors.clone())).collect();
         Some(Arc::new(Inventory { incarnations, checkpoints }))
     }

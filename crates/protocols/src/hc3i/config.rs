@@ -138,6 +138,14 @@ rules! {
     CollectsOnCovered, without
         /// Garbage collection relies on checkpoints whose replicas are incomplete, or no longer complete.
         CollectsOnUncovered;
+    /// A checkpoint counts as complete again once the holders of its replicas have confirmed them (section 3.1).
+    ConfirmsRefills, without
+        /// A checkpoint whose replicas were incomplete at a recovery never counts as complete again.
+        RefillsUnconfirmed;
+    /// A holder does not store a replica that arrives after its checkpoint was collected or undone (section 3.5).
+    RefusesLate, without
+        /// A holder stores a replica that arrives after its checkpoint was collected or undone.
+        LateReplicasStored;
     /// Without an initiator, a collection waits for a list from every cluster (section 7).
     WaitsForSilent, without
         /// Without an initiator, a cluster that has sent no list yet is ignored, as if it could not fail.

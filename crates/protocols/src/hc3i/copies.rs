@@ -44,6 +44,7 @@ enum ListFor {
         owner: ProcessId,
         past: Arc<ClusterHistory>,
         names: Arc<[ImageName]>,
+        confirm: Arc<[ImageName]>,
     },
     /// Removes the data of clusters that have left.
     Purge,
@@ -114,9 +115,10 @@ impl Copies {
         owner: ProcessId,
         past: Arc<ClusterHistory>,
         names: Arc<[ImageName]>,
+        confirm: Arc<[ImageName]>,
         host: &mut ProtocolHost,
     ) {
-        self.lists.push_back(ListFor::Offer { owner, past, names });
+        self.lists.push_back(ListFor::Offer { owner, past, names, confirm });
         host.list();
     }
 
@@ -156,12 +158,14 @@ impl Copies {
         self.refill.report(host);
     }
 
-    /// Compares an owner's list with the storage: requests what is missing, and removes what was undone or collected.
+    /// Compares an owner's list with the storage: requests what is missing, confirms what the owner asks about, and
+    /// removes what was undone or collected.
     fn compare(
         &mut self,
         owner: ProcessId,
         past: &ClusterHistory,
         names: &[ImageName],
+        confirm: &[ImageName],
         images: &[(ImageName, Arc<Head>)],
         host: &mut ProtocolHost,
     ) {
@@ -171,8 +175,14 @@ impl Copies {
             let is_old = name.incarnation < past.known() || name.sn < past.collected.position.sn;
             name.owner == owner && is_old && !names.contains(name)
         };
-        for &(name, _) in images.iter().filter(|(name, _)| is_void(name)) {
+        // A removal takes effect after the writes before it.
+        let listed = images.iter().map(|(name, _)| *name);
+        for name in listed.chain(self.writes.names().copied()).filter(is_void) {
             host.delete(name);
+        }
+        self.writes.forget(is_void);
+        for &name in confirm.iter().filter(|name| here(name)) {
+            host.control(To::One(owner), Control::Stored(name));
         }
         self.refill.wants(missing.iter().copied());
         if !missing.is_empty() {
@@ -205,12 +215,23 @@ impl Hc3i {
     pub(super) fn image_arrived(&mut self, _from: ProcessId, image: Arc<Image>, host: &mut ProtocolHost) {
         // After its owner has left, no process will ask for it.
         let is_of_use = self.membership.is_present(image.name.owner);
-        if is_of_use && (image.name.owner != self.me || self.take_fetched(&image)) {
+        if image.name.owner != self.me && self.arrives_late(image.name) {
+            self.copies.settled(image.name, host);
+        } else if is_of_use && (image.name.owner != self.me || self.take_fetched(&image)) {
             if self.has(Defect::StoredOnArrival) && image.name.owner != self.me {
                 host.control(To::One(image.name.owner), Control::Stored(image.name));
             }
             self.copies.writes.write(image, host);
         }
+    }
+
+    /// Returns whether no recovery can need a replica any more, because its owner's cluster has collected or undone the
+    /// checkpoint. Messages about this may overtake the replica.
+    fn arrives_late(&self, name: ImageName) -> bool {
+        let (cluster, notes) = (self.cluster_of(name.owner), self.copies.notes());
+        let is_collected =
+            name.sn < notes.collected(cluster).position.sn && self.obeys(Rule::NeverRestoresCollected);
+        (is_collected || notes.undid_checkpoint(cluster, name.position())) && self.obeys(Rule::RefusesLate)
     }
 
     pub(super) fn image_read(
@@ -260,8 +281,8 @@ impl Hc3i {
                 }
             }
             ListFor::Offer { owner, .. } if !self.membership.is_present(owner) => {}
-            ListFor::Offer { owner, past, names } => {
-                self.copies.compare(owner, &past, &names, &images, host);
+            ListFor::Offer { owner, past, names, confirm } => {
+                self.copies.compare(owner, &past, &names, &confirm, &images, host);
                 self.write_record(Some(Waiter::Offer(owner)), now, host);
             }
         }
@@ -308,7 +329,8 @@ impl Hc3i {
     /// again and collected checkpoints restored.
     pub(super) fn offer(&self, holder: ProcessId, host: &mut ProtocolHost) {
         let names = self.kept.iter().rev().map(|kept| kept.part(self.me)).collect();
-        host.control(To::One(holder), Control::Offer { past: self.history.of(self.cluster), names });
+        let (past, confirm) = (self.history.of(self.cluster), self.unconfirmed_by(holder));
+        host.control(To::One(holder), Control::Offer { past, names, confirm });
     }
 
     /// Holder: compares its storage with an owner's offer.
@@ -317,12 +339,13 @@ impl Hc3i {
         owner: ProcessId,
         past: Arc<ClusterHistory>,
         names: Arc<[ImageName]>,
+        confirm: Arc<[ImageName]>,
         host: &mut ProtocolHost,
     ) {
         if self.obeys(Rule::RefillsNotes) {
             self.copies.notes.extend(self.cluster_of(owner), &past);
         }
-        self.copies.list_for_offer(owner, past, names, host);
+        self.copies.list_for_offer(owner, past, names, confirm, host);
     }
 
     /// Holder: removes an owner's collected parts.
@@ -336,6 +359,7 @@ impl Hc3i {
     ) {
         self.copies.notes.extend(self.cluster_of(owner), past);
         self.write_record(None, now, host);
+        self.copies.writes.forget(|it| names.contains(it));
         names.iter().for_each(|&name| host.delete(name));
     }
 

@@ -70,8 +70,9 @@ pub struct RestorableCheckpoint {
     pub attempt: Attempt,
     /// Maxima of the vectors of its parts.
     pub vectors: Arc<Vectors>,
-    /// Whether every holder has its replicas. A committed checkpoint had them at the commit, and a restored
-    /// one before its cluster resumed. Any other checkpoint may be lost together with the next storage.
+    /// Whether every holder had its replicas when this was determined. A committed checkpoint had them at the commit,
+    /// and a restored one before its cluster resumed. Any other checkpoint may be lost together with the next storage,
+    /// until the holders have confirmed their replicas.
     pub covered: bool,
 }
 
@@ -109,7 +110,8 @@ pub struct RollbackTarget {
     pub kept: Arc<[RestorableCheckpoint]>,
     /// Where to fetch parts that their owners lack.
     pub sources: Vec<(ImageName, ProcessId)>,
-    /// Holders that lack parts of the checkpoint to restore. Their owners copy these parts before the cluster resumes.
+    /// Holders that lack parts of the checkpoints in `kept`. Owners copy those of the checkpoint to restore before the
+    /// cluster resumes, and offer the others afterwards.
     pub uncovered: Vec<(ImageName, ProcessId)>,
     /// All tables, including the new entry of the recovering cluster.
     pub history: History,
@@ -331,6 +333,16 @@ pub enum Control {
         past: Arc<ClusterHistory>,
         /// Names of the parts to hold, newest first.
         names: Arc<[ImageName]>,
+        /// Names of those that the holder confirms even if it has them already.
+        confirm: Arc<[ImageName]>,
+    },
+    /// Owner to its coordinator: all holders have confirmed this part, of which the last recovery found replicas
+    /// missing.
+    Covered {
+        /// The round of the recovery.
+        epoch: Epoch,
+        /// Name of the part.
+        name: ImageName,
     },
     /// Holder: parts of the offer that it lacks.
     Want {
@@ -398,6 +410,7 @@ impl Control {
             Control::Fetch(_) => "fetch",
             Control::Refused(_) => "refused",
             Control::Offer { .. } => "offer",
+            Control::Covered { .. } => "covered",
             Control::Want { .. } => "want",
             Control::Discard { .. } => "discard",
             Control::Ask { .. } => "ask",

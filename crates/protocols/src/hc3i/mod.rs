@@ -12,6 +12,7 @@
 //! | `round` | agreeing on what to restore: the coordinator's side (3.4) |
 //! | `recovery` | restoring it: a member's side (3.4) |
 //! | `copies` | replicas of parts at holders, and keeping them complete (3.1) |
+//! | `refilling` | when a checkpoint whose replicas were lost counts as complete again (3.1) |
 //! | `collection` | removing what no recovery needs (3.5) |
 //! | `presence` | clusters that join and leave (7) |
 //! | `history`, `log`, `received` | the three tables that the rules refer to |
@@ -33,6 +34,7 @@ mod placement;
 mod presence;
 mod received;
 mod recovery;
+mod refilling;
 mod round;
 
 use alloc::boxed::Box;
@@ -64,6 +66,7 @@ use message::{Head, RestorableCheckpoint};
 use presence::Leaving;
 use received::Received;
 use recovery::Recovery;
+use refilling::{Refilling, Unconfirmed};
 use round::Round;
 
 /// The host, as this protocol sees it.
@@ -110,6 +113,7 @@ pub struct Hc3i {
     kept: Vec<RestorableCheckpoint>,
     /// Own parts of checkpoints that cannot be restored, because other parts are lost.
     incomplete: Vec<ImageName>,
+    unconfirmed: Unconfirmed,
 
     /// Messages from other clusters that cannot be delivered yet.
     waiting: VecDeque<Arrival>,
@@ -150,6 +154,7 @@ struct Coordination {
     gathering: Option<Gathering>,
     checkpoint_at: Option<Time>,
     round: Option<Round>,
+    refilling: Refilling,
     collecting: Collecting,
     collect_at: Option<Time>,
     leaving: Leaving,
@@ -246,6 +251,7 @@ impl Protocol for Hc3i {
             received: Arc::default(),
             kept: Vec::new(),
             incomplete: Vec::new(),
+            unconfirmed: Unconfirmed::default(),
             sent_within: Counters::default(),
             received_within: 0,
             waiting: VecDeque::new(),
@@ -400,10 +406,12 @@ impl Hc3i {
             Control::Stored(name) => {
                 self.copy_stored(from, name, now, host);
                 self.restored_copy_stored(from, name, now, host);
+                self.replica_confirmed(from, name, now, host);
             }
             Control::Fetch(name) => self.copies.read_for(from, name, host),
             Control::Refused(name) => self.fetch_refused(name, now, host),
-            Control::Offer { past, names } => self.offered(from, past, names, host),
+            Control::Offer { past, names, confirm } => self.offered(from, past, names, confirm, host),
+            Control::Covered { epoch, name } => self.owner_covered(epoch, name),
             Control::Want { names } => {
                 for &name in names.iter() {
                     self.copies.read_for(from, name, host);

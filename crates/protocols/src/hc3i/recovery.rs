@@ -111,6 +111,7 @@ impl Hc3i {
         }
         self.epoch = epoch;
         self.freeze(host);
+        self.forget_missing_replicas();
         if let Phase::Recovering(recovery) = &mut self.phase {
             let interrupted = recovery.interrupted.take();
             **recovery = Recovery { interrupted, ..Recovery::default() };
@@ -181,8 +182,10 @@ impl Hc3i {
             .filter(|name| !recovery.here.contains(name))
             .collect();
         recovery.missing = lacking.iter().copied().collect();
-        let own = target.uncovered.iter().filter(|(part, _)| part.owner == me);
+        let own_part = recovery.target_part(me);
+        let own = target.uncovered.iter().filter(|(part, _)| Some(*part) == own_part);
         recovery.uncovered = own.map(|&(_, holder)| holder).collect();
+        self.expect_replicas(&target);
         self.history.merge(&target.history);
         self.write_record(Some(Waiter::Target(epoch)), now, host);
         if let Some(part) = target.checkpoint.as_ref().map(|kept| kept.part(me))

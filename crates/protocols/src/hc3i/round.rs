@@ -78,6 +78,7 @@ impl Hc3i {
     pub(super) fn begin_round(&mut self, epoch: Epoch, cause: Cause, now: Time, host: &mut ProtocolHost) {
         let asked = if self.has(Defect::HoldersNotAsked) { 0 } else { usize::MAX };
         let awaited = self.members.iter().copied().chain(self.outside_holders().take(asked)).collect();
+        self.forget_missing_replicas();
         self.coordination().round = Some(Round { epoch, cause, awaited, reports: Vec::new(), target: None });
         let membership = self.membership.version;
         self.broadcast(Control::Prepare { epoch, membership }, host);
@@ -170,13 +171,11 @@ impl Hc3i {
         let sn = checkpoint.as_ref().map(|kept| kept.position.sn).unwrap_or_default();
         self.history.rolled_back(self.cluster, incarnation, sn);
         let sources = kept.iter().flat_map(|kept| survey.sources(kept.checkpoint())).collect();
-        let uncovered = match &checkpoint {
-            Some(kept) if !defects.has(Defect::ReadyBeforeCopies) => {
-                uncovered(kept, survey.parts(kept.checkpoint()), &holders)
-            }
-            _ => Vec::new(),
-        };
-        if let Some(target) = kept.last_mut().filter(|_| !defects.has(Defect::ReadyBeforeCopies)) {
+        let awaits_copies = !defects.has(Defect::ReadyBeforeCopies);
+        let copied = kept.iter().filter(|it| awaits_copies || Some(*it) != checkpoint.as_ref());
+        let uncovered =
+            copied.flat_map(|it| uncovered(it, survey.parts(it.checkpoint()), &holders)).collect();
+        if let Some(target) = kept.last_mut().filter(|_| awaits_copies) {
             target.covered = true; // before the cluster resumes
         }
         let target = Arc::new(RollbackTarget {

@@ -41,7 +41,7 @@ impl Rank {
         let Some(part) = &mut self.part else { return };
         let (phases, app_actions) = (self.phases.clone(), self.app_actions.clone());
         let own = ProtocolState { phases, app_actions, late: Vec::new() };
-        let saved = Saved { channels: self.logs.channels.clone(), own };
+        let saved = self.logs.saved(own);
         part.cut(snapshot, saved, self.logs.head());
         let checkpoint = part.checkpoint();
         let members = self.group.members.iter();
@@ -69,9 +69,9 @@ impl Rank {
         let rules = self.config.drain_rules();
         let Some(part) = &mut self.part else { return };
         let received = self.group.members.iter().map(|&it| u64::from(self.logs.received(it))).sum();
-        let whole = |Saved { channels, own }: Saved<Phase, ProtocolState>, late| Saved {
-            channels,
-            own: ProtocolState { late, ..own },
+        let whole = |saved: Saved<Phase, ProtocolState>, late| Saved {
+            own: ProtocolState { late, ..saved.own },
+            ..saved
         };
         part.maybe_write(&mut self.group, received, rules, whole, host);
         self.part_completes(now, host);

@@ -149,6 +149,8 @@ rules! {
     ArrivalsDroppedWhileRestoring,
     /// A message that is suppressed is transmitted as well.
     SuppressedAndSent,
+    /// Messages that are in transit when another cluster fails are sent again.
+    InTransitSentAgain,
 }
 
 /// The rules for the sub-machines.
@@ -198,6 +200,7 @@ impl Config {
             collects_exactly: self.is_unchanged(Defect::CollectsOneTooMany),
             spills_durable: self.obeys(Rule::SpillsDurable),
             sends_spilled: self.obeys(Rule::SendsSpilled),
+            keeps_in_transit: self.is_unchanged(Defect::InTransitSentAgain),
             is_sound: self.defects.is_empty(),
         }
     }

@@ -311,7 +311,7 @@ impl Rank {
         let Some(resumed) = self.group.take_resumed() else { return };
         let target = resumed.target;
         self.install(resumed, host);
-        self.group.collect(target, 0, host);
+        self.group.collect(target, self.logs.take_collected(), host);
         self.group.store.has_own(host);
         self.proceed(host);
         if let Some(coordinator) = &mut self.coordinator {
@@ -329,10 +329,10 @@ impl Rank {
         host.restore(image.as_deref(), incarnation);
         let checkpoint = target.map(|it| it.position).unwrap_or_default();
         self.position = Position { incarnation, sn: checkpoint.sn };
-        let Saved { channels, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
+        let Saved { channels, collected, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
         let ProtocolState { phases, app_actions, late } = own;
         (self.phases, self.app_actions) = (phases, app_actions);
-        self.logs.restore(&self.group, channels);
+        self.logs.restore(&self.group, channels, collected);
         let (cause, vectors) = (Cause::Failure, Arc::default());
         host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });
         self.receive_late(late);

@@ -132,7 +132,7 @@ impl Pairs {
         let (sent, settled) = (channel.sent, channel.settled);
         let Some(undecided) = self.pairs.entry(peer).or_default().undecided.take() else { return false };
         let next = present.received.max(settled.received);
-        logs.resume(peer, next, undecided);
+        logs.resume(group, peer, next, undecided);
         logs.suppress(group.me, peer, undecided..next.min(sent), host);
         true
     }

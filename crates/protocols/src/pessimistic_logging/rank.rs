@@ -294,7 +294,7 @@ impl Rank {
 
     /// Receives the application's state, after all earlier sends.
     fn snapshot_taken(&mut self, snapshot: Snapshot, host: &mut ProtocolHost) {
-        let saved = Saved { channels: self.logs.channels.clone(), own: self.unsent.clone() };
+        let saved = self.logs.saved(self.unsent.clone());
         self.checkpoints.cut(&mut self.group, snapshot, saved, self.logs.head(), host);
     }
 
@@ -487,7 +487,7 @@ impl Rank {
         let Some(resumed) = self.group.take_resumed() else { return };
         let target = resumed.target;
         self.install(resumed, host);
-        self.group.collect(target, 0, host);
+        self.group.collect(target, self.logs.take_collected(), host);
         self.group.store.has_own(host);
         self.checkpoints.restored();
         self.proceed(host);
@@ -504,11 +504,11 @@ impl Rank {
         host.restore(image.as_deref(), incarnation);
         let checkpoint = target.map(|it| it.position).unwrap_or_default();
         self.position = Position { incarnation, sn: checkpoint.sn };
-        let Saved { channels, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
+        let Saved { channels, collected, own } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
         let sent = channels.values().map(|it| u64::from(it.sent)).sum::<u64>() + own.len() as u64;
         self.order.restore(delivered(&channels), sent, target.is_some());
         self.unsent = own;
-        self.logs.restore(&self.group, channels);
+        self.logs.restore(&self.group, channels, collected);
         self.pairs.restore(&self.logs);
         self.speak_to_logger(host);
         let (cause, vectors) = (Cause::Failure, Arc::default());

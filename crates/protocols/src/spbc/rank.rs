@@ -253,7 +253,7 @@ impl Rank {
     /// Receives the application's state, after all earlier sends.
     fn snapshot_taken(&mut self, snapshot: Snapshot, now: Time, host: &mut ProtocolHost) {
         let Some(part) = &mut self.part else { return };
-        let saved = Saved { channels: self.logs.channels.clone(), own: InTransit::new() };
+        let saved = self.logs.saved(InTransit::new());
         part.cut(snapshot, saved, self.logs.head());
         let checkpoint = part.checkpoint();
         let members = self.group.members.iter();
@@ -488,7 +488,7 @@ impl Rank {
         let Some(resumed) = self.group.take_resumed() else { return };
         let target = resumed.target;
         self.install(resumed, host);
-        self.group.collect(target, 0, host);
+        self.group.collect(target, self.logs.take_collected(), host);
         self.group.store.has_own(host);
         self.resume(host);
         if let Some(coordinator) = &mut self.coordinator {
@@ -506,8 +506,9 @@ impl Rank {
         host.restore(image.as_deref(), incarnation);
         let checkpoint = target.map(|it| it.position).unwrap_or_default();
         self.position = Position { incarnation, sn: checkpoint.sn };
-        let Saved { channels, own: late } = image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
-        self.logs.restore(&self.group, channels);
+        let Saved { channels, collected, own: late } =
+            image.map(|it| Saved::clone(&it.saved)).unwrap_or_default();
+        self.logs.restore(&self.group, channels, collected);
         self.pairs.restore(&self.logs);
         let (cause, vectors) = (Cause::Failure, Arc::default());
         host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });

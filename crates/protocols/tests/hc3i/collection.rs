@@ -1,8 +1,8 @@
 //! Garbage collection (section 3.5): it removes exactly what no recovery needs.
 
 use faultline_core::StorageFate::{Kept, Lost};
-use faultline_core::{Claim, ClusterId, Sn};
-use faultline_protocols::hc3i::{CollectBy, Config, Control, Defects};
+use faultline_core::{Claim, ClusterId, ImageName, Packet, Sn};
+use faultline_protocols::hc3i::{CollectBy, Config, Control, Defect, Defects};
 
 use crate::harness::{c, p};
 use crate::setting::{Federation, by_every_cluster, config, running, says, to};
@@ -55,6 +55,97 @@ fn a_collection_removes_checkpoints_copies_and_log_entries() {
         _ => None,
     });
     assert_eq!(log.collect::<Vec<_>>(), [0, 1], "m was delivered before the kept checkpoint");
+}
+
+/// Cluster 0 takes two more checkpoints, the second after the delivery of a message that p2 can still undo: the line
+/// contains the first. p0 fails, and its holder p1 loses all replicas at the same time.
+fn with_lost_replicas(config: Config) -> Federation {
+    let mut federation = running(&[1, 1, 1], config);
+    federation.exchange(p(2), p(0), "m");
+    federation.take_checkpoint(c(0));
+    federation.kill(p(0), Kept);
+    federation.kill(p(1), Lost);
+    for failed in [p(0), p(1)] {
+        federation.detect(failed);
+    }
+    for failed in [p(0), p(1)] {
+        federation.advance_return(failed);
+    }
+    federation
+}
+
+#[test]
+fn checkpoints_count_again_once_their_replicas_were_refilled() {
+    for (defects, kept) in
+        [(Defects::default(), vec![2, 3, 4]), (Defects::only(Defect::RefillsUnconfirmed), vec![1, 2, 3, 4])]
+    {
+        let mut federation = with_lost_replicas(config(defects));
+        federation.retry();
+        federation.collect();
+        assert_eq!(federation.kept(p(0)), kept, "{defects:?}");
+        assert_eq!(federation.wrong(), [""; 0]);
+    }
+}
+
+#[test]
+fn checkpoints_do_not_count_before_their_replicas_were_refilled() {
+    let mut federation = with_lost_replicas(config(Defects::default()));
+    let late = federation.hold(|flight| matches!(&flight.packet, Packet::Image(it) if it.name.sn == Sn(2)));
+    federation.retry();
+    federation.collect();
+    assert_eq!(federation.kept(p(0))[0], 1, "p1 has no replica of the second");
+    federation.release(late);
+    federation.settle();
+    federation.collect();
+    assert_eq!(federation.kept(p(0))[0], 2);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// The replicas reach p2 after its report to a recovery, and before p1 learns from the coordinator that they are
+/// missing.
+#[test]
+fn replicas_that_arrive_during_a_recovery_are_confirmed_again() {
+    let mut federation = running(&[2, 1, 1], config(Defects::default()));
+    federation.exchange(p(3), p(0), "m");
+    federation.take_checkpoint(c(0));
+    let refill = federation.hold(
+        |flight| matches!(&flight.packet, Packet::Image(it) if it.name.owner == p(1) && it.name.sn < Sn(3)),
+    );
+    federation.crash(p(2), Lost);
+    federation.retry();
+    let target = federation.hold(to(p(1), says!(Control::Restore { .. })));
+    federation.crash(p(0), Kept);
+    federation.settle();
+    federation.release(refill);
+    federation.settle();
+    federation.release(target);
+    federation.retry();
+    federation.collect();
+    assert_eq!(federation.kept(p(0))[0], 2);
+    assert_eq!(federation.kept(p(1))[0], 2);
+    assert_eq!(federation.wrong(), [""; 0]);
+}
+
+/// p1 receives the replicas that it lost while p0 collects. One of them arrives after the message that it is no longer
+/// needed.
+#[test]
+fn a_replica_that_arrives_after_its_collection_is_not_stored() {
+    for (defects, is_left) in [(Defects::default(), false), (Defects::only(Defect::LateReplicasStored), true)]
+    {
+        let mut federation = running(&[1, 1], config(defects));
+        let of_first = |name: &ImageName| name.owner == p(0) && name.sn == Sn(1);
+        let late =
+            federation.hold(move |flight| matches!(&flight.packet, Packet::Image(it) if of_first(&it.name)));
+        federation.crash(p(1), Lost);
+        federation.retry();
+        federation.take_checkpoint(c(0));
+        federation.collect();
+        assert!(federation.kept(p(0))[0] > 1);
+        federation.release(late);
+        federation.settle();
+        assert_eq!(federation.images(p(1)).iter().any(of_first), is_left);
+        assert_eq!(federation.wrong(), [""; 0]);
+    }
 }
 
 #[test]

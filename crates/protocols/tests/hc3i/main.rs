@@ -10,6 +10,7 @@ mod collection;
 mod defects;
 mod explore;
 mod figures;
+mod mutations;
 mod presence;
 mod recovery;
 mod setting;

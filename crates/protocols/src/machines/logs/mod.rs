@@ -87,6 +87,8 @@ impl<T: Wire> faultline_core::Stamp for Stamp<T> {
 pub struct Saved<T, O> {
     /// Channels by peer.
     pub channels: BTreeMap<ProcessId, Channel<T>>,
+    /// Number of log entries that were removed before the state was saved, and that the process had not reported yet.
+    pub collected: u32,
     /// The rest of the protocol's state.
     pub own: O,
 }
@@ -145,6 +147,8 @@ pub(crate) struct LogRules {
     pub(crate) spills_durable: bool,
     /// Messages that are only on stable storage are sent when a channel resumes.
     pub(crate) sends_spilled: bool,
+    /// Messages in transit are not sent again when a channel resumes after another group's failure.
+    pub(crate) keeps_in_transit: bool,
     /// Whether all rules of the protocol are obeyed, so that its invariants hold.
     pub(crate) is_sound: bool,
 }
@@ -160,6 +164,7 @@ impl LogRules {
         collects_exactly: true,
         spills_durable: true,
         sends_spilled: true,
+        keeps_in_transit: true,
         is_sound: true,
     };
 }
@@ -171,6 +176,9 @@ struct Sending {
     next: u32,
     /// Messages with a smaller number are re-sends.
     fresh: u32,
+    /// The number after the last message that this process, in its current state, has passed to the network, and the
+    /// incarnation of the receiver's group to which it sent it.
+    passed: Option<(Incarnation, u32)>,
 }
 
 /// The channels of a process, and the logs of those to other groups.
@@ -319,6 +327,7 @@ impl<P: Logging> Logs<P> {
             }
             host.transmit(id, Stamp { position, to: incarnation, tag: entry.tag }, payload);
             sending.next = number + 1;
+            sending.passed = Some((incarnation, number + 1));
         }
         if let Some(segment) = lacking {
             self.want_segment(group, segment, to, host);
@@ -330,9 +339,14 @@ impl<P: Logging> Logs<P> {
         self.sending.keys().copied().collect()
     }
 
-    /// Resumes a channel: its receiver has every message before `next`. Those before `fresh` are re-sends.
-    pub(crate) fn resume(&mut self, peer: ProcessId, next: u32, fresh: u32) {
-        self.sending.insert(peer, Sending { next, fresh });
+    /// Resumes a channel: its receiver has every message before `next`. Those before `fresh` are re-sends. Messages that
+    /// this process has sent since either end of the channel last rolled back are still in transit, and are not sent
+    /// again: another group's failure loses none of them.
+    pub(crate) fn resume(&mut self, group: &Group<P>, peer: ProcessId, next: u32, fresh: u32) {
+        let to = group.view.incarnation(group.view.group_of(peer));
+        let passed = self.sending.get(&peer).and_then(|it| it.passed).filter(|it| it.0 == to);
+        let in_transit = passed.filter(|_| self.rules.keeps_in_transit).map_or(0, |(_, next)| next);
+        self.sending.insert(peer, Sending { next: next.max(in_transit), fresh, passed });
     }
 
     /// States that the messages of a channel between two numbers are suppressed, because the receiver already has them.
@@ -395,10 +409,20 @@ impl<P: Logging> Logs<P> {
         }
     }
 
-    /// Installs the channels of a restored checkpoint. Nothing is transmitted before the protocol knows which messages
-    /// the receivers have, and calls [`Logs::resume`].
-    pub(crate) fn restore(&mut self, group: &Group<P>, channels: BTreeMap<ProcessId, Channel<P::Tag>>) {
-        *self = Logs { channels, ..Logs::new(self.limit, self.rules) };
+    /// Returns the channels for a checkpoint, with the rest of the protocol's state.
+    pub(crate) fn saved(&self, own: P::Own) -> Saved<P::Tag, P::Own> {
+        Saved { channels: self.channels.clone(), collected: self.collected, own }
+    }
+
+    /// Installs the channels of a restored checkpoint, of whose log `collected` removed entries have not been reported.
+    /// Nothing is transmitted before the protocol knows which messages the receivers have, and calls [`Logs::resume`].
+    pub(crate) fn restore(
+        &mut self,
+        group: &Group<P>,
+        channels: BTreeMap<ProcessId, Channel<P::Tag>>,
+        collected: u32,
+    ) {
+        *self = Logs { channels, collected, ..Logs::new(self.limit, self.rules) };
         for (&peer, channel) in &mut self.channels {
             if group.view.group_of(peer) == group.number {
                 continue;
@@ -407,7 +431,7 @@ impl<P: Logging> Logs<P> {
                 channel.log.clear();
             }
             self.committed.insert(peer, channel.covered());
-            self.sending.insert(peer, Sending { next: channel.sent, fresh: channel.sent });
+            self.sending.insert(peer, Sending { next: channel.sent, fresh: channel.sent, passed: None });
             for (&number, entry) in &channel.log {
                 self.size.add(entry);
                 if entry.content.segment().is_none() && self.limit.is_some() {

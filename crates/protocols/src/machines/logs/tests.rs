@@ -243,7 +243,7 @@ fn a_restored_process_suppresses_what_its_peer_has() {
     let mut process = Process::new();
     process.send(0);
     let channels = process.logs.channels.clone();
-    process.logs.restore(&process.group, channels);
+    process.logs.restore(&process.group, channels, 0);
     process.pairs.restore(&process.logs);
     assert_eq!(process.send(1), [], "it is not known whether the peer has it");
     process.peer_fails(1);
@@ -264,6 +264,32 @@ fn a_failed_peer_is_re_sent_what_it_lacks() {
     assert_eq!(process.meet(1, 3), [], "a report from before the failure");
     let again = [Act::Resent(1), Act::Transmit(1), Act::Resent(2), Act::Transmit(2), Act::Transmit(3)];
     assert_eq!(process.meet(2, 1), again, "the last one is sent for the first time");
+}
+
+/// A third group's failure makes the peer report the state of the channel once more, before the message has arrived.
+#[test]
+fn a_message_in_transit_is_not_sent_again() {
+    let mut process = Process::new();
+    assert_eq!(process.send(0), [Act::Transmit(0)]);
+    process.logs.resume(&process.group, PEER, 0, 1);
+    assert_eq!(process.send(1), [Act::Transmit(1)]);
+    process.logs.resume(&process.group, PEER, 0, 2);
+    process.group.view = view(2);
+    process.logs.resume(&process.group, PEER, 0, 2);
+    let again = [Act::Resent(0), Act::Transmit(0), Act::Resent(1), Act::Transmit(1), Act::Transmit(2)];
+    assert_eq!(process.send(2), again, "the peer has failed, and may have lost it");
+}
+
+/// The last report of removed messages precedes the checkpoint, and the next one is undone.
+#[test]
+fn removed_messages_that_were_not_reported_are_reported_after_a_restore() {
+    let mut process = Process::new();
+    (0..3).for_each(|it| drop(process.send(it)));
+    process.logs.settle(PEER, Covered { sent: 0, received: 2 });
+    let saved = process.logs.saved(());
+    assert_eq!(process.logs.take_collected(), 2);
+    process.logs.restore(&process.group, saved.channels, saved.collected);
+    assert_eq!(process.logs.take_collected(), 2);
 }
 
 #[test]

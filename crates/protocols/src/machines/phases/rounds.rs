@@ -219,7 +219,7 @@ impl Rounds {
             true => present.received.max(settled.received),
             false => sent.max(present.received),
         };
-        logs.resume(peer, next, sent);
+        logs.resume(group, peer, next, sent);
         self.maybe_report(group, host);
     }
 

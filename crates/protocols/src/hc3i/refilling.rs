@@ -1,0 +1,86 @@
+//! Replicas of older checkpoints that a recovery found missing (rule 17).
+//!
+//! A recovery copies the missing replicas of the checkpoint to restore before the cluster resumes. Replicas of older
+//! checkpoints are offered to their holders afterwards, and garbage collection does not rely on these checkpoints until
+//! then. A holder confirms each of them, the owner tells its coordinator once all of its holders have, and the
+//! coordinator waits for all owners. Without this, the recovery line could fall behind the older checkpoints forever.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use faultline_core::{ImageName, ProcessId, Time};
+
+use super::config::Rule;
+use super::message::{Control, Epoch, Kept, Target};
+use super::{Hc3i, ProtocolHost};
+use crate::machines::Checkpoint;
+
+/// The holders that have yet to confirm replicas of this process's parts, other than those of the restored checkpoint.
+pub(super) type Unconfirmed = BTreeMap<ImageName, Vec<ProcessId>>;
+/// The owners whose replicas are incomplete, by checkpoint. A checkpoint without such owners is covered.
+pub(super) type Refilling = BTreeMap<Checkpoint, BTreeSet<ProcessId>>;
+
+impl Hc3i {
+    /// Member: learns which replicas the round found missing.
+    pub(super) fn expect_replicas(&mut self, target: &Target) {
+        self.forget_missing_replicas();
+        let restored = target.checkpoint.as_ref().map(Kept::checkpoint);
+        for &(part, holder) in target.uncovered.iter().filter(|(part, _)| Some((*part).into()) != restored) {
+            if part.owner == self.me {
+                self.unconfirmed.entry(part).or_default().push(holder);
+            }
+            if let Some(coordination) = &mut self.coordination {
+                coordination.refilling.entry(part.into()).or_default().insert(part.owner);
+            }
+        }
+    }
+
+    /// Forgets what an earlier round found, since another round asks all holders again.
+    pub(super) fn forget_missing_replicas(&mut self) {
+        self.unconfirmed.clear();
+        if let Some(coordination) = &mut self.coordination {
+            coordination.refilling.clear();
+        }
+    }
+
+    /// Returns the parts that this holder has yet to confirm.
+    pub(super) fn unconfirmed_by(&self, holder: ProcessId) -> Arc<[ImageName]> {
+        let awaits = |(_, holders): &(&ImageName, &Vec<ProcessId>)| holders.contains(&holder);
+        self.unconfirmed.iter().filter(awaits).map(|(&name, _)| name).collect()
+    }
+
+    /// Owner: a holder confirms a replica.
+    pub(super) fn replica_confirmed(
+        &mut self,
+        from: ProcessId,
+        name: ImageName,
+        now: Time,
+        host: &mut ProtocolHost,
+    ) {
+        let Some(holders) = self.unconfirmed.get_mut(&name) else {
+            return;
+        };
+        holders.retain(|&it| it != from);
+        if holders.is_empty() && self.obeys(Rule::ConfirmsRefills) {
+            self.unconfirmed.remove(&name);
+            let epoch = self.epoch;
+            self.send_to_coordinator(Control::Covered { epoch, name }, now, host);
+        }
+    }
+
+    /// Coordinator: every holder of an owner's part has its replica again.
+    pub(super) fn owner_covered(&mut self, epoch: Epoch, name: ImageName) {
+        if epoch == self.epoch
+            && let Some(owners) = self.coordination().refilling.get_mut(&name.into())
+        {
+            owners.remove(&name.owner);
+        }
+    }
+
+    /// Coordinator: returns whether every holder has its replicas of a checkpoint.
+    pub(super) fn is_covered(&self, kept: &Kept) -> bool {
+        let refilling = self.coordination.as_ref().and_then(|it| it.refilling.get(&kept.checkpoint()));
+        kept.covered || refilling.is_some_and(BTreeSet::is_empty)
+    }
+}

@@ -1,0 +1,63 @@
+//! One schedule for each mutation that the search for mutations does not find, run with and without it.
+//! `DIRECTED` in `crates/fuzz/src/mutants.rs` lists them.
+
+use faultline_core::Claim;
+use faultline_core::StorageFate::Kept;
+use faultline_protocols::hc3i::{Control, Defect, Defects, Epoch};
+
+use crate::harness::p;
+use crate::setting::{Federation, config, running, says, to};
+
+/// Asserts that the schedule is harmless, and that the cluster of p1 never resumes with the mutation.
+fn stalls(mutation: Defect, schedule: impl Fn(Defects) -> Federation) {
+    let resumes = |federation: &Federation| {
+        federation.claims(p(1)).any(|claim| matches!(claim, Claim::RolledBack { .. }))
+    };
+    let sound = schedule(Defects::default());
+    assert_eq!(sound.wrong(), [""; 0], "without {mutation:?}");
+    assert!(resumes(&sound), "without {mutation:?}");
+    assert!(!resumes(&schedule(Defects::only(mutation))), "with {mutation:?}");
+}
+
+/// The coordinator p0 begins another round because the holder p2 fails. p1's report to the first round arrives before
+/// p1 has entered the second one. If it counted, p1 would be told what to restore before it takes part, and ignore it.
+#[test]
+fn a_report_to_an_older_round_does_not_count() {
+    stalls(Defect::OlderReportsCount, |defects| {
+        let mut federation = running(&[2, 1], config(defects));
+        let first = says!(Control::Reported { epoch: Epoch { round: 0, .. }, .. });
+        let report = federation.hold(move |flight| flight.from == p(1) && first(flight));
+        federation.crash(p(1), Kept);
+        federation.settle();
+        let second = says!(Control::Prepare { epoch: Epoch { round: 1, .. }, .. });
+        let prepare = federation.hold(to(p(1), second));
+        federation.crash(p(2), Kept);
+        federation.settle();
+        federation.release(report);
+        federation.settle();
+        federation.release(prepare);
+        federation.retry();
+        federation
+    });
+}
+
+/// p1 was ready in the first round. Its message arrives in the second one, before p1 has learned what to restore.
+#[test]
+fn a_member_that_was_ready_for_an_older_round_is_not_ready() {
+    stalls(Defect::OlderReadyCounts, |defects| {
+        let mut federation = running(&[2, 1], config(defects));
+        let first = says!(Control::Ready { epoch: Epoch { round: 0, .. } });
+        let ready = federation.hold(move |flight| flight.from == p(1) && first(flight));
+        federation.crash(p(1), Kept);
+        federation.settle();
+        let second = says!(Control::Restore { epoch: Epoch { round: 1, .. }, .. });
+        let restore = federation.hold(to(p(1), second));
+        federation.crash(p(2), Kept);
+        federation.settle();
+        federation.release(ready);
+        federation.settle();
+        federation.release(restore);
+        federation.retry();
+        federation
+    });
+}
