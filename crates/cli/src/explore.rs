@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use faultline_api::Federation;
+use faultline_api::quantity::Size;
 use faultline_api::resource::Family;
 use faultline_checker::{Property, Verdict};
 use faultline_explore::{
@@ -15,7 +16,7 @@ use faultline_explore::{
 use faultline_report::explain::count;
 use faultline_report::transcript::{text, transcript};
 use faultline_report::{DisplayNames, Timeline};
-use faultline_session::UnjudgedRecording;
+use faultline_session::{UnjudgedRecording, memory_bound};
 use faultline_trace::{Bundle, BundleError};
 use miette::miette;
 use serde::Serialize;
@@ -77,6 +78,7 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
                 report.levels.push(level);
                 report.finding = found.map(|it| Finding::record(&it, program, arguments)).transpose()?;
                 report.interrupted = interrupted.load(Ordering::Relaxed);
+                report.memory_limit = ticker.memory_limit;
                 break 'deeper;
             }
         }
@@ -157,6 +159,8 @@ struct Ticker<'a> {
     overtakings: Overtakings,
     begun: Instant,
     interrupted: &'a AtomicBool,
+    /// The memory limit of this program in bytes, once the search has reached it.
+    memory_limit: Option<u64>,
 }
 
 impl<'a> Ticker<'a> {
@@ -166,7 +170,7 @@ impl<'a> Ticker<'a> {
         interrupted: &'a AtomicBool,
     ) -> Ticker<'a> {
         let progress = (!arguments.quiet).then(Progress::new);
-        Ticker { progress, overtakings, begun: Instant::now(), interrupted }
+        Ticker { progress, overtakings, begun: Instant::now(), interrupted, memory_limit: None }
     }
 
     /// Returns whether to continue.
@@ -179,7 +183,8 @@ impl<'a> Ticker<'a> {
                 format!("{overtakings}: {states} states, depth {depth}, {runs} runs judged, {rate:.0} states per second")
             });
         }
-        !self.interrupted.load(Ordering::Relaxed)
+        self.memory_limit = memory_bound().filter(|it| (it.used)() >= it.bytes).map(|it| it.bytes);
+        self.memory_limit.is_none() && !self.interrupted.load(Ordering::Relaxed)
     }
 }
 
@@ -199,6 +204,9 @@ struct Report {
     levels: Vec<Level>,
     finding: Option<Finding>,
     interrupted: bool,
+    /// The memory limit in bytes, if it ended the search.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_limit: Option<u64>,
     #[serde(skip)]
     is_deepening: bool,
 }
@@ -330,6 +338,7 @@ impl Report {
             levels: Vec::new(),
             finding: None,
             interrupted: false,
+            memory_limit: None,
             is_deepening: arguments.overtakings.is_none(),
         }
     }
@@ -408,6 +417,12 @@ fn conclusion(report: &Report, arguments: &ExploreArguments) -> String {
     let _ = writeln!(text, " {verdict}  {} states; {reached}", report.states());
     if report.interrupted {
         text.push_str("          the search was interrupted\n");
+    } else if let Some(limit) = report.memory_limit {
+        let limit = Size(limit);
+        let _ = writeln!(
+            text,
+            "          the search reached the memory limit of {limit}; `--memory` sets the limit, and smaller bounds take less"
+        );
     } else if stopped.is_some() && report.finding.is_none() {
         let _ = writeln!(
             text,

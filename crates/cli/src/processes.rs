@@ -94,7 +94,9 @@ impl Evaluation<'_> {
         for turn in 1..=turns {
             for (wanted, made) in runs.iter().zip(&mut real.made) {
                 let kept = self.run(&PROCESSES, &wanted.name, &wanted.text, turn.into())?;
-                let run = Made::of(&kept.recording.run);
+                let federation = faultline_api::parse(&wanted.name, wanted.text.as_bytes())
+                    .map_err(|rejected| CommandError::input(*rejected))?;
+                let run = Made::of(&federation, &kept.recording.run);
                 if !run.is_good() {
                     let dir = kept.dir.display();
                     return Err(CommandError::machine(format!("a run did not pass; see {dir}")));
@@ -174,7 +176,7 @@ impl<'a> Compared<'a> {
         let every = if forces_always { "-every-message" } else { "" };
         let name = format!("{}{every}-{faults}", federation.spec.protocol.name());
         let kept = self.evaluation.run(&PROCESSES, &name, &faultline_api::to_yaml(federation), seed);
-        kept.map(|it| (Made::of(&it.recording.run), it.is_known)).map_err(|command_error| {
+        kept.map(|it| (Made::of(federation, &it.recording.run), it.is_known)).map_err(|command_error| {
             // After an interruption, the comparison shows the completed runs.
             if !self.evaluation.interrupted.load(Ordering::Relaxed) {
                 self.command_error = Some(command_error);

@@ -44,7 +44,7 @@ fn recorded(dir: &Path) -> Option<(Federation, BackendKind)> {
 }
 
 /// Returns the differences between two runs with the same seed, as words for a file name. Empty if the runs
-/// are equal, or if the differences are too many for a name.
+/// are equal. If the differences are too many for a name, the last word is the number of the others.
 fn differences(old: &(Federation, BackendKind), new: (&Federation, BackendKind)) -> Vec<String> {
     let spec = |it: &Federation| serde_json::to_value(&it.spec).expect("a federation has a JSON form");
     let (mut before, mut after) = (spec(&old.0), spec(new.0));
@@ -59,7 +59,14 @@ fn differences(old: &(Federation, BackendKind), new: (&Federation, BackendKind))
     }
     differ(&before, &after, "", &mut words);
     let length: usize = words.iter().map(String::len).sum();
-    if words.len() > MOST_DIFFERENCES || length > MOST_BYTES { Vec::new() } else { words }
+    if words.len() <= MOST_DIFFERENCES && length <= MOST_BYTES {
+        return words;
+    }
+    let more = words.len() - 1;
+    match words.into_iter().next().filter(|it| it.len() <= MOST_BYTES) {
+        Some(first) if more > 0 => vec![first, format!("and-{more}-more")],
+        _ => Vec::new(),
+    }
 }
 
 /// Adds the differences between two values below `key`.
@@ -139,7 +146,8 @@ mod tests {
         assert_eq!(words(&base, BackendKind::Simulate), ["simulate"]);
         assert_eq!(words(&base, BackendKind::Local), [""; 0]);
         let other = faultline_api::parse("other", SAMPLES[0].text.as_bytes()).expect("samples are valid");
-        assert_eq!(words(&other, BackendKind::Local), [""; 0], "too many differences for a name");
+        let many = words(&other, BackendKind::Local);
+        assert!(many.len() == 2 && many[1].starts_with("and-") && many[1].ends_with("-more"), "{many:?}");
         assert_eq!(word("at", "1 s/2"), "at=1_s_2");
     }
 }

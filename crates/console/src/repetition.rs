@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultline_api::Federation;
-use faultline_checker::{Property, Verdict};
-use faultline_core::fault::FaultState;
+use faultline_checker::Verdict;
 use faultline_report::{Summary, explain, text};
 use faultline_trace::Bundle;
 use faultline_trace::manifest::BackendKind;
@@ -47,7 +46,7 @@ pub struct Repetition<'a> {
 struct Outcome {
     seed: u64,
     verdict: Verdict,
-    /// Whether everything holds, but no random fault of the file was due before the end.
+    /// Whether everything holds, but no random fault of the file took effect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     without_fault: bool,
     reasons: Vec<String>,
@@ -120,7 +119,7 @@ impl Repetition<'_> {
             }
             let dir = self.place(seed);
             let recording = once(seed, &dir)?;
-            let without_fault = self.is_without_fault(&recording);
+            let without_fault = recording.run.is_without_fault(self.federation);
             let summary = Summary::new(recording.recorded());
             let passed = summary.verdict == Verdict::Pass || without_fault;
             let is_kept = self.keeps_all || !passed;
@@ -185,22 +184,6 @@ impl Repetition<'_> {
             (false, Format::Json) => io::stderr().is_terminal(),
         };
         !on_screen
-    }
-
-    /// Returns whether a run is unknown only because no random fault of the file was due before the end. Such
-    /// a seed is evidence neither for nor against the federation.
-    fn is_without_fault(&self, recording: &Recording) -> bool {
-        let faults = &self.federation.spec.faults;
-        let run = &recording.run;
-        let never_due = run.manifest.faults.iter().all(|(_, state)| *state == FaultState::Pending);
-        let is_open = |property| run.judgement.of(property).unknown.is_some();
-        let others = run.judgement.findings.iter().filter(|it| it.property != Property::FaultsTookEffect);
-        run.judgement.verdict == Verdict::Unknown
-            && !faults.is_empty()
-            && faults.iter().all(|it| it.mtbf.is_some())
-            && never_due
-            && is_open(Property::FaultsTookEffect)
-            && others.into_iter().all(|it| it.unknown.is_none())
     }
 
     /// Returns the directory for the record of a run: the one that the user named, or a new one.

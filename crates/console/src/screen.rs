@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crossterm::{cursor, queue, terminal};
 
 use faultline_report::explain::count;
+use faultline_report::text;
 
 use crate::arguments::{Format, OutputArguments};
 
@@ -154,7 +155,7 @@ impl Screen {
 
 /// Formats a time since the application began; blank before.
 fn instant(at: Option<f64>) -> String {
-    at.map_or_else(|| " ".repeat(10), |at| format!("{at:>8.2} s"))
+    at.map_or_else(|| " ".repeat(10), |at| format!("{:>10}", text::instant(at)))
 }
 
 fn bar(share: f64) -> String {

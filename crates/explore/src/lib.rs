@@ -71,7 +71,7 @@ pub enum Ending {
 
 /// Explores the clusters and the protocol of a federation, with the application `program`. If the federation runs a
 /// program of tasks, explores that instead, and ignores `program`. `federation` must be valid; its links and faults are
-/// ignored. `progress` receives the progress of the search after each level of depth, and returns whether to continue.
+/// ignored. `progress` receives the progress of the search regularly, and returns whether to continue.
 ///
 /// # Errors
 ///

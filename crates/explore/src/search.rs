@@ -11,6 +11,9 @@ use crate::key::Key;
 use crate::local::Effects;
 use crate::state::{Choice, State};
 
+/// Number of steps between two reports of progress.
+const PROGRESS_EVERY: u64 = 10_000;
+
 /// The progress of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchExtent {
@@ -81,7 +84,7 @@ pub(crate) struct Search<'a, N: Hosted> {
     pub(crate) effects: Effects<N>,
     /// Judges the run to which these choices lead.
     pub(crate) judge: &'a mut dyn FnMut(&mut Effects<N>, &[Choice]) -> Run,
-    /// Called after each level. Returns whether to continue.
+    /// Called every [`PROGRESS_EVERY`] steps, and after each level. Returns whether to continue.
     pub(crate) progress: &'a mut dyn FnMut(&SearchExtent) -> bool,
 }
 
@@ -113,6 +116,9 @@ impl<N: Hosted> Search<'_, N> {
                 for &choice in &choices {
                     let following = state.perform(choice, &mut self.effects, &mut ());
                     extent.steps += 1;
+                    if extent.steps.is_multiple_of(PROGRESS_EVERY) && !(self.progress)(extent) {
+                        return End::Interrupted;
+                    }
                     if visited.insert(following.key()) {
                         extent.states += 1;
                         extent.is_bounded |= following.left.is_used_up();

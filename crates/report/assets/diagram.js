@@ -203,9 +203,12 @@ function redraw() {
   }
 }
 
+// Distances between ticks that are round in h:mm:ss.
+const CLOCK_STEPS = [15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400].map(it => it * 1e6);
 function ticks(from, upto, wanted) {
   const rough = (upto - from) / wanted, power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
-  const step = [1, 2, 5, 10].map(it => it * power).find(it => it >= rough) || 10 * power;
+  const decimal = [1, 2, 5, 10].map(it => it * power).find(it => it >= rough) || 10 * power;
+  const step = isLong && CLOCK_STEPS.find(it => it >= rough && rough > 10e6) || decimal;
   const at = [];
   for (let t = Math.ceil(from / step) * step; t <= upto; t += step) at.push(t);
   return { at, digits: Math.max(0, Math.min(6, 6 - Math.floor(Math.log10(step)))) };

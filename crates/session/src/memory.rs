@@ -46,12 +46,15 @@ pub(crate) fn most_facts() -> u64 {
 /// Watches the memory of the program during one run.
 pub(crate) struct Watch {
     bound: Option<MemoryBound>,
+    /// Memory that the program used when the run began, in bytes. The allocator keeps what earlier runs have freed, so
+    /// this run may take up to as much again before the program grows.
+    before: u64,
 }
 
 impl Watch {
     pub(crate) fn new(bound: Option<MemoryBound>) -> Watch {
         RUNNING.fetch_add(1, Ordering::Relaxed);
-        Watch { bound }
+        Watch { before: bound.map_or(0, |it| (it.used)()), bound }
     }
 
     /// Returns what fills the memory if the run has to end now. `facts` is the number of facts so far; `contents`
@@ -61,7 +64,8 @@ impl Watch {
         let used = used();
         let judged_bytes = facts * (FACT + JUDGED_FACT);
         // The memory of the simulation is free again when the run is judged; that of the facts is not.
-        let of_facts = if used >= bound - bound / RESERVE {
+        let is_full = used >= bound - bound / RESERVE && used > self.before + self.before / RESERVE;
+        let of_facts = if is_full || used >= bound {
             (MemoryContent::Facts, facts * FACT)
         } else if judged_bytes >= bound / RUNNING.load(Ordering::Relaxed).max(1) {
             (MemoryContent::JudgedFacts, judged_bytes)

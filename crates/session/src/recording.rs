@@ -1,7 +1,9 @@
 //! The record of a run, before and after its judgement.
 
+use faultline_api::Federation;
 use faultline_catalog::{Rederived, rederive};
-use faultline_checker::{Judgement, Strictness, contradiction, examined, judge_history};
+use faultline_checker::{Judgement, Property, Strictness, Verdict, contradiction, examined, judge_history};
+use faultline_core::fault::FaultState;
 use faultline_history::{Account, Context, History};
 use faultline_trace::{Bundle, BundleError, Flaw, FlawKind, Manifest, Trace};
 
@@ -109,6 +111,21 @@ impl Recording {
     /// Fails if the bundle cannot be read.
     pub fn read(bundle: &Bundle) -> Result<Recording, BundleError> {
         Ok(UnjudgedRecording::read(bundle)?.judge())
+    }
+
+    /// Returns whether the run is unknown only because no random fault of its federation took effect before the end.
+    /// Such a seed is evidence neither for nor against the federation.
+    pub fn is_without_fault(&self, federation: &Federation) -> bool {
+        let faults = &federation.spec.faults;
+        let mut states = self.manifest.faults.iter().map(|(_, state)| state);
+        let mut others =
+            self.judgement.findings.iter().filter(|it| it.property != Property::FaultsTookEffect);
+        self.judgement.verdict == Verdict::Unknown
+            && !faults.is_empty()
+            && faults.iter().all(|it| it.mtbf.is_some())
+            && states.all(|it| *it != FaultState::Effective)
+            && self.judgement.of(Property::FaultsTookEffect).unknown.is_some()
+            && others.all(|it| it.unknown.is_none())
     }
 
     /// Returns the costs of the run, in numbers.

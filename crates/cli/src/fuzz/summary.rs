@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use faultline_catalog::Defect;
+use faultline_checker::Verdict;
 use faultline_core::FactKind;
 use faultline_fuzz::{Coverage, CoverageName, Shares, State, Trial};
 
@@ -156,6 +157,9 @@ pub(super) fn trial(trial: &Trial) -> String {
     let verdict = faultline_report::text::verdict(trial.judgement.verdict).to_uppercase();
     let mut text = RenderedTrial::new(trial).text();
     text.push_str(&format!("\n {verdict}  seed {}\n", trial.scenario.seed));
+    if trial.judgement.verdict == Verdict::Unknown {
+        text.extend(trial.judgement.reasons.iter().map(|it| format!("  - {it}\n")));
+    }
     for finding in trial.judgement.findings.iter().filter(|it| it.violation_count() > 0) {
         text.push_str(&format!(" violated: {}\n", finding.property.statement()));
         for violation in violations(trial, finding.property) {

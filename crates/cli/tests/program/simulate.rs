@@ -211,6 +211,15 @@ spec:
 ";
 
 #[test]
+fn an_exploration_ends_before_it_takes_more_memory_than_it_may() {
+    let place = TestDirectory::new();
+    let explore = ["explore", "--protocol", "hc3i", "--messages", "4", "--overtakings", "all"];
+    let bounds = ["--states", "100000000", "--memory", "64MiB"];
+    let run = place.faultline(explore.into_iter().chain(bounds)).assert().code(3);
+    run.stdout(contains("the search reached the memory limit of 64MiB"));
+}
+
+#[test]
 fn a_run_ends_before_it_takes_more_memory_than_it_may() {
     let place = TestDirectory::new();
     place.write("pingpong.yaml", PING_PONG);
@@ -278,7 +287,7 @@ fn the_standard_input_is_a_file_called_minus() {
     fed(&["plan", "-"]).code(0).stdout(contains("no faults"));
     fed(&["run", "-", "--backend", "simulate", "--out", "run"]).code(0);
     fed(&["compare", "-", "--protocols", "hc3i", "--seeds", "1"]).code(0);
-    fed(&["sweep", "-", "--set", "seed=1,2", "--seeds", "1"]).code(0);
+    fed(&["sweep", "-", "--set", "deadline=40s,41s", "--seeds", "1"]).code(0);
     fed(&["fuzz", "--file", "-"]).code(0);
     fed(&["validate", "-", "--running", "-"]).code(2).stderr(contains("can be read only once"));
     let graph = place.faultline(["export", "run", "--format", "graph"]).assert().code(0);

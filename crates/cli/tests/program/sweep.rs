@@ -52,6 +52,24 @@ fn a_grid_is_run_judged_and_reported() {
 }
 
 #[test]
+fn seeds_without_a_random_fault_do_not_exclude_a_setting() {
+    let place = TestDirectory::new();
+    let faults = "  faults: [{ mtbf: { exponential: 2s }, crash: { cluster: any } }]\n";
+    place.write("small.yaml", crate::common::small(faults));
+    let run = TWO.into_iter().chain(["--seeds", "6", "--best", "lostWork", "--out", "out"]);
+    let told = contains("without a fault").and(contains("Lowest lost work")).and(contains("unknown").not());
+    place.faultline(run).assert().code(0).stdout(told);
+    let sweep = json(&place, "out/sweep.json");
+    let some = |what: &str| sweep["settings"].as_array().unwrap().iter().any(|it| it[what] != 0);
+    assert!(some("withoutFault") && some("pass") && !some("unknown"), "{sweep}");
+    let compare = ["compare", "small.yaml", "--protocols", "hc3i,none", "--seeds", "6", "--format", "json"];
+    let compared = place.faultline(compare).assert().code(0);
+    let compared: Value = serde_json::from_slice(&compared.get_output().stdout).unwrap();
+    let faulty = &compared["protocols"][0]["withFaults"];
+    assert!(faulty["withoutFault"] != 0 && faulty["unknown"] == 0, "{faulty}");
+}
+
+#[test]
 fn the_number_of_jobs_and_an_interruption_do_not_change_the_result() {
     let place = place();
     let sweep = |out: &str, more: &[&str]| {
@@ -72,7 +90,7 @@ fn the_number_of_jobs_and_an_interruption_do_not_change_the_result() {
     let resumed = sweep("cut", &["--seeds", "3", "--resume"]).assert().code(0);
     assert_eq!(String::from_utf8(resumed.get_output().stdout.clone()).unwrap(), whole);
     let other = contains("it contains another sweep");
-    let run = ["sweep", "small.yaml", "--set", "seed=1,2", "--out", "cut", "--resume"];
+    let run = ["sweep", "small.yaml", "--set", "deadline=40s,41s", "--out", "cut", "--resume"];
     place.faultline(run).assert().code(2).stderr(other);
     // An invalid line before the last one is an error.
     fs::write(&kept, text.replacen("\"setting\":0", "\"setting\":x", 1)).unwrap();
@@ -93,6 +111,7 @@ fn invalid_sweeps_are_refused_before_anything_runs() {
     refused("protocol.hc3i.replicas=0,7", "replicas");
     refused("clusters.rome.nodes=1,2", "there is no `rome`; there are `lyon`, `nancy`");
     refused("links.between.latency=1ms..2ms", "1ms..2ms");
-    refused("seed=1,1", "`1` appears twice");
+    refused("deadline=40s,40s", "`40s` appears twice");
+    refused("seed=1..100/3", "name the first with `--seed` and their number with `--seeds`");
     assert!(!place.path("out").exists(), "nothing was written");
 }

@@ -65,6 +65,8 @@ pub type Maker<'a> = dyn FnMut(&Federation, u64) -> Result<(Made, bool), Interru
 #[derive(Clone, Debug)]
 pub struct Made {
     completed: bool,
+    /// Whether it is unknown only because no random fault took effect.
+    without_fault: bool,
     judgement: Judgement,
     costs: Costs,
     time: TimeByActivity,
@@ -76,6 +78,8 @@ pub struct Made {
 pub(crate) struct Ended {
     completed: bool,
     verdict: Verdict,
+    #[serde(default)]
+    without_fault: bool,
     reasons: Vec<String>,
     costs: Costs,
     time: TimeByActivity,
@@ -83,8 +87,10 @@ pub(crate) struct Ended {
 
 impl From<Made> for Ended {
     fn from(made: Made) -> Ended {
-        let Made { completed, judgement: Judgement { verdict, reasons, .. }, costs, time } = made;
-        Ended { completed, verdict, reasons, costs, time }
+        let Made { completed, without_fault, judgement: Judgement { verdict, reasons, .. }, costs, time } =
+            made;
+        let reasons = if without_fault { Vec::new() } else { reasons };
+        Ended { completed, verdict, without_fault, reasons, costs, time }
     }
 }
 
@@ -97,10 +103,12 @@ fn spent(recording: &Recording) -> TimeByActivity {
 }
 
 impl Made {
-    /// Takes the result from a record. The clocks of its processes must agree, as they do on one machine.
-    pub fn of(recording: &Recording) -> Made {
+    /// Takes the result from a record of `federation`. The clocks of its processes must agree, as they do on one
+    /// machine.
+    pub fn of(federation: &Federation, recording: &Recording) -> Made {
         Made {
             completed: recording.manifest.outcome == Some(Outcome::Completed),
+            without_fault: recording.is_without_fault(federation),
             judgement: recording.judgement.clone(),
             costs: Costs::of(&History::new(&recording.trace, &Context::from_manifest(&recording.manifest))),
             time: spent(recording),
@@ -121,9 +129,10 @@ impl Made {
         let unjudged = Session::new(federation).seed(seed).simulate(&mut Simulator::new(&mut until))?;
         let (recording, costs) = unjudged.judge_and(Costs::of);
         let time = spent(&recording);
+        let without_fault = recording.is_without_fault(federation);
         let Recording { manifest, judgement, .. } = recording;
         let completed = manifest.outcome == Some(Outcome::Completed);
-        Ok(Made { completed, judgement, costs, time })
+        Ok(Made { completed, without_fault, judgement, costs, time })
     }
 
     /// Returns whether the run completed and passed.
@@ -223,6 +232,8 @@ pub struct Tally {
     pub pass: usize,
     /// Runs that could not be judged completely, and violated nothing.
     pub unknown: usize,
+    /// Runs in which no random fault took effect, and that violated nothing. They are not counted as unknown.
+    pub without_fault: usize,
     /// Runs with a violation.
     pub fail: usize,
     /// Some of the different reasons why runs did not pass.
@@ -235,6 +246,7 @@ pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) completed: bool,
     pub(crate) verdict: Verdict,
+    pub(crate) without_fault: bool,
     pub(crate) reasons: Vec<String>,
     ranks: u32,
     logs: Logs,
@@ -245,9 +257,10 @@ pub(crate) struct Run {
 impl Run {
     /// Creates the entry of a completed run of `federation`.
     pub(crate) fn of(federation: &Federation, seed: u64, ended: Ended) -> Run {
-        let Ended { completed, verdict, reasons, costs, time } = ended;
+        let Ended { completed, verdict, without_fault, reasons, costs, time } = ended;
         let ranks = federation.spec.clusters.iter().map(|it| it.nodes).sum();
-        Run { seed, completed, verdict, reasons, ranks, logs: federation.spec.protocol.logs(), costs, time }
+        let logs = federation.spec.protocol.logs();
+        Run { seed, completed, verdict, without_fault, reasons, ranks, logs, costs, time }
     }
 }
 
@@ -282,7 +295,8 @@ pub fn compare(
     let under = |name: &str| under(federation, name).unwrap_or_else(|| panic!("`{name}` is no protocol"));
     let kinds = |name: &String| Candidate::new(name, &under(name)).kinds();
     store.expect(u64::from(settings.seeds) * (1 + settings.protocols.iter().map(kinds).sum::<u64>()));
-    let mut bench = Bench { settings, maker: runs, store, is_stopped: false };
+    let has_faults = !federation.spec.faults.is_empty();
+    let mut bench = Bench { settings, maker: runs, store, has_faults, is_stopped: false };
     let native = bench.runs(&without_faults(&under(UNPROTECTED)));
     if native.is_err() {
         bench.skip(1);
@@ -307,7 +321,7 @@ pub fn compare(
         family: spec.application.family(),
         ranks: spec.clusters.iter().map(|it| it.nodes).sum(),
         clusters: spec.clusters.len(),
-        has_faults: !spec.faults.is_empty(),
+        has_faults,
         first_seed: settings.first_seed,
         seeds: settings.seeds,
         unprotected: Estimate::of(native.into_values()),
@@ -352,6 +366,8 @@ struct Bench<'a, 'r, 's> {
     settings: &'a Settings,
     maker: Runs<'r>,
     store: &'a mut ResultStore<'s>,
+    /// Whether the file has faults.
+    has_faults: bool,
     /// Whether no further runs are started.
     is_stopped: bool,
 }
@@ -405,7 +421,8 @@ impl Bench<'_, '_, '_> {
                 !calm.is_empty() && calm.iter().all(|it| is_forced(it) && it.costs.seconds > *period)
             })
             .map(|(text, _)| text);
-        let timed = if has_runs { &faulty } else { &calm };
+        // The time without faults says nothing about that with faults.
+        let timed = if self.has_faults { &faulty } else { &calm };
         row.time = timed.iter().fold(TimeByActivity::default(), |sum, it| sum + it.time);
         (row.calm, row.faulty) = (Tally::of(&calm), Tally::of(&faulty));
         row
@@ -449,7 +466,7 @@ impl Bench<'_, '_, '_> {
 
 impl Tally {
     fn of(runs: &[Run]) -> Tally {
-        let count = |verdict| runs.iter().filter(|it| it.verdict == verdict).count();
+        let count = |verdict| runs.iter().filter(|it| it.verdict == verdict && !it.without_fault).count();
         let mut seen = BTreeSet::new();
         let reasons = runs.iter().flat_map(|run| run.reasons.iter().map(move |it| (run.seed, it)));
         Tally {
@@ -457,6 +474,7 @@ impl Tally {
             completed: runs.iter().filter(|it| it.completed).count(),
             pass: count(Verdict::Pass),
             unknown: count(Verdict::Unknown),
+            without_fault: runs.iter().filter(|it| it.without_fault).count(),
             fail: count(Verdict::Fail),
             reasons: reasons
                 .filter(|(_, it)| seen.insert(*it))

@@ -139,6 +139,9 @@ pub struct Measured {
     pub completed: bool,
     /// The checker's verdict.
     pub verdict: Verdict,
+    /// Whether the run is unknown only because no random fault took effect.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_fault: bool,
     /// Why the run did not pass; empty if it did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
@@ -337,15 +340,15 @@ impl Sweep {
 }
 
 impl Measured {
-    /// Returns whether the run completed and passed.
+    /// Returns whether the run completed, and passed or had no fault.
     pub fn is_sound(&self) -> bool {
-        self.completed && self.verdict == Verdict::Pass
+        self.completed && (self.verdict == Verdict::Pass || self.without_fault)
     }
 
     fn of(setting: usize, run: Run) -> Measured {
         let values = quantities().filter_map(|it| Some((it.name.to_owned(), (it.of)(&run, None)?))).collect();
-        let Run { seed, completed, verdict, reasons, .. } = run;
-        Measured { setting, seed, completed, verdict, reasons, values }
+        let Run { seed, completed, verdict, without_fault, reasons, .. } = run;
+        Measured { setting, seed, completed, verdict, without_fault, reasons, values }
     }
 }
 

@@ -29,6 +29,11 @@ pub enum ParameterError {
     /// There is no path, or there are no values.
     #[error("expected PATH=VALUES, as in `links.between.latency=1ms,5ms` (found `{0}`)")]
     Shape(String),
+    /// The field is the seed, which the seeds of a sweep replace.
+    #[error(
+        "every setting runs with the same seeds; name the first with `--seed` and their number with `--seeds`"
+    )]
+    Seed,
     /// A value appears twice.
     #[error("the value `{0}` appears twice; remove one")]
     Twice(String),
@@ -89,6 +94,9 @@ impl FromStr for Parameter {
         let path = path.strip_prefix("spec.").unwrap_or(path);
         if path.split('.').any(str::is_empty) || values.split(',').any(|it| it.trim().is_empty()) {
             return Err(shape());
+        }
+        if path == "seed" {
+            return Err(ParameterError::Seed);
         }
         let mut all: Vec<(String, Value)> = Vec::new();
         for value in values.split(',').map(str::trim) {
@@ -161,6 +169,11 @@ fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterErr
         }
     };
     let mut points: Vec<String> = (0..count).map(|step| print(at(step))).collect();
+    // The ends stay as they were written.
+    let ends = text.split_once("..").and_then(|(from, rest)| Some((from, rest.split_once('/')?.0)));
+    if let (Some((from, to)), [first, .., last]) = (ends, &mut points[..]) {
+        (*first, *last) = (from.trim().to_owned(), to.trim().to_owned());
+    }
     // Whole numbers that are close together can round to the same value.
     points.dedup();
     Ok(points)
@@ -252,6 +265,8 @@ mod tests {
         assert_eq!(values("a=0..8/5").expect("valid"), ["0", "2", "4", "6", "8"]);
         assert_eq!(values("a=1..3/5").expect("valid"), ["1", "2", "3"], "whole numbers stay whole");
         assert_eq!(values("a=0.1..1.6/5").expect("valid"), ["0.1", "0.2", "0.4", "0.8", "1.6"]);
+        let sizes = values("a=0B..4MiB/3").expect("valid");
+        assert_eq!((sizes[0].as_str(), sizes[2].as_str()), ("0B", "4MiB"), "the ends stay as written");
         assert_eq!(values("a=1s,never, 5s").expect("valid"), ["1s", "never", "5s"]);
     }
 

@@ -8,8 +8,8 @@ use faultline_checker::Verdict;
 use faultline_report::explain::count;
 use serde_json::{Value, json};
 
-use super::Sweep;
 use super::best::{Best, best};
+use super::{Measured, Sweep};
 use crate::compare::quantity::Quantity;
 
 /// The number of settings that are named individually. Of further settings, only the number is given.
@@ -63,12 +63,15 @@ pub(super) fn cell(sweep: &Sweep, setting: usize, quantity: &Quantity) -> String
 
 /// Formats how many runs of a setting passed, were undecided, or failed.
 pub(super) fn verdicts(sweep: &Sweep, setting: usize) -> String {
-    let all = [(Verdict::Pass, "pass"), (Verdict::Unknown, "unknown"), (Verdict::Fail, "fail")];
-    let told = all.into_iter().filter_map(|(verdict, word)| {
-        let runs = sweep.of(setting).filter(|it| it.verdict == verdict).count();
-        (runs > 0).then(|| format!("{runs} {word}"))
-    });
-    let told: Vec<String> = told.collect();
+    let count = |of: fn(&Measured) -> bool| sweep.of(setting).filter(|it| of(it)).count();
+    let all = [
+        (count(|it| it.verdict == Verdict::Pass), "pass"),
+        (count(|it| it.without_fault), "without a fault"),
+        (count(|it| it.verdict == Verdict::Unknown && !it.without_fault), "unknown"),
+        (count(|it| it.verdict == Verdict::Fail), "fail"),
+    ];
+    let told: Vec<String> =
+        all.into_iter().filter(|(runs, _)| *runs > 0).map(|(runs, word)| format!("{runs} {word}")).collect();
     if told.is_empty() { "not run".to_owned() } else { told.join(", ") }
 }
 
@@ -99,7 +102,8 @@ pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
         ));
     }
     if !excluded.is_empty() {
-        told.push(format!("Left out, because a run did not complete or did not pass: {}.", named(&excluded)));
+        let why = "a run is missing, did not complete or did not pass";
+        told.push(format!("Left out, because {why}: {}.", named(&excluded)));
     }
     told
 }
@@ -114,7 +118,7 @@ pub(super) fn reasons(sweep: &Sweep) -> Vec<String> {
             }
         }
     }
-    let told = |(run, reason): (&super::Measured, &String)| {
+    let told = |(run, reason): (&Measured, &String)| {
         format!("{}, seed {}: {reason}", sweep.plan.words(run.setting), run.seed)
     };
     seen.into_iter().map(told).collect()
@@ -163,7 +167,8 @@ pub fn json(sweep: &Sweep, quantity: &Quantity) -> String {
         let estimates: serde_json::Map<String, Value> = super::quantities()
             .filter_map(|it| Some((it.name.to_owned(), json!(sweep.estimate(number, it)?))))
             .collect();
-        let count = |verdict| sweep.of(number).filter(|it| it.verdict == verdict).count();
+        let count =
+            |verdict| sweep.of(number).filter(|it| it.verdict == verdict && !it.without_fault).count();
         json!({
             "setting": number + 1,
             "values": values,
@@ -171,6 +176,7 @@ pub fn json(sweep: &Sweep, quantity: &Quantity) -> String {
             "completed": sweep.of(number).filter(|it| it.completed).count(),
             "pass": count(Verdict::Pass),
             "unknown": count(Verdict::Unknown),
+            "withoutFault": sweep.of(number).filter(|it| it.without_fault).count(),
             "fail": count(Verdict::Fail),
             "quantities": estimates,
         })

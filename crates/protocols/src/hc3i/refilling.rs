@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use faultline_core::{ImageName, ProcessId, Time};
 
 use super::config::Rule;
-use super::message::{Control, Epoch, Kept, Target};
+use super::message::{Control, Epoch, RestorableCheckpoint, RollbackTarget};
 use super::{Hc3i, ProtocolHost};
 use crate::machines::Checkpoint;
 
@@ -23,9 +23,9 @@ pub(super) type Refilling = BTreeMap<Checkpoint, BTreeSet<ProcessId>>;
 
 impl Hc3i {
     /// Member: learns which replicas the round found missing.
-    pub(super) fn expect_replicas(&mut self, target: &Target) {
+    pub(super) fn expect_replicas(&mut self, target: &RollbackTarget) {
         self.forget_missing_replicas();
-        let restored = target.checkpoint.as_ref().map(Kept::checkpoint);
+        let restored = target.checkpoint.as_ref().map(RestorableCheckpoint::checkpoint);
         for &(part, holder) in target.uncovered.iter().filter(|(part, _)| Some((*part).into()) != restored) {
             if part.owner == self.me {
                 self.unconfirmed.entry(part).or_default().push(holder);
@@ -79,7 +79,7 @@ impl Hc3i {
     }
 
     /// Coordinator: returns whether every holder has its replicas of a checkpoint.
-    pub(super) fn is_covered(&self, kept: &Kept) -> bool {
+    pub(super) fn is_covered(&self, kept: &RestorableCheckpoint) -> bool {
         let refilling = self.coordination.as_ref().and_then(|it| it.refilling.get(&kept.checkpoint()));
         kept.covered || refilling.is_some_and(BTreeSet::is_empty)
     }
