@@ -1,7 +1,5 @@
 //! Federations of agents and a supervisor, from the announcement of the places to the verdict.
 
-#[path = "federation/clocks.rs"]
-mod clocks;
 mod common;
 
 use std::collections::BTreeMap;

@@ -16,8 +16,6 @@ use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_faultline-node");
 pub(crate) const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
-/// Name of the supervisor among the programs of a federation.
-pub(crate) const SUPERVISOR: &str = "supervisor";
 /// Time limit of a test that waits.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -36,19 +34,13 @@ impl Program {
     }
 
     pub(crate) fn agent(data: &Path, key: &Path) -> Program {
-        Program::agent_by(Command::new(PROGRAM), data, key)
-    }
-
-    fn agent_by(mut command: Command, data: &Path, key: &Path) -> Program {
+        let mut command = Command::new(PROGRAM);
         command.args(["agent", "--listen", "127.0.0.1:0", "--data"]).arg(data).arg("--key-file").arg(key);
         Program::start(&mut command)
     }
 
     pub(crate) fn supervisor(dir: &Path) -> Program {
-        Program::supervisor_by(Command::new(PROGRAM), dir)
-    }
-
-    pub(crate) fn supervisor_by(mut command: Command, dir: &Path) -> Program {
+        let mut command = Command::new(PROGRAM);
         command.args(["supervise", "--listen", "127.0.0.1:0", "--api", "127.0.0.1:0"]);
         command.arg("--federation").arg(dir.join("federation.yaml"));
         command.arg("--key-file").arg(dir.join("key")).arg("--out").arg(dir.join("out"));
@@ -79,22 +71,12 @@ pub(crate) struct Setting {
 impl Setting {
     /// Starts a supervisor for `federation`, and an agent for each of `processes`, unconnected.
     pub(crate) fn start(federation: &str, processes: &[&str]) -> Setting {
-        Setting::start_by(federation, processes, |_| Command::new(PROGRAM))
-    }
-
-    /// Does the same. `program` returns a command that runs the program for this process, or for [`SUPERVISOR`].
-    pub(crate) fn start_by(
-        federation: &str,
-        processes: &[&str],
-        program: impl Fn(&str) -> Command,
-    ) -> Setting {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("federation.yaml"), federation).unwrap();
         fs::write(dir.path().join("key"), KEY).unwrap();
-        let supervisor = Program::supervisor_by(program(SUPERVISOR), dir.path());
+        let supervisor = Program::supervisor(dir.path());
         let agent = |name: &&str| {
-            let key = key_of(dir.path(), name);
-            ((*name).to_owned(), Program::agent_by(program(name), &dir.path().join(name), &key))
+            ((*name).to_owned(), Program::agent(&dir.path().join(name), &key_of(dir.path(), name)))
         };
         let agents = processes.iter().map(agent).collect();
         Setting { dir, supervisor, agents }
