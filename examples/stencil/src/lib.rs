@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use faultline::CustomApplication;
 use faultline::core::{Progress, Span};
-use faultline::messaging::{Message, Operation, Performer, Place, Program, Step, pack};
+use faultline::messaging::{Message, Operation, Performer, Program, RankInfo, Step, pack};
 use faultline::quantity::Duration;
 use faultline::resource::FederationSpec;
 use schemars::JsonSchema;
@@ -57,7 +57,7 @@ impl CustomApplication for Stencil {
 /// One rank. Its fields are constant; [`Block`] is its state.
 #[derive(Clone, Debug)]
 pub struct Stencil {
-    place: Place,
+    place: RankInfo,
     parameters: Arc<Parameters>,
 }
 
@@ -97,7 +97,7 @@ enum Side {
 impl Stencil {
     /// Returns the neighbours of this rank, each with its side.
     fn neighbours(&self) -> Vec<(Side, u32)> {
-        let Place { me, ranks } = self.place;
+        let RankInfo { me, ranks } = self.place;
         let columns = self.parameters.columns;
         let column = me % columns;
         let mut all = Vec::new();
@@ -143,7 +143,7 @@ impl Program for Stencil {
     type Config = Parameters;
     type State = Block;
 
-    fn new(parameters: &Arc<Parameters>, place: Place) -> Stencil {
+    fn new(parameters: &Arc<Parameters>, place: RankInfo) -> Stencil {
         Stencil { place, parameters: parameters.clone() }
     }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use faultline::core::Span;
-use faultline::messaging::{Place, Program, Step};
+use faultline::messaging::{Program, RankInfo, Step};
 use faultline::quantity::Duration;
 use stencil::{Block, Parameters, Stencil};
 use tempfile::TempDir;
@@ -99,7 +99,7 @@ enum Mutation {
 fn results(mutation: Mutation) -> Vec<Vec<u8>> {
     let step_time = Duration(Span::from_millis(1));
     let parameters = Arc::new(Parameters { columns: 2, side: 4, steps: 10, step_time });
-    let ranks: Vec<Stencil> = (0..2).map(|me| Stencil::new(&parameters, Place { me, ranks: 2 })).collect();
+    let ranks: Vec<Stencil> = (0..2).map(|me| Stencil::new(&parameters, RankInfo { me, ranks: 2 })).collect();
     let mut blocks: Vec<Block> = ranks.iter().map(Program::begin).collect();
     let mut old: Option<(Vec<u8>, Block)> = None;
     for step in 0..10 {
