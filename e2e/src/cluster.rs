@@ -35,7 +35,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// Time limit for deleting a namespace.
 const CLEANED_UP: Duration = Duration::from_secs(120);
 
-/// A cluster that can be reached.
+/// A connection to a Kubernetes cluster.
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) client: Client,
@@ -68,7 +68,7 @@ impl Cluster {
         Ok(Cluster { client })
     }
 
-    /// Creates a namespace.
+    /// Creates a namespace for a scenario, with a random suffix in its name.
     pub async fn create_namespace(&self, scenario: &str) -> Result<TestNamespace, Failure> {
         let mut random = [0; 4];
         getrandom::fill(&mut random)?;
@@ -243,12 +243,12 @@ impl TestNamespace {
     }
 
     /// Waits for the verdict of a run in which lives of this cluster were lost together with their places. Returns
-    /// the reasons of all events. The cluster must have rolled back. The verdict must be `pass`, or `unknown` only
-    /// because facts were lost with these lives.
+    /// the reasons of all events.
     ///
     /// # Errors
     ///
-    /// Fails if the verdict or its reason differs, or if the cluster has not rolled back.
+    /// Fails if the cluster has not rolled back, or if the verdict is neither `pass` nor an `unknown` that is due only
+    /// to the facts that were lost with these lives.
     pub async fn recovers(&self, name: &str, cluster: &str) -> Result<BTreeSet<String>, Failure> {
         let status = self.verdict(name).await?;
         let completed =
@@ -298,7 +298,7 @@ impl TestNamespace {
         Ok(())
     }
 
-    /// Returns UID and number of restarts of every pod.
+    /// Returns the UID and the restart count of every pod, by name.
     pub async fn pods(&self) -> Result<BTreeMap<String, (Option<String>, i32)>, Failure> {
         let restarts = |pod: &Pod| {
             let statuses =

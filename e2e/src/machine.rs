@@ -1,4 +1,4 @@
-//! Kubernetes nodes that are containers, such as those of `kind`, for faults that no API can cause.
+//! Kubernetes nodes that run as containers, such as those of `kind`, for faults that no API can cause.
 
 use std::process::Stdio;
 
@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use crate::Failure;
 
-/// Why a scenario cannot run on this cluster.
+/// The reason why a scenario cannot run on this cluster.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct Skipped(pub String);
@@ -35,7 +35,7 @@ impl Machine {
         }
     }
 
-    /// Returns a Kubernetes node of the control plane. Fails with [`Skipped`] if it is not a container on this machine.
+    /// Returns a control-plane node. Fails with [`Skipped`] if it is not a container on this machine.
     pub async fn of_control_plane(client: &Client) -> Result<Machine, Failure> {
         let labelled = ListParams::default().labels("node-role.kubernetes.io/control-plane");
         let nodes = Api::<Node>::all(client.clone()).list(&labelled).await?;
@@ -59,7 +59,8 @@ impl Machine {
         Err(format!("`docker {}`: {}, {}", arguments.join(" "), output.status, said.trim()).into())
     }
 
-    /// Sends a signal to all processes of a pod, by its UID, which is part of the name of the pod's control group.
+    /// Sends a signal to all processes of a pod. Finds them by the pod's UID, which is part of the name of its control
+    /// group.
     pub async fn signal_pod(&self, uid: &str, signal: &str) -> Result<(), Failure> {
         let uid = uid.replace('-', "_");
         let line = format!(
@@ -69,12 +70,12 @@ impl Machine {
         self.run(&line).await.map(drop)
     }
 
-    /// Turns the machine off.
+    /// Stops the node's container immediately, as if the machine had lost power.
     pub async fn stop(&self) -> Result<(), Failure> {
         self.docker(&["stop", "--time", "0", &self.name]).await.map(drop)
     }
 
-    /// Turns the machine on.
+    /// Starts the node's container again.
     pub async fn start(&self) -> Result<(), Failure> {
         self.docker(&["start", &self.name]).await.map(drop)
     }

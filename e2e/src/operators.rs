@@ -45,7 +45,7 @@ impl Operators {
         Ok(operators)
     }
 
-    /// Starts the operators again.
+    /// Restarts the operators.
     pub async fn start(self) -> Result<(), Failure> {
         for (it, replicas) in &self.installed {
             self.scale(it, *replicas).await?;

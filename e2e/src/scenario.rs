@@ -1,4 +1,4 @@
-//! Runs scenarios one after the other, and reports their outcomes.
+//! Runs scenarios one at a time, and reports their outcomes.
 
 use std::env;
 use std::panic::AssertUnwindSafe;
@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::{Cluster, ServiceNetwork, Skipped, TestNamespace};
 
-/// Why a scenario failed.
+/// The reason why a scenario failed.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Outcome = Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
 
@@ -23,7 +23,7 @@ pub struct Scenario {
     pub run: fn(TestNamespace) -> Outcome,
 }
 
-/// Error of a scenario in which nothing was wrong, but the machine was too busy for a verdict.
+/// Error of a scenario that found no defect, but whose machine was too busy for a verdict.
 #[derive(Debug, Error)]
 #[error("the machine is too busy: {0}")]
 pub struct Busy(String);
@@ -39,7 +39,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// Maximum number of attempts on a machine that is too busy for a scenario.
 const ATTEMPTS: u32 = 3;
 const FAILED: &str = "FAILED";
-/// No attempt could be judged.
+/// Outcome of a scenario none of whose attempts could be judged.
 const BUSY: &str = "BUSY";
 /// Environment variable with the path of the cluster's kubeconfig.
 pub const KUBECONFIG: &str = "FAULTLINE_E2E_KUBECONFIG";

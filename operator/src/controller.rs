@@ -70,9 +70,9 @@ pub struct Session {
     pub statuses: Pace,
     /// UIDs of its sets, once it is being deleted. Volumes owned by these sets are deleted after them.
     pub ending: BTreeSet<String>,
-    /// When the operator last asked why pods are missing, and the answer.
+    /// Time at which the operator last asked why pods are missing, and the answer.
     pub refused: Option<(Instant, Option<String>)>,
-    /// When the operator last checked for deleted objects, or first found that pods are missing.
+    /// Time at which the operator last checked for deleted objects, or first found that pods are missing.
     pub restored: Option<Instant>,
     /// The spec with which its pods were created.
     pub made: Option<Arc<FederationSpec>>,

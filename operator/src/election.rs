@@ -50,7 +50,7 @@ pub struct Election {
     seen: Option<(LeaseSpec, Instant)>,
 }
 
-/// An attempt to take or renew the lease that failed, so that it is unknown who holds the lease.
+/// Error of an attempt to take or renew the lease. It leaves the holder of the lease unknown.
 #[derive(Debug, Error)]
 enum AttemptError {
     #[error(transparent)]

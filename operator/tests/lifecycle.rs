@@ -113,7 +113,7 @@ impl World {
         World { server, supervisor, context, port }
     }
 
-    /// Another operator takes over, without any state.
+    /// Replaces the operator with a new one that has no state.
     fn restart(&mut self) {
         self.context = context(&self.server, self.port);
     }
@@ -154,7 +154,7 @@ impl World {
         mirror.follow(Event::InitDone, owner);
     }
 
-    /// A user deletes the federation.
+    /// Deletes the federation, as a user would.
     fn delete_federation(&self) {
         let mut federation = self.server.get(FEDERATION).unwrap();
         federation["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");

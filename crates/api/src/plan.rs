@@ -4,8 +4,8 @@
 //! the entry. Each entry has its own random stream, so that changing one entry does not shift the draws of another.
 //!
 //! Random choices:
-//! * times between failures: from the entry's distribution, one after the other until the deadline;
-//! * a node in `any` cluster: every process of the federation is equally likely; if the node is given, every cluster is;
+//! * times between failures: from the entry's distribution, in order of time until the deadline;
+//! * a node in `any` cluster: every process of the federation is equally likely, or every cluster if the node is given;
 //! * a node of a given cluster: every node is equally likely;
 //! * the ends of a link: first the sending cluster, then the receiving cluster among the others.
 //!
@@ -85,7 +85,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Draws times one after the other until the deadline.
+    /// Draws the times of faults until the deadline, with the time between two faults drawn from `between`.
     fn times(&mut self, between: impl Distribution<f64>) -> Vec<Trigger> {
         let end = Time::ZERO + self.spec.deadline();
         let mut now = Time::ZERO;

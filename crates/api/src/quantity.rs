@@ -15,7 +15,7 @@ mod cores;
 
 pub use cores::Cores;
 
-/// Why a text is not a valid quantity. Each message suggests a fix after the colon.
+/// The reason why a text is not a valid quantity. Each message suggests a fix after the colon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The text does not start with a number.
@@ -37,7 +37,7 @@ pub enum QuantityError {
         example: &'static str,
     },
     /// The unit is unknown.
-    #[error("`{unit}` in `{text}` is not a unit of {what}: use one of {units}")]
+    #[error("`{unit}` in `{text}` is not a valid unit for {what}: use one of {units}")]
     UnknownUnit {
         /// The text.
         text: String,
@@ -425,7 +425,7 @@ mod tests {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
         assert_eq!(Size(512 << 20).to_string(), "512MiB");
-        assert!(error::<Size>("5MiBB").contains("is not a unit"));
+        assert!(error::<Size>("5MiBB").contains("is not a valid unit"));
         assert_eq!("never".parse(), Ok(Period(None)));
         assert_eq!("infinite".parse(), Ok(Period(None)));
         assert_eq!("30m".parse(), Ok(Period(Some(Span::from_secs(1800)))));
@@ -458,7 +458,7 @@ mod tests {
         assert_eq!(error::<Duration>("5"), "`5` has no unit: write a value such as `5ms`, `1.5s` or `2m`");
         assert_eq!(
             error::<Duration>("5 seconds"),
-            "`seconds` in `5 seconds` is not a unit of a duration: use one of ns, us, ms, s, m, h"
+            "`seconds` in `5 seconds` is not a valid unit for a duration: use one of ns, us, ms, s, m, h"
         );
         assert_eq!(
             error::<Duration>("-5ms"),
@@ -468,7 +468,7 @@ mod tests {
             error::<Duration>("soon"),
             "`soon` is not a duration: write a value such as `5ms`, `1.5s` or `2m`"
         );
-        assert!(error::<Duration>("1e9s").starts_with("`e9s` in `1e9s` is not a unit"));
+        assert!(error::<Duration>("1e9s").starts_with("`e9s` in `1e9s` is not a valid unit"));
         assert_eq!(
             error::<Duration>("99999999h"),
             "`99999999h` is too large for a duration: write at most 87600h"

@@ -136,7 +136,7 @@ pub struct Amended {
 pub struct Amendment {
     /// Generation of the resource.
     pub generation: i64,
-    /// Why the spec was rejected; absent if it was accepted.
+    /// Reason why the spec was rejected; absent if it was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -175,7 +175,7 @@ pub struct Status {
     /// Verdict, once the record has been judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Why the verdict is not `pass`.
+    /// Reasons why the verdict is not `pass`.
     pub reasons: Vec<String>,
     /// Events in order.
     pub events: Vec<Event>,
@@ -348,7 +348,7 @@ pub enum Action {
     DeleteVolume,
 }
 
-/// Why a request was rejected.
+/// The reason why a request was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {

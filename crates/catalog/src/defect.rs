@@ -2,9 +2,9 @@
 //!
 //! Two protocols may share a rule, and therefore a defect of the same name. A prefix distinguishes them: `hydee-` for
 //! HydEE, `spbc-` for SPBC, `pessimistic-` for pessimistic logging, `coordinated-` for coordinated checkpoints,
-//! `hierarchical-` for the hierarchical ones, `chandy-lamport-` for Chandy and Lamport's snapshot, and `tic-`, `sel-`, `satin-` and `cck-` for the protocols of
-//! programs of tasks. The composite of protocol and application, and the supervisor, have mutations only, whose names
-//! begin with `composite-` and `supervisor-`.
+//! `hierarchical-` for the hierarchical ones, `chandy-lamport-` for Chandy and Lamport's snapshot, and `tic-`, `sel-`,
+//! `satin-` and `cck-` for the protocols of programs of tasks. The composite of protocol and application, and the
+//! supervisor, have mutations only, whose names begin with `composite-` and `supervisor-`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -157,7 +157,7 @@ impl Defect {
         }
     }
 
-    /// Returns the switches of the composite for a federation with this defect.
+    /// Returns the composite's defects to enable for `defect`.
     pub(crate) fn of_composite(defect: Option<Defect>) -> composite::Defects {
         match defect.map(Defect::rule) {
             #[cfg(feature = "defects")]
@@ -166,7 +166,7 @@ impl Defect {
         }
     }
 
-    /// Returns the switches of the supervisor for a federation with this defect.
+    /// Returns the supervisor's defects to enable for `defect`.
     pub(crate) fn of_supervisor(defect: Option<Defect>) -> supervisor::Defects {
         match defect.map(Defect::rule) {
             #[cfg(feature = "defects")]

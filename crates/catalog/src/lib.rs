@@ -49,7 +49,7 @@ pub use tasks::{TasksSetup, TasksVisitor, with_tasks};
 /// Smallest percentage of the work that must remain for a fault to count as effective.
 const LEAST_WORK_LEFT_PERCENT: u8 = 20;
 
-/// Why a federation cannot be set up.
+/// The reason why a federation cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// The resource has not been validated, or is invalid.
@@ -67,7 +67,7 @@ pub enum SetupError {
     /// The operation requires tasks that processes steal, but the tasks are assigned in advance.
     #[error("the tasks of this federation are assigned in advance, and no process steals any")]
     Planned,
-    /// The operation requires tasks that are assigned in advance, but processes steal them.
+    /// The operation requires tasks that are assigned in advance, but under this protocol processes steal them.
     #[error("under this protocol, processes steal tasks, and none is assigned in advance")]
     Stolen,
     /// A known defect was requested in a build that does not contain them.
@@ -190,8 +190,9 @@ impl<P> MessagesSetup<P>
 where
     P: Protocol<Config: Send + Sync> + 'static,
 {
-    /// Sets up a federation under a protocol that the catalog does not contain. The resource cannot describe it, and
-    /// specifies `none`. Faults may name the processes that the protocol needs besides the ranks ([`Names::extra_of`]).
+    /// Sets up a federation under a protocol that the catalog does not contain. The resource cannot describe such a
+    /// protocol, so it must specify `none`. Faults may name the processes that the protocol needs besides the ranks
+    /// ([`Names::extra_of`]).
     ///
     /// # Errors
     ///
@@ -229,7 +230,7 @@ impl<N: Hosted> Setup<N> {
 
     /// Returns what each rank computes without faults; `None` for an application whose result depends on timing.
     ///
-    /// May take as long as the application computes, excluding modelled time.
+    /// This can take as long as the application computes, excluding modelled time.
     pub fn reference(&self) -> Option<Vec<(ProcessId, Digest)>> {
         N::reference(&self.process, &self.membership, &|process| process_seed(self.seed, process))
     }
@@ -290,7 +291,7 @@ pub fn with_setup<V: Visitor>(
     with_valid(federation, seed, None, visitor)
 }
 
-/// Does the same as [`with_setup`], for a visitor of processes that exchange messages.
+/// Works like [`with_setup`], but for processes that exchange messages.
 ///
 /// # Errors
 ///
@@ -329,7 +330,7 @@ pub fn with_valid<V: Visitor>(
     }
 }
 
-/// Does the same as [`with_valid`], for a visitor of processes that exchange messages.
+/// Works like [`with_valid`], but for processes that exchange messages.
 ///
 /// # Errors
 ///

@@ -90,7 +90,8 @@ pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
     })
 }
 
-/// Returns the longest delay between two collections of what no recovery can need; zero if each checkpoint collects.
+/// Returns the longest delay between two garbage collections; zero if every checkpoint collects. `None` if the protocol
+/// never collects.
 fn collect_every(protocol: &Protocol) -> Option<Span> {
     let checkpointing = protocol.checkpointing()?;
     match protocol {

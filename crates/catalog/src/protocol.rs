@@ -16,8 +16,9 @@ use crate::defect::{AVAILABLE, Rule};
 use crate::tasks::NEVER;
 use crate::{Defect, SetupError};
 
-/// Returns, from the function that sets a protocol up, the protocol's defects with `$defect` enabled. Defects of the
-/// composite and the supervisor are enabled elsewhere, and exist only if processes exchange messages.
+/// Evaluates to the protocol's defects with `$defect` enabled. If the protocol does not have that defect, returns an
+/// error from the enclosing function. Defects of the composite and the supervisor are enabled elsewhere, and exist only
+/// if processes exchange messages.
 macro_rules! defects {
     (messages, $defect:expr, $protocol:ident, $rule:ident) => {
         defects!(@ $defect, $protocol, $rule, None | Some((_, Rule::Composite(_) | Rule::Supervisor(_))))

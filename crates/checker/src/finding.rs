@@ -383,7 +383,7 @@ pub enum DurableCopies {
     Only { found: usize, replicas: usize },
 }
 
-/// Why no recovery can need a checkpoint.
+/// The reason why no recovery can need a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Garbage {
     /// A rollback undid it.
@@ -400,7 +400,7 @@ pub enum Round {
     Checkpoint,
 }
 
-/// Why something could not be judged, although it should have been.
+/// The reason why something could not be judged, although it should have been.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
 pub enum Gap {

@@ -76,8 +76,8 @@ pub enum Property {
     OrphansFirst,
     /// The phases of orphan messages follow from what was consumed.
     PhasesAgree,
-    /// A process that rolled back was delivered the same messages in the same order, as far as other processes depend
-    /// on it.
+    /// A process that rolled back was delivered the same messages in the same order, up to the last one on which other
+    /// processes depend.
     RepeatedOrder,
     /// No failure made a cluster roll back indefinitely.
     RecoveryTerminates,
@@ -251,7 +251,7 @@ pub struct Finding {
     pub violations: Vec<Violation>,
     /// The number of further violations.
     pub more_violations: u64,
-    /// Why the property, or a part of it, could not be judged although it should have been.
+    /// Reason why the property, or a part of it, could not be judged although it should have been.
     pub unknown: Option<String>,
     /// Information for the reader that does not affect the verdict.
     pub remarks: Vec<String>,
@@ -281,7 +281,7 @@ pub enum Verdict {
 pub struct Judgement {
     /// The overall verdict.
     pub verdict: Verdict,
-    /// Why the verdict is not a pass, as sentences.
+    /// Reasons why the verdict is not a pass, as sentences.
     pub reasons: Vec<String>,
     /// One finding per property.
     pub findings: Vec<Finding>,

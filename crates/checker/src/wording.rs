@@ -506,7 +506,7 @@ impl Breach {
     }
 }
 
-/// Words a number of times.
+/// Formats a number of times.
 fn how_often(times: u64) -> String {
     match times {
         1 => "once".into(),
@@ -683,7 +683,7 @@ fn link_delay(delay: &LinkDelay, names: &Context) -> String {
     )
 }
 
-/// Words what filled the memory, and the remedy for its largest part.
+/// Describes what filled the memory, and suggests a remedy for its largest part.
 fn out_of_memory(used: &MemoryUse) -> String {
     let mut parts = used.parts.clone();
     parts.retain(|part| part.bytes > 0);

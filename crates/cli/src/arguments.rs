@@ -105,7 +105,7 @@ Examples:
   faultline run my.yaml --backend kubernetes   run in pods (docs/kubernetes.md)
   faultline run my.yaml --format json > summary.json")]
 pub(crate) struct RunArguments {
-    /// Federation file, or `-` for the standard input [default: the sample `quickstart`]
+    /// Federation file, or `-` for standard input [default: the sample `quickstart`]
     pub(crate) file: Option<PathBuf>,
     /// Choose what executes the run
     #[arg(long, value_enum, default_value_t = BackendName::Local)]
@@ -288,7 +288,7 @@ Examples:
   faultline cluster /tmp/run --intervals 4     should clusters change?
   faultline cluster assemble.edges solve.edges --change-cost 5")]
 pub(crate) struct ClusterArguments {
-    /// Communication graph (`-` for the standard input), or directory of a recorded run. Several graphs in order of time
+    /// Communication graph (`-` for standard input), or directory of a recorded run. Several graphs in order of time
     #[arg(required = true, value_name = "GRAPH")]
     pub(crate) graphs: Vec<PathBuf>,
     /// Limit the average share of processes that one failure rolls back, in percent
@@ -302,9 +302,9 @@ pub(crate) struct ClusterArguments {
     /// Divide a recorded run into N intervals of equal length
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<usize>(2..=1000))]
     pub(crate) intervals: Option<usize>,
-    /// Set the size of a checkpoint of all processes, in percent of all bytes sent (several intervals) [default: 1]
+    /// Set the size of a checkpoint of all processes as a percentage of all bytes sent (several intervals) [default: 1]
     ///
-    /// Changing the clusters costs the share of processes whose cluster changes its members.
+    /// A change of clusters costs this size times the share of processes whose cluster gains or loses members.
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = change_cost)]
     pub(crate) change_cost: Option<f64>,
     /// Choose the output format
@@ -346,8 +346,8 @@ fn balance(text: &str) -> Result<f64, String> {
 
 /// Parses the cost of changing all clusters, in percent.
 fn change_cost(text: &str) -> Result<f64, String> {
-    let wrong = "write a number of at least 0, such as 2.5: the size of a checkpoint of all processes, in percent of all \
-                 bytes sent";
+    let wrong = "write a number of at least 0, such as 2.5: the size of a checkpoint of all processes as a percentage \
+                 of all bytes sent";
     real(text.trim_end_matches('%'), 0.0..f64::INFINITY, wrong)
 }
 
@@ -388,7 +388,7 @@ Examples:
   faultline compare my.yaml --backend local      real processes
   faultline compare my.yaml --format json > compared.json")]
 pub(crate) struct CompareArguments {
-    /// Federation file, or `-` for the standard input
+    /// Federation file, or `-` for standard input
     pub(crate) file: PathBuf,
     /// Compare these protocols, in the order of the table. Default: all that can protect the application
     #[arg(long, value_name = "P,…", value_delimiter = ',',
@@ -421,10 +421,10 @@ pub(crate) struct CompareArguments {
 
 /// Run one federation with many settings of its parameters, and find the best setting.
 ///
-/// `--set` names a field below `spec` and its values; several `--set` form a grid. Runs every setting in virtual time
-/// with the same seeds, and judges every run. Writes one page with pictures (index.html), one line per run (runs.csv),
-/// the estimates (sweep.json) and the federation file of each setting (settings/), and prints a table. Names the
-/// setting with the smallest value of one quantity, and how certain this is.
+/// `--set` names a field below `spec` and its values; several `--set` options form a grid. Runs every setting in
+/// virtual time with the same seeds, and judges every run. Writes one page with pictures (index.html), one line per run
+/// (runs.csv), the estimates (sweep.json) and the federation file of each setting (settings/), and prints a table.
+/// Names the setting with the smallest value of one quantity, and how certain this is.
 ///
 /// If interrupted, keeps the completed runs; the same command with `--resume` continues, also with more seeds.
 ///
@@ -437,10 +437,10 @@ Examples:
                           --set links.between.latency=1ms..100ms/5 --seeds 30
   faultline sweep my.yaml --set clusters.paris.nodes=2..32/5 --sample 3")]
 pub(crate) struct SweepArguments {
-    /// Federation file, or `-` for the standard input
+    /// Federation file, or `-` for standard input
     pub(crate) file: PathBuf,
-    /// Vary the field at PATH below `spec`. VALUES are separated by commas; `1ms..100ms/5` means five values with equal
-    /// ratios (with equal distances if the range starts at 0)
+    /// Vary the field at PATH below `spec`. VALUES are separated by commas; `1ms..100ms/5` means five values spaced by
+    /// equal ratios (by equal steps if the range starts at 0)
     #[arg(long = "set", value_name = "PATH=VALUES", required = true)]
     pub(crate) parameters: Vec<Parameter>,
     /// Run each setting with N consecutive seeds
@@ -473,7 +473,7 @@ pub(crate) struct SweepArguments {
 /// Output of `sweep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SweepFormat {
-    /// Text for people, one row per setting.
+    /// Human-readable text, one row per setting.
     Text,
     /// One JSON object.
     Json,
@@ -492,7 +492,7 @@ fn compared() -> Vec<&'static str> {
 /// Format of statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StatisticsFormat {
-    /// Text for people.
+    /// Human-readable text.
     Text,
     /// One JSON object.
     Json,
@@ -553,8 +553,8 @@ pub(crate) enum LinksName {
 
 /// Check what this machine or a Kubernetes cluster can run, and suggest fixes.
 ///
-/// Checks the limits for runs on real processes. Tries in a temporary network namespace which features of `faultline
-/// run --links tc` the kernel supports. Changes nothing. Exits with 1 if something that was requested is not possible.
+/// Checks the limits for runs on real processes. Tests, in a temporary network namespace, which features of
+/// `faultline run --links tc` the kernel supports. Changes nothing. Exits with 1 if something that was requested is not possible.
 ///
 /// For a Kubernetes cluster, checks what `faultline run --backend kubernetes` and `faultline fetch` need in one
 /// namespace. With `--tc`, also tests on each Kubernetes node, in a temporary pod, which features of
@@ -651,7 +651,7 @@ pub(crate) struct ReplayArguments {
     pub(crate) format: Format,
 }
 
-/// Export the facts of a recorded run for other programs.
+/// Export the facts of a recorded run for use in other programs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -711,7 +711,7 @@ pub(crate) struct FuzzArguments {
     #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "span",
         allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]
     pub(crate) runs: u64,
-    /// Run schedules for this time, such as 10m
+    /// Run schedules for this long, such as 10m
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) span: Option<Duration>,
     /// Start with this seed. Default: 0
@@ -720,7 +720,7 @@ pub(crate) struct FuzzArguments {
     /// Run J schedules in parallel; does not affect the result. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// Run this share of the schedules twice, in percent, to confirm that they are deterministic
+    /// Run this percentage of the schedules twice, to confirm that they are deterministic
     #[arg(long, value_name = "PERCENT", default_value_t = 100, allow_negative_numbers = true, value_parser = number::<u8>(0..=100))]
     pub(crate) twice: u8,
     /// Set a parameter of a protocol from another crate, such as a switch that omits one of its rules
@@ -733,7 +733,7 @@ pub(crate) struct FuzzArguments {
     /// `defects`)
     #[arg(long, conflicts_with_all = ["file", "span"])]
     pub(crate) table: bool,
-    /// Instead of searching, run the federation in FILE (`-` for the standard input) and print the run line by line
+    /// Instead of searching, run the federation in FILE (`-` for standard input) and print the run line by line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["span", "protocol"])]
     pub(crate) file: Option<PathBuf>,
     /// Do not shrink the federation of a violation
@@ -808,10 +808,10 @@ pub(crate) struct ExploreArguments {
     /// Use N nodes in each cluster
     #[arg(long, value_name = "N", default_value_t = 2, allow_negative_numbers = true, value_parser = number::<u32>(1..=100))]
     pub(crate) nodes: u32,
-    /// Take clusters, protocol and its options from FILE, instead of from the options above
+    /// Read the clusters, the protocol and its options from FILE instead of using the options above
     #[arg(long, value_name = "FILE", conflicts_with_all = ["clusters", "nodes"])]
     pub(crate) file: Option<PathBuf>,
-    /// Send N messages, around the clusters and every third one inside a cluster
+    /// Send N messages: around the clusters, except every third one, which stays inside a cluster
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = number::<u32>(0..=20))]
     pub(crate) messages: u32,
     /// Send these messages instead: pairs of ranks, such as `0>2,2>0`
@@ -924,7 +924,7 @@ Examples:
   faultline plan my.yaml
   faultline plan my.yaml --seed 42 --format json")]
 pub(crate) struct PlanArguments {
-    /// Federation file, or `-` for the standard input
+    /// Federation file, or `-` for standard input
     pub(crate) file: PathBuf,
     /// Use this seed instead of the one in the file
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(0..=u64::MAX))]
@@ -942,15 +942,15 @@ Examples:
   faultline validate my.yaml --orders 8
   faultline validate new.yaml --running my.yaml   check a change")]
 pub(crate) struct ValidateArguments {
-    /// Federation file, or `-` for the standard input
+    /// Federation file, or `-` for standard input
     pub(crate) file: PathBuf,
-    /// Print what would change if a federation that runs on Kubernetes with FILE were changed to the given file: links,
-    /// added faults, a pause. Changes of other fields are errors, as they are for an API server
+    /// Print what the given file would change in a federation that runs on Kubernetes with FILE: links, added faults, a
+    /// pause. Changes to other fields are errors, as they are for an API server
     #[arg(long, value_name = "FILE", conflicts_with = "orders")]
     pub(crate) running: Option<PathBuf>,
-    /// Also run the application without failures in N random orders of delivery, and compare what each process sends.
+    /// Also run the application without failures in N random delivery orders, and compare what each process sends.
     /// Protocols that rely on re-execution, such as hydee, cannot protect a program whose messages depend on the order
-    /// of arrival. Each order takes the computing time of the application
+    /// of arrival. Each order takes as long as the application computes
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=1000))]
     pub(crate) orders: Option<u32>,
 }

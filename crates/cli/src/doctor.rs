@@ -53,7 +53,7 @@ pub(crate) fn kernel_for_tc() -> Result<Kernel, CommandError> {
     })
 }
 
-/// Why traffic control is unavailable.
+/// The reason why traffic control is unavailable.
 struct Unfit {
     why: String,
     remedy: String,

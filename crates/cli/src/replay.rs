@@ -78,7 +78,7 @@ struct ReplayedLife {
     facts: usize,
     /// The first difference.
     difference: Option<String>,
-    /// Why a part of this life could not be compared.
+    /// Reason why a part of this life could not be compared.
     remark: Option<String>,
 }
 
@@ -248,8 +248,8 @@ struct ReplayedFact {
     fact: Fact,
 }
 
-/// Returns the number of the first fact that differs from the recorded one. In virtual time, a process that states a fact for
-/// which a fault waits is halted, and its remaining actions happen later: once the supervisor has released it.
+/// Returns the number of the first fact that differs from the recorded one. In virtual time, a process that states a
+/// fact for which a fault waits is halted, and its remaining actions happen later: once the supervisor has released it.
 fn first_difference(
     facts: &[ReplayedFact],
     recorded: &[(Time, Fact)],

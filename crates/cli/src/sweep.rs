@@ -35,7 +35,8 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let sample = arguments.sample.map(|it| (it, first_seed));
     let plan = Plan::new(&federation, arguments.parameters.clone(), sample).map_err(|error| {
         CommandError::input(miette!(
-            help = "write the names of the fields below `spec`, separated by dots; `faultline schema` lists them",
+            help = "name a field below `spec`, as in `links.between.latency`, and give it values of its type; \
+                    `faultline schema` lists the fields",
             "{}: {error}",
             source.label
         ))

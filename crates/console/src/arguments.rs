@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Text for people.
+    /// Human-readable text.
     Text,
     /// One JSON object.
     Json,
@@ -48,7 +48,7 @@ impl OutputArguments {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Kubernetes")]
 pub struct KubernetesArguments {
-    /// Use this namespace instead of that of the kubeconfig's context
+    /// Use this namespace instead of the one in the kubeconfig's context
     #[arg(long, short, value_name = "NAME")]
     pub namespace: Option<String>,
     /// Use this context of the kubeconfig instead of the current one
@@ -58,9 +58,9 @@ pub struct KubernetesArguments {
 
 /// Fetch the record of a run on Kubernetes, for check, explain and report.
 ///
-/// The supervisor's pod keeps the record until the federation is deleted. It is reached through port forwarding by the
-/// API server; no port has to be open. Requires, in the federation's namespace, permission to get federations, the
-/// secret NAME-key and pods/portforward, and to create pods/portforward. Prints the directory of the record.
+/// The supervisor's pod keeps the record until the federation is deleted. The API server forwards a port to it, so no
+/// port has to be open. Requires, in the federation's namespace, permission to get federations, the secret NAME-key and
+/// pods/portforward, and to create pods/portforward. Prints the directory of the record.
 #[derive(Debug, Args)]
 pub struct FetchArguments {
     /// Federation, in kubectl's notation

@@ -57,7 +57,7 @@ struct Outcome {
     bundle: Option<String>,
 }
 
-/// The object of `--repeat N --format json`.
+/// The output of `--repeat N --format json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Outcomes<'a> {

@@ -101,11 +101,11 @@ pub fn read(path: &Path) -> Result<Source, CommandError> {
         .with_files(path)
 }
 
-/// Reads a file of any kind; `-` stands for the standard input. `help` is the remedy if that fails.
+/// Reads a file of any kind; `-` stands for standard input. `help` is the remedy if that fails.
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be read, or if the standard input has already been read.
+/// Fails if the file cannot be read, or if standard input has already been read.
 pub fn read_with(path: &Path, help: &str) -> Result<Source, CommandError> {
     if path == Path::new("-") {
         return standard_input();
@@ -114,18 +114,18 @@ pub fn read_with(path: &Path, help: &str) -> Result<Source, CommandError> {
     Ok(Source { label: path.display().to_string(), bytes })
 }
 
-/// Reads the standard input, which is possible only once.
+/// Reads standard input, which is possible only once.
 fn standard_input() -> Result<Source, CommandError> {
     static IS_READ: AtomicBool = AtomicBool::new(false);
     if IS_READ.swap(true, Ordering::Relaxed) {
         return Err(CommandError::input(miette!(
             help = "use `-` for one input, and name a file for the other",
-            "the standard input can be read only once"
+            "standard input can be read only once"
         )));
     }
     let mut bytes = Vec::new();
     let read = io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|error| CommandError::machine(format!("cannot read the standard input: {error}")))?;
+    read.map_err(|error| CommandError::machine(format!("cannot read standard input: {error}")))?;
     Ok(Source { label: "standard input".to_owned(), bytes })
 }
 

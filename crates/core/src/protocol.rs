@@ -60,7 +60,7 @@ pub trait Protocol: ProtocolTypes {
     }
 
     /// Returns what the protocol promises with these parameters, beyond what every protocol owes. The checker
-    /// judges the protocol by these promises, and by no other promise. [`Promises::of`] adds what follows
+    /// judges the protocol by these promises alone. [`Promises::of`] adds what follows
     /// from the constants above.
     fn promises(config: &Self::Config) -> Promises;
     /// Returns the roles of the processes that the protocol needs besides the ranks. These processes are outside all

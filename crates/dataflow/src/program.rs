@@ -341,7 +341,7 @@ impl Frame {
         (self.finish(), Version { data: result.0, n })
     }
 
-    /// Does the same as [`Frame::finish_main`], and also returns the marks for a plan.
+    /// Works like [`Frame::finish_main`], but also returns the marks for a plan.
     pub(crate) fn finish_planned(mut self, result: Data) -> (Outcome, Version, Marks) {
         let marks = core::mem::take(&mut self.marks);
         let (outcome, result) = self.finish_main(result);

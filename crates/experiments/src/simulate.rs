@@ -33,7 +33,7 @@ pub fn simulate(
     simulate_and(federation, seed, observer, |_| ()).map(|(statistics, ())| statistics)
 }
 
-/// Does the same as [`simulate`], and also passes the history of the run to `read`.
+/// Works like [`simulate`], but also passes the history of the run to `read`.
 pub(crate) fn simulate_and<T>(
     federation: &Federation,
     seed: u64,

@@ -16,7 +16,7 @@ pub struct Statistics {
     pub outcome: Word,
     /// The checker's verdict.
     pub verdict: Verdict,
-    /// Why the verdict is not `pass`.
+    /// Reasons why the verdict is not `pass`.
     pub reasons: Vec<String>,
     /// The number of instances that the checker judged.
     pub instances: u64,

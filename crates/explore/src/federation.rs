@@ -46,10 +46,9 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// Returns a federation of `clusters` clusters with `nodes` ranks each. Each part has one replica: in another
-/// cluster, or in the same cluster if there is no other. Under a protocol for programs of tasks, the federation computes
-/// a small Fibonacci number, or, if the protocol plans tasks, two iterations of Jacobi's method with one block for each
-/// rank.
+/// Returns a federation of `clusters` clusters with `nodes` ranks each. Each part has one replica: in another cluster,
+/// or in the same cluster if there is no other. Under a protocol for programs of tasks, the federation computes a small
+/// Fibonacci number, or, if the protocol plans tasks, two iterations of Jacobi's method with one block for each rank.
 ///
 /// # Errors
 ///

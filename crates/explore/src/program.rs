@@ -18,7 +18,7 @@ use faultline_core::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program(Arc<[(ProcessId, ProcessId)]>);
 
-/// The error that a text is not a program.
+/// Error for a text that is not a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a program; use the form `0>2,2>0`: numbers of two different ranks for each message")]
 pub struct InvalidProgram(String);
@@ -112,7 +112,8 @@ impl FromStr for Program {
 pub struct Rank {
     program: Arc<Program>,
     me: ProcessId,
-    /// Number of this rank's messages that it has sent or consumed; for a rank without messages, 1 once it has computed.
+    /// Number of this rank's messages that it has sent or consumed; for a rank without messages, 1 once it has
+    /// computed.
     done: u32,
     /// Positions of messages that arrived early, ascending.
     early: Vec<u32>,

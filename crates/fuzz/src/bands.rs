@@ -28,7 +28,8 @@ const BANDS: [Band; 13] = [
     Band { protocol: "coordinated", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "chandyLamport", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "hierarchicalCoordinated", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
-    // None of 100,000 schedules or more of each of these exceeded the deadline. Satin stores nothing that could be lost.
+    // None of 100,000 schedules or more of each of these exceeded the deadline. Satin stores nothing that could be
+    // lost.
     Band { protocol: "tic", deadline: 0.0, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "sel", deadline: 0.0, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "satin", deadline: 0.0, unrecoverable: 0.0, livelock: 0.0 },

@@ -19,7 +19,7 @@ impl Chance {
         self.0.random_range(from..=to)
     }
 
-    /// Returns true in `percent` of the draws.
+    /// Returns `true` in `percent` percent of the draws.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.between(0, 99) < percent
     }

@@ -118,7 +118,8 @@ pub struct Shares {
     pub failed_in_recovery: f64,
     /// Number of runs by verdict and outcome.
     pub verdicts: BTreeMap<Verdict, BTreeMap<CoverageName, u64>>,
-    /// Number of runs whose verdict is unknown, by the property that could not be judged. A run may count under several.
+    /// Number of runs whose verdict is unknown, by the property that could not be judged. A run may count under
+    /// several.
     pub unjudged: BTreeMap<Property, u64>,
     /// Number of runs by protocol.
     pub protocols: BTreeMap<CoverageName, u64>,

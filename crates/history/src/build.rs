@@ -41,8 +41,8 @@ const MOVES_PER_SUM: u32 = 32;
 
 struct Builder<'a> {
     history: History<'a>,
-    /// Deliveries by sender; those from unknown processes come last. They are entered sender by sender, once every stream has
-    /// been read: the messages of one sender fit into a processor's cache, those of all senders do not.
+    /// Deliveries by sender; those from unknown processes come last. They are entered sender by sender, once every
+    /// stream has been read: the messages of one sender fit into a processor's cache, those of all senders do not.
     deliveries: Vec<Deliveries>,
     /// Reports that an image is durable. They are entered once all parts are known.
     durable: Vec<(ImageName, StoredCopy)>,
@@ -50,7 +50,7 @@ struct Builder<'a> {
     tasks: Tasks,
     /// Tasks that were assigned in advance.
     planned: Planned,
-    /// When an application message last moved.
+    /// Time at which an application message last moved.
     last_movement: Time,
 }
 
@@ -588,7 +588,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Marks what permanently failed processes did as surviving, as far as a surviving process absorbed it.
+    /// Marks the work of permanently failed processes as surviving, up to the states that surviving processes absorbed.
     fn keep_what_was_absorbed(&mut self) {
         let history = &mut self.history;
         let mut absorptions = history.tasks.as_ref().map_or(Vec::new(), |it| it.absorptions.clone());

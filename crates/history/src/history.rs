@@ -234,7 +234,7 @@ pub struct History<'a> {
     pub(crate) cuts: Vec<CheckpointCut>,
     /// The cuts of all parts of each of these checkpoints, one checkpoint after the other.
     pub(crate) part_cuts: Vec<Option<Point>>,
-    /// For each segment, the index of its first cut; finally, the number of all cuts.
+    /// Index of the first cut of each segment, followed by the total number of cuts.
     pub(crate) cuts_of: Vec<u32>,
     /// The number of facts that state that a message was consumed.
     pub consumed: u64,
@@ -392,8 +392,8 @@ impl<'a> History<'a> {
         Some((name, &self.groups[group].checkpoints[&name]))
     }
 
-    /// Returns the name of the same checkpoint, and the cuts of its parts by the member's index in its group. Faster than
-    /// looking up the checkpoint.
+    /// Returns the name of the same checkpoint, and the cuts of its parts by the member's index in its group. Faster
+    /// than looking up the checkpoint.
     pub fn first_line_with(&self, point: Point) -> Option<(CheckpointName, &[Option<Point>])> {
         let CheckpointCut { group, name, parts, .. } = *self.first_cut_with(point)?;
         let parts = &self.part_cuts[parts as usize..][..self.groups[group].members.len()];
@@ -454,8 +454,8 @@ impl<'a> History<'a> {
     }
 }
 
-/// Finds the cut that `witness` names among the segments of its owner, the first of which has number `first`. `host` stated
-/// the facts before it.
+/// Finds the cut that `witness` names among the segments of its owner, the first of which has number `first`. `host`
+/// stated the facts before it.
 pub(crate) fn find_cut(
     segments: &[Segment],
     first: u32,

@@ -38,7 +38,7 @@ pub struct Return {
     pub incarnation: Incarnation,
     /// The restored state, as a position in the facts of the process.
     cut: FactPosition,
-    /// When the process had been in the restored state.
+    /// Time at which the process was last in the restored state.
     pub to: Time,
     /// The undone stretches, in the order of the process's history.
     pub undone: Vec<Undone>,
@@ -47,7 +47,7 @@ pub struct Return {
 /// How the work of a permanently failed process continued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Succession {
-    /// When another process took it over; `None` if none could.
+    /// Time at which another process took it over; `None` if none could.
     pub at: Option<Time>,
     /// The process that took it over.
     pub by: Option<ProcessId>,
@@ -55,7 +55,7 @@ pub struct Succession {
     pub of: ProcessId,
     /// The image from which the other process continued; `None` is the initial state, or nothing.
     pub image: Option<ImageName>,
-    /// When the failed process had been in that state.
+    /// Time at which the failed process was last in that state.
     pub to: Time,
     /// What the failed process had done after that state, in the order of its history.
     pub undone: Vec<Undone>,
@@ -75,9 +75,9 @@ pub struct Undone {
     pub from: FactPosition,
     /// The position after the last fact of the stretch.
     pub upto: FactPosition,
-    /// When the work of the stretch started.
+    /// Time at which the work of the stretch started.
     pub began: Time,
-    /// When the work of the stretch ended.
+    /// Time at which the work of the stretch ended.
     pub ended: Time,
     /// For how long the user had paused the federation during the stretch.
     pub stood: Span,
@@ -310,7 +310,7 @@ struct SurvivingHistory {
 }
 
 impl SurvivingHistory {
-    /// At `now`, the process returns to `cut`. Returns the stretches that this undoes, each of one life.
+    /// Moves the process back to `cut` at `now`. Returns the stretches that this undoes, each of one life.
     fn restore(&mut self, cut: FactPosition, now: FactPosition) -> Vec<(FactPosition, FactPosition)> {
         self.standing.push((self.begun, now));
         self.begun = now;

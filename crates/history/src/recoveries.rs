@@ -1,8 +1,8 @@
 //! The cost of recoveries of planned programs: the tasks that live processes re-executed, compared with those that they
 //! would have re-executed if all had rolled back. Judges nothing.
 //!
-//! Facts are processed in the order of time. If processes read different clocks, this order is approximate, but the facts
-//! whose order matters are seconds apart.
+//! Facts are processed in the order of time. If processes read different clocks, this order is approximate, but the
+//! facts whose order matters are seconds apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,9 @@ use faultline_trace::Trace;
 /// The cost of one recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// When the first partition joined.
+    /// Time at which the first partition joined.
     pub began: Time,
-    /// When the last task was re-executed, or the last partition joined.
+    /// Time at which the last task was re-executed, or the last partition joined.
     pub ended: Time,
     /// Partitions that kept their states.
     pub live: BTreeSet<ProcessId>,

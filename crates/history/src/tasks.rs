@@ -61,7 +61,7 @@ pub struct Absorption {
     pub witness: Witness,
 }
 
-/// Why a fact is impossible, given the tasks that its process had.
+/// The reason why a fact is impossible, given the tasks that its process had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the sentence of each says what it means")]
 pub enum ImpossibleFact {
@@ -229,7 +229,8 @@ pub(super) fn follow(history: &History<'_>, tasks: Tasks) -> Tasks {
     }
 }
 
-/// Returns whether a process continued from a state older than one that had been durable, or another process absorbed one.
+/// Returns whether a process continued from a state older than one that had been durable, or another process absorbed
+/// one.
 fn has_lost_states(history: &History<'_>, tasks: &Tasks) -> bool {
     let is_newest = |process: ProcessId, life: Life, from: Option<CheckpointName>| {
         let Some((group, place)) = history.member(process) else { return true };
@@ -282,8 +283,8 @@ impl<'a> Pass<'_, 'a> {
         }
     }
 
-    /// Follows a stream as far as possible, and returns whether more of it remains. `is_missing` states that what it
-    /// waits for is unknown.
+    /// Follows a stream as far as possible, and returns whether more of it remains. `is_missing` states
+    /// that the fact for which it waits is unknown.
     fn advance(&mut self, cursor: &mut Cursor<'a>, mut is_missing: bool) -> bool {
         while let Some(&(life, stream)) = cursor.lives.get(cursor.life) {
             loop {

@@ -71,7 +71,7 @@ Examples:
   kubectl faultline run my.yaml --repeat 20 --out runs
   kubectl faultline run my.yaml --timeout 10m --format json > summary.json")]
 pub(crate) struct RunArguments {
-    /// Federation file, or `-` for the standard input [default: the sample `quickstart`]
+    /// Federation file, or `-` for standard input [default: the sample `quickstart`]
     pub(crate) file: Option<PathBuf>,
     /// Use this seed instead of the one in the file
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(0..=i64::MAX as u64))]

@@ -19,7 +19,7 @@ use crate::supervisor::Supervisor;
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) const INSTALL: &str = "see docs/kubernetes.md for how to install Faultline on a cluster";
 
-/// Why an operation on a cluster failed.
+/// The reason why an operation on a cluster failed.
 #[derive(Debug)]
 pub(crate) struct ClusterError {
     /// The error to print.

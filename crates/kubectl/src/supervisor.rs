@@ -22,7 +22,7 @@ pub(crate) struct Supervisor {
     token: String,
 }
 
-/// Why a request to a supervisor failed.
+/// The reason why a request to a supervisor failed.
 #[derive(Debug, Error)]
 pub(crate) enum RequestError {
     /// The port could not be forwarded.

@@ -7,7 +7,7 @@ use faultline_catalog::{Hosted, Setup, SetupError, Visitor, with_setup};
 use faultline_runtime::node::{self, NodeError, NodeOptions, NodeOptionsError};
 use faultline_trace::{Bundle, BundleError};
 
-/// Why a process of a federation cannot be hosted.
+/// The reason why a process of a federation cannot be hosted.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The arguments are not those of a supervisor.
@@ -32,8 +32,8 @@ pub enum HostError {
 ///
 /// # Errors
 ///
-/// Fails if the arguments or the bundle cannot be used, or if the process cannot start or loses its supervisor before it
-/// is set up.
+/// Fails if the arguments or the bundle cannot be used, or if the process cannot start or loses its supervisor before
+/// it is set up.
 pub fn node(arguments: Vec<OsString>) -> Result<(), HostError> {
     let options = NodeOptions::parse(arguments)?;
     let manifest = Bundle::open(&options.run_dir).read_manifest()?;

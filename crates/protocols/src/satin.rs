@@ -50,8 +50,8 @@ defects! {
 /// A message of the protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// The sender has the results of these tasks, or works on them. Each is named by the theft for which the sender, its
-    /// thief, computes it.
+    /// The sender has the results of these tasks, or works on them. Each is named by the theft for which the sender,
+    /// its thief, computes it.
     Orphans(Arc<[(TaskId, Theft)]>),
     /// The sender has the task of this orphan, and requests its result as soon as it exists.
     Fetch(Theft),
@@ -285,8 +285,8 @@ impl Satin {
         for it in new.into_iter().filter(|_| !own.is_empty()) {
             host.control(To::One(it), Message::Orphans(own.clone()));
         }
-        // Not those that only wait here, or that were lent in turn: the process that has such a task might find it in the
-        // table, and wait for this one, which waits for it.
+        // Not those that only wait here, or that were lent in turn: the process that has such a task might find it in
+        // the table, and wait for this one, which waits for it.
         let begun: Vec<Theft> = orphaned.into_iter().filter(|it| host.has_begun(*it)).collect();
         self.announce(&begun, host);
         self.begin_again(host);

@@ -173,7 +173,7 @@ impl<T: Keyed> SharedList<T> {
         ItemIndex { branch: 0, leaf: 0, item: 0 }
     }
 
-    /// Inserts a leaf after the one of `place`.
+    /// Inserts a leaf after the leaf that contains `place`.
     fn insert_leaf(&mut self, place: ItemIndex, leaf: (T::Key, Arc<Leaf<T>>)) {
         let branch = Arc::make_mut(&mut self.branches[place.branch].1);
         let index = place.leaf + 1;

@@ -1,10 +1,10 @@
 //! How processes spent their time. Every moment of every process counts once, so that the parts add up to the whole.
 //!
-//! A moment belongs to the first of these kinds that applies: paused, down, undone by a later rollback or lost for good, recovering,
-//! frozen for a checkpoint, finished. A surviving process works until it learns of the failure: such work is undone,
-//! not recovery. Everything else is work that the run kept. That includes the time in which an application waits for
-//! messages, because facts do not distinguish waiting from computing. In a program of tasks they do: a process works
-//! while it runs a task; otherwise, it waits for a task to steal or for a value.
+//! A moment belongs to the first of these kinds that applies: paused, down, undone by a later rollback or lost for
+//! good, recovering, frozen for a checkpoint, finished. A surviving process works until it learns of the failure: such
+//! work is undone, not recovery. Everything else is work that the run kept. That includes the time in which an
+//! application waits for messages, because facts do not distinguish waiting from computing. In a program of tasks they
+//! do: a process works while it runs a task; otherwise, it waits for a task to steal or for a value.
 
 use std::ops::Add;
 
@@ -261,7 +261,7 @@ mod tests {
             (at(5), step(TheftStep::Taken)),
             (at(7), step(TheftStep::Merged)),
             (at(8), task(2, 3)),
-            // Tasks one after the other. On a real process, a task may take longer than stated.
+            // Tasks run sequentially. On a real process, a task may take longer than stated.
             (at(10), task(3, 1)),
         ];
         let found = running(&stream);

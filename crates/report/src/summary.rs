@@ -25,7 +25,7 @@ use crate::timeline::{Checkpoint, Rollback, Timeline};
 pub struct Summary {
     /// `pass`, `fail` or `unknown`.
     pub verdict: Verdict,
-    /// Why the verdict is not a pass.
+    /// Reasons why the verdict is not a pass.
     pub reasons: Vec<String>,
     /// Information that does not affect the verdict.
     pub notes: Vec<String>,
@@ -119,7 +119,7 @@ pub struct RollbackSummary {
     pub faults: Vec<u32>,
     /// Number of its failures without a planned fault.
     pub unplanned: u32,
-    /// When the first failure happened, or the alert arrived.
+    /// Time at which the first failure happened, or the alert arrived.
     pub at_seconds: f64,
     /// The checkpoint's number; 0 is the initial state.
     pub checkpoint: u32,
@@ -150,15 +150,15 @@ impl RollbackSummary {
 pub struct FaultSummary {
     /// Its number in the plan.
     pub no: u32,
-    /// When it is due.
+    /// Condition or time at which it is due.
     pub when: String,
     /// The effect of the fault, in words.
     pub what: String,
     /// `effective`, `ineffective`, or `pending` if it was not due before the end.
     pub state: &'static str,
-    /// Why it had no effect.
+    /// Reason why it had no effect.
     pub reason: Option<String>,
-    /// When it was injected.
+    /// Time at which it was injected.
     pub injected_seconds: Option<f64>,
     /// Upper bound of the seconds from its first to its last effect; `None` for a single target, or without
     /// measurements.
@@ -210,7 +210,8 @@ pub struct LinkSummary {
     /// The share of these echoes, in percent, that differed from the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_percent_outside: Option<u32>,
-    /// When these properties were requested, in seconds since the application started; `None` if from the start.
+    /// Time at which these properties were requested, in seconds since the application started; `None` if from the
+    /// start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_seconds: Option<f64>,
 }
@@ -271,7 +272,7 @@ pub struct PropertySummary {
     pub violation_count: u64,
     /// The first violations.
     pub violations: Vec<String>,
-    /// Why it, or a part of it, could not be judged.
+    /// Reason why it, or a part of it, could not be judged.
     pub unknown: Option<String>,
     /// Information that does not affect the result.
     pub remarks: Vec<String>,

@@ -16,7 +16,7 @@ pub struct Layout {
     pub colour: bool,
     /// Whether to print only the verdict and its reasons.
     pub quiet: bool,
-    /// Whether to print also the properties that hold.
+    /// Whether to also print the properties that hold.
     pub verbose: bool,
 }
 

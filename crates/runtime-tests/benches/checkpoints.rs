@@ -233,8 +233,8 @@ fn serve(hc3i: bool, steps: u32, feedback_every: u32, args: &[OsString]) -> Resu
     Ok(())
 }
 
-/// Returns, for every checkpoint except the first (which delays nothing), the time in seconds from its
-/// request to its commit at the coordinator, and the times in seconds for which each process was frozen.
+/// Returns the time in seconds from the request of each checkpoint to its commit at the coordinator, and the times in
+/// seconds for which each process was frozen. Omits the first checkpoint, which delays nothing.
 fn checkpoints(trace: &Trace) -> (Vec<f64>, Vec<f64>) {
     let (mut commits, mut frozens) = (Vec::new(), Vec::new());
     for stream in trace.streams.values() {
@@ -256,8 +256,8 @@ fn checkpoints(trace: &Trace) -> (Vec<f64>, Vec<f64>) {
     (commits, frozens)
 }
 
-/// Returns, for every checkpoint except the first, the times in seconds from its request to each of the
-/// [`STAGES`]. All processes share this machine's clock.
+/// Returns the times in seconds from the request of each checkpoint to each of the [`STAGES`]. Omits the first
+/// checkpoint. All processes share this machine's clock.
 fn timelines(trace: &Trace) -> Vec<[f64; STAGES.len()]> {
     let mut requested = BTreeMap::new();
     let mut reached: BTreeMap<_, [Time; STAGES.len()]> = BTreeMap::new();

@@ -61,7 +61,7 @@ fn compare() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs nodes, each of which writes images one after the other.
+/// Runs nodes, each of which writes images one at a time.
 fn nodes(count: u32) -> Result<f64, Box<dyn Error>> {
     let dir = tempfile::tempdir_in(".")?;
     let bundle = Bundle::create(dir.path().join("run"))?;
@@ -112,7 +112,7 @@ fn read_results(dir: &Path) -> Result<f64, Box<dyn Error>> {
     Ok(bench::median(&medians))
 }
 
-/// A process that writes images, one after the other.
+/// A process that writes images one at a time.
 struct Writer {
     me: ProcessId,
     results: Arc<PathBuf>,

@@ -268,7 +268,7 @@ fn value(page: &str, series: &str) -> Option<f64> {
 
 const LISTENING: &str = "0A";
 
-/// Returns the ports of all sockets in certain states, by inode.
+/// Returns the ports of all TCP sockets whose state satisfies `of_state`, by inode.
 fn sockets(of_state: impl Fn(&str) -> bool) -> BTreeMap<String, u16> {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());

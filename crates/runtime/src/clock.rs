@@ -134,7 +134,7 @@ impl Origin {
 /// time namespace. Containers of one machine can have different clocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClockSource {
-    /// Empty if the kernel does not tell, as some sandboxes do not.
+    /// Empty if the kernel does not provide it, as in some sandboxes.
     boot: String,
     /// Empty if the kernel has no time namespaces.
     offsets: String,

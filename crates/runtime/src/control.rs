@@ -96,8 +96,8 @@ pub(crate) enum ToNode {
     Setup(Box<Setup>),
     /// Permits connections before any process has started, so that the links can be measured.
     Directory(Directory),
-    /// Measures links by echo, one after the other. For this long, links that differ from the request are
-    /// measured again. Replaces an earlier order of this kind.
+    /// Measures links by echo, one at a time. For this long, measures links that differ from the request again.
+    /// Replaces an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
     /// Observes links by echo while the application runs. Contains the process at the other end of each link,
     /// and the requested latency. Replaces an earlier order of this kind.

@@ -9,7 +9,7 @@ use faultline_trace::{Bundle, Manifest, Trace};
 /// Carries out one run. This crate implements it in virtual time; other crates implement it for real processes and for
 /// pods.
 pub trait Backend {
-    /// Why a run could not be carried out.
+    /// Reason why a run could not be carried out.
     type Error;
 
     /// Returns the kind of backend for the manifest.

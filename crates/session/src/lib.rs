@@ -53,7 +53,7 @@ pub struct Session<'a> {
     resumed: Option<&'a Manifest>,
 }
 
-/// Why a run has no record.
+/// The reason why a run has no record.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError<E> {
     /// The federation cannot be set up. Nothing was written.
@@ -122,9 +122,8 @@ impl<'a> Session<'a> {
         self.set_up(Draft { session: self, backend })
     }
 
-    /// Returns the results of the run without faults; `None` for an application whose results depend on timing.
-    /// Depends only on the federation and the seed. May take as long as the application computes, excluding modelled
-    /// time.
+    /// Returns the results of the run without faults; `None` for an application whose results depend on timing. Depends
+    /// only on the federation and the seed. This can take as long as the application computes, excluding modelled time.
     ///
     /// # Errors
     ///
@@ -142,7 +141,7 @@ impl<'a> Session<'a> {
         self.set_up(InMemory { session: self, simulator })
     }
 
-    /// Does the same as [`Session::simulate`], for a setup that no federation file fully describes, such as one with a
+    /// Works like [`Session::simulate`], but for a setup that no federation file fully describes, such as one with a
     /// user-defined protocol or application. `expected` contains the results of a run without faults.
     pub fn simulate_setup<N: Hosted>(
         &self,
@@ -157,7 +156,7 @@ impl<'a> Session<'a> {
         UnjudgedRecording { manifest, trace, is_read: false }
     }
 
-    /// Lets `backend` run the federation, and writes the record into `bundle`. The bundle must be empty unless the
+    /// Runs the federation on `backend`, and writes the record into `bundle`. The bundle must be empty unless the
     /// session resumes a run.
     ///
     /// # Errors
@@ -171,8 +170,8 @@ impl<'a> Session<'a> {
         self.set_up(InBundle { session: self, bundle, backend })?
     }
 
-    /// Does the same as [`Session::record`], in virtual time. This function is not generic, so the simulator of each
-    /// protocol is compiled with this crate and not again with each caller.
+    /// Works like [`Session::record`], but in virtual time. This function is not generic, so the simulator of each
+    /// protocol is compiled once with this crate rather than with each caller.
     ///
     /// # Errors
     ///
@@ -185,7 +184,7 @@ impl<'a> Session<'a> {
         self.record(bundle, simulator)
     }
 
-    /// Does the same as [`Session::record`], for an existing setup.
+    /// Works like [`Session::record`], but for an existing setup.
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ impl UnjudgedRecording {
     /// Reads the record in a bundle. For a run that was cut short, the end is derived from the facts. Entries that do
     /// not follow from the record's federation file are replaced by the derived ones, and become flaws of the trace.
     ///
-    /// May take as long as the application computes, excluding modelled time.
+    /// This can take as long as the application computes, excluding modelled time.
     ///
     /// # Errors
     ///

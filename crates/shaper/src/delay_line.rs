@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 /// packets eventually.
 const LOSSES_IN_A_ROW: u64 = 100;
 
-/// Transmits packets into links, one after the other. A process has one interface to the network of its own
+/// Transmits packets into links, one at a time. A process has one interface to the network of its own
 /// cluster and one to all other clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interface {

@@ -156,8 +156,8 @@ pub struct Chance {
 /// Fate of packets in transit when the sending life is killed, including packets in the sender's own queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InFlight {
-    /// A random choice per failure: all of these packets are lost, all of them arrive, or those arrive that
-    /// reach their receiver within a random time between 1 us and 1 s. On a FIFO link, the packets that
+    /// A random choice per failure: all of these packets are lost, all of them arrive, or only those arrive that
+    /// would reach their receiver within a random time between 1 us and 1 s. On a FIFO link, the packets that
     /// arrive are a prefix.
     #[default]
     Sampled,

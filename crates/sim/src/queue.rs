@@ -54,8 +54,8 @@ const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 const FEW: usize = 16;
 /// Largest number of near keys. If pushes exceed it, the near keys are distributed again.
 const MANY: usize = 4 * FEW;
-/// A bucket that held more keys than this releases its memory. Otherwise all buckets of a level would become
-/// large, one after the other.
+/// A bucket that held more keys than this releases its memory. Otherwise the buckets of a level would become
+/// large one by one.
 const KEPT: usize = 1024;
 
 impl<T> Queue<T> {

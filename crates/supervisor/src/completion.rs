@@ -36,7 +36,7 @@ impl Completion {
         Completion { finished, restored, newest: BTreeMap::new(), ranks, count: 0, sent: 0, delivered: 0 }
     }
 
-    /// Records that `rank` has finished in this state.
+    /// Records that `rank` has finished in the state that `witness` identifies.
     pub(crate) fn finished(&mut self, rank: ProcessId, witness: &Witness) {
         self.unfinished(rank);
         if self.is_outdated(rank) {

@@ -1,6 +1,6 @@
 //! The memory limit of a program that performs runs.
 
-/// The memory limit of a program. All runs that the program performs at the same time share it.
+/// The memory limit of a program, shared by all runs that the program performs in parallel.
 ///
 /// Crates below the programs neither ask the operating system nor configure an allocator, so the program
 /// supplies the measurement.

@@ -1,5 +1,5 @@
-//! Presence of clusters. A cluster joins at its time, once all its processes are ready, and leaves once its
-//! protocol reports that no process can still need anything from it.
+//! Presence of clusters. A cluster joins at its scheduled time, or once all its processes are ready if that is later.
+//! It leaves once its protocol reports that no process can still need anything from it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

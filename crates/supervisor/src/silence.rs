@@ -43,7 +43,7 @@ impl Silence {
         self.heard.iter_mut().flatten().for_each(|heard| *heard = now);
     }
 
-    /// Returns the time of the next check, possibly earlier than necessary.
+    /// Returns the time of the next check. It may be earlier than necessary.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.queue.first().map(|&(at, _)| at)
     }

@@ -63,11 +63,11 @@ pub(crate) struct SupervisedProcess {
     pub(crate) replaced: bool,
     /// Fate of its storage if the kill has to be repeated.
     pub(crate) fate: StorageFate,
-    /// The end of its pause, and the fault that paused it.
+    /// Time at which its pause ends, and the fault that paused it.
     pub(crate) paused_until: Option<(Time, FaultNo)>,
     /// Whether it is halted at a fact.
     pub(crate) halted: bool,
-    /// Whether it has no next life once its current life has ended.
+    /// Whether its current life is its last.
     pub(crate) gone: bool,
     /// Whether its lives send heartbeats.
     beats: bool,

@@ -342,7 +342,7 @@ impl Interface<'_> {
         Ok(filters.into_iter().map(|(priority, prefix, class)| (priority, (prefix, class))).collect())
     }
 
-    /// Removes the filters at `parent` for which `keep` returns false.
+    /// Removes the filters at `parent` for which `keep` returns `false`.
     fn remove_filters(
         &self,
         parent: Handle,

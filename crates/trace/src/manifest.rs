@@ -123,7 +123,7 @@ impl Manifest {
     }
 
     /// Completes the manifest of a run that was cut short, which lacks the duration, later faults and the
-    /// states of faults. Takes them from the supervisor's facts, as far as these reach.
+    /// states of faults. Takes them from the supervisor's facts, up to the last one recorded.
     pub fn fill_in(&mut self, trace: &Trace) {
         if self.outcome.is_some() {
             return;
@@ -209,8 +209,8 @@ pub struct Bounds {
     pub checkpoint_every: Vec<Option<Span>>,
     /// Longest time from a failure to its detection.
     pub detect_after: Span,
-    /// Longest delay between two collections of what no recovery can need; zero if each checkpoint collects. `None` if the
-    /// protocol never collects, or does not say when.
+    /// Longest delay between two collections of what no recovery can need; zero if each checkpoint collects. `None` if
+    /// the protocol never collects, or does not say when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Span>,
 }

@@ -6,8 +6,8 @@ use faultline_core::{ClusterId, ImageName, MessageId, ProcessId, Scope};
 
 use crate::manifest::Manifest;
 
-/// A group: the processes that take checkpoints and roll back together. Depending on the protocol's [`Scope`], this is a
-/// process, a cluster or the federation. Protocols number groups like clusters, but the number of a group does not
+/// A group: the processes that take checkpoints and roll back together. Depending on the protocol's [`Scope`], this is
+/// a process, a cluster or the federation. Protocols number groups like clusters, but the number of a group does not
 /// select a cluster, so that this type has no index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u16);

@@ -25,7 +25,7 @@ pub enum Config {
     Farm(farm::Config),
     /// An application that sends different messages in every re-execution.
     Salted(salted::Config),
-    /// An application of another crate.
+    /// An application from another crate.
     #[serde(skip)]
     Custom(Custom),
 }

@@ -1,4 +1,4 @@
-//! Applications of other crates. Only the program that is built with them knows their types.
+//! Applications from other crates. Only the program that is built with them knows their types.
 //!
 //! One variant of [`Workload`](crate::Workload) contains any of them, behind a pointer. Drivers and protocols
 //! are therefore compiled only once, and built-in applications are as fast as without it.

@@ -1,6 +1,6 @@
 //! The programs that Faultline's protocols protect.
 //!
-//! [`Workload`] is a rank of one of seven applications, or of an application of another crate ([`custom`]),
+//! [`Workload`] is a rank of one of seven applications, or of an application from another crate ([`custom`]),
 //! selected by its [`Config`]. Users write their own programs with [`messaging`].
 //!
 //! | module | models | result |

@@ -13,7 +13,7 @@ use crate::{Config, Workload, exchange, farm, heat, nas, pingpong};
 /// Returns `None` for the salted application, whose result depends on timing.
 ///
 /// The heat application's results come from a sequential solver, which takes as long as all steps together.
-/// The synthetic application's results come from running its ranks one after the other, which is correct
+/// The synthetic application's results come from running its ranks sequentially, which is correct
 /// because received messages do not affect what they send.
 pub fn reference(
     config: &Arc<Config>,

@@ -35,7 +35,7 @@ pub enum Job {
     Heat(Box<heat::Step>),
     /// A computation of which only the modelled time exists.
     Pass(Span),
-    /// A job of an application of another crate.
+    /// A job of an application from another crate.
     Custom(CustomJob),
 }
 
@@ -46,7 +46,7 @@ pub enum Done {
     Heat(Box<heat::Stepped>),
     /// The modelled time has passed.
     Passed,
-    /// The output of a job of an application of another crate.
+    /// The output of a job of an application from another crate.
     Custom(CustomOutput),
 }
 
@@ -126,7 +126,7 @@ impl Application for Workload {
         }
     }
 
-    /// Returns `None` only for an application of another crate. No job of a built-in application holds state
+    /// Returns `None` only for an application from another crate. No job of a built-in application holds state
     /// that a snapshot needs.
     fn snapshot(&self) -> Option<Arc<[Chunk]>> {
         Some(match &self.0 {

@@ -1,6 +1,6 @@
-//! Another holder takes the operator's lease while a federation runs, and never renews it. Its clock is an hour ahead. The
-//! operator stops immediately, and takes the lease again once it has not changed for its duration, whatever its times
-//! say. The run is not affected.
+//! Another holder takes the operator's lease while a federation runs, and never renews it. Its clock is an hour ahead.
+//! The operator stops immediately, and takes the lease again once it has not changed for its duration, whatever its
+//! times say. The run is not affected.
 
 use std::time::Duration;
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline::core::{MessageId, ProcessId};
 use serde::{Deserialize, Serialize};
 
-/// Numbers of delivered messages, by sender. Consistent recovery lines make a number unambiguous: whatever a rollback of
-/// the sender undoes, no restored state contains its delivery.
+/// Numbers of delivered messages, by sender. Consistent recovery lines make a number unambiguous: whatever a rollback
+/// of the sender undoes, no restored state contains its delivery.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delivered(BTreeMap<ProcessId, Channel>);
 
@@ -32,7 +32,7 @@ impl Delivered {
         }
     }
 
-    /// Returns, for each sender, the number below which everything has been delivered.
+    /// Returns each sender with the number below which all its messages have been delivered.
     pub(crate) fn below(&self) -> impl Iterator<Item = (ProcessId, u32)> + '_ {
         self.0.iter().map(|(sender, channel)| (*sender, channel.below))
     }

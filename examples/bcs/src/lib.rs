@@ -9,9 +9,9 @@
 //!   contributes its current state.
 //!
 //! After a failure, *n* is the index of the failed process's newest checkpoint ([`line`]). The paper leaves messages in
-//! transit to the channels. Here, a sender keeps the messages that it has sent, also in its checkpoints, and re-sends them
-//! after each recovery. The receiver drops those that it has delivered ([`delivered`]). Each checkpoint exists only in the
-//! storage of its process, so the loss of a storage is not survived.
+//! transit to the channels. Here, a sender keeps the messages that it has sent, including in its checkpoints, and
+//! re-sends them after each recovery. The receiver drops those that it has delivered ([`delivered`]). Each checkpoint
+//! exists only in the storage of its process, so the protocol does not survive the loss of a storage.
 
 pub mod delivered;
 mod line;
@@ -51,7 +51,7 @@ impl Stamp for Index {
 /// A message of the protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// The sender permits the line of this index at most.
+    /// The sender permits lines up to this index.
     Report { epoch: u32, permits: Sn },
     /// The sender has what it needs to restore the line of this index.
     Prepared { epoch: u32, index: Sn },
@@ -61,7 +61,7 @@ pub enum Message {
     Settled { epoch: u32, below: u32 },
 }
 
-/// What a listing of the storage returns of a checkpoint.
+/// The header of a checkpoint, which listings of the storage return.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// Whether a message forced it.
@@ -135,12 +135,12 @@ pub struct Bcs {
     membership: Arc<Membership>,
     /// The number of failures that the membership shows. Never decreases.
     epoch: u32,
-    /// The epoch in which this process restored last.
+    /// The epoch of this process's most recent restore.
     incarnation: Incarnation,
     index: Sn,
     phase: Phase,
     line: Line,
-    /// The checkpoint to which this process has to roll back at least. No line may be newer. `None` while its current state
+    /// The newest checkpoint to which this process may roll back; no line may be newer. `None` while its current state
     /// may be part of any line.
     bound: Option<Sn>,
     /// Whether this life has acted.
@@ -156,13 +156,13 @@ pub struct Bcs {
     early: Vec<(ProcessId, Message)>,
     /// Checkpoints that are durable and have not been undone or collected, by index.
     stored: BTreeMap<Sn, ImageName>,
-    /// What each stored checkpoint has delivered, as far as it was taken or restored in this life.
+    /// Deliveries contained in each stored checkpoint that this life has taken or restored.
     contents: BTreeMap<Sn, Delivered>,
     /// Checkpoints that are not durable yet, in order. Only the first is being written: a gap would make the line of a
     /// missing index inconsistent.
     unsaved: VecDeque<Unsaved>,
     write_again: Time,
-    /// Rollbacks of this process: from each epoch on, greater indices of earlier incarnations are undone. Durable.
+    /// Rollbacks of this process, by epoch. Each undoes the greater indices of earlier incarnations. Durable.
     rollbacks: Vec<(u32, Sn)>,
     record: u64,
     /// The newest durable index of each process that has resumed in this epoch.
@@ -440,16 +440,16 @@ impl Bcs {
         }
     }
 
-    /// Tells all processes which checkpoint is this process's newest durable one. Only a process that runs may: until then,
-    /// its newest checkpoint may still be undone by the recovery of this epoch.
+    /// Tells all processes which checkpoint is this process's newest durable one. Only a process that runs may: until
+    /// then, its newest checkpoint may still be undone by the recovery of this epoch.
     fn announce_stable(&mut self, host: &mut dyn Host<Bcs>) {
         let Some((&index, _)) = self.stored.last_key_value() else { return };
         self.stable(self.me, index, host);
         self.broadcast(&Message::Stable { epoch: self.epoch, index }, host);
     }
 
-    /// Removes checkpoints and messages that no recovery can need: no line will ever be older than the smallest index that
-    /// is newest and durable at its process.
+    /// Removes checkpoints and messages that no recovery can need: no line will ever be older than the smallest index
+    /// that is newest and durable at its process.
     fn stable(&mut self, process: ProcessId, index: Sn, host: &mut dyn Host<Bcs>) {
         self.stable.insert(process, index);
         if self.stable.len() < self.ranks().len() {

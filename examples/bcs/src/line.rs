@@ -1,20 +1,20 @@
-//! The recovery line: what the processes tell each other after a failure, and the index that follows.
+//! The recovery line: what the processes report to each other after a failure, and the index that results.
 //!
-//! All processes know how many failures there have been; that number is the *epoch* of a recovery. In each epoch, every
-//! process reports which index its state permits, and prepares the checkpoint that belongs to the smallest of them. It
-//! restores it once all processes have prepared the same index. No process continues before that: if another
-//! one fails meanwhile, a new epoch begins, and those that had prepared a checkpoint roll back at least as far.
+//! All processes know the number of failures so far, which is the *epoch* of a recovery. In each epoch, every process
+//! reports which index its state permits, and prepares its checkpoint for the smallest reported index. It restores that
+//! checkpoint once all processes have prepared the same index. No process continues earlier: if another one fails in
+//! the meantime, a new epoch begins, and the processes that had prepared a checkpoint roll back at least as far.
 
 use std::collections::BTreeMap;
 
 use faultline::core::{ProcessId, Sn};
 
-/// What has arrived in one epoch.
+/// The reports received in one epoch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
-    /// The greatest index that a process permits: that of its newest checkpoint if it lost its state; otherwise any.
+    /// The greatest index that each process permits: that of its newest checkpoint if it lost its state; otherwise any.
     reports: BTreeMap<ProcessId, Sn>,
-    /// The index that a process has prepared.
+    /// The index that each process has prepared.
     prepared: BTreeMap<ProcessId, Sn>,
 }
 

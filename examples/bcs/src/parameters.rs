@@ -1,4 +1,4 @@
-//! What a federation file says about the protocol.
+//! The parameters of the protocol in a federation file.
 
 use faultline::CustomProtocol;
 use faultline::core::Span;
@@ -15,12 +15,12 @@ use crate::Bcs;
 pub struct Parameters {
     /// Delay between unforced checkpoints of a process. A forced checkpoint restarts it. Default 2s.
     pub checkpoint_every: Period,
-    /// A rule that is left out, so that the checker can be seen to notice.
+    /// A rule to omit, to show that the checker detects the violation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub defect: Option<Defect>,
 }
 
-/// Rules that can be left out.
+/// Rules that can be omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Defect {

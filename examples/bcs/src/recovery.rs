@@ -22,7 +22,7 @@ impl Bcs {
         }
     }
 
-    /// A process has failed. Nothing is sent or delivered until the new line has been restored.
+    /// Handles the failure of a process: sends and delivers nothing until the new line has been restored.
     fn fail(&mut self, host: &mut dyn Host<Bcs>) {
         self.line = Line::default();
         self.stable.clear();
@@ -51,7 +51,7 @@ impl Bcs {
         }
     }
 
-    /// A later life has found these checkpoints. Those that an earlier life had undone may still be among them.
+    /// Handles the listing of a later life's storage. It may still contain checkpoints that an earlier life had undone.
     pub(crate) fn listed(
         &mut self,
         images: impl Iterator<Item = ImageName>,
@@ -96,7 +96,7 @@ impl Bcs {
         }
     }
 
-    /// A checkpoint that the line needs cannot be read. This process permits only older lines.
+    /// Handles a checkpoint of the line that cannot be read: this process permits only older lines.
     fn damaged(&mut self, name: ImageName, host: &mut dyn Host<Bcs>) {
         self.stored.remove(&name.sn);
         let Some((&permits, _)) = self.stored.range(..name.sn).next_back() else {
@@ -171,9 +171,9 @@ impl Bcs {
         if self.has(Defect::NewestRestored) { all.next_back() } else { all.next() }
     }
 
-    /// Commits this process to the line of this index. Before other processes learn of it, a decision to roll back is
-    /// durable: they may restore the line and act while this process fails. Its later life must then not take what is newer
-    /// than the line for its state.
+    /// Commits this process to the line of this index. A decision to roll back becomes durable before other processes
+    /// learn of it: if this process fails while they restore the line and act, its next life must not resume from a
+    /// checkpoint newer than the line.
     pub(crate) fn decide(&mut self, index: Sn, part: Option<Part>, host: &mut dyn Host<Bcs>) {
         let Some(part) = part else { return self.prepared(index, None, host) };
         let kept = part.name.sn;
@@ -201,7 +201,7 @@ impl Bcs {
         self.broadcast(&Message::Prepared { epoch: self.epoch, index }, host);
     }
 
-    /// Restores the initial state, under an incarnation of its own.
+    /// Restores the initial state under a new incarnation.
     fn start_again(&mut self, host: &mut dyn Host<Bcs>) {
         self.incarnation = Incarnation(self.epoch);
         host.restore(None, self.incarnation);

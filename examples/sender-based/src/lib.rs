@@ -1,17 +1,15 @@
 //! Sender-based message logging of Johnson and Zwaenepoel (*Sender-Based Message Logging*, FTCS 1987): messages are
 //! logged in the memory of their senders, and only the process that failed rolls back.
 //!
-//! * A receiver numbers what it delivers (the *receive sequence number*, RSN) and returns the number to the sender,
-//!   which
-//!   enters it into its log and confirms it.
-//! * A process sends nothing until the RSNs of all its deliveries are confirmed: what it sends may depend on their
-//!   order.
-//!   Until then, it continues to compute.
+//! * A receiver numbers its deliveries (the *receive sequence number*, RSN) and returns each number to the sender,
+//!   which enters it into its log and confirms it.
+//! * A process sends nothing until the RSNs of all its deliveries are confirmed, because its messages may depend on
+//!   their order. Until then, it continues to compute.
 //! * Each process takes checkpoints on its own. Its log is part of them.
-//! * A process that failed restores its newest checkpoint, asks all others for the messages that they have sent to it
-//!   since,
-//!   and delivers them in the order of their RSNs. Those without an RSN follow in any order: nothing that it had sent depends
-//!   on them. What it sends during its re-execution, the receivers drop, and return their RSNs again.
+//! * A process that failed restores its newest checkpoint, asks all others for the messages that they have since sent
+//!   to it, and delivers them in the order of their RSNs. Those without an RSN follow in any order, because no earlier
+//!   send depended on them. Receivers drop the messages that it sends during its re-execution, and return their RSNs
+//!   again.
 //!
 //! A failure loses the log of the process that fails. The re-execution fills it again. If another process needs it
 //! before that, the protocol gives up: it survives one failure at a time. It protects programs that act identically
@@ -123,14 +121,14 @@ pub struct SenderBased {
     incarnation: Incarnation,
     phase: Phase,
     next_checkpoint: Time,
-    /// When the checkpoint that is being taken was requested.
+    /// Time at which the checkpoint that is being taken was requested.
     taking: Option<Time>,
     writing: Option<Writing>,
     /// The number of the attempt at the next checkpoint.
     attempt: Attempt,
     /// The newest durable checkpoint.
     stored: Option<ImageName>,
-    /// What this process has sent, as far as no checkpoint of the receiver contains it.
+    /// Messages of this process that no checkpoint of their receiver contains.
     log: Vec<Logged>,
     /// The number of the next message to each receiver.
     sent: BTreeMap<ProcessId, u32>,

@@ -29,7 +29,7 @@ impl Replies {
 }
 
 impl SenderBased {
-    /// A later life restores the newest checkpoint. Without any, no earlier life has acted.
+    /// Restores the newest checkpoint in a later life. If there is none, no earlier life has acted.
     pub(crate) fn listed(&mut self, newest: Option<ImageName>, host: &mut dyn Host<SenderBased>) {
         match newest {
             Some(newest) => host.read(newest),
@@ -57,8 +57,8 @@ impl SenderBased {
         }
     }
 
-    /// Begins the application, or the recovery, once the process has a durable checkpoint and may act. Ends the recovery once
-    /// all processes have answered.
+    /// Begins the application, or the recovery, once the process has a durable checkpoint and may act. Ends the
+    /// recovery once all processes have answered.
     pub(crate) fn proceed(&mut self, now: Time, host: &mut dyn Host<SenderBased>) {
         if matches!(self.phase, Phase::Starting) && self.stored.is_some() && self.is_started() {
             if self.incarnation == Incarnation(0) {
@@ -79,7 +79,7 @@ impl SenderBased {
         }
     }
 
-    /// Asks those that have not answered. A process that failed meanwhile may never have been asked.
+    /// Asks the processes that have not answered. A process that failed in the meantime may never have been asked.
     pub(crate) fn ask(&self, host: &mut dyn Host<SenderBased>) {
         let Phase::Recovering(replies) = &self.phase else { return };
         for other in self.others().into_iter().filter(|it| !replies.logs.contains_key(it)) {
@@ -164,14 +164,14 @@ impl SenderBased {
         self.receive_waiting(host);
     }
 
-    /// Returns whether a receiver has delivered messages below `next` whose RSNs this process does not know: those that its
-    /// re-execution has yet to send, or that have no RSN in its log.
+    /// Returns whether a receiver has delivered messages below `next` whose RSNs this process does not know: those that
+    /// its re-execution has yet to send, or that have no RSN in its log.
     fn owes(&self, receiver: ProcessId, next: u32) -> bool {
         let is_unknown = |it: &Logged| it.id.to == receiver && it.id.number + 1 == next && it.rsn.is_none();
         next > self.sent.get(&receiver).copied().unwrap_or_default() || self.log.iter().any(is_unknown)
     }
 
-    /// The RSNs of all messages to `receiver` below this number are known again, or no longer needed.
+    /// Records that the RSNs of all messages to `receiver` below this number are known again or no longer needed.
     pub(crate) fn learned(&mut self, receiver: ProcessId, below: u32) {
         self.owed.retain(|to, number| *to != receiver || below < *number);
     }

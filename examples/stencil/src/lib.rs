@@ -1,6 +1,6 @@
-//! A stencil in two dimensions: ranks form a grid, each has a block of cells, and in every step each cell becomes the mean of
-//! its four neighbours. Ranks exchange the edges of their blocks before each step. At the end, the first rank receives the
-//! sum of all cells.
+//! A stencil in two dimensions: ranks form a grid, each has a block of cells, and in every step each cell becomes the
+//! mean of its four neighbours. Ranks exchange the edges of their blocks before each step. At the end, the first rank
+//! receives the sum of all cells.
 
 use std::sync::Arc;
 

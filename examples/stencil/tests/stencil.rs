@@ -1,4 +1,5 @@
-//! Runs the program with the application under several protocols, and shows that the result reveals a protocol's errors.
+//! Runs the program with the application under several protocols, and shows that the result reveals a protocol's
+//! errors.
 
 use std::fs;
 use std::path::Path;

@@ -46,7 +46,7 @@ pub struct Restored {
     pub uid: String,
 }
 
-/// Why an object cannot be created, for users.
+/// The reason why an object cannot be created, for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// Reason in one word.

@@ -39,7 +39,7 @@ pub struct Observed {
     pub supervision: Supervision,
     /// The places that were last sent to the supervisor, as far as is known.
     pub pushed: Option<Places>,
-    /// Why a set could not create its pods, in the words of the API server.
+    /// Reason why a set could not create its pods, in the words of the API server.
     pub refused: Option<String>,
 }
 

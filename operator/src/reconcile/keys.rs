@@ -26,7 +26,7 @@ const ENTRY: &str = "key";
 #[derive(Clone, Debug)]
 pub struct KnownKey {
     key: String,
-    /// When it was read; `None` if it must be read again.
+    /// Time at which it was read; `None` if it must be read again.
     at: Option<Instant>,
 }
 
@@ -37,7 +37,7 @@ impl KnownKey {
     }
 }
 
-/// Why there is no key.
+/// The reason why there is no key.
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// The API server did not return it.

@@ -13,7 +13,7 @@ pub struct Validated {
     pub federation: Federation,
     /// Its pods, in groups that are created and lost together.
     pub groups: Vec<Group>,
-    /// Why a change is refused; the federation continues as it was before.
+    /// Reason why a change is refused; the federation continues as it was before.
     pub refused: Option<Refusal>,
 }
 
@@ -28,7 +28,7 @@ pub struct Group {
     pub is_cluster: bool,
 }
 
-/// Why a federation cannot be run.
+/// The reason why a federation cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// All problems, with their remedies.

@@ -288,7 +288,7 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-/// Secrets are written as text and read as bytes, in base 64.
+/// Encodes the text of a new secret in base64, as an API server does.
 fn encode(object: &mut Value) {
     let given = object.as_object_mut().and_then(|it| it.remove("stringData"));
     for (name, text) in given.iter().flat_map(|it| it.as_object().into_iter().flatten()) {

@@ -136,7 +136,7 @@ fn malformed_instances_are_reported_with_their_line() {
         [(FIBONACCI, &data("2\\n0 1\\nx 0\\n0 3\\n3 0"))],
         7,
         "line 3: `x` is not a whole number from 0 to 16777216",
-        "write whole numbers, separated by blanks",
+        "write whole numbers, separated by spaces or line breaks",
     );
     rejects(
         [(FIBONACCI, &data("2\\n0 1\\n1 0\\n0 3"))],

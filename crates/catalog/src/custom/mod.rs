@@ -1,4 +1,4 @@
-//! Protocols and applications of other crates.
+//! Protocols and applications from other crates.
 //!
 //! A program registers the protocols and applications that it is built with once, before it reads a file. They are then
 //! found by the name in the file. Their types are erased ([`Erased`], [`Custom`]), so every operation on a federation
@@ -47,7 +47,7 @@ pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static 
     ///
     /// # Errors
     ///
-    /// Returns, as a clause without a full stop, why the parameters are invalid or do not suit the federation.
+    /// Fails if the parameters are invalid or do not suit the federation. The error is a clause without a full stop.
     fn configure(parameters: Self::Parameters, federation: &FederationSpec) -> Result<Self::Config, String>;
 }
 
@@ -64,7 +64,7 @@ pub trait CustomApplication: 'static {
     ///
     /// # Errors
     ///
-    /// Returns, as a clause without a full stop, why the parameters are invalid or do not suit the federation.
+    /// Fails if the parameters are invalid or do not suit the federation. The error is a clause without a full stop.
     fn configure(
         parameters: Self::Parameters,
         federation: &FederationSpec,

@@ -1,4 +1,4 @@
-//! Protocols of other crates as a single type, for which drivers are compiled once.
+//! Protocols from other crates as a single type, for which drivers are compiled once.
 //!
 //! The real protocol is behind a pointer. It acts on a host of its own, which forwards everything to the host of this
 //! type and hides the types of the values that are sent and saved.
@@ -15,7 +15,7 @@ use faultline_core::{
 
 use super::wire::{Opaque, OpaqueMessage, OpaqueStamp};
 
-/// One process under a protocol of another crate.
+/// One process under a protocol from another crate.
 #[derive(Debug)]
 pub struct Erased(Box<dyn Instance>);
 
@@ -25,7 +25,7 @@ impl Clone for Erased {
     }
 }
 
-/// The parameters of a protocol of another crate, with its code.
+/// The parameters of a protocol from another crate, with its code.
 #[derive(Clone, Debug)]
 pub struct ErasedConfig(Arc<dyn Code>);
 

@@ -1,4 +1,4 @@
-//! Values of protocols of other crates, with their types erased.
+//! Type-erased values of protocols from other crates.
 
 use std::any::Any;
 use std::fmt;

@@ -6,8 +6,8 @@
 //! rather than bounded. Runs in which a fault delays messages, writes or processes are not judged. Time during which a
 //! coordinator was halted at one of its own facts, so that a fault could be injected, does not count.
 //!
-//! Under a protocol that restores a line by its numbers ([`Affected::Line`]), every process waits for the line after any
-//! failure, and no fact states when a process continues that did not have to roll back.
+//! Under a protocol that restores a line by its numbers ([`Affected::Line`]), every process waits for the line after
+//! any failure, and no fact states when a process continues that did not have to roll back.
 
 use faultline_core::{Affected, Cause, Claim, Fault, Incarnation, Position, ProcessId, Promise, Span, Time};
 

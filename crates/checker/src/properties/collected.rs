@@ -23,7 +23,8 @@ impl Collected {
         all
     }
 
-    /// Iterates over the claims: where, the messages removed, and all messages removed in the state that follows.
+    /// Iterates over the claims: the position of each, the number of messages that it removed, and the number removed
+    /// altogether in the state that follows.
     pub(super) fn claims(&self) -> impl Iterator<Item = (Point, u32, u64)> + '_ {
         self.claims.iter().copied()
     }

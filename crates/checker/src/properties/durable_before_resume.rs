@@ -55,7 +55,7 @@ struct Recovery<'a> {
     history: &'a History<'a>,
     /// The first restore.
     first: &'a RestoredBy,
-    /// When the recovery started. Losses before this time were known by then.
+    /// Time at which the recovery started. Losses before this time were known by then.
     began: Time,
 }
 

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::testing::{Run, position};
 
-    /// The positions that the groups restore on the line at the end.
+    /// Returns the positions on the line that the groups would restore at the end of the run.
     fn restored(run: &Run) -> Vec<Position> {
         let history = run.history();
         let line = RecoveryLine::at(&history, Time(u64::MAX));

@@ -1,6 +1,6 @@
 //! Economy: logged messages that no recovery can need are removed (HC3I, section 3.5; HydEE, section III-E). A sender
-//! needs a message no longer once no recovery undoes its delivery. Judged by count: by the end of the run, a process has
-//! removed at least as many messages as were delivered before a checkpoint that every recovery restores or keeps.
+//! no longer needs a message once no recovery can undo its delivery. Judged by count: by the end of the run, a process
+//! has removed at least as many messages as were delivered before a checkpoint that every recovery restores or keeps.
 //! `log_kept` is the converse.
 //!
 //! Messages that a re-execution sent again are left out: it need not log them.

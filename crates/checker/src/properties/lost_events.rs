@@ -49,7 +49,8 @@ struct Written {
     at: Time,
     /// Whether the image is durable in the process's own storage.
     is_durable: bool,
-    /// When the process knows that the image is durable there and at all holders; `None` if it may never have been.
+    /// Time at which the process knows that the image is durable there and at all holders; `None` if it may never have
+    /// been.
     complete: Option<Time>,
 }
 

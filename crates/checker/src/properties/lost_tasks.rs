@@ -89,8 +89,8 @@ fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: S
             }
             _ => {}
         }
-        // A process that is halted for a fault to be injected takes no checkpoint, not even if this fact begins the time
-        // to the next one.
+        // A process that is halted for a fault to be injected takes no checkpoint, not even if this fact begins the
+        // time to the next one.
         if history.context.halting.contains(&fact.kind()) {
             since = None;
         }

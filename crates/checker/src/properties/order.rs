@@ -45,7 +45,7 @@ fn is_sent(history: &History<'_>, id: MessageId) -> bool {
     history.messages.find(id).and_then(|message| history.send_survives(message)) == Some(true)
 }
 
-/// Lets every process advance as far as possible, and passes each action to `visit`, in an order in which
+/// Advances every process as far as possible, and passes each action to `visit`, in an order in which
 /// every message is sent before it is consumed. Returns a waiting process if no process can advance.
 pub(super) fn replay(
     final_actions: &[Vec<(ProcessAction, Source)>],

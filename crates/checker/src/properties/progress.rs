@@ -87,7 +87,7 @@ fn begun(history: &History<'_>) -> BTreeMap<ProcessId, Rounds> {
 struct Judge<'a> {
     history: &'a History<'a>,
     bound: Span,
-    /// When the last fault was over.
+    /// Time at which the last fault ended.
     since: Time,
     begun: BTreeMap<ProcessId, Rounds>,
 }
@@ -168,7 +168,7 @@ mod tests {
         run
     }
 
-    /// Lets the application progress until the end.
+    /// Makes the application progress until the end.
     fn move_on(run: &mut Run, seconds: u64) {
         for _ in 0..seconds {
             run.wait(Span::from_secs(1));

@@ -1,9 +1,9 @@
-//! Economy: no message is re-sent unnecessarily. In a state that no rollback interrupts, a process gives a message
-//! to the network once, and once more for each life or state that ended in the receiver's group, because the message may
+//! Economy: no message is re-sent unnecessarily. In a state that no rollback interrupts, a process gives a message to
+//! the network once, and once more for each life or state that ended in the receiver's group, because the message may
 //! have been lost with it. A message that the process suppressed needs such a reason for each transmission.
 //!
-//! Not judged for programs of tasks that are assigned in advance: a recovery demands values again from processes that did
-//! not roll back, and `strictlyRequired` judges which.
+//! Not judged for programs of tasks that are assigned in advance: a recovery demands values again from processes that
+//! did not roll back, and `strictlyRequired` judges which.
 
 use std::collections::BTreeMap;
 

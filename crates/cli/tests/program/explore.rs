@@ -1,4 +1,4 @@
-//! Tests exploration from a user's view.
+//! Tests exploration from the user's point of view.
 
 use crate::common::TestDirectory;
 use faultline_catalog::defect;

@@ -1,4 +1,4 @@
-//! Tests the search for violations from a user's view.
+//! Tests the search for violations from the user's point of view.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Tests whole runs on real processes from a user's view. Waits for conditions, never for a fixed time.
+//! Tests whole runs on real processes from the user's point of view. Waits for conditions, never for a fixed time.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! Tests whole runs in virtual time from a user's view.
+//! Tests whole runs in virtual time from the user's point of view.
 
 use crate::common::{CRASH, TestDirectory, small};
 use predicates::prelude::*;

@@ -1,4 +1,4 @@
-//! Tests sweeps from a user's view.
+//! Tests sweeps from the user's point of view.
 
 use std::collections::BTreeSet;
 use std::fs;

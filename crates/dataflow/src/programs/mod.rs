@@ -49,7 +49,7 @@ pub enum Flow {
     Cloth(cloth::Cloth),
 }
 
-/// Why parameters are invalid. Fields are named as in the types of the programs.
+/// The reason why parameters are invalid. Fields are named as in the types of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// A parameter is out of range.

@@ -103,7 +103,7 @@ struct Running {
 pub struct Mark {
     /// The theft to which the leg belongs.
     pub theft: Theft,
-    /// Which of the theft's messages this is.
+    /// The role of the message in its theft.
     pub leg: Leg,
 }
 

@@ -161,7 +161,7 @@ pub struct Settings {
     pub first_seed: u64,
     /// The number of seeds: runs of each protocol with faults, and as many without.
     pub seeds: u32,
-    /// The number of simulated runs at a time.
+    /// Maximum number of simulated runs in parallel.
     pub jobs: NonZero<usize>,
 }
 
@@ -201,11 +201,11 @@ pub struct Row {
     pub protocol: String,
     /// The protocol's options as in the file, in one line of YAML.
     pub options: String,
-    /// Why the protocol cannot run with this federation.
+    /// Reason why the protocol cannot run with this federation.
     pub cannot: Option<String>,
     /// Faults that are omitted, because they concern processes that the protocol does not have.
     pub left_out: Vec<String>,
-    /// Why the protocol cannot run with the faults of the file.
+    /// Reason why the protocol cannot run with the faults of the file.
     pub cannot_with_faults: Option<String>,
     /// Outcomes of the runs without faults.
     pub calm: Tally,

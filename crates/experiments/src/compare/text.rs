@@ -185,7 +185,8 @@ fn only_forced(row: &Row) -> Option<String> {
     ))
 }
 
-/// Returns the kinds of time that any protocol's processes spent: positions in [`TimeByActivity::parts`], with their names.
+/// Returns the kinds of time that any protocol's processes spent: positions in [`TimeByActivity::parts`], with their
+/// names.
 pub(super) fn kinds_of_time(it: &Comparison) -> Vec<(usize, &'static str)> {
     let names = TimeByActivity::default().parts().into_iter().map(|(name, _)| name).enumerate();
     names.filter(|(kind, _)| it.rows.iter().any(|row| row.time.parts()[*kind].1 > 0.0)).collect()

@@ -39,7 +39,7 @@ pub enum ParameterError {
     Twice(String),
     /// The number of points of a range is missing or out of range.
     #[error(
-        "a range ends in the number of its points, from 2 to {MOST_STEPS}, as in `1ms..100ms/5` (found `{0}`)"
+        "a range must end with its number of points, from 2 to {MOST_STEPS}, as in `1ms..100ms/5` (found `{0}`)"
     )]
     Steps(String),
     /// The ends of a range are neither two durations, nor two sizes, nor two numbers.

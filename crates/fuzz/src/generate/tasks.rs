@@ -109,7 +109,7 @@ pub(super) fn federation(seed: u64, protocol: Protocol) -> Federation {
     federation
 }
 
-/// Lets the last cluster join late, if replicas and successors do not need it.
+/// Makes the last cluster join late, unless replicas or successors need it.
 fn joins_late(chance: &mut Chance, federation: &mut Federation, length: Span) {
     let at = chance.duration(Span::from_millis(1), length);
     if !chance.percent(20) {
@@ -162,8 +162,8 @@ fn application(chance: &mut Chance) -> Application {
     }
 }
 
-/// Returns a program whose tasks take so long that these clusters cannot compute it in less than `length`. A fault before
-/// that time affects a program that has not ended.
+/// Returns a program whose tasks take so long that these clusters cannot compute it in less than `length`. A fault
+/// before that time affects a program that has not ended.
 fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Application {
     /// Long enough to be divided by speeds.
     const UNIT: Span = Span::from_secs(1);
@@ -184,8 +184,8 @@ fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Appl
     with(short(Span((length.0 as f64 / factor * 1.11) as u64)).max(Span::from_micros(1)))
 }
 
-/// Returns a lower bound of the time in which these clusters compute the program, if nothing fails and no process waits for
-/// work.
+/// Returns a lower bound of the time in which these clusters compute the program, if nothing fails and no process waits
+/// for work.
 fn least_time(application: &Application, clusters: &[Cluster]) -> Span {
     let flow = flow(application).expect("it is a program of tasks").expect("its parameters are valid");
     let ProgramSize { work, path, .. } = extent(&flow);

@@ -413,7 +413,7 @@ fn never_period() -> Period {
     Period(None)
 }
 
-/// Simplifies network, storage and control plane.
+/// Simplifies the network, the storage and the control plane.
 fn surroundings(spec: &FederationSpec) -> Smaller {
     let mut smaller = vec![
         with(spec, |it| it.simulator = it.simulator.is_some().then(least_work_left_only)),

@@ -25,7 +25,7 @@ pub struct Steps {
 }
 
 impl Default for Steps {
-    /// Takes a few seconds on one core.
+    /// Returns limits within which shrinking takes a few seconds on one core.
     fn default() -> Steps {
         Steps { seeds: 12, trials: 6_000, last: 300 }
     }

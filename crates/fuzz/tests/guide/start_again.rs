@@ -16,7 +16,7 @@ pub(crate) struct StartAgain {
     incarnation: Incarnation,
     /// Whether all processes are up, so that messages arrive.
     is_running: bool,
-    /// Messages of processes that know of a failure of which this one has yet to learn, or that started
+    /// Messages from processes that know of a failure of which this process has yet to learn, or that started
     /// before it.
     early: Vec<(MessageId, Stamp, Payload)>,
 }

@@ -36,7 +36,7 @@ impl Partitions {
         this
     }
 
-    /// Lets a partition execute a task that reads what others wrote, and sends what it writes.
+    /// Makes a partition execute a task that reads what others wrote, and sends what it writes.
     pub fn executed(&mut self, partition: u32, number: u64, reads: &[u64], to: &[u32]) -> Vec<MessageId> {
         self.plan(partition, number, reads);
         let (task, spawned, cost_us) = (task(number), 0, 1000);
@@ -56,7 +56,7 @@ impl Partitions {
         self.0.state(partition, Fact::Planned(Box::new(planned)));
     }
 
-    /// Lets a partition re-execute a task because another one demands it.
+    /// Makes a partition re-execute a task because another partition demands it.
     pub fn rerun(&mut self, partition: u32, number: u64, by: u32, epoch: u32) {
         self.plan(partition, number, &[]);
         let (task, by, epoch, cost_us) = (task(number), p(by), Incarnation(epoch), 1000);
@@ -67,7 +67,7 @@ impl Partitions {
         self.0.deliver(id);
     }
 
-    /// Lets a partition save its part of a checkpoint.
+    /// Makes a partition save its part of a checkpoint.
     pub fn save(&mut self, partition: u32, epoch: u32, sn: u32) -> Position {
         let (name, witness) = (self.0.image(partition, epoch, sn), self.0.witness(partition));
         self.0.state(partition, Fact::Saved(Box::new((name, witness, 0))));
@@ -75,20 +75,20 @@ impl Partitions {
         name.position()
     }
 
-    /// Lets all partitions save their parts of a checkpoint.
+    /// Makes all partitions save their parts of a checkpoint.
     pub fn checkpoint(&mut self, epoch: u32, sn: u32) -> Position {
         let partitions = self.0.context.clusters.len() as u32;
         (0..partitions).map(|it| self.save(it, epoch, sn)).last().expect("there are partitions")
     }
 
-    /// Lets a process commit a checkpoint.
+    /// Makes a process commit a checkpoint.
     pub fn commit(&mut self, process: u32, position: Position) {
         let (attempt, forced, frozen) = (Attempt(1), false, Span::ZERO);
         let vectors = Arc::new(Vectors::default());
         self.0.claim(process, Claim::Committed { position, attempt, forced, frozen, vectors });
     }
 
-    /// Lets a process restore its part of a checkpoint in its next life.
+    /// Makes a process restore its part of a checkpoint in its next life.
     pub fn restored(&mut self, process: u32, epoch: u32, from: Position) {
         let name = self.0.image(process, from.incarnation.0, from.sn.0);
         let saved = self.0.trace.records().find_map(|it| match it.fact {

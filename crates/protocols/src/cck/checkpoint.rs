@@ -1,8 +1,9 @@
 //! A partition's side of a checkpoint (CCK long paper, rules of the coordinator and of a process).
 //!
-//! The partition stops, and asks all partitions that send to it to stop, too. Channels are FIFO, so an answer arrives after
-//! everything that its sender had sent before it stopped: the saved state contains all that was in transit. The partition
-//! resumes once all partitions to which it sends have saved their states, so no saved state contains what it sends afterwards.
+//! The partition stops, and asks all partitions that send to it to stop, too. Channels are FIFO, so an answer arrives
+//! after everything that its sender had sent before it stopped: the saved state contains all that was in transit. The
+//! partition resumes once all partitions to which it sends have saved their states, so no saved state contains what it
+//! sends afterwards.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;

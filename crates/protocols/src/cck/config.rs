@@ -14,8 +14,8 @@ pub struct Config {
     pub coordination: Coordination,
     /// Number of replicas of each partition's state, besides the copy in the storage of its process.
     pub replicas: u16,
-    /// Number of storage servers, if they hold the replicas. Partitions are assigned to them in turn. There are at least as
-    /// many servers as replicas.
+    /// Number of storage servers, if they hold the replicas. Partitions are assigned to them in turn. There are at
+    /// least as many servers as replicas.
     pub servers: u16,
     /// Where the replicas are stored.
     pub replicate_to: ReplicateTo,
@@ -36,7 +36,8 @@ pub enum Coordination {
 }
 
 defects! {
-    /// A partition asks only those from which it waits for a value, as printed. A sender that is a step ahead is not drained.
+    /// A partition asks only those from which it waits for a value, as printed. A sender that is a step ahead is not
+    /// drained.
     SendersByNeed,
     /// A partition resumes once all partitions that have asked it so far have continued, as printed.
     ContinuePerPing,
@@ -52,13 +53,13 @@ defects! {
     CheckpointDuringRerun,
     /// Values that arrive before a partition is restored are dropped, even if they were sent in the current recovery.
     DataNotBuffered,
-    /// Only partitions that were restored in this recovery demand the values that they lost, as printed. If a second failure
-    /// interrupts a recovery, values lost with the first one never arrive.
+    /// Only partitions that were restored in this recovery demand the values that they lost, as printed. If a second
+    /// failure interrupts a recovery, values lost with the first one never arrive.
     LossesOfFailedOnly,
     /// An arriving value is identified by its data alone: whichever version was sent, it counts as the next
     /// missing one.
     ValuesWithoutVersion,
-    /// Demanded values are re-executed in the partition's own state, which returns to the checkpoint. Values that arrived
-    /// since then are lost.
+    /// Demanded values are re-executed in the partition's own state, which returns to the checkpoint. Values that
+    /// arrived since then are lost.
     RerunInPlace,
 }

@@ -1,8 +1,8 @@
 //! The coordinator begins checkpoints and recoveries. It is outside the clusters, stores nothing, and may fail.
 //!
-//! The epoch of a recovery is the version of a membership, which is durable, and the same for all processes. A restarted
-//! coordinator asks all processes which checkpoint is valid. If no process knows that a checkpoint is valid, none has deleted
-//! an older one because of it.
+//! The epoch of a recovery is the version of a membership, which is durable, and the same for all processes. A
+//! restarted coordinator asks all processes which checkpoint is valid. If no process knows that a checkpoint is valid,
+//! none has deleted an older one because of it.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct Coordinator {
     activity: Activity,
     /// Whether the application has begun. Before that, not every partition can be reached.
     has_begun: bool,
-    /// When the next checkpoint begins.
+    /// Time at which the next checkpoint is due.
     due: Time,
 }
 

@@ -7,8 +7,8 @@ use faultline_dataflow::partition::Executed;
 use faultline_dataflow::plan::Value;
 use serde::{Deserialize, Serialize};
 
-/// A message of the protocol. A checkpoint is identified by the epoch of the recovery before it and a number that increases
-/// by one. [`Position::default`] is the initial state of the program.
+/// A message of the protocol. A checkpoint is identified by the epoch of the recovery before it and a number that
+/// increases by one. [`Position::default`] is the initial state of the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// Coordinator to all partitions: take the checkpoint named first; the one named second is valid.
@@ -31,8 +31,8 @@ pub enum Message {
     Known(Incarnation, Position),
     /// Coordinator to all partitions: a recovery begins. Partitions without a state restore this checkpoint.
     Recover(Incarnation, Position),
-    /// To a partition to which this one sends: the tasks that this one has executed. It sends all later values after this
-    /// message.
+    /// To a partition to which this one sends: the tasks that this one has executed. It sends all later values after
+    /// this message.
     Flush(Incarnation, Executed),
     /// To a partition that sends to this one: these values were lost; send them again.
     Demand(Incarnation, Arc<[Value]>),

@@ -2,9 +2,9 @@
 //! re-execute only what is strictly required.
 //!
 //! To take a checkpoint, each partition drains its channels: it asks the partitions that send to it to stop. This takes
-//! 2N + 3E messages with N partitions and E channels. After a failure, only the failed partitions restore the last valid
-//! checkpoint. The others continue, and re-execute the tasks whose values were lost with a failed process, starting from the
-//! checkpoint.
+//! 2N + 3E messages with N partitions and E channels. After a failure, only the failed partitions restore the last
+//! valid checkpoint. The others continue, and re-execute the tasks whose values were lost with a failed process,
+//! starting from the checkpoint.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -59,7 +59,7 @@ pub struct Cck {
     stored: StoredImages,
     /// A survey that cannot be answered before the storage has been listed.
     surveyed: Option<(ProcessId, Incarnation)>,
-    /// Announced recoveries whose membership this process does not know yet.
+    /// Announced recoveries whose membership has not reached this process yet.
     announced: Vec<(ProcessId, Incarnation, Position)>,
     /// The partitions that run here, or are about to.
     locals: BTreeMap<ProcessId, LocalPartition>,
@@ -70,8 +70,8 @@ pub struct Cck {
 struct LocalPartition {
     /// The epoch of the last recovery.
     epoch: Incarnation,
-    /// Checkpoints that it has taken or restored: the valid one, and the one that may become valid. The initial state is not
-    /// among them.
+    /// Checkpoints that it has taken or restored: the valid one, and the one that may become valid. The initial state
+    /// is not among them.
     slots: BTreeMap<Position, Arc<ImageOf>>,
     /// The checkpoint that it is taking.
     round: Option<CheckpointRound>,
@@ -261,8 +261,8 @@ impl PartitionProtocol for Cck {
 }
 
 impl Cck {
-    /// Returns, for tests, the last recovery of a partition that runs here, the checkpoint from which it re-executes, and the
-    /// values that it has demanded.
+    /// Returns the last recovery of a partition that runs here, the checkpoint from which it re-executes, and the
+    /// values that it has demanded. For tests.
     pub fn recovery(&self, partition: ProcessId) -> Option<(Incarnation, Position, &BTreeSet<Value>)> {
         let local = self.locals.get(&partition).filter(|it| it.loading.is_none())?;
         let slot = local.slots.last_key_value().map(|(position, _)| *position);

@@ -2,9 +2,10 @@
 //!
 //! A partition without a state restores the last valid checkpoint; the others keep their states. Each announces on its
 //! channels which tasks it has executed, which separates the values that it sent before the recovery from later ones. A
-//! receiver then knows which values were sent that it neither has nor has used, and demands them. A partition that receives a
-//! demand re-executes the tasks between the last valid checkpoint and the value, and in turn demands the values that these
-//! need from others. All partitions together re-execute exactly what is strictly required, and ask only their senders.
+//! receiver then knows which values were sent that it neither has nor has used, and demands them. A partition that
+//! receives a demand re-executes the tasks between the last valid checkpoint and the value, and in turn demands the
+//! values that these need from others. All partitions together re-execute exactly what is strictly required, and ask
+//! only their senders.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -243,8 +244,8 @@ impl Cck {
         self.demand_inputs(partition, wanted, host);
     }
 
-    /// Demands these values, which a re-execution needs from other partitions, if they were computed there. The others will
-    /// arrive anyway.
+    /// Demands these values, which a re-execution needs from other partitions, if they were computed there. The others
+    /// will arrive anyway.
     fn demand_inputs(
         &mut self,
         partition: ProcessId,

@@ -33,7 +33,7 @@ struct Writing {
     image: Arc<ImageOf>,
     /// The process that requested the write.
     by: ProcessId,
-    /// When the write is repeated, if the storage refused it.
+    /// Time at which the write is repeated, if the storage refused it.
     again: Option<Time>,
 }
 
@@ -73,8 +73,8 @@ impl StoredImages {
         }
     }
 
-    /// Records that an image is durable, and deletes its owner's older images except the valid one. Returns the process for
-    /// which it was written.
+    /// Records that an image is durable, and deletes its owner's older images except the valid one. Returns the process
+    /// for which it was written.
     pub(super) fn written(
         &mut self,
         name: ImageName,

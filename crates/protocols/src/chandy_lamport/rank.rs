@@ -37,7 +37,7 @@ struct Part {
     since: Time,
     /// The state of the application, once it has been saved.
     saved: Option<Snapshot>,
-    /// When the application resumed, unless it waits for the commit.
+    /// Time at which the application resumed, unless it waits for the commit.
     resumed: Option<Time>,
     /// Channels whose marker has not arrived, by sender.
     open: BTreeSet<ProcessId>,

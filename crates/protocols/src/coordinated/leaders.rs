@@ -115,8 +115,8 @@ impl Rank {
         }
     }
 
-    /// Handles the report that the part of a member, or those of a whole cluster through its leader, are
-    /// durable.
+    /// Handles the report that the part of a member is durable, or, from another leader, that all parts of its cluster
+    /// are.
     pub(super) fn drained(
         &mut self,
         from: ProcessId,

@@ -20,8 +20,8 @@ pub(super) struct Rank {
     coordinator: Option<Box<Coordinator>>,
     /// State of the leader of a cluster, in the hierarchical variant.
     pub(super) leader: Option<Leader>,
-    /// Messages from processes that know of a failure of which this one has yet to learn, or that have recovered from
-    /// it already.
+    /// Messages from processes that know of a failure of which this process has yet to learn, or that have already
+    /// recovered from it.
     early: Vec<(ProcessId, Control)>,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Rank {
     app_actions: VecDeque<AppAction>,
     /// Messages that cannot be received yet.
     waiting: VecDeque<Arrival>,
-    /// Messages from processes that know of a failure that this process does not know yet.
+    /// Messages from processes that know of a failure of which this process has yet to learn.
     early: Vec<(ProcessId, Control)>,
 }
 
@@ -163,7 +163,8 @@ impl Rank {
         self.logs.maybe_spill(&mut self.group, host);
     }
 
-    /// Passes a channel's logged messages to the network, in order, as far as their phases permit (R4).
+    /// Passes a channel's logged messages to the network, in order, up to the first whose phase does not permit it
+    /// (R4).
     fn pump(&mut self, to: ProcessId, host: &mut ProtocolHost) {
         let admits = |phase| self.rounds.admits(phase);
         self.logs.pump(&mut self.group, to, self.position, admits, host);
@@ -212,7 +213,7 @@ impl Rank {
         host.deliver(id, payload);
     }
 
-    /// Reconsiders the messages that could not be received.
+    /// Retries the messages that could not be received before.
     fn replay_waiting(&mut self, host: &mut ProtocolHost) {
         for arrival in core::mem::take(&mut self.waiting) {
             self.arrived(arrival, host);
@@ -290,7 +291,7 @@ impl Rank {
         }
     }
 
-    /// Handles again all input that waited for this process to learn of a failure, or to recover from one.
+    /// Retries all input that had to wait until this process learned of a failure or recovered from one.
     fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for (from, message) in core::mem::take(&mut self.early) {
             self.handle_message(from, message, now, host);
@@ -355,7 +356,7 @@ impl Rank {
         self.replay(now, host);
     }
 
-    /// A new life of a process has to restore the state of the previous one.
+    /// Watches this process's own lives: a new life restores the state of the previous one.
     fn watch_own_failures(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.group.has_started() {
             self.maybe_commit(now, host);

@@ -219,9 +219,9 @@ impl Hc3i {
         self.clusters().map(list).collect()
     }
 
-    /// Returns what these lists (one per cluster) allow to be removed, or `None` if some predate a rollback that
-    /// others include. Rollbacks of clusters that have left are ignored, since clusters that joined later do not know
-    /// about them.
+    /// Returns what can be removed according to these lists (one per cluster), or `None` if some predate a rollback
+    /// that others include. Rollbacks of clusters that have left are ignored, since clusters that joined later do not
+    /// know about them.
     fn decision(&self, stock: &[Arc<Inventory>]) -> Option<Arc<Collection>> {
         let incarnations = stock[self.cluster.index()].incarnations.clone();
         let counts = |cluster: &ClusterId| self.presence(*cluster) != Presence::Left;

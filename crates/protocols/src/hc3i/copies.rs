@@ -325,8 +325,8 @@ impl Hc3i {
         self.write_record(Some(Waiter::Note(epoch, from)), now, host);
     }
 
-    /// Owner: tells a holder what it should store: parts, and the history. Without the history, incarnations could be used
-    /// again and collected checkpoints restored.
+    /// Owner: tells a holder what it should store: parts, and the history. Without the history, incarnations could be
+    /// used again and collected checkpoints restored.
     pub(super) fn offer(&self, holder: ProcessId, host: &mut ProtocolHost) {
         let names = self.kept.iter().rev().map(|kept| kept.part(self.me)).collect();
         let (past, confirm) = (self.history.of(self.cluster), self.unconfirmed_by(holder));

@@ -28,8 +28,8 @@ impl Keyed for Run {
     }
 }
 
-/// The delivered messages, as runs by sender, in the order of their delivery. Messages arrive mostly in order, so there are
-/// about as many runs as checkpoints. The tables of successive checkpoints share the runs that they have in common.
+/// The delivered messages, as runs by sender, in the order of their delivery. Messages arrive mostly in order, so there
+/// are about as many runs as checkpoints. The tables of successive checkpoints share the runs that they have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     runs: SharedList<Run>,

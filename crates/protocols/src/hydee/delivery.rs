@@ -70,7 +70,8 @@ impl Rank {
         }
     }
 
-    /// Passes a channel's logged messages to the network, in order, as far as their phases permit (R4).
+    /// Passes a channel's logged messages to the network, in order, up to the first whose phase does not permit it
+    /// (R4).
     pub(super) fn pump(&mut self, to: ProcessId, host: &mut ProtocolHost) {
         let admits = |phase| self.rounds.admits(phase);
         self.logs.pump(&mut self.group, to, self.position, admits, host);

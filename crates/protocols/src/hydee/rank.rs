@@ -38,8 +38,8 @@ pub(super) struct Rank {
     pub(super) app_actions: VecDeque<AppAction>,
     /// Messages that cannot be received yet.
     pub(super) waiting: VecDeque<Arrival>,
-    /// Messages from processes that know of a failure that this process does not know yet, or that have recovered from
-    /// it already.
+    /// Messages from processes that know of a failure of which this process has yet to learn, or that have already
+    /// recovered from it.
     pub(super) early: Vec<(ProcessId, Control)>,
     pub(super) coordinator: Option<Box<Coordinator>>,
 }
@@ -188,8 +188,8 @@ impl Rank {
         }
     }
 
-    /// Returns whether the sender knows of a failure that this process does not know yet, or is further along in its
-    /// recovery.
+    /// Returns whether the sender knows of a failure of which this process has yet to learn, or is further along in
+    /// its recovery.
     fn is_early(&self, message: &Control) -> bool {
         match message {
             Control::Request(checkpoint)
@@ -204,7 +204,7 @@ impl Rank {
         }
     }
 
-    /// Handles again all input that waited for this process to learn of a failure, or to recover from one.
+    /// Retries all input that had to wait until this process learned of a failure or recovered from one.
     pub(super) fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for (from, message) in core::mem::take(&mut self.early) {
             self.handle_message(from, message, now, host);

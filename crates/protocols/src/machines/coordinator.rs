@@ -65,7 +65,8 @@ impl Coordinator {
         self.gathering.as_mut().is_some_and(|it| it.drained(from, checkpoint))
     }
 
-    /// Returns, once, the checkpoint of which all parts are durable, and whether it removes all older ones.
+    /// Returns a checkpoint once all its parts are durable, and whether it removes all older ones. Returns each
+    /// checkpoint only once.
     pub(crate) fn commit(&mut self, now: Time) -> Option<(Checkpoint, bool)> {
         let gathering = self.gathering.take_if(|it| it.is_over())?;
         Some((gathering.checkpoint(), self.schedule.collects(now)))

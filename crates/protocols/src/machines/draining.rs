@@ -61,8 +61,9 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         self.expected = Some(count);
     }
 
-    /// Writes the part, here and at its holders, unless messages are missing. `received` is the number of messages
-    /// from the group that the saved state contains, and `whole` adds the late ones. Call after each of the above.
+    /// Writes the part, here and at its holders, unless messages are missing. `received` is the number of messages from
+    /// the group that the saved state contains, and `whole` adds the late ones. Call this after each of the methods
+    /// above.
     pub(crate) fn maybe_write(
         &mut self,
         group: &mut Group<P>,
@@ -120,7 +121,8 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
         }
     }
 
-    /// Returns whether the part has just become durable, here and at its holders. Call after each of the above.
+    /// Returns whether the part has just become durable, here and at its holders. Call this after each of the methods
+    /// above.
     pub(crate) fn completes(&mut self) -> bool {
         self.written.as_mut().is_some_and(Replication::completes)
     }

@@ -33,7 +33,7 @@ pub type InTransit = Vec<(MessageId, Payload)>;
 /// * It saves the state of its application. Messages that arrive afterwards are kept, and become part of the
 ///   checkpoint.
 /// * Once as many messages have arrived as had been sent to it, it writes its part, here and at its holders.
-/// * At the commit, it delivers what was in transit, sends what the application had sent meanwhile, and resumes.
+/// * At the commit, it delivers what was in transit, transmits what the application sent in the meantime, and resumes.
 ///
 /// Messages belong to the incarnation and the interval in which they were sent. Those of an older incarnation are
 /// dropped; those of a later interval wait until this member has reached it.
@@ -157,7 +157,7 @@ where
         }
     }
 
-    /// Freezes, and requests the application's state. Ignores a request that a rollback has made void.
+    /// Freezes, and requests the application's state. Ignores a request that a rollback has invalidated.
     pub(crate) fn request(
         &mut self,
         group: &Group<P>,
@@ -275,7 +275,7 @@ where
         true
     }
 
-    /// Delivers the messages that were in transit, transmits what the application sent meanwhile, and
+    /// Delivers the messages that were in transit, transmits what the application sent in the meantime, and
     /// delivers early messages.
     fn resume(&mut self, group: &Group<P>, in_transit: InTransit, host: &mut dyn Host<P>) {
         for (id, payload) in in_transit {

@@ -86,7 +86,7 @@ impl<S: ProtocolTypes> Replication<S> {
         self.awaited.iter().for_each(|&holder| host.send_image(holder, self.image.clone()));
     }
 
-    /// Returns whether the image has just become complete. Call after each of the above.
+    /// Returns whether the image has just become complete. Call this after each of the methods above.
     pub(crate) fn completes(&mut self) -> bool {
         let is_safe = (self.is_durable || !self.requires.own) && self.awaited.is_empty();
         is_safe && !core::mem::replace(&mut self.is_complete, true)

@@ -115,7 +115,8 @@ impl<P: Grouped + Protocol> Solo<P> {
         }
     }
 
-    /// Returns whether the image has just become durable, here and at its holders. Call after each of the above.
+    /// Returns whether the image has just become durable, here and at its holders. Call this after each of the methods
+    /// above.
     pub(crate) fn completes(&mut self) -> bool {
         let completes = self.written().is_some_and(Replication::completes);
         if let Some(part) = &mut self.part {

@@ -20,7 +20,7 @@ pub(super) struct DeliveryOrder {
     known: VecDeque<Determinant>,
     /// Deliveries before this one are in the event logger's storage, or in a committed checkpoint.
     stable: u64,
-    /// Whether this process rolled back and does not know yet what to repeat.
+    /// Whether this process rolled back and has yet to learn what to repeat.
     is_asking: bool,
     /// Whether it rolled back and has not yet repeated everything that it had done without another message.
     is_behind: bool,

@@ -36,7 +36,7 @@ pub(super) struct Rank {
     unsent: Unsent,
     /// Messages that cannot be received yet.
     waiting: VecDeque<Arrival>,
-    /// Messages from processes that know of a failure that this process does not know yet.
+    /// Messages from processes that know of a failure of which this process has yet to learn.
     early: Vec<(ProcessId, Control)>,
 }
 
@@ -419,7 +419,7 @@ impl Rank {
         }
     }
 
-    /// Handles again all input that waited for this process to learn of a failure, or to recover from one.
+    /// Retries all input that had to wait until this process learned of a failure or recovered from one.
     fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for (from, message) in core::mem::take(&mut self.early) {
             self.handle_message(from, message, now, host);
@@ -458,7 +458,7 @@ impl Rank {
         self.replay(now, host);
     }
 
-    /// A new life of a process has to restore the state of the previous one.
+    /// Watches this process's own lives: a new life restores the state of the previous one.
     fn watch_own_failures(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.group.has_started() {
             self.maybe_commit(now, host);

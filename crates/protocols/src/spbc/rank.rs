@@ -37,8 +37,8 @@ pub(super) struct Rank {
     unsent: Vec<(MessageId, Payload)>,
     /// Messages that cannot be received yet.
     waiting: VecDeque<Arrival>,
-    /// Messages from processes that know of a failure that this process does not know yet, or that have recovered from
-    /// it already.
+    /// Messages from processes that know of a failure of which this process has yet to learn, or that have already
+    /// recovered from it.
     early: Vec<(ProcessId, Control)>,
     coordinator: Option<Box<Coordinator>>,
 }
@@ -209,14 +209,15 @@ impl Rank {
         host.deliver(id, payload);
     }
 
-    /// Reconsiders the messages that could not be received.
+    /// Retries the messages that could not be received before.
     fn replay_waiting(&mut self, host: &mut ProtocolHost) {
         for arrival in core::mem::take(&mut self.waiting) {
             self.arrived(arrival, host);
         }
     }
 
-    /// Lets the application resume: transmits the messages that it sent meanwhile, and receives those that had to wait.
+    /// Resumes the application: transmits the messages that it sent in the meantime, and receives those that had to
+    /// wait.
     fn resume(&mut self, host: &mut ProtocolHost) {
         if self.position.sn.0 == 0 {
             return; // Before the first checkpoint is on record, no process may act.
@@ -241,7 +242,7 @@ impl Rank {
         }
     }
 
-    /// Freezes, and requests the application's state. Ignores a request that a rollback has made void.
+    /// Freezes, and requests the application's state. Ignores a request that a rollback has invalidated.
     fn request(&mut self, checkpoint: Checkpoint, now: Time, host: &mut ProtocolHost) {
         let next = Position { sn: self.position.sn.next(), ..self.position };
         if checkpoint.position == next && !self.group.is_recovering() {
@@ -394,8 +395,8 @@ impl Rank {
         }
     }
 
-    /// Returns whether the sender knows of a failure that this process does not know yet, or is further along in its
-    /// recovery.
+    /// Returns whether the sender knows of a failure of which this process has yet to learn, or is further along in
+    /// its recovery.
     fn is_early(&self, from: ProcessId, message: &Control) -> bool {
         match message {
             Control::Request(checkpoint)
@@ -409,7 +410,7 @@ impl Rank {
         }
     }
 
-    /// Handles again all input that waited for this process to learn of a failure, or to recover from one.
+    /// Retries all input that had to wait until this process learned of a failure or recovered from one.
     fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for (from, message) in core::mem::take(&mut self.early) {
             self.handle_message(from, message, now, host);

@@ -24,8 +24,8 @@ pub(super) fn is_checkpoint(name: ImageName) -> bool {
     name.attempt == CHECKPOINT
 }
 
-/// Returns the newest checkpoint among images of one owner. A log may have many segments after it, which are not looked at
-/// one by one.
+/// Returns the newest checkpoint among images of one owner. A log may have many segments after it, which are not looked
+/// at one by one.
 fn newest_checkpoint(names: &BTreeSet<ImageName>) -> Option<ImageName> {
     let mut last = names.last().copied();
     while let Some(name) = last {
@@ -205,7 +205,7 @@ impl Copies {
         waiting.into_iter().filter_map(|it| self.look_up(it, host)).collect()
     }
 
-    /// Handles a read that succeeded or failed. It fails if the image is damaged or was collected meanwhile.
+    /// Handles the result of a read. A read fails if the image is damaged or was collected in the meantime.
     /// A damaged image is deleted, so that it cannot be restored later, after its owner has restored an older
     /// one; the second read confirms the deletion. The remaining images are then looked up again.
     pub(super) fn read(

@@ -355,8 +355,8 @@ impl TaskRecovery {
             .map(ProcessId)
             .filter(|it| self.membership.member(*it).gone)
             .collect();
-        // Another process now answers for some. Its announcement may have arrived before this membership, and tasks may have
-        // been lent after it, or results sent to the predecessor.
+        // Another process now answers for some. Its announcement may have arrived before this membership, and tasks may
+        // have been lent after it, or results sent to the predecessor.
         let now = self.membership.clone();
         let is_new = |it: ProcessId| successor(&now, it) != successor(&before, it);
         if self.is_running {

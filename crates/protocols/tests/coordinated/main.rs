@@ -40,7 +40,7 @@ fn running<P: Protocol>(clusters: &[u32], config: P::Config) -> Federation<P> {
 }
 
 impl<P: Protocol> Federation<P> {
-    /// Takes a checkpoint, as far as no packet or storage operation is held.
+    /// Takes a checkpoint, up to the first packet or storage operation that is held.
     fn take_checkpoint(&mut self) {
         self.wake(p(0), EVERY);
         self.settle();

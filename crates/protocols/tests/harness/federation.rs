@@ -192,7 +192,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         panic!("the federation does not become quiescent");
     }
 
-    /// Performs one step. Returns false if there is none.
+    /// Performs one step. Returns `false` if there is none.
     pub(crate) fn step(&mut self) -> bool {
         self.take_note()
             || self.deliver_membership()
@@ -202,7 +202,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     }
 
     /// Performs any of the possible steps, in no fixed order. `pick` selects one by its index and receives their
-    /// number. Returns false if there is none. For random schedules: notes, memberships, storages and packets have no
+    /// number. Returns `false` if there is none. For random schedules: notes, memberships, storages and packets have no
     /// priority.
     pub(crate) fn step_any(&mut self, pick: impl FnOnce(usize) -> usize) -> bool {
         let hosted = || self.processes().map(ProcessId::index);
@@ -324,26 +324,25 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.network.flights().iter().filter(|flight| which(flight)).count()
     }
 
-    /// From now on, packets that a process sent before its failure still arrive while their receiver does not know its
-    /// next life.
+    /// Lets packets that a process sent before its failure still arrive while their receiver does not know its next
+    /// life.
     pub(crate) fn let_output_survive(&mut self) {
         self.output_survives = true;
     }
 
-    /// From now on, matching packets arrive twice, which no driver does.
+    /// Makes matching packets arrive twice, which no driver does.
     pub(crate) fn duplicate(&mut self, which: fn(&Flight<P>) -> bool) {
         self.twice = Some(which);
     }
 
     // The storages
 
-    /// From now on, no operation completes at the storage of `process` (`true`), or operations complete again
-    /// (`false`).
+    /// Sets whether operations at the storage of `process` are held back instead of completing.
     pub(crate) fn hold_storage(&mut self, process: ProcessId, held: bool) {
         self.hosted[process.index()].storage.held = held;
     }
 
-    /// From now on, no image can be written at `process` (`true`), or images can be written again (`false`).
+    /// Sets whether writes of images fail at `process`, because its storage is full.
     pub(crate) fn fail_writes(&mut self, process: ProcessId, full: bool) {
         if full {
             self.inject(Fault::Storage { process, how: StorageFault::Full, span: None });
@@ -420,7 +419,7 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         self.restart(process);
     }
 
-    /// Crashes all processes of these clusters at once.
+    /// Crashes all processes of these clusters simultaneously.
     pub(crate) fn lose(&mut self, clusters: &[ClusterId], storage: StorageFate) {
         let lost = |it: &ProcessId| clusters.contains(&self.membership.cluster_of(*it));
         let processes: Vec<ProcessId> = self.processes().filter(lost).collect();
@@ -429,12 +428,13 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         processes.iter().for_each(|&process| self.restart(process));
     }
 
-    /// From now on, `process` receives no memberships (`true`), or receives all that it has missed (`false`).
+    /// Sets whether memberships are withheld from `process`. Once they no longer are, it receives all that it has
+    /// missed.
     pub(crate) fn withhold_membership(&mut self, process: ProcessId, withheld: bool) {
         self.hosted[process.index()].withheld = withheld;
     }
 
-    /// From now on, the supervisor does not record that a cluster has started (`true`), or does so again (`false`).
+    /// Sets whether the supervisor fails to record that a cluster has started.
     pub(crate) fn withhold_notes(&mut self, withheld: bool) {
         self.notes_held = withheld;
     }

@@ -21,11 +21,11 @@
 //!
 //! | controlled by the test | how |
 //! | --- | --- |
-//! | the network | [`Federation::hold`] keeps matching packets, [`Federation::let_through`] delivers some of them nevertheless, [`Federation::release`] ends the hold |
-//! | the storages | [`Federation::hold_storage`], [`Federation::fail_writes`], [`Federation::corrupt`]; a kill loses what is not complete |
+//! | the network | [`Federation::hold`] keeps matching packets, [`Federation::let_through`] delivers some of them anyway, [`Federation::release`] ends the hold |
+//! | the storages | [`Federation::hold_storage`], [`Federation::fail_writes`], [`Federation::corrupt`]; a kill loses incomplete operations |
 //! | time | each process has its own clock: [`Federation::fire_timer`] moves one to its next deadline, [`Federation::wake`] one by a span, [`Federation::pass`] all |
 //! | lives and membership | [`Federation::kill`], [`Federation::detect`], [`Federation::restart`]; [`Federation::withhold_membership`] keeps one process uninformed |
-//! | anything else | [`Federation::feed`] gives a process any event, also one that no driver would |
+//! | anything else | [`Federation::feed`] gives a process any event, even one that no driver would |
 //!
 //! The order is fixed: the supervisor's notes, memberships, storages, then packets in the order of sending. A test that
 //! requires another order holds packets back. When a test fails, all events so far are printed.

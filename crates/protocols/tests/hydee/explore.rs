@@ -1,5 +1,5 @@
 //! Random schedules of random programs: any possible event may be the next. Processes fail, including the
-//! recovery process, also during recoveries and in several clusters at once. Checkpoints are taken at any
+//! recovery process, even during recoveries and in several clusters at once. Checkpoints are taken at any
 //! time.
 
 use std::collections::BTreeSet;

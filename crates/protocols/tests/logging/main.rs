@@ -1,5 +1,6 @@
-//! Protocols that log messages between groups, other than HydEE: SPBC, full logging and pessimistic logging. The rules S
-//! and M are those of `docs/baselines.md`, the rules R those of `docs/hydee.md`. Random schedules are left to the fuzzer.
+//! Protocols that log messages between groups, other than HydEE: SPBC, full logging and pessimistic logging. The rules
+//! S and M are those of `docs/baselines.md`, the rules R those of `docs/hydee.md`. Random schedules are left to the
+//! fuzzer.
 
 use faultline_core::StorageFate::Kept;
 use faultline_core::{Claim, ProcessId, Protocol, Span};

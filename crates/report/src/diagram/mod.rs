@@ -109,9 +109,9 @@ pub struct MessageLine {
     pub from: usize,
     /// Lane of the receiver.
     pub to: usize,
-    /// When it was passed to the network.
+    /// Time at which it was passed to the network.
     pub sent: i64,
-    /// When it was delivered or dropped.
+    /// Time at which it was delivered or dropped.
     pub arrived: Option<i64>,
     /// Outcome of the transmission.
     pub fate: Fate,
@@ -141,7 +141,7 @@ impl From<MessageLine> for [i64; 9] {
     }
 }
 
-/// Why a checkpoint was taken.
+/// The reason why a checkpoint was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
@@ -158,11 +158,11 @@ pub enum Kind {
 pub struct Mark {
     /// Lane of the process.
     pub lane: usize,
-    /// When it was saved.
+    /// Time at which it was saved.
     pub at: i64,
-    /// When the process committed it.
+    /// Time at which the process committed it.
     pub committed: i64,
-    /// Why the checkpoint was taken.
+    /// Reason why the checkpoint was taken.
     pub kind: Kind,
     /// Display name of the checkpoint.
     pub name: String,

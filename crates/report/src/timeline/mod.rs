@@ -66,7 +66,7 @@ pub struct Timeline {
 /// The work of a permanently failed process, taken over by another one.
 #[derive(Clone, Copy, Debug)]
 pub struct Takeover {
-    /// When it was taken over.
+    /// Time at which it was taken over.
     pub at: Time,
     /// The process that took it over.
     pub by: ProcessId,
@@ -97,9 +97,9 @@ pub type Missing = Arc<[(ImageName, Vec<ProcessId>)]>;
 pub struct Checkpoint {
     /// Whether a message from another cluster forced it, rather than the timer.
     pub forced: bool,
-    /// When each process committed it.
+    /// Time at which each process committed it.
     pub committed: BTreeMap<ProcessId, Time>,
-    /// When each process was in the saved state. The image reaches the storage later.
+    /// Time at which each process was in the saved state. The image reaches the storage later.
     pub saved: BTreeMap<ProcessId, Time>,
     /// Longest time for which it froze an application.
     pub frozen: Span,
@@ -119,13 +119,13 @@ pub struct Failure {
     pub process: ProcessId,
     /// The life that ended.
     pub life: Life,
-    /// When it ended.
+    /// Time at which it ended.
     pub at: Time,
     /// The fate of its storage.
     pub storage: StorageFate,
-    /// When the supervisor announced it.
+    /// Time at which the supervisor announced it.
     pub detected: Option<Time>,
-    /// When the next life was started.
+    /// Time at which the next life was started.
     pub restarted: Option<Time>,
     /// What ended it; `None` if it ended by itself.
     pub by: Option<EndedBy>,
@@ -143,7 +143,7 @@ impl Failure {
 pub struct Injection {
     /// Its number in the plan.
     pub no: FaultNo,
-    /// When it was injected.
+    /// Time at which it was injected.
     pub at: Time,
     /// The fault.
     pub fault: Fault,
@@ -167,9 +167,9 @@ pub struct Rollback {
     pub members: BTreeMap<ProcessId, RestoredMember>,
     /// The failures of the group that this rollback handles, as indices in [`Timeline::failures`].
     pub failures: Vec<usize>,
-    /// When the first failure happened, or the alert arrived.
+    /// Time at which the first failure happened, or the alert arrived.
     pub began: Time,
-    /// When the last member resumed.
+    /// Time at which the last member resumed.
     pub ended: Time,
     /// The rollback of another group that caused or included this one, as an index in [`Timeline::rollbacks`].
     pub because_of: Option<usize>,
@@ -194,11 +194,11 @@ impl Rollback {
 /// The part of one process in a rollback.
 #[derive(Clone, Debug, Default)]
 pub struct RestoredMember {
-    /// When its state was restored.
+    /// Time at which its state was restored.
     pub restored: Time,
-    /// When it resumed; `None` if it did not state that.
+    /// Time at which it resumed; `None` if it did not state that.
     pub resumed: Option<Time>,
-    /// When it had been in the state that it restored.
+    /// Time at which it was last in the state that it restored.
     pub saved: Time,
     /// Its lost work, as defined in [`lost`].
     pub lost: Span,
@@ -220,15 +220,15 @@ pub struct Undone {
 /// The path of one message.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
-    /// When the application sent it.
+    /// Time at which the application sent it.
     pub sent: Option<Time>,
     /// The rollback that undid the send.
     pub send_undone: Option<usize>,
-    /// When it was passed to the network, and whether that was a re-send from a log.
+    /// Times at which it was passed to the network, and whether each was a re-send from a log.
     pub transmitted: Vec<(Time, bool)>,
-    /// When it was delivered, and the rollback that undid the delivery.
+    /// Times at which it was delivered, each with the rollback that undid the delivery.
     pub delivered: Vec<(Time, Option<usize>)>,
-    /// When it was dropped because its send had been undone.
+    /// Times at which it was dropped because its send had been undone.
     pub stale: Vec<Time>,
 }
 
@@ -270,7 +270,7 @@ impl Timeline {
         (at.0 as f64 - self.origin.0 as f64) / 1e9
     }
 
-    /// Returns the lost work of permanently failed processes, as far as `is_counted` holds.
+    /// Returns the lost work of the permanently failed processes for which `is_counted` returns `true`.
     pub fn lost_for_good(&self, is_counted: impl Fn(ProcessId) -> bool) -> Span {
         let counted = self.lost_for_good.iter().filter(|(of, _)| is_counted(*of));
         counted.fold(Span::ZERO, |sum, (_, it)| sum + it.lost())

@@ -58,7 +58,7 @@ impl Running {
         Ok(monotonic())
     }
 
-    /// Kills the process, and waits for its end. Returns the time of the kill by the monotonic clock, in
+    /// Kills the process, and waits until it has exited. Returns the time of the kill by the monotonic clock, in
     /// nanoseconds. A killed process executes nothing afterwards, however long a busy machine takes to remove
     /// it.
     pub(super) fn end(self) -> nix::Result<u64> {

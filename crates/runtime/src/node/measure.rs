@@ -33,8 +33,8 @@ const REPORTED: usize = 5;
 /// An order of the supervisor to measure or observe links with echoes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Echoes {
-    /// Measures these links, one after the other. Until the given time has passed, links that differ from the
-    /// request are measured again. Replaces an earlier order of this kind.
+    /// Measures these links one at a time. Until the given time has passed, measures links that differ from the
+    /// request again. Replaces an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
     /// Observes exactly these links. Contains the process at the other end of each link, and the requested
     /// latency.
@@ -49,8 +49,8 @@ struct Observed {
     to: ProcessId,
     requested: Span,
     since: Time,
-    /// Echoes in transit: the time at which each was sent, and its expected time of arrival. An echo behind
-    /// packets that the link's bandwidth delays is expected later than after the latency.
+    /// Echoes in transit: the time at which each was sent, and its expected time of arrival. If the link's
+    /// bandwidth delays packets ahead of an echo, the expected time includes that delay.
     open: VecDeque<(Time, Time)>,
     /// For each answered echo, the requested latency plus its deviation from the expected time of arrival.
     delays: Vec<Span>,

@@ -175,7 +175,7 @@ impl NodeOptions {
     }
 }
 
-/// Runs a process until its supervisor disconnects, which is the order to end. Reads the process's key from
+/// Runs a process until its supervisor disconnects, which tells the process to end. Reads the process's key from
 /// the standard input.
 ///
 /// # Errors

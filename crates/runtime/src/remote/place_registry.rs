@@ -41,7 +41,7 @@ pub enum Wanted {
     RemovalWithStorage,
 }
 
-/// The error that announced places are older than the known ones.
+/// Error for announced places that are older than the known ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("generation {known} of the places is already known")]
 pub struct Stale {

@@ -82,7 +82,7 @@ pub(super) fn listen(socket: &Path) -> Result<UnixListener, ServeError> {
     Ok(listener)
 }
 
-/// Answers requests one after the other, in their order.
+/// Answers requests one at a time, in order of arrival.
 pub(super) async fn answer_all(
     listener: &UnixListener,
     answer: impl Fn(Question) -> Answer,

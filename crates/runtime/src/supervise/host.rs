@@ -666,7 +666,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.release_halted();
     }
 
-    /// Reports that all links have been measured, but only once.
+    /// Returns the report that all links have been measured. `None` if they have not been, or if it was returned
+    /// before.
     fn links_measured(&mut self) -> Option<Report> {
         if self.begun || !self.measuring.is_done() {
             return None;

@@ -83,7 +83,7 @@ impl Transport {
         }
     }
 
-    /// Writes pending frames of the session with `to`, as far as the socket accepts them. Connects first if
+    /// Writes pending frames of the session with `to` until the socket accepts no more. Connects first if
     /// necessary.
     pub(super) fn write(self: &Rc<Self>, to: ProcessId) {
         let peer = &mut self.state.borrow_mut().peers[to.index()];

@@ -28,8 +28,8 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Returns the initial block, of at least `bytes` bytes, of the rank at `position`. None of it is in
-    /// memory.
+    /// Returns the initial block of the rank at `position`, with at least `bytes` bytes. Allocates no memory for its
+    /// content.
     pub(super) fn initial(position: u64, bytes: u64) -> Block {
         let words = bytes.div_ceil(8);
         Block { position, words, pieces: alloc::vec![None; words.div_ceil(PIECE / 8) as usize] }

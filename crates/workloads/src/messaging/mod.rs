@@ -122,12 +122,13 @@ pub enum Step {
     Reduce {
         /// The rank that receives the result; the same for all ranks.
         root: u32,
-        /// Numbers of this rank. All ranks have equally many.
+        /// Numbers of this rank. The count is the same for all ranks.
         part: Vec<f64>,
         /// The operation that combines the numbers; the same for all ranks.
         operation: Operation,
     },
-    /// Sends one message from every rank to every rank, including itself. Received in the order of the ranks.
+    /// Sends one message from every rank to every rank, including itself. Each rank receives them in the order of the
+    /// ranks.
     AllToAll {
         /// One content per rank, indexed by rank.
         contents: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! The sequential reference: computes all ranks of a round, one after the other.
+//! The sequential reference: computes the ranks of each round one at a time.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -24,7 +24,7 @@ pub struct Config {
 /// program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {
-    /// Time at which its ranks begin. No rank sends to the cluster before.
+    /// Time at which its ranks begin. No rank sends to the cluster before then.
     pub joins: Span,
     /// Time at which its ranks stop computing; `None` for the end of the program. No rank sends to the
     /// cluster afterwards.

@@ -56,7 +56,7 @@ pub(super) fn build(repository: &Repository) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Carries out runs one after the other. Their programs and the operator keep running.
+/// Carries out runs one at a time. Their programs and the operator keep running.
 pub(super) fn perform(
     repository: &Repository,
     dir: &Path,

@@ -66,7 +66,7 @@ fn container(federation: &Federation, settings: &Settings) -> Value {
     })
 }
 
-/// Returns the volumes: key and file in one directory.
+/// Returns the volumes: the key and the federation file, in one directory.
 fn volumes(federation: &Federation) -> Value {
     json!([{ "name": "federation", "projected": { "defaultMode": 0o440, "sources": [
         { "secret": { "name": naming::key(federation) } },

@@ -24,11 +24,12 @@ pub struct Instance {
     pub(super) n: usize,
     distances: Vec<u64>,
     flows: Vec<u64>,
-    /// Facilities in the order in which a search places them: those with the greatest flows first, so that bounds are tight early.
+    /// Facilities in the order in which a search places them: those with the greatest flows first, so that bounds are
+    /// tight early.
     pub(super) order: Vec<usize>,
 }
 
-/// Why a text is not an instance. Lines count from 1.
+/// The reason why a text is not an instance. Lines count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// There is nothing to read.
@@ -85,7 +86,9 @@ impl Malformed {
             Malformed::Empty => {
                 "give the size n, then the distances and the flows as two n x n matrices".to_string()
             }
-            Malformed::NotANumber { .. } => "write whole numbers, separated by blanks".to_string(),
+            Malformed::NotANumber { .. } => {
+                "write whole numbers, separated by spaces or line breaks".to_string()
+            }
             Malformed::Size { .. } => format!("choose an instance of 2 to {MOST} facilities"),
             Malformed::Short { n, .. } => format!("add the missing entries, or correct the size {n}"),
             Malformed::Long { n, .. } => format!("remove the surplus, or correct the size {n}"),
@@ -166,17 +169,17 @@ mod tests {
     #[test]
     fn errors_name_the_line_and_the_remedy() {
         let bound = "is not a whole number from 0 to 16777216";
-        let blanks = "write whole numbers, separated by blanks";
+        let numbers = "write whole numbers, separated by spaces or line breaks";
         for (text, what, remedy) in [
             (
                 " \n",
                 "the text is empty".into(),
                 "give the size n, then the distances and the flows as two n x n matrices",
             ),
-            ("2\n0 1\nx 0", format!("line 3: `x` {bound}"), blanks),
-            ("2\n0 -1\n1 0", format!("line 2: `-1` {bound}"), blanks),
-            ("2\n0 1.5\n1 0", format!("line 2: `1.5` {bound}"), blanks),
-            ("2\n0 16777217", format!("line 2: `16777217` {bound}"), blanks),
+            ("2\n0 1\nx 0", format!("line 3: `x` {bound}"), numbers),
+            ("2\n0 -1\n1 0", format!("line 2: `-1` {bound}"), numbers),
+            ("2\n0 1.5\n1 0", format!("line 2: `1.5` {bound}"), numbers),
+            ("2\n0 16777217", format!("line 2: `16777217` {bound}"), numbers),
             (
                 "64",
                 "line 1: 64 facilities cannot be searched".into(),

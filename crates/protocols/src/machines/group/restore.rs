@@ -55,8 +55,8 @@ pub(super) struct Round {
 }
 
 impl<P: Grouped> Group<P> {
-    /// Returns whether the sender of a message knows of a failure that this process does not know yet. The message
-    /// is to be handled after the next change of the membership.
+    /// Returns whether the sender of a message knows of a failure of which this process has yet to learn. The
+    /// message must wait for the next change of the membership.
     pub(crate) fn is_early(&self, message: &Message) -> bool {
         match message {
             Message::Gather { membership, .. } => *membership > self.view.membership.version,
@@ -385,7 +385,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Returns the end of a recovery, once. Call after each of the above.
+    /// Returns the end of a recovery, only once. Call this after each of the methods above.
     pub(crate) fn take_resumed(&mut self) -> Option<Resumed<P>> {
         self.resumed.take()
     }

@@ -148,7 +148,7 @@ impl Federation {
         }
     }
 
-    /// A process fails and restarts; then everything that follows is handled.
+    /// Makes a process fail and restart, and handles everything that follows.
     fn fail(&mut self, failed: ProcessId, storage_lost: bool) {
         let mut members = self.membership.members.to_vec();
         members[failed.index()].life.0 += 1;

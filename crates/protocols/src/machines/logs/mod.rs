@@ -339,9 +339,9 @@ impl<P: Logging> Logs<P> {
         self.sending.keys().copied().collect()
     }
 
-    /// Resumes a channel: its receiver has every message before `next`. Those before `fresh` are re-sends. Messages that
-    /// this process has sent since either end of the channel last rolled back are still in transit, and are not sent
-    /// again: another group's failure loses none of them.
+    /// Resumes a channel: its receiver has every message before `next`. Those before `fresh` are re-sends. Messages
+    /// that this process has sent since either end of the channel last rolled back are still in transit, and are not
+    /// sent again: another group's failure loses none of them.
     pub(crate) fn resume(&mut self, group: &Group<P>, peer: ProcessId, next: u32, fresh: u32) {
         let to = group.view.incarnation(group.view.group_of(peer));
         let passed = self.sending.get(&peer).and_then(|it| it.passed).filter(|it| it.0 == to);
@@ -414,8 +414,9 @@ impl<P: Logging> Logs<P> {
         Saved { channels: self.channels.clone(), collected: self.collected, own }
     }
 
-    /// Installs the channels of a restored checkpoint, of whose log `collected` removed entries have not been reported.
-    /// Nothing is transmitted before the protocol knows which messages the receivers have, and calls [`Logs::resume`].
+    /// Installs the channels of a restored checkpoint. `collected` is the number of entries that were removed from its
+    /// log but not yet reported. Transmits nothing until the protocol knows which messages the receivers have, and
+    /// calls [`Logs::resume`].
     pub(crate) fn restore(
         &mut self,
         group: &Group<P>,

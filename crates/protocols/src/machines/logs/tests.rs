@@ -185,7 +185,7 @@ impl Process {
         Process { group, logs, pairs, host }
     }
 
-    /// Lets the application send its message with this number.
+    /// Makes the application send its message with this number.
     fn send(&mut self, number: u32) -> Vec<Act> {
         let id = MessageId { from: ME, to: PEER, incarnation: Incarnation(0), number };
         let is_decided = self.pairs.is_decided(PEER);
@@ -195,7 +195,7 @@ impl Process {
         self.host.take()
     }
 
-    /// Lets the peer fail and begin its next life.
+    /// Makes the peer fail and begin its next life.
     fn peer_fails(&mut self, life: u32) -> Vec<Act> {
         self.group.view = view(life);
         self.pairs.meet(&self.group, &self.logs, &mut self.host);

@@ -107,7 +107,7 @@ impl Rounds {
         self.gate = Gate::Closed;
     }
 
-    /// Returns whether the sender of a message knows of a failure that this process does not know yet.
+    /// Returns whether the sender of a message knows of a failure of which this process has yet to learn.
     pub(crate) fn is_early(view: &View, message: &Message) -> bool {
         match message {
             Message::Begin { membership, .. } => *membership > view.membership.version,
@@ -240,8 +240,8 @@ impl Rounds {
         }
     }
 
-    /// Handles a level: messages up to this phase, or all messages, may be sent (R11). Returns whether it is of the
-    /// current round.
+    /// Handles a level: messages up to this phase, or all messages, may be sent (R11). Returns whether it
+    /// belongs to the current round.
     pub(crate) fn level(&mut self, epoch: u64, level: Option<Phase>, view: &View) -> bool {
         if epoch < view.epoch && self.rules.drops_older_levels {
             return false;
