@@ -323,10 +323,25 @@ pub fn with_valid<V: Visitor>(
 ) -> Result<V::Output, SetupError> {
     match federation.spec.application.family() {
         Family::Messages => with_valid_messages(federation, seed, defect, Any(visitor)),
-        Family::Tasks if federation.spec.is_planned() => {
-            planned::with_valid_plan(federation, seed, defect, visitor)
-        }
-        Family::Tasks => tasks::with_valid_tasks(federation, seed, defect, Any(visitor)),
+        Family::Tasks => with_valid_program(federation, seed, defect, visitor),
+    }
+}
+
+/// Does the same as [`with_valid`], for a federation that runs a program of tasks.
+///
+/// # Errors
+///
+/// Fails if the federation cannot be set up.
+pub fn with_valid_program<V: Visitor>(
+    federation: &Federation,
+    seed: Option<u64>,
+    defect: Option<Defect>,
+    visitor: V,
+) -> Result<V::Output, SetupError> {
+    if federation.spec.is_planned() {
+        planned::with_valid_plan(federation, seed, defect, visitor)
+    } else {
+        tasks::with_valid_tasks(federation, seed, defect, Any(visitor))
     }
 }
 

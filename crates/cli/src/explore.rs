@@ -33,7 +33,6 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
         available(&format!("explore --defect {defect}"))?;
     }
     let federation = subject(arguments)?;
-    let is_of_tasks = federation.spec.application.family() == Family::Tasks;
     let programs = programs(arguments, &federation)?;
     let interrupted = interrupt::flag();
     let mut report = Report::new(&federation, arguments);
@@ -60,7 +59,7 @@ pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError
                     StorageName::Lost => Storage::Lost,
                     StorageName::Any => Storage::Any,
                 },
-                permanent: is_of_tasks,
+                permanent: report.tasks.is_some(),
                 states: arguments.states.saturating_sub(report.states() + level.states).max(1),
             };
             let mut ticker = Ticker::new(arguments, overtakings, &interrupted);
@@ -372,13 +371,18 @@ fn overtaken(overtakings: Overtakings) -> String {
     }
 }
 
+/// Names the tasks of an application.
+fn tasks_of(application: &str) -> String {
+    format!("tasks of `{application}`")
+}
+
 fn title(report: &Report, programs: &[Program]) -> String {
     let clusters: Vec<String> = report.clusters.iter().map(u32::to_string).collect();
-    let program = match programs {
-        _ if report.tasks.is_some() => format!("tasks of `{}`", report.tasks.as_deref().unwrap_or_default()),
-        [one] if one.is_empty() => "no message".to_owned(),
-        [one] => format!("messages {one}"),
-        many => format!("{} programs", many.len()),
+    let program = match (&report.tasks, programs) {
+        (Some(tasks), _) => tasks_of(tasks),
+        (None, [one]) if one.is_empty() => "no message".to_owned(),
+        (None, [one]) => format!("messages {one}"),
+        (None, many) => format!("{} programs", many.len()),
     };
     format!(
         "{}, clusters of {} nodes, {program}, at most {} and {}\n",
@@ -435,7 +439,7 @@ fn conclusion(report: &Report, arguments: &ExploreArguments) -> String {
             let _ = writeln!(text, "  {violation}");
         }
         let program = match &report.tasks {
-            Some(tasks) => format!("tasks of `{tasks}`"),
+            Some(tasks) => tasks_of(tasks),
             None => format!("messages {}", finding.program),
         };
         let _ = write!(

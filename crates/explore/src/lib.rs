@@ -31,8 +31,8 @@ mod state;
 use faultline_api::Federation;
 use faultline_api::resource::Family;
 use faultline_catalog::{
-    Defect, Hosted, MessagesSetup, MessagesVisitor, Setup, SetupError, Visitor, with_valid,
-    with_valid_messages,
+    Defect, Hosted, MessagesSetup, MessagesVisitor, Setup, SetupError, Visitor, with_valid_messages,
+    with_valid_program,
 };
 use faultline_core::Protocol;
 
@@ -86,7 +86,7 @@ pub fn explore(
     let explorer = Explorer { federation, program, bounds, progress };
     match federation.spec.application.family() {
         Family::Messages => with_valid_messages(federation, Some(0), defect, explorer),
-        Family::Tasks => with_valid(federation, Some(0), defect, explorer),
+        Family::Tasks => with_valid_program(federation, Some(0), defect, explorer),
     }
 }
 

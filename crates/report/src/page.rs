@@ -104,7 +104,8 @@ fn head(summary: &Summary) -> Markup {
     let unforced = all(|it| it.unforced as f64);
     let forced = all(|it| it.forced as f64);
     let rollbacks = all(|it| it.rollbacks.len() as f64);
-    let lost_work = rollbacks > 0.0 || all(|it| it.lost_work_seconds) > 0.0;
+    let lost = all(|it| it.lost_work_seconds);
+    let has_lost = rollbacks > 0.0 || lost > 0.0;
     let slowest = summary
         .clusters
         .iter()
@@ -133,7 +134,7 @@ fn head(summary: &Summary) -> Markup {
         div.numbers {
             div { b { (unforced + forced) } span { "checkpoints, " (forced) " forced" } }
             div { b { (rollbacks) } span { "rollbacks of clusters" } }
-            div { b { (if lost_work { span(all(|it| it.lost_work_seconds)) } else { "none".to_owned() }) } span { "work lost, all processes" @if lost_work { ": " (percent(all(|it| it.lost_work_seconds), all(|it| it.time.total_seconds()))) " of their time" } } }
+            div { b { (if has_lost { span(lost) } else { "none".to_owned() }) } span { "work lost, all processes" @if has_lost { ": " (percent(lost, all(|it| it.time.total_seconds()))) " of their time" } } }
             div { b { (if rollbacks > 0.0 { span(slowest) } else { "none".to_owned() }) } span { "longest recovery" } }
             div { b { (all(|it| it.resent as f64)) } span { "messages re-sent" } }
         }

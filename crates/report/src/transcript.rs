@@ -33,12 +33,20 @@ pub fn transcript(trace: &Trace, history: &Timeline, names: &DisplayNames) -> Ve
     written(trace, history, names).lines
 }
 
-/// Replaces the names of tasks in a sentence by those that the run's transcript uses.
-pub fn name_tasks(sentence: &str, trace: &Trace, history: &Timeline, names: &DisplayNames) -> String {
+/// Replaces the names of tasks in sentences by those that the run's transcript uses.
+pub fn name_tasks(
+    sentences: Vec<String>,
+    trace: &Trace,
+    history: &Timeline,
+    names: &DisplayNames,
+) -> Vec<String> {
     let tasks = written(trace, history, names).tasks;
-    tasks.iter().fold(sentence.to_owned(), |text, (id, number)| {
-        text.replace(&format!("task {id}"), &format!("t{number}"))
-    })
+    let renamed = |sentence| {
+        tasks.iter().fold(sentence, |text: String, (id, number)| {
+            text.replace(&format!("task {id}"), &format!("t{number}"))
+        })
+    };
+    sentences.into_iter().map(renamed).collect()
 }
 
 fn written<'a>(trace: &Trace, history: &Timeline, names: &'a DisplayNames) -> Writer<'a> {

@@ -1,13 +1,16 @@
 //! Creates and changes objects until they match the desired state. The operator may stop after any write: the next
 //! reconciliation determines what remains to be done.
 
+use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use faultline_api::Federation;
 use faultline_api::resource::Phase;
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::core::PartialObjectMeta;
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -138,26 +141,17 @@ async fn restore(
 }
 
 /// Creates an object if there is none with its name.
-async fn restore_object<K>(
+async fn restore_object<K: Owned>(
     federation: &Federation,
     object: &K,
     context: &Context,
-) -> Result<Option<Restored>, ApplyError>
-where
-    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + Serialize
-        + DeserializeOwned,
-{
+) -> Result<Option<Restored>, ApplyError> {
     let name = object.name_any();
-    let api: Api<K> = Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
-    let failed = |it| ApplyError::Make(name.clone(), it);
-    if api.get_metadata_opt(&name).await.map_err(failed)?.is_some() {
+    if find_object(federation, object, context).await?.is_some() {
         return Ok(None);
     }
-    let parameters = PatchParams::apply(naming::FIELD_MANAGER).force();
-    let created = api.patch(&name, &parameters, &Patch::Apply(object)).await.map_err(failed)?;
+    let created = write_object(federation, object, context).await;
+    let created = created.map_err(|it| ApplyError::Make(name.clone(), it))?;
     let object = format!("the {} {name}", K::kind(&()));
     tracing::warn!(federation = federation.name_any(), object, "restored an object that was deleted");
     Ok(Some(Restored { object, uid: created.uid().unwrap_or_default() }))
@@ -298,40 +292,61 @@ async fn make_file(
     file: &ConfigMap,
     context: &Context,
 ) -> Result<Option<Obstacle>, ApplyError> {
-    let name = file.name_any();
-    let files: Api<ConfigMap> =
-        Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
-    let there = files.get_metadata_opt(&name).await.map_err(|it| ApplyError::Make(name, it))?;
-    match there {
+    match find_object(federation, file, context).await? {
         Some(there) => Ok(taken(federation, &there)),
         None => make_object(federation, file, context).await,
     }
 }
 
 /// Creates or changes an object, unless it belongs to another owner.
-async fn make_object<K>(
+async fn make_object<K: Owned>(
     federation: &Federation,
     object: &K,
     context: &Context,
-) -> Result<Option<Obstacle>, ApplyError>
-where
-    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + Serialize
-        + DeserializeOwned,
-{
-    let name = object.name_any();
-    let api: Api<K> = Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default());
-    let there = api.get_metadata_opt(&name).await.map_err(|it| ApplyError::Make(name.clone(), it))?;
+) -> Result<Option<Obstacle>, ApplyError> {
+    let there = find_object(federation, object, context).await?;
     if let Some(obstacle) = there.and_then(|it| taken(federation, &it)) {
         return Ok(Some(obstacle));
     }
-    let parameters = PatchParams::apply(naming::FIELD_MANAGER).force();
-    match api.patch(&name, &parameters, &Patch::Apply(object)).await {
+    match write_object(federation, object, context).await {
         Ok(_) => Ok(None),
-        Err(error) => refused(name, error),
+        Err(error) => refused(object.name_any(), error),
     }
+}
+
+/// An object in the namespace of a federation, to which it belongs.
+trait Owned:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned
+{
+}
+impl<K> Owned for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
+{
+}
+
+fn objects<K: Owned>(federation: &Federation, context: &Context) -> Api<K> {
+    Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default())
+}
+
+/// Returns the metadata of the object with the name of this one, if there is one.
+async fn find_object<K: Owned>(
+    federation: &Federation,
+    object: &K,
+    context: &Context,
+) -> Result<Option<PartialObjectMeta<K>>, ApplyError> {
+    let name = object.name_any();
+    let found = objects::<K>(federation, context).get_metadata_opt(&name).await;
+    found.map_err(|it| ApplyError::Make(name, it))
+}
+
+/// Creates or changes an object, whoever owns it.
+async fn write_object<K: Owned>(federation: &Federation, object: &K, context: &Context) -> kube::Result<K> {
+    let parameters = PatchParams::apply(naming::FIELD_MANAGER).force();
+    objects(federation, context).patch(&object.name_any(), &parameters, &Patch::Apply(object)).await
 }
 
 /// Sets the number of pods of a set, and leaves everything else unchanged.

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use faultline_checker::{Property, Strictness};
+use faultline_checker::Property;
 use faultline_fuzz::{Observed, Scenario, Steps, Trial, shrink as shrink_scenario};
 use faultline_report::diagram::{Diagram, Limits, svg};
 use faultline_report::transcript::{name_tasks, text, transcript};
-use faultline_report::{DisplayNames, Timeline};
+use faultline_report::{DisplayNames, RecordedRun, Timeline};
 use faultline_session::UnjudgedRecording;
 use faultline_trace::{Bundle, BundleError, Manifest};
 use serde::Serialize;
@@ -16,7 +16,6 @@ use crate::arguments::FuzzArguments;
 use crate::command_error::CommandError;
 use crate::files;
 use crate::output;
-use crate::recording::Recording;
 
 /// A violation, shrunk as far as possible.
 #[derive(Serialize)]
@@ -80,8 +79,8 @@ pub(crate) fn shrink(found: &Observed, arguments: &FuzzArguments) -> Result<Find
 /// Returns the violations of one property, as sentences that name tasks like the transcript.
 pub(crate) fn violations(trial: &Trial, property: Property) -> Vec<String> {
     let RenderedTrial { names, history, .. } = RenderedTrial::new(trial);
-    let all = trial.judgement.of(property).violations.iter();
-    all.map(|it| name_tasks(&it.text, &trial.trace, &history, &names)).collect()
+    let all = trial.judgement.of(property).violations.iter().map(|it| it.text.clone()).collect();
+    name_tasks(all, &trial.trace, &history, &names)
 }
 
 /// Renders a trial as text and as a picture.
@@ -118,9 +117,14 @@ pub(crate) fn record(trial: &Trial, dir: &Path) -> Result<PathBuf, CommandError>
     let run = UnjudgedRecording { manifest, trace: trial.trace.clone(), is_read: false };
     run.write(&bundle).map_err(unwritable)?;
     let shown = RenderedTrial::new(trial);
-    let recording = Recording::new(dir, run, Strictness::Strict);
+    let recorded = RecordedRun {
+        bundle: &dir.display().to_string(),
+        manifest: &run.manifest,
+        trace: &run.trace,
+        judgement: &trial.judgement,
+    };
     output::write(dir, "transcript.txt", &shown.text())?;
-    output::write(dir, "report.html", &faultline_report::page::render(recording.recorded()))?;
+    output::write(dir, "report.html", &faultline_report::page::render(recorded))?;
     output::write(dir, "diagram.svg", &shown.picture())
 }
 

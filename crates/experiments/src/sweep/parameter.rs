@@ -155,25 +155,22 @@ fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterErr
         } else {
             return Err(ParameterError::Ends(text.to_owned()));
         };
-    let (from, to) = ends;
-    if from.partial_cmp(&to) != Some(std::cmp::Ordering::Less) {
+    let (least, most) = ends;
+    if least.partial_cmp(&most) != Some(std::cmp::Ordering::Less) {
         return Err(ParameterError::Down(text.to_owned()));
     }
-    let at = |step: usize| {
-        let share = step as f64 / (count - 1) as f64;
-        match step {
-            0 => from,
-            it if it == count - 1 => to,
-            _ if from > 0.0 => from * (to / from).powf(share),
-            _ => from + (to - from) * share,
-        }
+    let last = count - 1;
+    let between = |step: usize| {
+        let share = step as f64 / last as f64;
+        if least > 0.0 { least * (most / least).powf(share) } else { least + (most - least) * share }
     };
-    let mut points: Vec<String> = (0..count).map(|step| print(at(step))).collect();
-    // The ends stay as they were written.
-    let ends = text.split_once("..").and_then(|(from, rest)| Some((from, rest.split_once('/')?.0)));
-    if let (Some((from, to)), [first, .., last]) = (ends, &mut points[..]) {
-        (*first, *last) = (from.trim().to_owned(), to.trim().to_owned());
-    }
+    let point = |step: usize| match step {
+        // The ends stay as they were written.
+        0 => from.trim().to_owned(),
+        it if it == last => to.trim().to_owned(),
+        _ => print(between(step)),
+    };
+    let mut points: Vec<String> = (0..count).map(point).collect();
     // Whole numbers that are close together can round to the same value.
     points.dedup();
     Ok(points)
