@@ -79,8 +79,9 @@ pub enum Report {
     },
     /// The links between the registered processes have been measured, so the application may begin.
     LinksMeasured,
-    /// A life is active. The supervisor watches a life for silence from its first heartbeat, and once it is
-    /// paused or killed. A driver whose lives cannot hang unexpectedly therefore needs no heartbeats.
+    /// A life is active. The supervisor watches a life for silence from its first heartbeat, or from its registration
+    /// ([`crate::Supervisor::expect_heartbeats`]), and once it is paused or killed. A driver whose lives cannot hang
+    /// unexpectedly therefore needs no heartbeats.
     Heartbeat {
         /// The active process.
         process: ProcessId,

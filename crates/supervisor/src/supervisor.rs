@@ -52,6 +52,8 @@ pub struct Supervisor {
     pub(crate) presence: Waiting,
     /// Set by [`Supervisor::await_exits`].
     awaits_exits: bool,
+    /// Set by [`Supervisor::expect_heartbeats`].
+    expects_heartbeats: bool,
 }
 
 /// The supervisor's entry for one process.
@@ -138,6 +140,7 @@ impl Supervisor {
             committed: vec![Position::default(); membership.clusters.len()],
             presence: Waiting::default(),
             awaits_exits: false,
+            expects_heartbeats: false,
             config,
             membership,
         };
@@ -154,6 +157,12 @@ impl Supervisor {
     /// one.
     pub fn await_exits(&mut self) {
         self.awaits_exits = true;
+    }
+
+    /// Watches every life for silence from its registration on. For drivers whose lives can hang before their first
+    /// heartbeat.
+    pub fn expect_heartbeats(&mut self) {
+        self.expects_heartbeats = true;
     }
 
     /// Handles one report, then performs all scheduled actions that are due. [`Report::Gauges`] triggers no action,
@@ -266,6 +275,9 @@ impl Supervisor {
             Report::Registered { process, life } => {
                 if self.entry_of(process, life).is_some_and(|entry| entry.state == LifeState::Launched) {
                     self.entries[process.index()].state = LifeState::Registered;
+                    if self.expects_heartbeats {
+                        self.heartbeat(process, now);
+                    }
                     if self.begun.is_some() && !self.is_awaited(process) {
                         self.announce_member(process, true);
                     }
@@ -283,8 +295,7 @@ impl Supervisor {
             Report::Heartbeat { process, life, gauges } => {
                 if let Some(entry) = self.entry_of(process, life) {
                     entry.measured(gauges);
-                    entry.beats = true;
-                    self.silence.heartbeat(process, now);
+                    self.heartbeat(process, now);
                 }
             }
             Report::Gauges { process, life, gauges } => {
@@ -339,6 +350,12 @@ impl Supervisor {
                 }
             }
         }
+    }
+
+    /// Records that a process is active, and watches it for silence from now on.
+    fn heartbeat(&mut self, process: ProcessId, now: Time) {
+        self.entries[process.index()].beats = true;
+        self.silence.heartbeat(process, now);
     }
 
     /// Returns the entry of `process` if `life` is its newest life and has not ended.

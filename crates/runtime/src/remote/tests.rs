@@ -30,9 +30,11 @@ use crate::{Links, StorageOptions};
 /// Number of processes that fall silent. One more process continues.
 const SILENT: u32 = 100;
 const DETECT_AFTER: Span = Span::from_millis(500);
-/// Time of the fault planned for the process that continues: later than needed to fence all silent processes
-/// together, but earlier than needed to fence them one by one.
-const PLANNED: Span = Span::from_millis(1500);
+/// Time of the fault planned for the process that continues, while the silent processes are being fenced.
+const PLANNED: Span = Span::from_millis(700);
+/// More than fencing all silent processes together takes, even on a busy machine, and far less than fencing them one
+/// by one.
+const TOGETHER: Span = Span::from_secs(8);
 
 /// Facts of the supervisor, with their times in the run.
 #[derive(Default)]
@@ -224,15 +226,8 @@ fn options(dir: &std::path::Path, enough: &Arc<AtomicBool>) -> RunOptions {
     }
 }
 
-/// The limits are times, which a machine that is busy with other tests may occasionally miss.
 #[test]
 fn places_that_fall_silent_together_delay_neither_detection_nor_faults() {
-    const ATTEMPTS: usize = 3;
-    let mut attempts = std::iter::repeat_with(|| std::panic::catch_unwind(many_places_fall_silent));
-    assert!(attempts.by_ref().take(ATTEMPTS).any(|it| it.is_ok()), "failed {ATTEMPTS} times in a row");
-}
-
-fn many_places_fall_silent() {
     let dir = tempfile::tempdir().unwrap();
     Bundle::create(dir.path().join("run")).unwrap();
     let keys = Keys::generate(SILENT as usize + 1).unwrap();
@@ -258,10 +253,9 @@ fn many_places_fall_silent() {
         watcher.detected.into_iter().partition(|(process, _)| process.0 < SILENT);
     assert_eq!(silent.len(), SILENT as usize);
     let latest = silent.values().max().unwrap().since(began);
-    let limit = Span(DETECT_AFTER.0 + Span::from_secs(1).0);
-    assert!(latest < limit, "the last place was detected {latest} after all had fallen silent");
+    assert!(latest < Span(DETECT_AFTER.0 + TOGETHER.0), "the last place was detected {latest} after all had fallen silent");
     let injected = watcher.injected.unwrap().since(began);
-    assert!(injected >= PLANNED && injected < Span(PLANNED.0 + Span::from_millis(300).0), "{injected}");
+    assert!(injected >= PLANNED && injected < Span(PLANNED.0 + TOGETHER.0), "{injected}");
     assert_eq!(other.len(), 1, "the planned fault was injected");
     assert!(place_registry.state().requests.is_empty(), "no place is replaced too early");
 }

@@ -157,6 +157,7 @@ pub(crate) async fn host<P: PlaceBackend>(
     let mut orders = Vec::new();
     let mut supervisor = Supervisor::new(options.supervisor.clone(), options.membership.clone(), &mut orders);
     supervisor.await_exits();
+    supervisor.expect_heartbeats();
     let places =
         settle(PlaceContext { clock, keys: keys.clone(), control, host_events: host_events.clone() });
     let mut host = Host {

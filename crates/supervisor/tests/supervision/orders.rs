@@ -314,6 +314,24 @@ fn a_life_without_heartbeats_is_watched_only_when_paused_or_killed() {
 }
 
 #[test]
+fn a_life_that_hangs_before_its_first_heartbeat_is_fenced_if_heartbeats_are_expected() {
+    let mut driver = TestDriver::new(vec![]);
+    driver.supervisor.expect_heartbeats();
+    driver.begin();
+    driver.heartbeat(P1, 1);
+    driver.pass(BEGUN + Span(1));
+    for process in [P1, P2] {
+        driver.heartbeat(process, 1);
+    }
+    driver.pass(BEGUN + Span(DETECT_AFTER.0 - 1));
+    driver.take();
+    driver.pass(BEGUN + DETECT_AFTER);
+    let orders = driver.take();
+    let failed = ended(P0, 1, StorageFate::Kept, EndedBy::Silence);
+    assert_eq!(orders[..3], [failed, kill(&[(P0, 1)], StorageFate::Kept), detected(P0, 1)]);
+}
+
+#[test]
 fn a_second_failure_during_the_restart_starts_another_life() {
     let mut driver = TestDriver::begun(vec![(at(200), crash(P1))]);
     driver.exited(P1, 1);
