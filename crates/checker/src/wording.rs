@@ -596,7 +596,7 @@ impl Gap {
                 format!("{} is unrecoverable by design; missing: {missing}", names.group(*group))
             }
             Gap::NotDeterministic { message } => not_deterministic(*message, names),
-            Gap::OutOfMemory(used) => out_of_memory(used),
+            Gap::OutOfMemory(used) => out_of_memory(used, names),
             Gap::EndedUnexpectedly { process: of, at } => format!(
                 "{} ended unexpectedly at {:.2} s, without a planned fault",
                 process(*of),
@@ -684,7 +684,7 @@ fn link_delay(delay: &LinkDelay, names: &Context) -> String {
 }
 
 /// Describes what filled the memory, and suggests a remedy for its largest part.
-fn out_of_memory(used: &MemoryUse) -> String {
+fn out_of_memory(used: &MemoryUse, names: &Context) -> String {
     let mut parts = used.parts.clone();
     parts.retain(|part| part.bytes > 0);
     parts.sort_by_key(|part| Reverse(part.bytes));
@@ -692,7 +692,12 @@ fn out_of_memory(used: &MemoryUse) -> String {
     let contents = if words.is_empty() { String::new() } else { format!(", with {}", words.join(", ")) };
     let remedy = remedies.first().map(|it| format!("{it}, or ")).unwrap_or_default();
     let limit = mebibytes(used.bound);
-    format!("the program reached its memory limit, {limit}{contents}; {remedy}raise `--memory`")
+    // With real processes, only the supervisor has a limit.
+    let (who, higher) = match names.measures_links {
+        true => ("supervisor", "raise `--memory` (the limit of a supervisor in a pod is fixed)"),
+        false => ("program", "raise `--memory`"),
+    };
+    format!("the {who} reached its memory limit, {limit}{contents}; {remedy}{higher}")
 }
 
 /// Returns a part of the memory in words, with the remedy that makes it smaller.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{CompareArguments, ComparedOn, Format};
 use crate::command_error::{CommandError, Exit};
-use crate::journal::{Head, Journal, RUNS, print_missing};
+use crate::journal::{Head, Journal, RUNS, print_missing, print_out_of_memory};
 use crate::paper::jobs;
 use crate::processes::{self, Evaluation};
 use crate::progress::Progress;
@@ -66,7 +66,8 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     let mut store = ResultStore::new(known.unwrap_or_default(), &mut keep, &mut tell, &interrupted);
     let done = run(&federation, &settings, runs, &mut store);
     drop(progress);
-    journal.map(|it| it.finish(done.missing == 0)).transpose()?;
+    let is_complete = done.missing == 0 && done.out_of_memory == 0;
+    journal.map(|it| it.finish(is_complete)).transpose()?;
     if let Some(command_error) = processes.command_error.take() {
         return Err(command_error);
     }
@@ -84,9 +85,10 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
         Format::Text => format!("{}\n{}\n", text::text(&done), out.join("index.html").display()),
     })?;
     print_missing(done.missing);
-    Ok(match (done.has_failed(), done.missing) {
-        (true, _) => Exit::Fail,
-        (false, 0) => Exit::Pass,
-        (false, _) => Exit::Unknown,
+    print_out_of_memory(done.out_of_memory);
+    Ok(match done.has_failed() {
+        true => Exit::Fail,
+        false if is_complete => Exit::Pass,
+        false => Exit::Unknown,
     })
 }

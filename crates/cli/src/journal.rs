@@ -99,6 +99,17 @@ pub(crate) fn print_missing(runs: u64) {
     }
 }
 
+/// Prints how many runs reached the memory limit, and how to repeat them.
+pub(crate) fn print_out_of_memory(runs: u64) {
+    if runs > 0 {
+        let (runs, them) =
+            if runs == 1 { ("1 run".to_owned(), "it") } else { (format!("{runs} runs"), "them") };
+        anstream::eprintln!(
+            "out of memory: {runs} reached the limit; the same command with `--resume` and a greater `--memory` repeats {them}"
+        );
+    }
+}
+
 /// Creates a journal. Does not overwrite one that has results.
 fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<Journal, CommandError> {
     if let Ok(mut lines) = lines_of(path)

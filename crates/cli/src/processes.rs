@@ -138,10 +138,10 @@ impl Evaluation<'_> {
     }
 }
 
-/// Returns the record of this run, if one exists that was not interrupted.
+/// Returns the record of this run, if one exists that was neither interrupted nor out of memory.
 fn known(dir: &Path, text: &str, seed: u64) -> Option<Recording> {
     let manifest = Bundle::open(dir).read_manifest().ok()?;
-    let is_over = !matches!(manifest.outcome, None | Some(Outcome::Interrupted));
+    let is_over = !matches!(manifest.outcome, None | Some(Outcome::Interrupted | Outcome::OutOfMemory(_)));
     let is_this = manifest.federation == text && manifest.seed == seed;
     let recording = (is_over && is_this).then(|| Recording::read(dir))?;
     recording.ok()

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{SweepArguments, SweepFormat};
 use crate::command_error::{CommandError, Exit};
-use crate::journal::{Head, Journal, RUNS, print_missing};
+use crate::journal::{Head, Journal, RUNS, print_missing, print_out_of_memory};
 use crate::paper::jobs;
 use crate::progress::Progress;
 use crate::{files, interrupt, output};
@@ -54,7 +54,9 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let total = plan.settings.len() as u64 * u64::from(*seeds);
     let mut progress = Progress::counting(runs.len() as u64, total);
     let swept = Sweep::run(plan, (first_seed, *seeds), runs, jobs(arguments.jobs), &interrupted, |run| {
-        journal.add(run);
+        if !run.out_of_memory {
+            journal.add(run);
+        }
         progress.advance();
     });
     drop(progress);
@@ -75,9 +77,10 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
         }
     })?;
     print_missing(swept.missing() as u64);
-    Ok(match (swept.has_failed(), swept.missing()) {
-        (true, _) => Exit::Fail,
-        (false, 0) => Exit::Pass,
-        (false, _) => Exit::Unknown,
+    print_out_of_memory(swept.out_of_memory() as u64);
+    Ok(match swept.has_failed() {
+        true => Exit::Fail,
+        false if swept.missing() + swept.out_of_memory() == 0 => Exit::Pass,
+        false => Exit::Unknown,
     })
 }

@@ -289,6 +289,12 @@ pub enum Fact {
     Restored(Box<(Option<ImageName>, Incarnation, Witness)>),
     /// The application has finished in this state. Stated again if the state changes afterwards.
     Finished(Box<(Witness, Digest)>),
+    /// A computation of the application ended ([`Application::computed`](crate::Application::computed)). It started
+    /// directly after this life had stated `since` facts. Not stated for programs of tasks, which have [`Fact::Ran`].
+    Computed {
+        /// The number of facts before the start.
+        since: FactNo,
+    },
     /// The outcome of a task was applied to the state. The state now contains the tasks that it spawned: all children
     /// of `task` with an index below `spawned`.
     Ran {
@@ -410,6 +416,7 @@ pub enum FactKind {
     Removed,
     Restored,
     Finished,
+    Computed,
     Ran,
     Planned,
     Rerun,
@@ -473,6 +480,7 @@ impl Fact {
             Fact::Removed(_) => FactKind::Removed,
             Fact::Restored(_) => FactKind::Restored,
             Fact::Finished(_) => FactKind::Finished,
+            Fact::Computed { .. } => FactKind::Computed,
             Fact::Ran { .. } => FactKind::Ran,
             Fact::Planned(_) => FactKind::Planned,
             Fact::Rerun { .. } => FactKind::Rerun,
@@ -521,7 +529,7 @@ impl Claim {
 
 impl FactKind {
     /// The kinds that a process states, and that a trigger can wait for.
-    pub const OF_PROCESSES: [FactKind; 42] = [
+    pub const OF_PROCESSES: [FactKind; 43] = [
         FactKind::Sent,
         FactKind::Transmitted,
         FactKind::Suppressed,
@@ -533,6 +541,7 @@ impl FactKind {
         FactKind::Removed,
         FactKind::Restored,
         FactKind::Finished,
+        FactKind::Computed,
         FactKind::Ran,
         FactKind::Planned,
         FactKind::Rerun,

@@ -90,7 +90,8 @@ struct NodeState<A: Application> {
     delivered: u64,
     /// `None` for a process whose role runs no application.
     application: Option<A>,
-    job: Option<JobNo>,
+    /// The running job, and the number of facts before its start.
+    job: Option<(JobNo, FactNo)>,
     outbox: Outbox,
     /// Actions of the application that have not yet been passed to the protocol.
     unseen: VecDeque<AppAction>,
@@ -174,8 +175,8 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
             Event::Recorded { version } => Input::Recorded { version },
             Event::Membership(membership) => Input::Membership(membership),
             Event::Computed(no, done) => {
-                if self.state.job == Some(no) {
-                    self.state.job = None;
+                if let Some((_, since)) = self.state.job.take_if(|job| job.0 == no) {
+                    self.state.fact::<P>(FactKind::Computed, || Fact::Computed { since }, out);
                     self.state.run::<P>(out, |application, outbox| application.computed(done, outbox));
                     self.settle(now, out);
                 }
@@ -354,7 +355,7 @@ impl<A: Application> NodeState<A> {
         if let Some(job) = self.application.as_mut().and_then(Application::next_job) {
             let no = self.next_job;
             self.next_job = no.next();
-            self.job = Some(no);
+            self.job = Some((no, FactNo(self.facts)));
             out.push(Action::Compute(no, job));
         }
     }

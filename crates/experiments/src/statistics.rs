@@ -2,8 +2,10 @@
 
 use faultline_checker::{Finding, Verdict};
 use faultline_core::fault::Outcome;
-use serde::de::Error;
+use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::stored::RunResult;
 
 /// The statistics of one run. Times are in seconds since the application began, unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +40,18 @@ pub struct Statistics {
     pub collections: Vec<Collection>,
     /// Messages on the network by kind, in alphabetical order.
     pub traffic: Vec<Kind>,
+}
+
+impl RunResult for Statistics {
+    fn is_out_of_memory(&self) -> bool {
+        self.outcome == "outOfMemory"
+    }
+}
+
+impl<R: Serialize + DeserializeOwned + Send> RunResult for (Statistics, R) {
+    fn is_out_of_memory(&self) -> bool {
+        self.0.is_out_of_memory()
+    }
 }
 
 /// The statistics of one cluster.

@@ -26,6 +26,13 @@ pub struct StoredResult {
     pub result: Value,
 }
 
+/// A result that can be stored as JSON.
+pub(crate) trait RunResult: Serialize + DeserializeOwned + Send {
+    /// Returns whether the run ended because the program reached its memory limit. Such a result depends on the
+    /// machine. It is not stored, so that the run can be repeated with a higher limit.
+    fn is_out_of_memory(&self) -> bool;
+}
+
 /// The progress after one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunProgress<'a> {
@@ -47,6 +54,7 @@ pub struct ResultStore<'a> {
     interrupted: &'a AtomicBool,
     total: u64,
     done: u64,
+    out_of_memory: u64,
 }
 
 /// Returns the identity of a setting: the form of its results, and a hash of the federation.
@@ -66,7 +74,7 @@ impl<'a> ResultStore<'a> {
         interrupted: &'a AtomicBool,
     ) -> ResultStore<'a> {
         let known = known.into_iter().map(|it| ((it.setting, it.seed), it.result)).collect();
-        ResultStore { known, save, report, interrupted, total: 0, done: 0 }
+        ResultStore { known, save, report, interrupted, total: 0, done: 0, out_of_memory: 0 }
     }
 
     /// Sets the total number of runs.
@@ -82,6 +90,16 @@ impl<'a> ResultStore<'a> {
     /// Returns the number of completed runs, and the total.
     pub(crate) fn progress(&self) -> (u64, u64) {
         (self.done, self.total)
+    }
+
+    /// Counts a run that ended because the program reached its memory limit.
+    pub(crate) fn note_memory(&mut self, is_out_of_memory: bool) {
+        self.out_of_memory += u64::from(is_out_of_memory);
+    }
+
+    /// Returns the number of runs that ended because the program reached its memory limit.
+    pub(crate) fn out_of_memory(&self) -> u64 {
+        self.out_of_memory
     }
 
     /// Returns the flag that is set when the user interrupts the work.
@@ -100,7 +118,7 @@ impl<'a> ResultStore<'a> {
     /// # Errors
     ///
     /// Returns an error if the federation cannot be set up.
-    pub(crate) fn results<R: Serialize + DeserializeOwned + Send>(
+    pub(crate) fn results<R: RunResult>(
         &mut self,
         (form, what): (&str, &str),
         federation: &Federation,
@@ -131,7 +149,10 @@ impl<'a> ResultStore<'a> {
             Ok((seed, result)) => {
                 let kept = serde_json::to_value(&result).expect("a result has a JSON form");
                 let kept = StoredResult { setting: setting.clone(), seed, result: kept };
-                (self.save)(&kept);
+                self.out_of_memory += u64::from(result.is_out_of_memory());
+                if !result.is_out_of_memory() {
+                    (self.save)(&kept);
+                }
                 // The same setting may be requested again.
                 self.known.insert((kept.setting, seed), kept.result);
                 self.step(what, false);

@@ -299,7 +299,7 @@ fn time(summary: &Summary) -> Markup {
             }
         }
         p.hint {
-            "The time of all processes, each moment counted once. Working includes waiting for messages, but not waiting for a task."
+            "The time of all processes, each moment counted once. A process that neither computes nor runs a task waits."
         }
     }
 }

@@ -1,10 +1,10 @@
 //! How processes spent their time. Every moment of every process counts once, so that the parts add up to the whole.
 //!
 //! A moment belongs to the first of these kinds that applies: paused, down, undone by a later rollback or lost for
-//! good, recovering, frozen for a checkpoint, finished. A surviving process works until it learns of the failure: such
-//! work is undone, not recovery. Everything else is work that the run kept. That includes the time in which an
-//! application waits for messages, because facts do not distinguish waiting from computing. In a program of tasks they
-//! do: a process works while it runs a task; otherwise, it waits for a task to steal or for a value.
+//! good, recovering, working, frozen for a checkpoint, finished. A surviving process works until it learns of the
+//! failure: such work is undone, not recovery. A process works while its application computes or runs a task, which it
+//! completes even if a checkpoint freezes the process meanwhile. In the remaining time, it waits for a message, for a
+//! task to steal or for a value.
 
 use std::ops::Add;
 
@@ -19,14 +19,13 @@ use crate::timeline::Timeline;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TimeByActivity {
-    /// Work that no rollback undid, including waiting for messages.
+    /// Computations and tasks that no rollback undid.
     pub working_seconds: f64,
-    /// Time without a task to run, in a program of tasks.
-    #[serde(default)]
+    /// Time in which the application neither computed nor ran a task.
     pub waiting_seconds: f64,
     /// Work that a rollback undid, or that was lost with a process that never returned.
     pub undone_seconds: f64,
-    /// Time frozen for a checkpoint that was committed.
+    /// Time frozen for a checkpoint that was committed, without the computation that was completed meanwhile.
     pub frozen_seconds: f64,
     /// Time from the restart of a failed process, or from the start of the recovery of a surviving one, until it
     /// resumed.
@@ -40,15 +39,14 @@ pub struct TimeByActivity {
 }
 
 /// Names of the activities, in order of precedence.
-const KINDS: [&str; 7] = ["paused", "down", "undone", "recovering", "frozen", "finished", "running"];
+const KINDS: [&str; 7] = ["paused", "down", "undone", "recovering", "working", "frozen", "finished"];
 const PAUSED: usize = 0;
 const DOWN: usize = 1;
 const UNDONE: usize = 2;
 const RECOVERING: usize = 3;
-const FROZEN: usize = 4;
-const FINISHED: usize = 5;
-/// Running a task.
-const RUNNING: usize = 6;
+const WORKING: usize = 4;
+const FROZEN: usize = 5;
+const FINISHED: usize = 6;
 
 impl TimeByActivity {
     /// Adds up the time of the processes of a cluster, from the start of the application or from when the cluster
@@ -59,12 +57,8 @@ impl TimeByActivity {
             let window = window(cluster, history);
             let mut all = stretches(process, history, trace, window);
             let lives = trace.streams.iter().filter(|((of, _), _)| *of == process);
-            all.extend(lives.flat_map(|(_, stream)| running(stream)));
-            let [paused, down, undone, recovering, frozen, finished, running, others] = shares(window, &all);
-            let (working, waiting) = match history.tasks {
-                Some(_) => (running, others),
-                None => (running + others, 0.0),
-            };
+            all.extend(lives.flat_map(|(_, stream)| working(stream, window.0)));
+            let [paused, down, undone, recovering, working, frozen, finished, waiting] = shares(window, &all);
             spent.paused_seconds += paused;
             spent.down_seconds += down;
             spent.recovering_seconds += recovering;
@@ -85,7 +79,7 @@ impl TimeByActivity {
     /// Returns the parts with their names, in display order.
     pub fn parts(&self) -> [(&'static str, f64); 8] {
         [
-            ("working", self.working_seconds),
+            (KINDS[WORKING], self.working_seconds),
             ("waiting", self.waiting_seconds),
             (KINDS[UNDONE], self.undone_seconds),
             (KINDS[FROZEN], self.frozen_seconds),
@@ -158,18 +152,22 @@ fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Tim
     all
 }
 
-/// Returns the periods in which a life ran tasks. No fact states when a task starts. The start is therefore
-/// estimated: the last fact that may have made the task ready, or the process free, and that is at least the duration
-/// of the task ago.
-fn running(stream: &Stream) -> Vec<Stretch> {
+/// Returns the periods in which a life computed or ran tasks, with `begun` as the start of what it did before its
+/// first fact. No fact states when a task starts. The start is therefore estimated: the last fact that may have made
+/// the task ready, or the process free, and that is at least the duration of the task ago.
+fn working(stream: &Stream, begun: Time) -> Vec<Stretch> {
     let (mut all, mut starts) = (Vec::new(), Vec::new());
     for (at, fact) in stream {
         match fact {
+            Fact::Computed { since } => {
+                let before = since.0.checked_sub(1).and_then(|it| stream.get(it as usize));
+                all.push((before.map_or(begun, |it| it.0), *at, WORKING));
+            }
             Fact::Ran { cost_us, .. } | Fact::Rerun { cost_us, .. } => {
                 let latest = Time(at.0.saturating_sub(u64::from(*cost_us) * 1000));
                 let before = starts.partition_point(|it| *it <= latest);
                 let start = before.checked_sub(1).map_or(latest, |it| starts[it]);
-                all.push((start, *at, RUNNING));
+                all.push((start, *at, WORKING));
                 starts.push(*at);
             }
             Fact::Theft { step: TheftStep::Taken | TheftStep::Merged | TheftStep::Voided, .. }
@@ -213,7 +211,7 @@ fn shares(window: (Time, Time), stretches: &[Stretch]) -> [f64; KINDS.len() + 1]
 
 #[cfg(test)]
 mod tests {
-    use faultline_core::{Life, TaskId, Theft};
+    use faultline_core::{FactNo, Incarnation, Life, MessageId, TaskId, Theft};
 
     use super::*;
 
@@ -236,12 +234,15 @@ mod tests {
             // Longer than the window, as for a process that never returned.
             (at(18), at(99), DOWN),
             (at(16), at(20), FINISHED),
+            // The computation ends after the process was frozen.
+            (at(12), at(14), WORKING),
+            (at(13), at(15), FROZEN),
         ];
-        let [paused, down, undone, recovering, frozen, finished, _, working] =
+        let [paused, down, undone, recovering, working, frozen, finished, waiting] =
             shares((at(1), at(20)), &stretches);
-        assert_eq!([paused, down, recovering, undone, frozen], [0.0, 4.0, 3.0, 3.0, 0.0]);
-        assert_eq!((finished, working), (2.0, 7.0));
-        assert_eq!(paused + down + recovering + undone + frozen + finished + working, 19.0);
+        assert_eq!([paused, down, recovering, undone, working, frozen], [0.0, 4.0, 3.0, 3.0, 2.0, 1.0]);
+        assert_eq!((finished, waiting), (2.0, 4.0));
+        assert_eq!(paused + down + recovering + undone + working + frozen + finished + waiting, 19.0);
         assert_eq!(shares((at(1), at(4)), &[])[KINDS.len()], 3.0, "no activity");
     }
 
@@ -264,9 +265,32 @@ mod tests {
             // Tasks run sequentially. On a real process, a task may take longer than stated.
             (at(10), task(3, 1)),
         ];
-        let found = running(&stream);
-        assert_eq!(found, [(at(0), at(2), RUNNING), (at(5), at(8), RUNNING), (at(8), at(10), RUNNING)]);
+        let found = working(&stream, at(0));
+        assert_eq!(found, [(at(0), at(2), WORKING), (at(5), at(8), WORKING), (at(8), at(10), WORKING)]);
         let shares = shares((at(0), at(12)), &found);
-        assert_eq!((shares[RUNNING], shares[KINDS.len()]), (7.0, 5.0));
+        assert_eq!((shares[WORKING], shares[KINDS.len()]), (7.0, 5.0));
+    }
+
+    #[test]
+    fn a_process_that_does_not_compute_waits() {
+        let id = |from, to| MessageId {
+            from: ProcessId(from),
+            to: ProcessId(to),
+            incarnation: Incarnation(0),
+            number: 0,
+        };
+        let stream: Stream = vec![
+            // The first computation starts with the application.
+            (at(3), Fact::Computed { since: FactNo(0) }),
+            (at(3), Fact::Sent { id: id(0, 1), bytes: 8 }),
+            // A message that arrives early does not start the second one.
+            (at(4), Fact::Delivered(id(2, 0))),
+            (at(6), Fact::Delivered(id(1, 0))),
+            (at(9), Fact::Computed { since: FactNo(4) }),
+        ];
+        let found = working(&stream, at(1));
+        assert_eq!(found, [(at(1), at(3), WORKING), (at(6), at(9), WORKING)]);
+        let shares = shares((at(1), at(10)), &found);
+        assert_eq!((shares[WORKING], shares[KINDS.len()]), (5.0, 4.0));
     }
 }

@@ -145,8 +145,9 @@ impl Writer<'_> {
                 }
             }
             Fact::Finished(_) => self.line(at, me, "finishes".to_owned()),
-            // The execution follows immediately, and the effects of a checkpoint's messages are shown instead.
-            Fact::Planned(_) | Fact::CheckpointMessage { .. } => {}
+            // The execution follows immediately, and the effects of a computation and of a checkpoint's messages are
+            // shown instead.
+            Fact::Computed { .. } | Fact::Planned(_) | Fact::CheckpointMessage { .. } => {}
             Fact::Rerun { task, by, .. } => {
                 let (task, by) = (self.task(*task), self.names.process(*by));
                 self.line(at, me, format!("re-executes {task}, whose values {by} lost"));

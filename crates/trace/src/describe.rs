@@ -57,6 +57,7 @@ impl Display for Predicate<'_> {
                 None => write!(f, "restored its initial state under {}", restored.1),
             },
             Fact::Finished(finished) => write!(f, "finished with the result {}", finished.1),
+            Fact::Computed { .. } => f.write_str("ended a computation"),
             Fact::Ran { task, spawned, .. } => write!(f, "ran task {task}, which spawned {spawned}"),
             Fact::Planned(planned) => write!(
                 f,

@@ -216,6 +216,7 @@ impl Row {
             | Fact::Delivered(_)
             | Fact::Consumed(_)
             | Fact::DroppedStale(_)
+            | Fact::Computed { .. }
             | Fact::Ran { .. }
             | Fact::Planned(_)
             | Fact::Theft { .. }

@@ -24,9 +24,11 @@ const PROGRAMS: &[(&str, &str)] =
 /// Files in each archive in addition to the programs.
 const DOCUMENTS: &[&str] = &["LICENSE", "README.md"];
 const SUMS: &str = "SHA256SUMS";
+/// The exit status if a platform was skipped, as in the steps of `.ci/run`.
+const SKIPPED: u8 = 77;
 
 /// Creates all release files in `dist` in the target directory. Reports platforms that this machine cannot build for,
-/// and fails only if that is its own platform.
+/// and then exits with [`SKIPPED`]. Fails only if its own platform is among them.
 pub(crate) fn run(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {
     let target: &Path = repository.metadata.target_directory.as_ref();
     let dist = target.join("dist");
@@ -36,14 +38,17 @@ pub(crate) fn run(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {
     fs::create_dir_all(&dist)?;
     let host = host()?;
     let version = version(repository)?;
-    let mut made = Vec::new();
+    let (mut made, mut status) = (Vec::new(), ExitCode::SUCCESS);
     for &(platform, linker, packages) in PLATFORMS {
         match built(repository, target, platform, (platform != host).then_some((linker, packages))) {
             Ok(programs) => {
                 let name = format!("faultline-{version}-{platform}");
                 made.push(archive(repository, &dist, &name, &programs)?);
             }
-            Err(why) if platform != host => println!("SKIPPED {platform}: {why}"),
+            Err(why) if platform != host => {
+                println!("SKIPPED {platform}: {why}");
+                status = ExitCode::from(SKIPPED);
+            }
             Err(why) => return Err(why),
         }
     }
@@ -59,7 +64,7 @@ pub(crate) fn run(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {
         let size = fs::metadata(dist.join(name))?.len() as f64 / 1e6;
         println!("{size:8.1} MB  {}", dist.join(name).display());
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(status)
 }
 
 /// Returns the platform of this machine.

@@ -343,7 +343,7 @@ async fn find_object<K: Owned>(
     found.map_err(|it| ApplyError::Make(name, it))
 }
 
-/// Creates or changes an object, whoever owns it.
+/// Creates or changes an object, regardless of its owner.
 async fn write_object<K: Owned>(federation: &Federation, object: &K, context: &Context) -> kube::Result<K> {
     let parameters = PatchParams::apply(naming::FIELD_MANAGER).force();
     objects(federation, context).patch(&object.name_any(), &parameters, &Patch::Apply(object)).await

@@ -47,6 +47,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     if arguments.resume {
         search.resume()?;
     }
+    search.is_kept = true;
     let found = search.first()?;
     let kept = search.keep()?;
     let finding = found.map(|trial| finding::shrink(&trial, arguments)).transpose()?;

@@ -21,6 +21,9 @@ use crate::command_error::CommandError;
 use crate::files;
 use crate::journal::Head;
 
+/// The interval at which a search is kept, for the case that the program is killed.
+const KEPT_EVERY: Duration = Duration::from_secs(5);
+
 /// A search, before or after its run.
 pub(super) struct Search<'a> {
     arguments: &'a FuzzArguments,
@@ -32,6 +35,8 @@ pub(super) struct Search<'a> {
     /// Schedules that were run before this search was resumed.
     pub(super) before: u64,
     pub(super) took: Duration,
+    /// Whether the search is kept while it runs.
+    pub(super) is_kept: bool,
 }
 
 /// Identifies a search when it is resumed. The number of schedules is not part of it.
@@ -63,6 +68,7 @@ impl<'a> Search<'a> {
             coverage: Coverage::default(),
             before: 0,
             took: Duration::ZERO,
+            is_kept: false,
         }
     }
 
@@ -135,9 +141,7 @@ impl<'a> Search<'a> {
                 _ => Ok(None),
             };
         }
-        let text =
-            serde_json::to_string(&(self.head(), &self.coverage)).expect("a search can be written as JSON");
-        fs::create_dir_all(RUNS).and_then(|()| fs::write(&path, text)).map_err(wrong)?;
+        write(&path, &self.head(), &self.coverage).map_err(wrong)?;
         Ok(Some(format!(
             "interrupted: the coverage is kept in {}; the same command with `--resume` continues",
             path.display()
@@ -181,6 +185,8 @@ impl<'a> Search<'a> {
             let scenario = Scenario::new(seed, arguments.protocol, defect).set(&arguments.set);
             observe(scenario, arguments.twice)
         };
+        let kept = self.is_kept.then(|| (self.kept(), self.head()));
+        let mut kept_at = begun;
         let (coverage, interrupted) = (&mut self.coverage, self.interrupted);
         let flow = in_order(self.jobs, seeds, work, |observed: Result<Observed, SetupError>| {
             let observed = match observed {
@@ -189,6 +195,13 @@ impl<'a> Search<'a> {
             };
             coverage.add(&observed);
             ticker.tick(coverage);
+            if let Some((path, head)) = &kept
+                && kept_at.elapsed() >= KEPT_EVERY
+            {
+                // At the end of the search, an error ends the program.
+                drop(write(path, head, coverage));
+                kept_at = Instant::now();
+            }
             let over = arguments.span.is_some_and(|span| begun.elapsed() >= Duration::from_nanos(span.0.0));
             if take(observed).is_break() || over || interrupted.load(Ordering::Relaxed) {
                 return ControlFlow::Break(None);
@@ -202,6 +215,15 @@ impl<'a> Search<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// Writes the state of a search, in place of an older one.
+fn write(path: &Path, head: &Head<Searched>, coverage: &Coverage) -> io::Result<()> {
+    let text = serde_json::to_string(&(head, coverage)).expect("a search can be written as JSON");
+    let part = path.with_extension("part");
+    fs::create_dir_all(RUNS)?;
+    fs::write(&part, text)?;
+    fs::rename(&part, path)
 }
 
 /// Runs a scenario, and repeats it if its seed belongs to the share that is run twice.

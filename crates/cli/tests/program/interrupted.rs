@@ -101,6 +101,26 @@ fn a_search_continues_with_the_next_schedule() {
 }
 
 #[test]
+fn a_killed_search_continues_with_what_it_had_kept() {
+    let place = TestDirectory::new();
+    let kept = "faultline-runs/fuzz-hc3i-7.interrupted";
+    let fuzz = ["fuzz", "--protocol", "hc3i", "--seed", "7", "--runs", "100000000"];
+    let mut child = begun(&place, &fuzz);
+    wait_until(|| place.path(kept).exists(), || "the search is not kept".to_owned());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let state: Value = serde_json::from_slice(&fs::read(place.path(kept)).unwrap()).unwrap();
+    let child = begun(&place, &[&fuzz[..], &["--format", "json", "--resume"]].concat());
+    wait_until(|| handles_interrupts(&child), || "the search does not handle signals".to_owned());
+    signal(&child, "TERM");
+    let cut = child.wait_with_output().unwrap();
+    assert_eq!(cut.status.code(), Some(3), "{}", text(&cut.stderr));
+    let report: Value = serde_json::from_slice(&cut.stdout).unwrap();
+    let runs = |coverage: &Value| coverage["runs"].as_u64().unwrap();
+    assert!(runs(&report["coverage"]) > runs(&state[1]), "{report} {state}");
+}
+
+#[test]
 fn a_reproduction_shows_what_is_complete_and_repeats_nothing() {
     let place = TestDirectory::new();
     let arguments = ["reproduce", "hc3i", "--quick", "--seeds", "1", "--jobs", "1", "--out", "out"];

@@ -238,6 +238,27 @@ fn a_run_ends_before_it_takes_more_memory_than_it_may() {
 }
 
 #[test]
+fn runs_out_of_memory_are_repeated_instead_of_reused() {
+    let place = TestDirectory::new();
+    place.write("pingpong.yaml", PING_PONG);
+    let limit = ["--seeds", "1", "--memory", "48MiB"];
+    let sweep = ["sweep", "pingpong.yaml", "--set", "application.pingPong.rounds=10,5000", "--out", "swept"];
+    let compare = ["compare", "pingpong.yaml", "--protocols", "hc3i", "--out", "compared"];
+    // The run of ten rounds does not reach the limit. In the comparison, the reference reaches it, too.
+    let works =
+        [(&sweep[..], "swept/runs.jsonl", 1, "1 run"), (&compare[..], "compared/runs.jsonl", 0, "2 runs")];
+    for (work, runs, complete, out_of_memory) in works {
+        let told = contains(format!("out of memory: {out_of_memory} reached the limit"));
+        let work = || work.iter().chain(&limit).copied();
+        place.faultline(work()).assert().code(3).stderr(told.clone());
+        let kept = || std::fs::read_to_string(place.path(runs)).unwrap().lines().count() - 1;
+        assert_eq!(kept(), complete);
+        place.faultline(work().chain(["--resume"])).assert().code(3).stderr(told);
+        assert_eq!(kept(), complete);
+    }
+}
+
+#[test]
 fn a_limit_that_no_run_can_respect_is_rejected() {
     let place = TestDirectory::new();
     for (bound, error) in [

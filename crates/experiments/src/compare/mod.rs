@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::reproduce::Interrupted;
 use crate::simulate::Until;
-use crate::stored::ResultStore;
+use crate::stored::{ResultStore, RunResult};
 
 pub use costs::{Costs, Outage, TaskCosts};
 use estimate::Estimate;
@@ -65,6 +65,7 @@ pub type Maker<'a> = dyn FnMut(&Federation, u64) -> Result<(Made, bool), Interru
 #[derive(Clone, Debug)]
 pub struct Made {
     completed: bool,
+    out_of_memory: bool,
     /// Whether it is unknown only because no random fault took effect.
     without_fault: bool,
     judgement: Judgement,
@@ -77,6 +78,9 @@ pub struct Made {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Ended {
     completed: bool,
+    // Such results are not stored.
+    #[serde(skip)]
+    out_of_memory: bool,
     verdict: Verdict,
     #[serde(default)]
     without_fault: bool,
@@ -87,10 +91,17 @@ pub(crate) struct Ended {
 
 impl From<Made> for Ended {
     fn from(made: Made) -> Ended {
-        let Made { completed, without_fault, judgement: Judgement { verdict, reasons, .. }, costs, time } =
-            made;
+        let Made { completed, out_of_memory, without_fault, judgement, costs, time } = made;
+        let Judgement { verdict, reasons, .. } = judgement;
         let reasons = if without_fault { Vec::new() } else { reasons };
-        Ended { completed, verdict, without_fault, reasons, costs, time }
+        Ended { completed, out_of_memory, verdict, without_fault, reasons, costs, time }
+    }
+}
+
+/// The result of the run with this seed.
+impl RunResult for (u64, Ended) {
+    fn is_out_of_memory(&self) -> bool {
+        self.1.out_of_memory
     }
 }
 
@@ -108,6 +119,7 @@ impl Made {
     pub fn of(federation: &Federation, recording: &Recording) -> Made {
         Made {
             completed: recording.manifest.outcome == Some(Outcome::Completed),
+            out_of_memory: matches!(recording.manifest.outcome, Some(Outcome::OutOfMemory(_))),
             without_fault: recording.is_without_fault(federation),
             judgement: recording.judgement.clone(),
             costs: Costs::of(&History::new(&recording.trace, &Context::from_manifest(&recording.manifest))),
@@ -132,7 +144,8 @@ impl Made {
         let without_fault = recording.is_without_fault(federation);
         let Recording { manifest, judgement, .. } = recording;
         let completed = manifest.outcome == Some(Outcome::Completed);
-        Ok(Made { completed, without_fault, judgement, costs, time })
+        let out_of_memory = matches!(manifest.outcome, Some(Outcome::OutOfMemory(_)));
+        Ok(Made { completed, out_of_memory, without_fault, judgement, costs, time })
     }
 
     /// Returns whether the run completed and passed.
@@ -192,6 +205,8 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// Runs that are missing because the comparison was interrupted.
     pub missing: u64,
+    /// Runs that ended because the program reached its memory limit, including those of the reference.
+    pub out_of_memory: u64,
 }
 
 /// The result of one protocol.
@@ -245,6 +260,7 @@ pub struct Tally {
 pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) completed: bool,
+    pub(crate) out_of_memory: bool,
     pub(crate) verdict: Verdict,
     pub(crate) without_fault: bool,
     pub(crate) reasons: Vec<String>,
@@ -257,10 +273,10 @@ pub(crate) struct Run {
 impl Run {
     /// Creates the entry of a completed run of `federation`.
     pub(crate) fn of(federation: &Federation, seed: u64, ended: Ended) -> Run {
-        let Ended { completed, verdict, without_fault, reasons, costs, time } = ended;
+        let Ended { completed, out_of_memory, verdict, without_fault, reasons, costs, time } = ended;
         let ranks = federation.spec.clusters.iter().map(|it| it.nodes).sum();
         let logs = federation.spec.protocol.logs();
-        Run { seed, completed, verdict, without_fault, reasons, ranks, logs, costs, time }
+        Run { seed, completed, out_of_memory, verdict, without_fault, reasons, ranks, logs, costs, time }
     }
 }
 
@@ -327,6 +343,7 @@ pub fn compare(
         unprotected: Estimate::of(native.into_values()),
         rows,
         missing,
+        out_of_memory: store.out_of_memory(),
     }
 }
 
@@ -457,6 +474,7 @@ impl Bench<'_, '_, '_> {
             if self.store.is_interrupted() {
                 break;
             }
+            self.store.note_memory(made.out_of_memory && !is_known);
             runs.push(run((seed, made.into())));
             self.store.step(what, is_known);
         }

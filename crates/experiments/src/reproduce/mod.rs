@@ -34,13 +34,11 @@ use faultline_api::Federation;
 use faultline_catalog::SetupError;
 use faultline_checker::Verdict;
 use faultline_session::Observer;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::compare::Costs;
 use crate::simulate::{Until, simulate, simulate_and};
 use crate::statistics::Statistics;
-use crate::stored::ResultStore;
+use crate::stored::{ResultStore, RunResult};
 
 pub use section::{Agreement, Cell, Figure, Finding, Section, Table};
 
@@ -199,14 +197,17 @@ impl Lab<'_, '_> {
 
     /// Runs one setting with every seed, each run with its own observer. Returns the result of `close` for each
     /// observer. Every run should pass.
-    fn observed<O: Observer, R: Serialize + DeserializeOwned + Send>(
+    fn observed<O: Observer, R>(
         &mut self,
         form: &str,
         what: &str,
         federation: &Federation,
         begin: impl Fn() -> O + Sync,
         close: impl Fn(O) -> R + Sync,
-    ) -> Result<Vec<R>, Interrupted> {
+    ) -> Result<Vec<R>, Interrupted>
+    where
+        (Statistics, R): RunResult,
+    {
         let runs = self.results(form, what, federation, |seed| {
             let mut observer = begin();
             let run = simulate(federation, seed, &mut observer)?;
@@ -226,7 +227,7 @@ impl Lab<'_, '_> {
     }
 
     /// Returns the results of one setting with every seed.
-    fn results<R: Serialize + DeserializeOwned + Send>(
+    fn results<R: RunResult>(
         &mut self,
         form: &str,
         what: &str,

@@ -147,6 +147,9 @@ pub struct Measured {
     pub reasons: Vec<String>,
     /// Values by name of the quantity. A quantity that the run does not have is missing.
     pub values: BTreeMap<String, f64>,
+    /// Whether the run ended because the program reached its memory limit. Such a run should not be stored.
+    #[serde(skip)]
+    pub out_of_memory: bool,
 }
 
 /// A sweep with its completed runs.
@@ -318,6 +321,11 @@ impl Sweep {
         self.runs.iter().any(|it| it.verdict == Verdict::Fail)
     }
 
+    /// Returns the number of runs that ended because the program reached its memory limit.
+    pub fn out_of_memory(&self) -> usize {
+        self.runs.iter().filter(|it| it.out_of_memory).count()
+    }
+
     /// Returns the runs of a setting.
     pub fn of(&self, setting: usize) -> impl Iterator<Item = &Measured> {
         self.runs.iter().filter(move |it| it.setting == setting)
@@ -347,8 +355,8 @@ impl Measured {
 
     fn of(setting: usize, run: Run) -> Measured {
         let values = quantities().filter_map(|it| Some((it.name.to_owned(), (it.of)(&run, None)?))).collect();
-        let Run { seed, completed, verdict, without_fault, reasons, .. } = run;
-        Measured { setting, seed, completed, verdict, without_fault, reasons, values }
+        let Run { seed, completed, out_of_memory, verdict, without_fault, reasons, .. } = run;
+        Measured { setting, seed, completed, verdict, without_fault, reasons, values, out_of_memory }
     }
 }
 

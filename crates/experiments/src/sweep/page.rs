@@ -15,7 +15,7 @@ const STYLE: &str = ".sweep text{font:12px system-ui,-apple-system,\"Segoe UI\",
 .sweep .run{fill:var(--c0);fill-opacity:.45}.sweep .whisker{stroke:var(--c0);stroke-width:1.4;fill:none}\
 .sweep .cell{fill:var(--c0)}.sweep .least{fill:none;stroke:var(--good);stroke-width:2.5}\
 .sweep{width:100%;max-width:760px;height:auto;display:block;border:1px solid var(--grid);border-radius:10px;padding:8px;margin:14px 0}\
-.settings td{white-space:nowrap}.settings .best td{background:var(--good-wash)}.prose{max-width:86ch}";
+.settings td.fixed{white-space:nowrap}.settings .best td{background:var(--good-wash)}.prose{max-width:86ch}";
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 76.0;
@@ -76,7 +76,7 @@ fn table(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String) -> 
             tbody { @for setting in 0..sweep.plan.settings.len() {
                 tr.best[least == Some(setting)] {
                     td.num { a href=(file(setting)) { (setting + 1) } }
-                    @for value in sweep.plan.values(setting) { td { (value) } }
+                    @for value in sweep.plan.values(setting) { td.fixed { (value) } }
                     td { (verdicts(sweep, setting)) }
                     @for quantity in &drawn { td.num { (cell(sweep, setting, quantity)) } }
                 }

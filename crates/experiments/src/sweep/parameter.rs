@@ -3,8 +3,7 @@
 use std::str::FromStr;
 
 use faultline_api::Federation;
-use faultline_api::quantity::{Duration, Size};
-use faultline_core::Span;
+use faultline_api::quantity::{Bandwidth, Duration, Loss, Size};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -42,8 +41,8 @@ pub enum ParameterError {
         "a range must end with its number of points, from 2 to {MOST_STEPS}, as in `1ms..100ms/5` (found `{0}`)"
     )]
     Steps(String),
-    /// The ends of a range are neither two durations, nor two sizes, nor two numbers.
-    #[error("the ends of a range are two durations, two sizes or two numbers (found `{0}`)")]
+    /// The ends of a range are neither two numbers nor two quantities of one kind.
+    #[error("the ends of a range are two numbers, durations, sizes, bandwidths or percentages (found `{0}`)")]
     Ends(String),
     /// The range is descending.
     #[error("a range begins with its smaller end (found `{0}`)")]
@@ -143,19 +142,19 @@ fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterErr
     if !(2..=MOST_STEPS).contains(&count) {
         return Err(steps());
     }
-    let duration = |text: &str| text.parse::<Duration>().map(|it| it.0.0 as f64);
-    let size = |text: &str| text.parse::<Size>().map(|it| it.0 as f64);
-    let (ends, print): ((f64, f64), fn(f64) -> String) =
-        if let (Ok(from), Ok(to)) = (from.parse(), to.parse()) {
-            ((from, to), if from.fract() == 0.0 && to.fract() == 0.0 { whole } else { decimal })
-        } else if let (Ok(from), Ok(to)) = (duration(from), duration(to)) {
-            ((from, to), |it| Duration(Span(three_digits(it) as u64)).to_string())
-        } else if let (Ok(from), Ok(to)) = (size(from), size(to)) {
-            ((from, to), |it| Size(three_digits(it) as u64).to_string())
-        } else {
-            return Err(ParameterError::Ends(text.to_owned()));
-        };
-    let (least, most) = ends;
+    let print: Box<dyn Fn(f64) -> String>;
+    let (least, most): (f64, f64);
+    if let (Ok(from), Ok(to)) = (from.parse(), to.parse()) {
+        (least, most) = (from, to);
+        print = Box::new(if least.fract() == 0.0 && most.fract() == 0.0 { whole } else { decimal });
+    } else if let Some(ends) = QUANTITIES.iter().find_map(|parse| Some((parse(from)?, parse(to)?))) {
+        let is_number = |it: char| it.is_ascii_digit() || it == '.';
+        let units = [from, to].map(|it| it.trim_start_matches(is_number).to_owned());
+        (least, most) = ends;
+        print = Box::new(move |it| with_unit(it, &units));
+    } else {
+        return Err(ParameterError::Ends(text.to_owned()));
+    }
     if least.partial_cmp(&most) != Some(std::cmp::Ordering::Less) {
         return Err(ParameterError::Down(text.to_owned()));
     }
@@ -174,6 +173,38 @@ fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterErr
     // Whole numbers that are close together can round to the same value.
     points.dedup();
     Ok(points)
+}
+
+/// Parses a quantity of one kind, in the smallest unit of the kind.
+type ParseQuantity = fn(&str) -> Option<f64>;
+
+const QUANTITIES: [ParseQuantity; 4] = [
+    |text| text.parse::<Duration>().ok().map(|it| it.0.0 as f64),
+    |text| text.parse::<Size>().ok().map(|it| it.0 as f64),
+    |text| {
+        text.parse::<Bandwidth>()
+            .ok()
+            .filter(|it| *it != Bandwidth::UNLIMITED)
+            .map(|it| it.bytes_per_second() as f64)
+    },
+    |text| text.parse::<Loss>().ok().map(|it| f64::from(it.ppm)),
+];
+
+/// Formats a quantity in one of the units of the ends of its range: the largest that is not greater than the value.
+fn with_unit(value: f64, units: &[String; 2]) -> String {
+    // One bit is less than the smallest bandwidth.
+    const SEVERAL: f64 = 8.0;
+    let mut units: Vec<(f64, &str)> = units
+        .iter()
+        .filter_map(|unit| {
+            let several = QUANTITIES.iter().find_map(|parse| parse(&format!("{SEVERAL}{unit}")))?;
+            Some((several / SEVERAL, unit.as_str()))
+        })
+        .collect();
+    units.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let unit = units.iter().rfind(|it| it.0 <= value).or(units.first());
+    let (worth, unit) = unit.copied().unwrap_or((1.0, ""));
+    format!("{}{unit}", three_digits(value / worth))
 }
 
 fn whole(value: f64) -> String {
@@ -258,10 +289,17 @@ mod tests {
 
     #[test]
     fn ranges_are_even_in_ratio_and_from_zero_in_difference() {
-        assert_eq!(values("a.b=1ms..100ms/5").expect("valid"), ["1ms", "3160us", "10ms", "31600us", "100ms"]);
+        assert_eq!(values("a.b=1ms..100ms/5").expect("valid"), ["1ms", "3.16ms", "10ms", "31.6ms", "100ms"]);
         assert_eq!(values("a=0..8/5").expect("valid"), ["0", "2", "4", "6", "8"]);
         assert_eq!(values("a=1..3/5").expect("valid"), ["1", "2", "3"], "whole numbers stay whole");
         assert_eq!(values("a=0.1..1.6/5").expect("valid"), ["0.1", "0.2", "0.4", "0.8", "1.6"]);
+        assert_eq!(values("a=100ms..10s/5").expect("valid"), ["100ms", "316ms", "1s", "3.16s", "10s"]);
+        assert_eq!(values("a=0..1s/3").expect("valid"), ["0", "0.5s", "1s"]);
+        assert_eq!(
+            values("a=10Mbit..1Gbit/5").expect("valid"),
+            ["10Mbit", "31.6Mbit", "100Mbit", "316Mbit", "1Gbit"]
+        );
+        assert_eq!(values("a=0.1%..10%/3").expect("valid"), ["0.1%", "1%", "10%"]);
         let sizes = values("a=0B..4MiB/3").expect("valid");
         assert_eq!((sizes[0].as_str(), sizes[2].as_str()), ("0B", "4MiB"), "the ends stay as written");
         assert_eq!(values("a=1s,never, 5s").expect("valid"), ["1s", "never", "5s"]);
@@ -276,7 +314,7 @@ mod tests {
         assert!(refused("a=1s,1s").contains("`1s` appears twice"));
         assert!(refused("a=1s..5s").contains("`1s..5s`"));
         assert!(refused("a=1s..5s/1").contains("from 2 to"));
-        assert!(refused("a=1s..5KiB/3").contains("two durations"));
+        assert!(refused("a=1s..5KiB/3").contains("two numbers, durations"));
         assert!(refused("a=5s..1s/3").contains("smaller end"));
         assert!(refused("a=1..nan/3").contains("smaller end"));
     }

@@ -192,8 +192,10 @@ fn an_interrupted_comparison_shows_what_it_has_and_continues_to_the_same() {
 fn the_time_of_all_processes_is_accounted_for() {
     let compared = compared(HEAT, "  faults: [{ at: 600ms, crash: { cluster: lyon, node: 1 } }]\n");
     for row in compared.rows.iter().filter(|it| it.faulty.runs > 0) {
-        let shares: f64 = row.time.parts().iter().map(|it| it.1).sum();
-        assert_eq!(shares, row.time.total_seconds());
+        // Sixty steps of 20 ms count once, however often a rank computes them: 4 ranks, 2 seeds.
+        let working = row.time.working_seconds;
+        assert!((working - 60.0 * 0.02 * 4.0 * 2.0).abs() < 0.3, "{row:?}");
+        assert!(row.time.waiting_seconds > 0.0, "halos take 3 ms between clusters: {row:?}");
         assert!(row.time.down_seconds > 0.0 && row.time.undone_seconds > 0.0, "{row:?}");
     }
     let text = text::text(&compared);
