@@ -1,10 +1,10 @@
-# The images from source, for those who can pull the compiler's image. BuildKit keeps the registry and what was compiled before,
-# so that a change compiles only what it touches:
+# Builds the images from source. Requires access to the compiler's image. BuildKit caches the registry and the compiled
+# crates, so that a change recompiles only the crates that it affects:
 #
 #   docker build --target node -t faultline-node:0.1.0 .
 #   docker build --target operator -t faultline-operator:0.1.0 .
 #
-# node-image/Dockerfile and operator/Dockerfile make the same images from programs that were built outside.
+# node-image/Dockerfile and operator/Dockerfile make the same images from programs that were built outside Docker.
 FROM rust:1.89-bookworm AS build
 WORKDIR /source
 COPY . .

@@ -1,12 +1,12 @@
-// The traffic of the simulator's benchmark on SimGrid (S4U), without any protocol. README.md says how it is run.
+// The traffic of the simulator's benchmark on SimGrid (S4U), without any protocol. README.md explains how to run it.
 //
-//   simgrid burst MESSAGES BATCH BETWEEN     each of 2 x 100 hosts sends BATCH messages a millisecond, MESSAGES in all;
-//                                            a share BETWEEN of those of the first cluster goes to the second
-//   simgrid both MESSAGES BETWEEN            one message after an exponential time of 100 us in the mean, either way
-//   simgrid pingpong ROUNDS                  the hosts of each cluster in pairs: a message to and fro, this often
+//   simgrid burst MESSAGES BATCH BETWEEN     each of 2 x 100 hosts sends BATCH messages per millisecond, MESSAGES in total;
+//                                            a share BETWEEN of the first cluster's messages goes to the second cluster
+//   simgrid both MESSAGES BETWEEN            messages in both directions, at exponentially distributed intervals (mean 100 us)
+//   simgrid pingpong ROUNDS                  pairs of hosts in each cluster exchange a message, ROUNDS times
 //   simgrid paper                            ten hours with the messages of table 1 of the HC3I paper
 //
-// Prints messages received and CPU seconds of the simulation, its set-up left out.
+// Prints the number of messages received, and the CPU time of the simulation in seconds, excluding its setup.
 
 #include <algorithm>
 #include <cstdio>
@@ -53,7 +53,7 @@ static void burst(int me, long messages, int batch, double between) {
     for (int it = 0; it < batch && sent < messages; ++it, ++sent)
       put(peer(me < NODES && happens(between) ? 1 : me / NODES, me), BYTES);
   }
-  // Until what is under way has arrived.
+  // Wait until all messages in transit have arrived.
   sg4::this_actor::sleep_for(1);
 }
 
@@ -104,7 +104,7 @@ static void receive(int me) {
   }
 }
 
-// A SAN within each cluster, a WAN between them: the latencies and bandwidths of the benchmark.
+// A SAN within each cluster and a WAN between the clusters, with the latencies and bandwidths of the benchmark.
 static std::vector<sg4::Host*> san_and_wan() {
   auto* world = sg4::create_full_zone("world");
   std::vector<sg4::Host*> hosts;

@@ -1,12 +1,12 @@
-"""The traffic of the simulator's benchmark on SimPy, without any protocol. README.md says how it is run.
+"""The traffic of the simulator's benchmark on SimPy, without any protocol. README.md explains how to run it.
 
     simpy_traffic.py burst MESSAGES BATCH BETWEEN
     simpy_traffic.py both MESSAGES BETWEEN
     simpy_traffic.py pingpong ROUNDS
     simpy_traffic.py paper
 
-As `simgrid.cpp` explains. A message is one timeout with a callback, the least that SimPy needs for it. Prints messages
-received and CPU seconds of the simulation, its set-up left out.
+`simgrid.cpp` explains the arguments. A message is one timeout with a callback, the least that SimPy needs for it. Prints
+the number of messages received, and the CPU time of the simulation in seconds, excluding its setup.
 """
 
 import random

@@ -14,7 +14,7 @@ pub struct Delivered(BTreeMap<ProcessId, Channel>);
 struct Channel {
     /// All messages with smaller numbers have been delivered.
     below: u32,
-    /// Those beyond.
+    /// Delivered messages with greater numbers.
     beyond: BTreeSet<u32>,
 }
 

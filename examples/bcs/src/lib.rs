@@ -2,7 +2,7 @@
 //! Algorithm*, SRDS 1984): communication-induced checkpoints without any coordination while nothing fails.
 //!
 //! * Every checkpoint has an index, and so does every process: that of its newest checkpoint.
-//! * A process takes a *basic* checkpoint when it likes, with the next index.
+//! * A process may take a *basic* checkpoint at any time, with the next index.
 //! * A message carries its sender's index. If that is greater than the receiver's, the receiver first takes a *forced*
 //!   checkpoint with the index of the message, and then delivers it.
 //! * The first checkpoints with an index of at least *n*, one of each process, are consistent; a process that has none
@@ -440,8 +440,8 @@ impl Bcs {
         }
     }
 
-    /// Tells all processes which checkpoint is this process's newest durable one. Only a process that runs may: until
-    /// then, its newest checkpoint may still be undone by the recovery of this epoch.
+    /// Tells all processes which checkpoint is this process's newest durable one. Only a running process may do this:
+    /// before it resumes, the recovery of this epoch may still undo its newest checkpoint.
     fn announce_stable(&mut self, host: &mut dyn Host<Bcs>) {
         let Some((&index, _)) = self.stored.last_key_value() else { return };
         self.stable(self.me, index, host);
