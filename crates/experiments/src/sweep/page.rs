@@ -15,7 +15,7 @@ const STYLE: &str = ".sweep text{font:12px system-ui,-apple-system,\"Segoe UI\",
 .sweep .run{fill:var(--c0);fill-opacity:.45}.sweep .whisker{stroke:var(--c0);stroke-width:1.4;fill:none}\
 .sweep .cell{fill:var(--c0)}.sweep .least{fill:none;stroke:var(--good);stroke-width:2.5}\
 .sweep{width:100%;max-width:760px;height:auto;display:block;border:1px solid var(--grid);border-radius:10px;padding:8px;margin:14px 0}\
-.settings td.fixed{white-space:nowrap}.settings .best td{background:var(--good-wash)}.prose{max-width:86ch}";
+.settings th{white-space:normal}.settings td.fixed{white-space:nowrap}.settings .best td{background:var(--good-wash)}.prose{max-width:86ch}";
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 76.0;
@@ -51,7 +51,7 @@ pub fn render(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String
         }
         h2 { "Settings" }
         p.prose {
-            "Each number links to the federation file of its setting. To look into a run, repeat it to the bit with "
+            "Each number links to the federation file of its setting. To look into a run, repeat it exactly with "
             code { "faultline run " (file(0)) " --backend simulate --seed " (sweep.seeds.0) } "."
         }
         (table(sweep, quantity, file))

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, ColumnConstraint, Table, Width};
 use faultline_checker::Verdict;
 use faultline_report::explain::count;
 use serde_json::{Value, json};
@@ -14,6 +14,8 @@ use crate::compare::quantity::Quantity;
 
 /// The number of settings that are named individually. Of further settings, only the number is given.
 const NAMED: usize = 4;
+/// The width of a column with values. Longer titles take several lines.
+const MOST_WIDE: ColumnConstraint = ColumnConstraint::UpperBoundary(Width::Fixed(18));
 /// The number of reasons listed for runs that did not pass.
 const REASONS: usize = 3;
 
@@ -46,7 +48,7 @@ pub fn text(sweep: &Sweep, quantity: &Quantity) -> String {
         table.add_row(row);
     }
     for column in table.column_iter_mut().skip(sweep.plan.parameters.len() + 1) {
-        column.set_cell_alignment(CellAlignment::Right);
+        column.set_cell_alignment(CellAlignment::Right).set_constraint(MOST_WIDE);
     }
     let table: String = table.lines().map(|it| format!("{}\n", it.trim_end())).collect();
     let mut text = format!("{}: {}\n\n{table}\n", sweep.plan.name, scope(sweep));
