@@ -1,8 +1,8 @@
 //! Consistency rules between the facts of a whole run, and between the facts and the manifest.
 //!
-//! Seals reveal changes made after a run. These rules also reveal a missing fact if the record was sealed again: a
-//! started life has a stream, a failure is detected, an application that acts has begun. They apply to the record of a
-//! whole run, not to facts assembled by a test.
+//! Seals reveal changes made after a run. These rules also reveal missing facts in a record that was sealed again:
+//! every started life has a stream, every failure is detected, and an application that acts has begun. They apply to
+//! the record of a whole run, not to facts assembled by a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,8 @@ pub fn examined(mut history: History<'_>) -> History<'_> {
     history
 }
 
-/// Returns the violated rules. No violation is the fault of a protocol: facts are missing, or were changed.
+/// Returns the violated rules. A violation is never the fault of a protocol: it shows that facts are missing or were
+/// changed.
 fn contradictions(history: &History<'_>) -> Vec<Contradiction> {
     if history.trace.supervisor().is_empty() {
         return vec![Contradiction::NoSupervisor];

@@ -464,7 +464,8 @@ pub struct LinkDelay {
 #[expect(missing_docs, reason = "the sentence of each variant, in the wording, says what it means")]
 pub enum Remark {
     NotPromised(Breach),
-    /// A property of economy that is not judged strictly, and how many further ones of this kind there are.
+    /// A violation of a property of economy that is not judged strictly, and the number of further violations of this
+    /// kind.
     Wasteful(Breach, u64),
     EndedTogether {
         skew: Span,

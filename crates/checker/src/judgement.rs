@@ -108,10 +108,10 @@ pub enum Property {
 /// Whether properties of economy are judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strictness {
-    /// What is wasted is a remark.
+    /// Waste is reported as a remark.
     #[default]
     Lenient,
-    /// What is wasted violates a property.
+    /// Waste violates a property.
     Strict,
 }
 
@@ -251,7 +251,7 @@ pub struct Finding {
     pub violations: Vec<Violation>,
     /// The number of further violations.
     pub more_violations: u64,
-    /// Reason why the property, or a part of it, could not be judged although it should have been.
+    /// The reason why the property, or a part of it, could not be judged although it should have been.
     pub unknown: Option<String>,
     /// Information for the reader that does not affect the verdict.
     pub remarks: Vec<String>,
@@ -281,7 +281,7 @@ pub enum Verdict {
 pub struct Judgement {
     /// The overall verdict.
     pub verdict: Verdict,
-    /// Reasons why the verdict is not a pass, as sentences.
+    /// The reasons why the verdict is not a pass, as sentences.
     pub reasons: Vec<String>,
     /// One finding per property.
     pub findings: Vec<Finding>,
@@ -317,7 +317,7 @@ impl Judgement {
     ///
     /// # Panics
     ///
-    /// Panics if the judgement lacks a finding, which [`crate::judge`] never omits.
+    /// Panics if the judgement lacks the finding. [`crate::judge`] never omits one.
     pub fn of(&self, property: Property) -> &Finding {
         self.findings.iter().find(|finding| finding.property == property).expect("every property is judged")
     }

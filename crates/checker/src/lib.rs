@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_facts_are_no_evidence_against_a_run() {
+    fn missing_facts_are_not_evidence_against_a_run() {
         let run = good();
         let lives: Vec<_> = run.trace.streams.keys().copied().collect();
         for &(process, life) in &lives {

@@ -1,5 +1,5 @@
-//! A cluster loss ended all processes of the cluster at once: otherwise the surviving ones had time to react to the
-//! first failures.
+//! A cluster loss ended all processes of the cluster at once. Otherwise, the surviving ones would have had time to
+//! react to the first failures.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Lost work is bounded: a failure loses at most the checkpoint interval, the commit and the detection.
+//! Lost work is bounded: a failure loses at most the work done during one checkpoint interval, the commit, and the
+//! detection of the failure.
 //!
 //! Judged wherever the bound applies: at rollbacks after a failure that restore the newest committed checkpoint. The
 //! protocol controls only one part of the bound: how long its coordinator waits between a commit and the next request,
@@ -7,7 +8,7 @@
 //! coordinator was halted at one of its own facts, so that a fault could be injected, does not count.
 //!
 //! Under a protocol that restores a line by its numbers ([`Affected::Line`]), every process waits for the line after
-//! any failure, and no fact states when a process continues that did not have to roll back.
+//! any failure, and no fact states when a process that did not have to roll back continues.
 
 use faultline_core::{Affected, Cause, Claim, Fault, Incarnation, Position, ProcessId, Promise, Span, Time};
 
@@ -15,7 +16,7 @@ use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{Group, History, LifeEnd, Point, Rollback};
 
-/// How late timers of real processes may be.
+/// How late the timers of real processes may fire.
 const SLACK: Span = Span::from_millis(500);
 
 pub(super) fn check(history: &History<'_>) -> Findings {
@@ -88,7 +89,7 @@ fn waited(
     let acted = |state: Point| history.segment(state.segment).is_active;
     let has_acted = rollback.restores().any(|it| history.state_before(it).is_some_and(acted));
     if target == Position::default() && !has_acted {
-        // The process waited for its first checkpoint, which is taken before anything is done that could be lost.
+        // The process waited for its first checkpoint, which it takes before it does any work that could be lost.
         return Some(Span::ZERO);
     }
     let restored = rollback.restored.first().copied().flatten()?;
@@ -125,7 +126,8 @@ fn waited(
     let unmended = deaths.filter(|end| !is_mended(history, group, end, since));
     let first = unmended.map(|it| it.at.max(since)).min();
     let stood = first.map_or(stood, |it| it.min(stood));
-    // A process that is halted so that a fault can be injected at one of its facts requests no checkpoint, either.
+    // A process that is halted so that a fault can be injected at one of its facts does not request a checkpoint
+    // either.
     let stream = &history.trace.streams[&(process, life)];
     let after = stream.partition_point(|(time, _)| *time < since);
     let mut facts = stream[after..].iter().take_while(|(time, _)| *time <= stood);
@@ -177,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_the_next_life_of_a_member_is_no_delay_of_the_checkpoint() {
+    fn waiting_for_the_next_life_of_a_member_does_not_count_as_a_delay() {
         for common_clock in [true, false] {
             waits_for_the_next_life(common_clock);
         }
     }
 
-    /// The next life starts later than any checkpoint may be delayed, because another machine has to be found for the
-    /// member.
+    /// The next life starts only after a delay that would be too long for a checkpoint, because another machine has to
+    /// be found for the member.
     fn waits_for_the_next_life(common_clock: bool) {
         let mut run = run(Span::from_millis(900));
         run.context.common_clock = common_clock;

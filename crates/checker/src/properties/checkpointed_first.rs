@@ -98,31 +98,31 @@ mod tests {
 
     const TASK: TaskId = TaskId::MAIN.child(0);
 
-    /// A theft in which the legs in `careful` wait for durable checkpoints.
+    /// A theft in which the steps in `careful` wait for durable checkpoints.
     fn run(careful: &[TheftStep]) -> TaskRun {
         let mut run = TaskRun::promising(2, &[Promise::CheckpointedFirst]);
         run.begin(0, 1);
         run.lend(0, theft(0, 1), TASK);
         let mut sn = 0;
-        let mut leg = |run: &mut TaskRun, process, step| {
+        let mut send = |run: &mut TaskRun, process, step| {
             if careful.contains(&step) {
                 sn += 1;
                 run.save(process, sn);
             }
             run.step(process, theft(0, 1), TASK, step);
         };
-        leg(&mut run, 0, Shipped);
+        send(&mut run, 0, Shipped);
         run.step(1, theft(0, 1), TASK, Taken);
         run.ran(1, TASK, 0);
         run.step(1, theft(0, 1), TASK, Done);
-        leg(&mut run, 1, Returned);
+        send(&mut run, 1, Returned);
         run.step(0, theft(0, 1), TASK, Merged);
-        leg(&mut run, 0, Receipted);
+        send(&mut run, 0, Receipted);
         run
     }
 
     #[test]
-    fn each_leg_waits_for_its_checkpoint() {
+    fn each_step_waits_for_its_checkpoint() {
         let finding = check_alone(check, &run(&[Shipped, Returned, Receipted]).0);
         assert_eq!((finding.instances, finding.violation_count()), (3, 0), "{finding:?}");
         for (careful, process, step) in [

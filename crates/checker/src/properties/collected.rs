@@ -5,7 +5,8 @@ use faultline_history::{History, Point};
 
 /// The claims of all processes that they removed messages from their logs.
 pub(super) struct Collected {
-    /// By point: each claim, the messages removed, and all messages removed in the state that follows it.
+    /// The point of each claim, the number of messages that it removed, and the number removed altogether in the state
+    /// that follows.
     claims: Vec<(Point, u32, u64)>,
 }
 
@@ -29,8 +30,8 @@ impl Collected {
         self.claims.iter().copied()
     }
 
-    /// Returns how many messages had been removed at `cut`. A restored log has the messages again that were removed
-    /// after it was saved.
+    /// Returns how many messages had been removed at `cut`. A restored log again contains the messages that were
+    /// removed after it was saved.
     pub(super) fn at(&self, history: &History<'_>, mut cut: Option<Point>) -> u64 {
         while let Some(point) = cut {
             let after = self.claims.partition_point(|(at, ..)| *at < point);

@@ -1,4 +1,4 @@
-//! A process re-executes nothing unnecessarily (CCK long paper): every task that a partition re-executed wrote a value
+//! No process re-executes a task unnecessarily (CCK long paper): every task that a partition re-executed wrote a value
 //! that the partition then sent, or that another task re-executed by it in the same recovery reads.
 
 use std::collections::{BTreeMap, BTreeSet};

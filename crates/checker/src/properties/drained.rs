@@ -1,5 +1,5 @@
-//! A valid checkpoint of partitions has drained their channels (CCK long paper, the coordinated checkpoint): what a
-//! partition had sent in its part, the receiver has received in its own part. No channel's state is saved, so a
+//! A valid checkpoint of partitions has drained their channels (CCK long paper, the coordinated checkpoint): whatever a
+//! partition's part contains as sent, the receiver's part contains as received. No channel's state is saved, so a
 //! rollback to the checkpoint would lose a value that the receiver's part lacks.
 
 use super::valid_checkpoints::{CrossingMessage, for_each_message};

@@ -43,7 +43,7 @@ fn check_owner(
             check_number(history, (number, place), *name, &checkpoint.parts[place], first, finding);
         }
         for &holder in &holders {
-            // Other processes replace holders that failed permanently. They hold parts only from some part on.
+            // Other processes replace holders that failed permanently. They do not hold the older parts.
             if !gone.is_empty() && !copies.are_around(*name, holder) {
                 continue;
             }
@@ -67,7 +67,7 @@ fn check_owner(
 /// The copies of the parts of one owner.
 struct Copies {
     /// For each checkpoint, from the newest to the oldest: when its part became durable at each holder. In a program of
-    /// tasks, a newer part replaces an older one, so that the first of these counts.
+    /// tasks, a newer part replaces an older one, so the first of these counts.
     durable: Vec<BTreeMap<ProcessId, Time>>,
     /// The oldest and the newest checkpoint of which each holder held the part.
     held: BTreeMap<ProcessId, (CheckpointName, CheckpointName)>,

@@ -18,7 +18,7 @@ use faultline_history::{CheckpointName, GroupId, History, Part, Point, RestoredB
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::DurableBeforeResume);
     if history.tasks.is_some() {
-        return finding; // a process restores the newest image that it finds, which is all that it may lack
+        return finding; // a process restores an image that it finds in a storage, so the image is durable
     }
     let beginnings = beginnings(history);
     for (number, group) in history.groups.numbered() {
@@ -55,7 +55,7 @@ struct Recovery<'a> {
     history: &'a History<'a>,
     /// The first restore.
     first: &'a RestoredBy,
-    /// Time at which the recovery started. Losses before this time were known by then.
+    /// The time at which the recovery started. Losses before this time were known by then.
     began: Time,
 }
 
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_was_never_durable_is_remarked_under_every_protocol() {
+    fn a_part_that_was_never_durable_is_a_remark_under_every_protocol() {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         let stream =

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn where_executions_repeat_an_identity_may_be_used_once_in_each() {
+    fn an_identity_may_be_used_once_in_each_line_if_executions_repeat() {
         let mut run = Run::repeating(&[], &[&[0], &[1]]);
         run.commit_all(0, &[0]);
         run.send(0, 1);

@@ -1,5 +1,5 @@
-//! The checkpoints that a recovery can still need: those from the line on that all groups would restore if all of them
-//! failed at once (HC3I, section 3.5). No failure of some of the groups leads further back.
+//! The checkpoints that a recovery can still need: those on or after the line that all groups would restore if all of
+//! them failed at once (HC3I, section 3.5). A failure of only some of the groups never leads further back.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use faultline_core::{Claim, Fact, Incarnation, Position, Sn, Span, Time, Vectors
 use crate::finding::Garbage;
 use faultline_history::{Checkpoint, CheckpointName, Claimed, Group, GroupId, History};
 
-/// How long a collection may take, besides the delay of links.
+/// How long a collection may take, in addition to the delay of the links.
 const LEAST: Span = Span::from_secs(1);
 
-/// By group: the line on which the group's surviving checkpoints are, and the checkpoint of the recovery line.
+/// By group: the line that contains the group's surviving checkpoints, and the checkpoint on the recovery line.
 pub(super) struct RecoveryLine(Vec<OfGroup>);
 
 struct OfGroup {
@@ -21,9 +21,9 @@ struct OfGroup {
     restored: Option<CheckpointName>,
 }
 
-/// Returns the instant at which what no recovery could need must have been removed by the end of the run; `None` if
-/// that cannot be said: the protocol does not collect, the run did not complete, or it ended too soon after the last
-/// fault or before a lost storage was complete again. Two collections are allowed for.
+/// Returns an instant: whatever no recovery could need at that instant must have been removed by the end of the run.
+/// The time left allows for two collections. Returns `None` if there is no such instant: the protocol does not collect,
+/// the run did not complete, or it ended too soon after the last fault or before a lost storage was complete again.
 pub(super) fn due_since(history: &History<'_>) -> Option<Time> {
     let context = history.context;
     let every = context.bounds.as_ref()?.collect_every?;
@@ -50,7 +50,7 @@ fn calm_since(history: &History<'_>) -> Time {
 }
 
 impl RecoveryLine {
-    /// Returns the line from which everything was needed at `at`.
+    /// Returns the recovery line at `at`: a recovery could still need everything on it or newer.
     pub(super) fn at(history: &History<'_>, at: Time) -> RecoveryLine {
         let resumed = resumed(history, at);
         let stored: Vec<Vec<(CheckpointName, &Vectors)>> =

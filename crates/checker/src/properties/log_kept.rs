@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_only_delivered_may_not() {
+    fn a_message_that_was_only_delivered_must_be_kept() {
         let mut run = run();
         collects(&mut run, 0, 2);
         let finding = check_alone(check, &run);

@@ -6,8 +6,8 @@
 //! Messages that a re-execution sent again are left out: it need not log them.
 //!
 //! The counts of removed messages are the process's claims: no fact shows its log. Judged in virtual time, for
-//! processes that claim to have removed something at some time. Not judged if a storage lost its contents: in rare
-//! schedules of pessimistic logging, one or two messages are then missing from the counts, for an unknown reason.
+//! processes that claim at least one removal. Not judged if a storage lost its contents: in rare schedules of
+//! pessimistic logging, one or two messages are then missing from the counts, for an unknown reason.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     let has_lost = history.supervision.ends.iter().any(|it| it.is_storage_lost);
     let Some(since) = due_since(history).filter(|_| !has_lost) else { return finding };
     let collects = last_collections(history);
-    // Messages become due at the latest collection of all, if that is earlier.
+    // If a process last collected before the end of the run, messages become due correspondingly earlier.
     let Some(earliest) = collects.values().map(|(_, time)| *time).min() else { return finding };
     let window = history.context.end.since(since);
     let Some(since) = earliest.0.checked_sub(window.0).map(|it| Time(it).min(since)) else { return finding };

@@ -2,7 +2,7 @@
 //! were running, and those whose events were not yet durable.
 //!
 //! The parts of this bound that the protocol controls are judged: a process writes an event to stable storage at once,
-//! or as soon as earlier writes are complete; and a process whose storage was kept restores its whole log up to the
+//! or as soon as earlier writes are complete; and a process whose storage survived restores its whole log up to the
 //! first gap. The duration of a write depends on the storage and the network, and is taken from the run itself.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +13,8 @@ use faultline_trace::Stream;
 use crate::finding::{Breach, Findings};
 use faultline_history::{History, Source};
 
-/// Time that a holder's answer may take beyond the delay of the slowest link. No fact states when it arrives: packets
-/// may be lost and sent again, or delayed by the simulator. On real processes, timers may be late.
+/// The time that a holder's answer may take beyond the delay of the slowest link. No fact states when it arrives:
+/// packets may be lost and sent again, or delayed by the simulator. On real processes, timers may be late.
 const SLACK: Span = Span::from_secs(1);
 
 pub(super) fn check(history: &History<'_>, mut finding: Findings) -> Findings {
@@ -49,8 +49,8 @@ struct Written {
     at: Time,
     /// Whether the image is durable in the process's own storage.
     is_durable: bool,
-    /// Time at which the process knows that the image is durable there and at all holders; `None` if it may never have
-    /// been.
+    /// The time at which the process knows that the image is durable there and at all holders; `None` if it may never
+    /// have been.
     complete: Option<Time>,
 }
 
@@ -116,7 +116,7 @@ fn restored_name(history: &History<'_>, at: Source) -> Option<ImageName> {
     }
 }
 
-/// Returns a task that ran but whose event was not written for longer than any write took, and the time elapsed.
+/// Returns a task whose event remained unwritten for longer than any write took, and the time elapsed.
 fn too_late(stream: &Stream, images: &[Written]) -> Option<(u64, Span)> {
     let end = stream.last()?.0;
     let longest = images.iter().filter_map(|it| Some(it.complete?.since(it.at))).max().unwrap_or_default();

@@ -14,7 +14,7 @@ use faultline_trace::manifest::Bounds;
 use crate::finding::{Breach, Findings};
 use faultline_history::{CheckpointName, Group, History, RestoredBy, Source, StoredCopy};
 
-/// How late timers of real processes may be.
+/// How late the timers of real processes may fire.
 const SLACK: Span = Span::from_millis(500);
 
 pub(super) fn check(history: &History<'_>, bounds: &Bounds, mut finding: Findings) -> Findings {
@@ -89,7 +89,7 @@ fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: S
             }
             _ => {}
         }
-        // A process that is halted for a fault to be injected takes no checkpoint, not even if this fact begins the
+        // A process that is halted so that a fault can be injected takes no checkpoint, even if this fact starts the
         // time to the next one.
         if history.context.halting.contains(&fact.kind()) {
             since = None;

@@ -7,11 +7,11 @@
 //! was undone at any time is an excuse, unless the processes that undid it claim to have done so because of this very
 //! rollback.
 //!
-//! Only protocols that promise it have to restore the newest checkpoint. No protocol may restore what an earlier
-//! rollback had undone.
+//! Only protocols that promise a maximal line have to restore the newest checkpoint. No protocol may restore what an
+//! earlier rollback had undone.
 //!
-//! A checkpoint of which all copies of a part are lost cannot be restored: a rollback to an older one is then reported
-//! as a loss.
+//! A checkpoint cannot be restored if all copies of one of its parts are lost. A rollback to an older one is then
+//! reported as a loss.
 
 use faultline_core::{Cause, Incarnation, Position, Promise};
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_need_not_be_maximal_may_pass_over_a_checkpoint_and_not_restore_an_undone_one() {
+    fn a_line_that_need_not_be_maximal_may_pass_over_a_checkpoint_but_not_restore_an_undone_one() {
         let mut run = run();
         run.withdraw(Promise::MaximalLine);
         run.kill(1, false);

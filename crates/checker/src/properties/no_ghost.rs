@@ -59,14 +59,14 @@ mod tests {
     use faultline_core::fault::Outcome;
 
     /// p0 sends to p1, in another cluster, after a checkpoint; then its cluster rolls back to this checkpoint.
-    fn ghost(receiver_goes_back: bool) -> Run {
+    fn ghost(receiver_rolls_back: bool) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         run.commit_all(1, &[1]);
         let id = run.send(0, 1);
         run.deliver(id);
         run.restore(0, 1, Some((0, 1)));
-        if receiver_goes_back {
+        if receiver_rolls_back {
             run.restore(1, 1, Some((0, 1)));
         }
         run

@@ -15,8 +15,8 @@ pub(super) enum ProcessAction {
     Consumes(MessageId),
 }
 
-/// Returns the actions in the final state of each process, in its order. Omits consumed messages whose send is not
-/// known to survive, since `no_ghost` judges these.
+/// Returns the actions in the final state of each process, in the order in which it took them. Omits consumed messages
+/// whose send is not known to survive, since `no_ghost` judges these.
 pub(super) fn final_actions(history: &History<'_>) -> Vec<Vec<(ProcessAction, Source)>> {
     let mut final_actions: Vec<Vec<(ProcessAction, Source)>> =
         (0..history.processes.len()).map(|_| Vec::new()).collect();

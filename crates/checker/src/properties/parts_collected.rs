@@ -1,10 +1,10 @@
 //! Economy: what no recovery can need is removed (HC3I, section 3.5). At the end of a run, no storage holds a part of a
-//! checkpoint that a rollback had undone, or that was older than every checkpoint that a recovery could restore, long
-//! enough ago for two collections since.
+//! checkpoint that became useless at least two collections before: a rollback had undone it, or every checkpoint that a
+//! recovery could restore was newer.
 //!
 //! A replica may become durable after its owner has told the holder to remove it, and then stays until the holder is
-//! offered its owner's parts again. Up to two such parts of an owner at another process are a remark: they do not
-//! accumulate.
+//! offered its owner's parts again. Up to two such parts of an owner at another process count as a remark, because they
+//! do not accumulate.
 //!
 //! Judged by the storages themselves, not by what the protocol claims to have collected, and in virtual time only,
 //! where all processes read one clock.

@@ -87,7 +87,7 @@ fn begun(history: &History<'_>) -> BTreeMap<ProcessId, Rounds> {
 struct Judge<'a> {
     history: &'a History<'a>,
     bound: Span,
-    /// Time at which the last fault ended.
+    /// The time at which the last fault ended.
     since: Time,
     begun: BTreeMap<ProcessId, Rounds>,
 }

@@ -1,6 +1,6 @@
 //! No partition sends between its part of a checkpoint and those of its receivers (CCK long paper: no message after the
-//! pong): whatever a part contains as received, the sender had sent before its own part. Values that the sender sent
-//! before a rollback, and will send again, are no exception.
+//! pong): whatever a part contains as received, the sender had sent before its own part. A send that a rollback undid
+//! counts as well, because the value will be sent again.
 
 use super::valid_checkpoints::{CrossingMessage, for_each_message};
 use crate::finding::{Breach, Findings};

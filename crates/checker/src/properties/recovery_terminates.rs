@@ -12,7 +12,7 @@ use crate::finding::{Breach, Findings};
 use crate::judgement::Property;
 use faultline_history::{GroupId, History};
 
-/// How often a cluster may follow each other cluster, in addition to the number of its checkpoints.
+/// How often a cluster may follow every other cluster, in addition to the number of its checkpoints.
 const ROUNDS: usize = 4;
 
 pub(super) fn check(history: &History<'_>) -> Findings {
@@ -63,7 +63,7 @@ mod tests {
     use crate::testing::{Run, check_alone, position};
     use faultline_core::ClusterId;
 
-    /// Two clusters that make each other roll back, `times` each.
+    /// Two clusters that make each other roll back, each `times` times.
     fn echo(times: u32) -> Run {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn many_failures_are_no_echo() {
+    fn many_failures_are_not_an_echo() {
         let mut run = Run::new(&[&[0]]);
         run.commit_all(0, &[0]);
         (1..20).for_each(|incarnation| run.restore(0, incarnation, Some((0, 1))));

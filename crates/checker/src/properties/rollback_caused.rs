@@ -7,7 +7,7 @@
 //! other roll back indefinitely have no cause.
 //!
 //! A protocol that restores a line by its numbers ([`Affected::Line`]) also rolls back groups that had delivered
-//! nothing undone: at most once per end of a life, of any process.
+//! nothing undone: at most once for each life that ended, of any process.
 //!
 //! No clock orders rollbacks of different groups, so a send that was undone at any time is a cause.
 
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn where_executions_repeat_a_message_is_no_cause() {
+    fn a_message_is_not_a_cause_if_executions_repeat() {
         let mut run = Run::repeating(&[], &[&[0], &[1]]);
         run.commit_all(1, &[1]);
         let id = run.send(0, 1);

@@ -3,7 +3,7 @@
 //! have been lost with it. A message that the process suppressed needs such a reason for each transmission.
 //!
 //! Not judged for programs of tasks that are assigned in advance: a recovery demands values again from processes that
-//! did not roll back, and `strictlyRequired` judges which.
+//! did not roll back, and `strictly_required` judges which.
 
 use std::collections::BTreeMap;
 

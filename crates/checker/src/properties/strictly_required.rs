@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn more_is_found() {
+    fn re_executing_more_is_found() {
         for (again, one_too_many) in [([2, 3, 4], 4), ([1, 2, 3], 1)] {
             let wrong = wrong(&again, true);
             let [Breach::NotRequired { task: it, .. }] = wrong[..] else { panic!("{wrong:?}") };
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn less_is_found_when_it_should_be_over() {
+    fn re_executing_less_is_found_once_the_recovery_should_be_over() {
         assert_eq!(wrong(&[3], false), []);
         let wrong = wrong(&[3], true);
         assert!(matches!(wrong[..], [Breach::NotReexecuted { .. }]), "{wrong:?}");

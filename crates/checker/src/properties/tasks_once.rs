@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn executions_of_a_task_that_two_parts_have_may_be_of_either() {
+    fn an_execution_of_a_task_in_two_parts_may_belong_to_either() {
         for lends in [false, true] {
             let finding = stolen_twice(&[], lends);
             assert_eq!(finding.violation_count(), 0, "{lends}: {finding:?}");

@@ -101,8 +101,8 @@ impl<'a> GivingUp<'a> {
         ends.map(|it| it.process).collect::<BTreeSet<_>>().len() > failures as usize
     }
 
-    /// Judges a log that only a process outside all groups holds: it must have been lost, and not completed again
-    /// since.
+    /// Judges a log that only a process outside all groups holds: the log must have been lost, and must not have been
+    /// completed since.
     fn judge_log(&self, holder: ProcessId, finding: &mut Findings) {
         let history = self.history;
         let complete = history
@@ -235,7 +235,7 @@ mod tests {
     use faultline_trace::manifest::{Copies, ReplicaHolders};
 
     #[test]
-    fn what_a_process_stored_that_never_returns_is_out_of_reach() {
+    fn the_storage_of_a_process_that_never_returns_is_out_of_reach() {
         for is_gone in [true, false] {
             let mut run = TaskRun::new(2);
             let (name, _) = run.commit(0, 1, false);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_justified_with_every_copy_lost() {
+    fn it_is_justified_if_every_copy_is_lost() {
         let mut run = run();
         run.kill(0, true);
         run.kill(1, true);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_justified_with_more_failures_than_are_survived() {
+    fn it_is_justified_by_more_failures_than_the_protocol_survives() {
         for (failures, is_justified) in [(1, true), (2, false)] {
             let mut run = run();
             run.context.promises = run.context.promises.surviving(FaultModel::Volatile { failures });
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn an_available_checkpoint_must_be_restored() {
-        // Declared unrecoverable because a part of checkpoint 2 is missing, which was never written; checkpoint 1 is
+        // Declared unrecoverable because a part of checkpoint 2, which was never written, is missing. Checkpoint 1 is
         // complete.
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
