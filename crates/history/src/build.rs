@@ -36,7 +36,7 @@ pub(crate) fn build<'a>(trace: &'a Trace, context: &'a Context) -> History<'a> {
     builder.finish()
 }
 
-/// Number of messages sent and delivered between two entries of the running sums.
+/// The number of messages sent and delivered between two entries of the running sums.
 const MOVES_PER_SUM: u32 = 32;
 
 struct Builder<'a> {
@@ -50,7 +50,7 @@ struct Builder<'a> {
     tasks: Tasks,
     /// Tasks that were assigned in advance.
     planned: Planned,
-    /// Time at which an application message last moved.
+    /// The time at which an application message last moved.
     last_movement: Time,
 }
 
@@ -67,7 +67,7 @@ impl Delivery {
     const WITHIN: u32 = u32::MAX;
 }
 
-/// Deliveries in pieces: one growing piece would be copied, and would take twice the memory.
+/// Deliveries in pieces: a single piece would be copied whenever it grows, and would take twice the memory.
 #[derive(Default)]
 struct Deliveries(Vec<Vec<Delivery>>);
 

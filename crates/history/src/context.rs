@@ -48,7 +48,7 @@ pub struct Context {
     /// The facts at which processes were halted until the supervisor released them, because a fault was waiting for
     /// such a fact.
     pub halting: BTreeSet<FactKind>,
-    /// Times at which faults took effect; empty in virtual time.
+    /// The times at which faults took effect; empty in virtual time.
     pub effects: Vec<EffectEntry>,
     /// The time within which the failures caused by one fault count as simultaneous.
     pub at_once_within: Span,

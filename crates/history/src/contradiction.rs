@@ -1,5 +1,5 @@
-//! Rules of a recorded run that its facts violate. None of them speaks against a protocol: facts are missing, or were
-//! changed.
+//! Contradictions in a recorded run: rules that its facts violate. They are not evidence against a protocol, but show
+//! that facts are missing or were changed.
 
 use faultline_core::{ClusterId, FaultNo, Life, ProcessId, Time};
 
@@ -23,24 +23,24 @@ pub enum Contradiction {
     },
     /// The end of a life was never detected.
     NeverDetected(ProcessId, Life),
-    /// The application acted, and no fact states that it began.
+    /// The application acted, but no fact states that it began.
     NeverBegun,
     /// The application began several times.
     BegunAgain {
         /// How often it began.
         times: usize,
     },
-    /// The supervisor's facts about the start are not in their order.
+    /// The supervisor's facts about the start are out of order.
     StartOutOfOrder,
     /// A life acted before the application began.
     ActedTooEarly(ProcessId, Life),
-    /// The run completed according to the manifest only.
+    /// Only the manifest states that the run completed.
     CompletionMissing,
-    /// The run completed according to the facts only.
+    /// Only the facts state that the run completed.
     CompletedDespiteManifest,
     /// The supervisor stated facts after the end of the run.
     StatedAfterEnd,
-    /// The last fact and the duration of the run do not fit.
+    /// The time of the last fact does not match the duration of the run.
     WrongEnd {
         /// The end according to the manifest.
         end: Time,
@@ -49,11 +49,11 @@ pub enum Contradiction {
     },
     /// The last life of a rank never stated its result.
     NoResult(ProcessId, Life),
-    /// The witness of a result names another place than that of the result.
+    /// The witness of a result names a position other than that of the result.
     ResultMisplaced(ProcessId, Life),
     /// A fault that was injected is not in the plan.
     NotPlanned(FaultNo),
-    /// A fault ended a life, and no fact states its injection.
+    /// A fault ended a life, but no fact states its injection.
     NotInjected {
         /// The fault.
         fault: FaultNo,
@@ -64,9 +64,9 @@ pub enum Contradiction {
     },
     /// A fault that must end a life ended none.
     EndedNothing(FaultNo),
-    /// The manifest states another outcome of a fault than the facts.
+    /// The manifest and the facts state different outcomes of a fault.
     OtherOutcome(FaultNo),
-    /// A fault whose time came left no fact.
+    /// A fault that was due left no fact.
     NeverDue(FaultNo),
     /// The manifest states the outcomes of more or fewer faults than were planned.
     OutcomesMissing {

@@ -128,7 +128,7 @@ impl Rollback {
 pub struct Groups<'a>(Vec<Group<'a>>);
 
 impl<'a> Groups<'a> {
-    /// Creates groups of these members, without checkpoints and rollbacks.
+    /// Creates groups with these members, without checkpoints or rollbacks.
     ///
     /// # Panics
     ///

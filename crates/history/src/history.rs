@@ -96,9 +96,9 @@ pub struct Segment {
 /// spawned and run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Wrapping sum of the hashes of the sent messages.
+    /// The wrapping sum of the hashes of the sent messages.
     pub sent: u64,
-    /// Wrapping sum of the hashes of the delivered messages.
+    /// The wrapping sum of the hashes of the delivered messages.
     pub delivered: u64,
 }
 
@@ -234,7 +234,7 @@ pub struct History<'a> {
     pub(crate) cuts: Vec<CheckpointCut>,
     /// The cuts of all parts of each of these checkpoints, one checkpoint after the other.
     pub(crate) part_cuts: Vec<Option<Point>>,
-    /// Index of the first cut of each segment, followed by the total number of cuts.
+    /// The index of the first cut of each segment, followed by the total number of cuts.
     pub(crate) cuts_of: Vec<u32>,
     /// The number of facts that state that a message was consumed.
     pub consumed: u64,

@@ -1,12 +1,12 @@
 //! Lost work: what the rollbacks of a process undid. This definition is behind every number and picture that
 //! shows lost work.
 //!
-//! The lost work of a process in a rollback is the time from the instant of the restored state, but not before the
-//! application began, until the process paused for the recovery or failed. Everything that it did in between was
-//! undone. Work that an earlier rollback had already undone does not count again, nor does the time during which the
-//! process was down. The process failed when the supervisor ended it, or otherwise at its last fact, since nothing more
-//! precise is known. Time for which a checkpoint paused the process counts; time for which the user paused the whole
-//! federation does not.
+//! The lost work of a process in a rollback is the time from the instant of the restored state, or from the start of
+//! the application if that is later, until the process paused for the recovery or failed. Everything that it did in
+//! between was undone. Work that an earlier rollback had already undone does not count again, nor does the time during
+//! which the process was down. The process failed when the supervisor ended it, or otherwise at its last fact, since
+//! nothing more precise is known. Time for which a checkpoint paused the process counts; time for which the user paused
+//! the whole federation does not.
 //!
 //! The lost work of a cluster's rollback is the sum over its processes. This module judges nothing, and
 //! compares no clocks except the supervisor's with those of the processes that it ended.
@@ -38,7 +38,7 @@ pub struct Return {
     pub incarnation: Incarnation,
     /// The restored state, as a position in the facts of the process.
     cut: FactPosition,
-    /// Time at which the process was last in the restored state.
+    /// The time at which the process was last in the restored state.
     pub to: Time,
     /// The undone stretches, in the order of the process's history.
     pub undone: Vec<Undone>,
@@ -47,7 +47,7 @@ pub struct Return {
 /// How the work of a permanently failed process continued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Succession {
-    /// Time at which another process took it over; `None` if none could.
+    /// The time at which another process took it over; `None` if none could.
     pub at: Option<Time>,
     /// The process that took it over.
     pub by: Option<ProcessId>,
@@ -55,7 +55,7 @@ pub struct Succession {
     pub of: ProcessId,
     /// The image from which the other process continued; `None` is the initial state, or nothing.
     pub image: Option<ImageName>,
-    /// Time at which the failed process was last in that state.
+    /// The time at which the failed process was last in that state.
     pub to: Time,
     /// What the failed process had done after that state, in the order of its history.
     pub undone: Vec<Undone>,
@@ -75,9 +75,9 @@ pub struct Undone {
     pub from: FactPosition,
     /// The position after the last fact of the stretch.
     pub upto: FactPosition,
-    /// Time at which the work of the stretch started.
+    /// The time at which the work of the stretch started.
     pub began: Time,
-    /// Time at which the work of the stretch ended.
+    /// The time at which the work of the stretch ended.
     pub ended: Time,
     /// For how long the user had paused the federation during the stretch.
     pub stood: Span,
@@ -156,7 +156,7 @@ impl<'h, 'a> Returns<'h, 'a> {
         &self.pauses
     }
 
-    /// Returns the returns of one process, in order. If a partition moved to another process, states restored there are
+    /// Lists the returns of one process, in order. If a partition moved to another process, states restored there are
     /// not returns of that process.
     pub fn of(&self, process: ProcessId) -> Vec<Return> {
         let history = self.history;
@@ -257,8 +257,8 @@ impl<'h, 'a> Returns<'h, 'a> {
         let (history, life) = (self.history, from.0);
         let mut active = history.trace.lives(process).filter(|(_, stream)| !stream.is_empty());
         let is_first = active.next().is_some_and(|(first, _)| first == life);
-        // The process returns to the initial state, in which it is until the application begins, even if its first fact
-        // is earlier.
+        // The process returns to the initial state. It remains in that state until the application begins, even if its
+        // first fact is earlier.
         let is_initial = cut == FactPosition::default() && from.1 == 0;
         let began =
             if is_initial { self.begun } else { instant(history.trace, process, from).max(self.begun) };
@@ -350,7 +350,7 @@ mod tests {
     use crate::testing::tasks::TaskRun;
     use crate::testing::{Run, p};
 
-    /// A process that worked for 10 after its first checkpoint, and was paused for 1.
+    /// A process that worked for 10 ns after its first checkpoint, and was paused for 1 ns.
     fn one_rollback() -> Run {
         let mut run = Run::new(&[&[0]]);
         run.wait(Span(2));
@@ -381,7 +381,7 @@ mod tests {
         run.wait(Span(7));
         run.claim(0, Claim::RecoveryStarted { lives: 1, round: 2 });
         run.wait(Span(2));
-        // Passes over the checkpoint to which it had returned: 5 before it, and 7 after the return.
+        // Passes over the checkpoint to which it had returned: this undoes 5 ns before it, and 7 ns after the return.
         run.restore(0, 2, None);
         assert_eq!(lost(&run), [10, 5 + 7]);
     }

@@ -136,7 +136,7 @@ struct Numbered {
     messages: Vec<MessageNo>,
 }
 
-/// The largest number of processes with a table of channels. The table then takes 64 MiB.
+/// The largest number of processes for which there is a table of channels. The table then takes 64 MiB.
 const MOST_IN_TABLE: usize = 4096;
 /// The largest distance of a message's number from the other numbers of its channel. Numbers in between take memory
 /// even if no message has them.

@@ -12,9 +12,9 @@ use faultline_trace::Trace;
 /// The cost of one recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Time at which the first partition joined.
+    /// The time at which the first partition joined.
     pub began: Time,
-    /// Time at which the last task was re-executed, or the last partition joined.
+    /// The time at which the last task was re-executed, or the last partition joined.
     pub ended: Time,
     /// Partitions that kept their states.
     pub live: BTreeSet<ProcessId>,
@@ -22,12 +22,12 @@ pub struct Recovery {
     pub restored: BTreeSet<ProcessId>,
     /// Partitions that re-executed tasks for others.
     pub busy: BTreeSet<ProcessId>,
-    /// Number of re-executed tasks.
+    /// The number of re-executed tasks.
     pub again: u64,
-    /// Total time of the re-executed tasks.
+    /// The total time of the re-executed tasks.
     pub cost: Span,
-    /// Number of tasks that the live partitions had executed since the checkpoint, and would have re-executed if all
-    /// had rolled back.
+    /// The number of tasks that the live partitions had executed since the checkpoint, and would have re-executed if
+    /// all had rolled back.
     pub since: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct Recoveries {
     by_epoch: BTreeMap<Incarnation, Recovery>,
     /// The partition of the task whose facts a process is about to state.
     executing: BTreeMap<ProcessId, ProcessId>,
-    /// Number of tasks that the state of each partition contains.
+    /// The number of tasks that the state of each partition contains.
     executed: BTreeMap<ProcessId, u64>,
     saved: BTreeMap<ImageName, u64>,
     /// Partitions that were restored and have not joined a recovery since.

@@ -42,8 +42,8 @@ impl History<'_> {
                             slot.durable = Some(life);
                         }
                     }
-                    // A storage performs its operations in order, so that a part whose write has yet to complete is
-                    // removed as well.
+                    // A storage performs its operations in order, so a part whose write has yet to complete is removed
+                    // as well.
                     Fact::Removed(name) => drop(slots.remove(&(process, *name))),
                     _ => {}
                 }

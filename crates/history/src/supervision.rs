@@ -24,9 +24,9 @@ pub struct LifeEnd {
     pub storage: StorageFate,
     /// The cause of the end; `None` if the supervisor found that the life had ended.
     pub by: Option<EndedBy>,
-    /// Time at which the supervisor detected and announced the end.
+    /// The time at which the supervisor detected and announced the end.
     pub detected: Option<Time>,
-    /// Time at which the next life was started.
+    /// The time at which the next life was started.
     pub restarted: Option<Time>,
 }
 
@@ -65,7 +65,7 @@ pub struct Supervision<'a> {
     pub left: Vec<(Time, ClusterId)>,
     /// Changes that the user made during the run, in order.
     pub changes: Vec<(Time, &'a Change)>,
-    /// Time at which the application was released.
+    /// The time at which the application was released.
     pub begun: Option<Time>,
     /// The newest life of each process.
     newest: BTreeMap<ProcessId, Life>,

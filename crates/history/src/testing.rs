@@ -274,7 +274,7 @@ impl Run {
         self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
     }
 
-    /// Makes the storage of `process` corrupt what it reads for this time.
+    /// For this span, makes the storage of `process` corrupt everything that is read from it.
     pub fn spoil(&mut self, process: u32, span: Span) {
         let fault = Fault::Storage { process: p(process), how: StorageFault::Corrupt, span: Some(span) };
         self.supervisor(Fact::Injecting { no: FaultNo(0), fault: Box::new(fault) });
