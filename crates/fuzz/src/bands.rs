@@ -6,7 +6,7 @@
 
 use crate::coverage::Shares;
 
-/// Largest known shares of the runs of a protocol, in percent.
+/// The largest known shares of the runs of a protocol, in percent.
 struct Band {
     protocol: &'static str,
     /// Runs that exceeded the deadline.
@@ -17,7 +17,7 @@ struct Band {
     livelock: f64,
 }
 
-/// Measured over 700 to 1000 schedules of each protocol, rounded up.
+/// The shares, measured over 700 to 1000 schedules of each protocol, and rounded up.
 const BANDS: [Band; 13] = [
     Band { protocol: "hc3i", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "hydee", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
@@ -28,18 +28,18 @@ const BANDS: [Band; 13] = [
     Band { protocol: "coordinated", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "chandyLamport", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "hierarchicalCoordinated", deadline: 0.5, unrecoverable: 6.0, livelock: 0.0 },
-    // None of 100,000 schedules or more of each of these exceeded the deadline. Satin stores nothing that could be
+    // For each of these, none of at least 100,000 schedules exceeded the deadline. Satin stores nothing that could be
     // lost.
     Band { protocol: "tic", deadline: 0.0, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "sel", deadline: 0.0, unrecoverable: 6.0, livelock: 0.0 },
     Band { protocol: "satin", deadline: 0.0, unrecoverable: 0.0, livelock: 0.0 },
-    // A stall counts as livelock.
+    // A stall counts as a livelock.
     Band { protocol: "cck", deadline: 5.0, unrecoverable: 15.0, livelock: 5.0 },
 ];
 
 impl Shares {
-    /// Returns a description, without a full stop, of each protocol whose runs end differently than known. A few runs
-    /// are not evidence: an excess must also be larger than four standard deviations.
+    /// Returns a description, without a full stop, of each protocol with outcomes at rates other than the known ones. A
+    /// few runs are not evidence: an excess must also be larger than four standard deviations.
     pub fn unusual(&self) -> Vec<String> {
         let mut unusual = Vec::new();
         for band in &BANDS {

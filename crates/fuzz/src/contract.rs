@@ -1,6 +1,6 @@
-//! The contract between a protocol that relies on repetition and its programs (HydEE, Definition 3, and narrower):
-//! the messages that a process sends, and the messages consumed before each of them, must not depend on the order in
-//! which messages arrive.
+//! The contract between a protocol that relies on repetition and its programs (narrower than HydEE, Definition 3): the
+//! messages that a process sends, and the messages consumed before each of them, must not depend on the order in which
+//! messages arrive.
 //!
 //! Runs the program in several orders, without a protocol and without failures, and compares the runs process by
 //! process and send by send. A difference violates the contract. The absence of differences proves nothing, because
@@ -19,11 +19,11 @@ use rand_chacha::rand_core::SeedableRng as _;
 pub struct Difference {
     /// The process.
     pub process: ProcessId,
-    /// Index of the first message that differs, from 0.
+    /// The index of the first message that differs, from 0.
     pub send: usize,
     /// What differs.
     pub what: Differs,
-    /// Number of the order that differs from the first one, from 1. The first order has number 0.
+    /// The number of the order that differs from the first one, from 1. The first order has number 0.
     pub order: u32,
 }
 
@@ -71,7 +71,7 @@ fn compare(one: &[Send], other: &[Send]) -> Option<(usize, Differs)> {
 struct Send {
     to: ProcessId,
     content: blake3::Hash,
-    /// Hash of the set of messages consumed before, whatever their order.
+    /// The hash of the set of messages consumed before, whatever their order.
     consumed: u64,
 }
 

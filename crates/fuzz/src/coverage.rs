@@ -1,8 +1,8 @@
 //! Measures what many trials reached: the faults injected, the states of the protocol in which they struck, and their
 //! effects.
 //!
-//! Derived only from facts, and therefore in the same way for every protocol with the same claims. All processes of a
-//! simulation share one clock, so the facts of a run have one order.
+//! The measurements are derived only from facts, and therefore in the same way for every protocol with the same claims.
+//! All processes of a simulation share one clock, so the facts of a run are totally ordered.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::trial::Trial;
 
-/// State of a cluster according to the claims of its processes.
+/// The state of a cluster according to the claims of its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
@@ -44,7 +44,7 @@ pub type CoverageName = Cow<'static, str>;
 /// The results of a trial without its trace.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// Seed of the scenario.
+    /// The seed of the scenario.
     pub seed: u64,
     /// The checker's verdict.
     pub verdict: Verdict,
@@ -56,7 +56,7 @@ pub struct Observed {
     pub repeats: Option<bool>,
     outcome: &'static str,
     protocol: CoverageName,
-    /// Number of the simulator's events.
+    /// The number of the simulator's events.
     events: u64,
     salted: bool,
     cascading: bool,
@@ -104,30 +104,30 @@ pub struct Coverage {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shares {
-    /// Runs.
+    /// The number of runs.
     pub runs: u64,
-    /// Runs that were repeated with an equal trace.
+    /// The number of runs that were repeated with an equal trace.
     pub repeated: u64,
-    /// Median number of the simulator's events in a run.
+    /// The median number of the simulator's events in a run.
     pub median_events: u64,
-    /// Share of runs with the application whose re-execution differs.
+    /// The share of runs with the application whose re-execution differs.
     pub salted: f64,
-    /// Share of runs in which the rollback of one cluster caused that of another.
+    /// The share of runs in which the rollback of one cluster caused that of another.
     pub cascading: f64,
-    /// Share of runs in which a process failed while another one recovered.
+    /// The share of runs in which a process failed while another one recovered.
     pub failed_in_recovery: f64,
-    /// Number of runs by verdict and outcome.
+    /// The number of runs by verdict and outcome.
     pub verdicts: BTreeMap<Verdict, BTreeMap<CoverageName, u64>>,
-    /// Number of runs whose verdict is unknown, by the property that could not be judged. A run may count under
+    /// The number of runs whose verdict is unknown, by the property that could not be judged. A run may count under
     /// several.
     pub unjudged: BTreeMap<Property, u64>,
-    /// Number of runs by protocol.
+    /// The number of runs by protocol.
     pub protocols: BTreeMap<CoverageName, u64>,
-    /// Number of runs by protocol and outcome.
+    /// The number of runs by protocol and outcome.
     pub outcomes: BTreeMap<CoverageName, BTreeMap<CoverageName, u64>>,
     /// Facts of processes by kind: the number of runs with such facts, and their total number.
     pub stated: BTreeMap<FactKind, (u64, u64)>,
-    /// Number of effective faults, by kind and by the state of the cluster in which they struck.
+    /// The number of effective faults, by kind and by the state of the cluster in which they struck.
     pub hits: BTreeMap<CoverageName, BTreeMap<State, u64>>,
 }
 

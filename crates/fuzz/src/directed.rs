@@ -1,10 +1,10 @@
-//! Directed schedules: a random federation with one failure, and a second fault at a moment that matters, as its first
-//! run shows.
+//! Directed schedules: a random federation with one failure, and a second fault at a moment that matters according to
+//! the federation's first run.
 //!
-//! A process states `durable` before it announces the write: a crash at that fact is between a durable write and its
-//! announcement. All such pairs of a run are candidates, and so are all moments of the recovery from the first
-//! failure. Equal moments, such as the parts of a member that become durable outside recoveries, count as
-//! one, and the search tries one of them. It prefers the moments that it has tried least so far.
+//! A process states `durable` before it announces the write: a crash at that fact falls between a durable write and its
+//! announcement. All such pairs of a run are candidates, and so are all moments of the recovery from the first failure.
+//! Equal moments, such as the parts of a member that become durable outside recoveries, count as one, and the search
+//! tries one of them. It prefers the moments that it has tried least so far.
 
 use std::collections::BTreeMap;
 
@@ -89,8 +89,8 @@ impl Directions {
         self.tried.len()
     }
 
-    /// Returns the scenario of a seed with its first crash as the only fault. In one of three, the application is one
-    /// whose steps take longer than recoveries.
+    /// Returns the scenario of a seed with its first crash as the only fault. In one scenario of three, the steps of
+    /// the application take longer than recoveries.
     pub fn base(seed: u64, protocol: Protocol, defect: Option<Defect>) -> Scenario {
         let mut scenario = Scenario::new(seed, Some(protocol), defect);
         let spec = &mut scenario.federation.spec;

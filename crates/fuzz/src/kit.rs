@@ -45,7 +45,7 @@ pub struct SeedResult {
     /// Whether a second run stated exactly the same facts. A protocol must not depend on a clock or on random
     /// numbers.
     pub repeats: bool,
-    /// Description of the run without its facts.
+    /// The description of the run without its facts.
     pub manifest: Manifest,
     /// The facts.
     pub trace: Trace,

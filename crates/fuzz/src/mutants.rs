@@ -93,8 +93,8 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     ),
 ];
 
-/// Mutations that need a coincidence too rare for a search, with the test of a protocol in which a cluster never
-/// resumes with the mutation, and does without it.
+/// Mutations that need a coincidence too rare for a search. For each, a test of a protocol in which a cluster never
+/// resumes with the mutation, but resumes without it.
 pub const DIRECTED: &[(&str, &str)] = &[
     ("older-reports-count", "protocols/tests/hc3i/mutations.rs: a_report_to_an_older_round_does_not_count"),
     (
@@ -107,31 +107,31 @@ pub const DIRECTED: &[(&str, &str)] = &[
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mutant {
-    /// Name of the mutation.
+    /// The name of the mutation.
     pub mutation: String,
-    /// Number of schedules that were run.
+    /// The number of schedules that were run.
     pub runs: u64,
-    /// Number of the first schedule with a violation, from 1; `None` if there was none.
+    /// The number of the first schedule with a violation, from 1; `None` if there was none.
     pub first: Option<u64>,
-    /// Number of schedules with a violation.
+    /// The number of schedules with a violation.
     pub found: u64,
-    /// Number of schedules that violated each property.
+    /// The number of schedules that violated each property.
     pub violated: BTreeMap<Property, u64>,
-    /// Number of schedules in which the code under test panicked.
+    /// The number of schedules in which the code under test panicked.
     pub panics: u64,
     /// Descriptions of outcomes whose rates differ from the known ones.
     pub unusual: Vec<String>,
 }
 
-/// Effort of a mutation run.
+/// The effort of a mutation run.
 #[derive(Clone, Copy, Debug)]
 pub struct MutationEffort {
-    /// Maximum number of random schedules of each protocol.
+    /// The maximum number of random schedules of each protocol.
     pub seeds: u64,
-    /// Maximum number of schedules of each protocol that [directed](crate::Directions) ones follow. Only mutations
-    /// that random schedules do not find often enough need them.
+    /// The maximum number of schedules of each protocol from which [directed](crate::Directions) ones are derived. Only
+    /// mutations that random schedules do not find often enough need them.
     pub directed: u64,
-    /// Number of schedules with a violation after which a mutation counts as found.
+    /// The number of schedules with a violation after which a mutation counts as found.
     pub enough: u64,
 }
 
@@ -141,7 +141,7 @@ impl Mutant {
         self.first.is_some() || !self.unusual.is_empty()
     }
 
-    /// Returns the test that shows the mutation by a directed schedule; `None` if there is none.
+    /// Returns the test that detects the mutation with a directed schedule; `None` if there is none.
     pub fn shown_by(&self) -> Option<&'static str> {
         DIRECTED.iter().find(|(name, _)| *name == self.mutation).map(|(_, test)| *test)
     }
@@ -190,7 +190,8 @@ impl Mutant {
         mutant
     }
 
-    /// Runs a schedule, and enters what it violates. Returns `None` if the code panics, or does not fit.
+    /// Runs a schedule, and records what it violates. Returns `None` if the code panics, or if the schedule cannot be
+    /// set up.
     fn tries(&mut self, scenario: Scenario) -> Option<Trial> {
         self.runs += 1;
         let Ok(trial) = catch_unwind(AssertUnwindSafe(|| run(scenario))) else {
@@ -212,7 +213,7 @@ impl Mutant {
     }
 }
 
-/// The number of directed schedules that follow one run.
+/// The number of directed schedules that are derived from one run.
 const FOLLOWED: usize = 8;
 
 #[cfg(test)]

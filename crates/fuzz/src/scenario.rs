@@ -13,7 +13,7 @@ use crate::generate;
 /// The input of one run, which determines its result completely.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Seed of all random choices in the run.
+    /// The seed of all random choices in the run.
     pub seed: u64,
     /// The federation to run.
     pub federation: Federation,
@@ -25,13 +25,14 @@ pub struct Scenario {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol(&'static str);
 
-/// Error for a name that is not the name of such a protocol.
+/// The error for a name that is not the name of such a protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a protocol that can be fuzzed; use one of: {all}", all = Protocol::all().map(Protocol::name).collect::<Vec<_>>().join(", "))]
 pub struct UnknownProtocol(String);
 
 impl Scenario {
-    /// Creates the scenario of a seed. Without `protocol`, the defect determines the protocol, or else the seed.
+    /// Creates the scenario of a seed. Without `protocol`, the defect determines the protocol or, without a defect, the
+    /// seed does.
     ///
     /// # Panics
     ///

@@ -40,8 +40,8 @@ impl Trial {
     }
 }
 
-/// Maximum number of events of a run. Without a limit, two processes of a defective protocol could answer each other
-/// endlessly.
+/// The maximum number of events of a run. Without a limit, two processes of a defective protocol could answer each
+/// other endlessly.
 const MOST_EVENTS: u64 = 2_000_000;
 
 thread_local! {

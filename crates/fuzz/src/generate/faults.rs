@@ -15,12 +15,12 @@ pub(super) struct Faults<'a> {
     /// Names of the processes outside every cluster.
     outside: Vec<String>,
     length: Span,
-    /// Approximate time from a failure to the next life.
+    /// The approximate time from a failure to the next life.
     outage: Span,
     kinds: Vec<Kind>,
     /// Facts that faults may wait for.
     moments: Vec<FactKind>,
-    /// Share of crashed processes that never return, in percent. Nothing is drawn if it is 0.
+    /// The share of crashed processes that never return, in percent. Nothing is drawn if it is 0.
     for_good: u64,
     storage_lost: bool,
     by_fact: bool,
@@ -210,8 +210,8 @@ impl<'a> Faults<'a> {
             .collect()
     }
 
-    /// Adds a crash at a time if all of these faults wait for facts, which may never be stated: a run in which no fault
-    /// takes effect shows nothing.
+    /// Adds a crash at a fixed time if all of these faults wait for facts, which may never be stated: a run in which no
+    /// fault takes effect shows nothing.
     pub(super) fn with_one_at_a_time(&self, chance: &mut Chance, mut faults: Vec<Fault>) -> Vec<Fault> {
         let starts_in_time = |it: &Fault| it.at.is_some_and(|it| it.0 <= self.length);
         if !faults.is_empty() && !faults.iter().any(starts_in_time) {

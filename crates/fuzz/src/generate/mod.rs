@@ -1,4 +1,5 @@
-//! The federation that a seed determines. The code documents every draw and is the complete distribution.
+//! The federation that a seed determines. The code documents every draw, and is the complete definition of the
+//! distribution.
 
 mod faults;
 mod presence;
@@ -21,7 +22,7 @@ use crate::chance::{Chance, short};
 use crate::scenario::Protocol;
 use faults::Faults;
 
-/// Protocols, each listed as often as its share demands.
+/// Protocols, each listed as often as its share requires.
 const MIX: [&str; 10] =
     ["hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "hc3i", "coordinated", "hydee", "hydee", "hydee"];
 

@@ -1,4 +1,4 @@
-//! Clusters that join and leave, with faults around these times.
+//! Clusters that join and leave, with faults at about the same times.
 
 use faultline_api::quantity::{Duration, Period, Size};
 use faultline_api::resource::{

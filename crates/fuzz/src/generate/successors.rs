@@ -84,7 +84,7 @@ mod tests {
         for seed in 0..400 {
             let drawn = tasks::federation(seed, "tic".parse().unwrap());
             let mut federation = drawn.clone();
-            // Other draws than those of the federation.
+            // These draws differ from those of the federation.
             fail(&mut Chance::new(1000 + seed), &mut federation, detect, restart);
             if federation == drawn {
                 continue;

@@ -16,7 +16,7 @@ use super::{bandwidth, copies, links, second, simulator, successors};
 use crate::chance::{Chance, short};
 use crate::scenario::Protocol;
 
-/// The computing time of a program is between these: it is of the order of a recovery.
+/// The shortest and the longest computing time of a program, which takes about as long as a recovery.
 const SHORTEST: Span = Span::from_millis(100);
 const LONGEST: Span = Span::from_millis(600);
 
@@ -128,7 +128,7 @@ fn clusters(chance: &mut Chance) -> Vec<Cluster> {
         let nodes = chance.between(1, 3) as u32;
         let (speed, cores) =
             (chance.pick(&[None, None, Some(50), Some(200)]), chance.pick(&[None, None, Some(2)]));
-        // At least one process to steal from.
+        // There must be at least one process to steal from.
         let nodes = if count == 1 { nodes + 1 } else { nodes };
         Cluster { speed, cores, ..Cluster::new(name, nodes) }
     };
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn federations_have_what_a_recovery_may_meet() {
+    fn federations_cover_the_situations_that_a_recovery_may_meet() {
         let all: Vec<Federation> = (0..400).map(|seed| federation(seed, "tic".parse().unwrap())).collect();
         let count = |has: &dyn Fn(&FederationSpec) -> bool| all.iter().filter(|it| has(&it.spec)).count();
         let late = count(&|it| it.clusters.iter().any(|it| it.joins_after.is_some()));

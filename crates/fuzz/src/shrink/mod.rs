@@ -13,14 +13,14 @@ use faultline_checker::Property;
 use crate::scenario::Scenario;
 use crate::trial::{Trial, run};
 
-/// Effort of a search.
+/// The effort of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// Number of seeds with which each candidate is tried.
+    /// The number of seeds with which each candidate is tried.
     pub seeds: u64,
-    /// Maximum total number of trials.
+    /// The maximum total number of trials.
     pub trials: u64,
-    /// Number of seeds that are searched for the shortest trace of the smallest federation.
+    /// The number of seeds that are searched for the shortest trace of the smallest federation.
     pub last: u64,
 }
 
@@ -36,7 +36,7 @@ impl Default for Steps {
 pub struct Shrunk {
     /// The scenario and its run.
     pub trial: Trial,
-    /// Number of trials that the search took.
+    /// The number of trials that the search took.
     pub trials: u64,
 }
 

@@ -206,7 +206,7 @@ fn a_scenario_repeats_itself() {
 }
 
 #[test]
-fn a_scenario_survives_its_file() {
+fn a_scenario_is_unchanged_after_it_is_written_and_read() {
     for seed in 0..40 {
         let scenario = Scenario::new(seed, None, None);
         let text = scenario.to_yaml();

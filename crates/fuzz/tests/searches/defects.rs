@@ -5,7 +5,7 @@ use faultline_checker::Property;
 use faultline_fuzz::{Scenario, Steps, run, shrink};
 use faultline_protocols::{cck, hc3i, hydee, pessimistic_logging, satin, theft};
 
-/// Number of seeds within which each defect must be detected.
+/// The number of seeds within which each defect must be detected.
 const BOUND: u64 = 100;
 
 /// Defects that need more seeds.
@@ -34,7 +34,7 @@ fn bound(defect: Defect) -> u64 {
     RARE.iter().find(|(rare, _)| *rare == defect).map_or(BOUND, |&(_, bound)| bound)
 }
 
-/// Defects that are so rare among random schedules that a directed test in the protocol's own tests replaces them.
+/// Defects that random schedules reveal so rarely that a directed test in the protocol's own tests replaces the search.
 const DIRECTED: &[Defect] = &[
     Defect::Hc3i(hc3i::Defect::RoundWithoutLives),
     Defect::Hc3i(hc3i::Defect::NotesNotRefilled),

@@ -19,7 +19,7 @@ fn candidate(defects: Defects) -> Candidate<Hydee> {
 }
 
 #[test]
-fn processes_beside_the_ranks_fail_and_are_replaced() {
+fn processes_besides_the_ranks_fail_and_are_replaced() {
     let mut replaced = 0;
     for seed in 0..300 {
         let tried = candidate(Defects::default()).try_seed(seed).unwrap();

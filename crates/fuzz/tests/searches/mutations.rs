@@ -48,7 +48,7 @@ fn a_cluster_that_resumes_before_its_holders_have_their_copies_is_found() {
     }
 }
 
-/// Waste breaks no run: only the properties of economy find it.
+/// Waste does not prevent a run from completing: only the properties of economy find it.
 #[test]
 fn waste_is_found_by_the_property_that_was_made_for_it() {
     let of_hc3i = |rule, property| (Defect::Hc3i(rule), "hc3i", property);
