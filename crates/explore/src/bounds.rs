@@ -5,23 +5,23 @@ use faultline_core::StorageFate;
 /// The bounds of an exploration. Within them, it is exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Largest number of process failures in a run.
+    /// The largest number of process failures in a run.
     pub crashes: u32,
-    /// Largest number of deadlines in a run that expire before the federation is quiet.
+    /// The largest number of deadlines in a run that expire before the federation is quiet.
     pub timers: u32,
-    /// Largest number of steps in a run that are overtaken. All other steps happen in the order in which they
-    /// were requested. `None` for any number, so that every order is explored.
+    /// The largest number of steps in a run that are overtaken. All other steps happen in the order in which
+    /// they were requested. `None` for any number, so that every order is explored.
     pub overtakings: Option<u32>,
-    /// Fate of the storage of a failed process.
+    /// The fate of the storage of a failed process.
     pub storage: Storage,
     /// Whether failures of ranks may also be permanent, so that other processes take over their work. Only protocols
     /// for programs of tasks survive this.
     pub permanent: bool,
-    /// Number of distinct states after which the exploration stops.
+    /// The number of distinct states after which the exploration stops.
     pub states: u64,
 }
 
-/// Fate of the storage of a failed process.
+/// The fate of the storage of a failed process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
     /// The next life finds the storage unchanged.

@@ -1,5 +1,5 @@
-//! The federation of an exploration: clusters of equal size under a protocol, for programs of tasks with the smallest
-//! useful program. All other values are defaults.
+//! The federation of an exploration: clusters of equal size under a protocol. Under a protocol for programs of tasks,
+//! it runs the smallest useful program. All other values are defaults.
 
 use faultline_api::Federation;
 use faultline_api::quantity::{Duration, Period};
@@ -9,7 +9,7 @@ use faultline_api::resource::{
 };
 use faultline_core::Span;
 
-/// Clusters of an exploration are named by letters.
+/// The letters that name an exploration's clusters.
 const NAMES: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
 /// Chosen so that deadlines expire in this order: unforced checkpoints, collections, repeated requests.
 const CHECKPOINT_EVERY: Span = Span::from_secs(10);
@@ -30,7 +30,7 @@ pub enum Unexplored {
         "an exploration has 1 to 26 clusters of at least one node, and two nodes or more (found {clusters} of {nodes})"
     )]
     Clusters {
-        /// Number of clusters.
+        /// The number of clusters.
         clusters: u32,
         /// Ranks of each cluster.
         nodes: u32,

@@ -34,9 +34,9 @@ pub(crate) struct Local<N: Hosted> {
     record: Option<Arc<[u8]>>,
     /// Pending operations of the storage, in order.
     under_way: VecDeque<Operation<N>>,
-    /// Key of all facts that the process has stated. Two states count as the same only if all processes have
-    /// stated the same facts, so that one judgement of a complete run covers all interleavings that lead to
-    /// it.
+    /// The key of all facts that the process has stated. Two states count as the same only if all processes
+    /// have stated the same facts, so that one judgement of a complete run covers all interleavings that lead
+    /// to it.
     stated: Key,
     /// Whether the application has finished in this state. Always `true` for a process without an application.
     has_finished: bool,
@@ -92,10 +92,10 @@ pub(crate) struct Effect<N: Hosted> {
     pub(crate) ends: Option<Outcome>,
 }
 
-/// Number of effects beyond which all are dropped, because each contains the state of a process.
+/// The number of effects beyond which all are dropped, because each contains the state of a process.
 const MOST_EFFECTS: usize = 300_000;
 
-/// Largest number of deadlines of a process that expire at the same time.
+/// The largest number of deadlines of a process that expire at the same time.
 const MOST_AT_ONCE: usize = 4;
 
 /// Computes effects, and caches them.

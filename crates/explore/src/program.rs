@@ -18,7 +18,7 @@ use faultline_core::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program(Arc<[(ProcessId, ProcessId)]>);
 
-/// Error for a text that is not a program.
+/// The error for a text that is not a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a program; use the form `0>2,2>0`: numbers of two different ranks for each message")]
 pub struct InvalidProgram(String);
@@ -112,7 +112,7 @@ impl FromStr for Program {
 pub struct Rank {
     program: Arc<Program>,
     me: ProcessId,
-    /// Number of this rank's messages that it has sent or consumed; for a rank without messages, 1 once it has
+    /// The number of this rank's messages that it has sent or consumed; for a rank without messages, 1 once it has
     /// computed.
     done: u32,
     /// Positions of messages that arrived early, ascending.

@@ -24,7 +24,7 @@ pub struct Counterexample {
     pub trace: Trace,
     /// The steps until the federation is quiet, in words.
     pub steps: Vec<String>,
-    /// Judgement of the checker.
+    /// The judgement of the checker.
     pub judgement: Judgement,
     /// Whether the run ended: all ranks finished, or the protocol declared a cluster unrecoverable.
     pub has_ended: bool,

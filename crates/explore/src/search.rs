@@ -11,21 +11,21 @@ use crate::key::Key;
 use crate::local::Effects;
 use crate::state::{Choice, State};
 
-/// Number of steps between two reports of progress.
+/// The number of steps between two reports of progress.
 const PROGRESS_EVERY: u64 = 10_000;
 
 /// The progress of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchExtent {
-    /// Number of distinct states visited.
+    /// The number of distinct states visited.
     pub states: u64,
-    /// Number of steps performed.
+    /// The number of steps performed.
     pub steps: u64,
-    /// Number of steps of the longest run.
+    /// The number of steps of the longest run.
     pub depth: u32,
-    /// Number of distinct complete runs, all of which were judged.
+    /// The number of distinct complete runs, all of which were judged.
     pub runs: u64,
-    /// Number of these runs that could not be judged completely, because all copies of a part were lost.
+    /// The number of these runs that could not be judged completely, because all copies of a part were lost.
     pub unknown: u64,
     /// Whether a run has as many overtakings as the bounds permit, so that a larger bound may lead to more
     /// states.

@@ -25,7 +25,7 @@ pub(crate) struct State<N: Hosted> {
     /// Whether packets of one channel arrive in order.
     is_fifo: bool,
     pub(crate) left: Left,
-    /// Key of all facts that the supervisor has stated.
+    /// The key of all facts that the supervisor has stated.
     stated: Key,
     /// How the run has ended; `None` while it can continue.
     pub(crate) ended: Option<Outcome>,
@@ -105,7 +105,7 @@ pub(crate) enum Return {
     Gone,
 }
 
-/// Fate of packets that a failed process had sent.
+/// The fate of packets that a failed process had sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// They arrive, unless their receiver learns of the failure first.
@@ -570,7 +570,7 @@ const RANG: Key = 3;
 
 /// Rounds of deadlines after which a quiet federation counts as one that never finishes.
 const MOST_ROUNDS: usize = 12;
-/// Largest number of steps between two deadlines.
+/// The largest number of steps between two deadlines.
 const MOST_STEPS: usize = 20_000;
 
 /// Returns a short description of a packet.
