@@ -120,7 +120,7 @@ pub enum Cut {
     Damaged,
 }
 
-/// Content of a file of facts.
+/// The content of a file of facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactsFile {
     /// The process that stated the facts.
@@ -129,7 +129,7 @@ pub struct FactsFile {
     pub life: Life,
     /// The facts, up to the first incomplete or damaged record.
     pub stream: Stream,
-    /// Length of the header and these records in bytes, without the seal.
+    /// The length of the header and these records in bytes, without the seal.
     pub len: u64,
     /// How the facts end.
     pub end: StreamEnd,

@@ -11,7 +11,7 @@ use crate::manifest::FactsEntry;
 pub struct Flaw {
     /// The stream concerned; `None` for the manifest or the federation file.
     pub stream: Option<(ProcessId, Life)>,
-    /// Kind of the flaw.
+    /// The kind of the flaw.
     pub kind: FlawKind,
 }
 
@@ -31,9 +31,9 @@ pub enum FlawKind {
     Unsealed(u64),
     /// The seal at the end does not match the bytes of the file.
     BrokenSeal {
-        /// Number of facts according to the seal.
+        /// The number of facts according to the seal.
         sealed: u64,
-        /// Number of facts in the file.
+        /// The number of facts in the file.
         found: u64,
     },
     /// The file continues after the seal.

@@ -47,7 +47,7 @@ pub enum InputEntry<S, M, H, V> {
         membership: Membership,
         /// The last durable record of the previous life.
         record: Option<Arc<[u8]>>,
-        /// Seed of the process's own random choices.
+        /// The seed of the process's own random choices.
         seed: u64,
     },
     /// See [`Event::Packet`].
@@ -63,7 +63,7 @@ pub enum InputEntry<S, M, H, V> {
     PersistFailed(ImageName),
     /// See [`Event::Read`].
     Read {
-        /// Name of the requested image.
+        /// The name of the requested image.
         name: ImageName,
         /// The image; `None` if it is missing or damaged.
         image: Option<Arc<Image<H, V>>>,
@@ -72,7 +72,7 @@ pub enum InputEntry<S, M, H, V> {
     Listed(Vec<(ImageName, Arc<H>)>),
     /// See [`Event::Recorded`].
     Recorded {
-        /// Version of the record.
+        /// The version of the record.
         version: u64,
     },
     /// See [`Event::Membership`].
@@ -98,14 +98,14 @@ pub enum RecordedAction {
         to: Option<ProcessId>,
         /// The receiving cluster; `None` for a process.
         cluster: Option<faultline_core::ClusterId>,
-        /// Checksum of the packet.
+        /// The checksum of the packet.
         checksum: u32,
     },
     /// See [`Action::Persist`].
     Persist {
-        /// Name of the image.
+        /// The name of the image.
         name: ImageName,
-        /// Checksum of the image.
+        /// The checksum of the image.
         checksum: u32,
     },
     /// See [`Action::Read`].
@@ -116,9 +116,9 @@ pub enum RecordedAction {
     Delete(ImageName),
     /// See [`Action::Record`].
     Record {
-        /// Version of the record.
+        /// The version of the record.
         version: u64,
-        /// Checksum of the record's bytes.
+        /// The checksum of the record's bytes.
         checksum: u32,
     },
     /// See [`Action::Started`].
@@ -238,7 +238,7 @@ impl<W: Write> InputsWriter<W> {
     }
 }
 
-/// Content of a file of inputs.
+/// The content of a file of inputs.
 pub struct InputsFile<P: Process> {
     /// The process that handled the inputs.
     pub process: ProcessId,

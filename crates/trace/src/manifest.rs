@@ -12,27 +12,27 @@ use serde::{Deserialize, Serialize};
 use crate::memory::Trace;
 use crate::seal::Seal;
 
-/// Version of the bundle format that this program writes and reads.
+/// The version of the bundle format that this program writes and reads.
 pub const FORMAT: u32 = 4;
 
 /// The description of a run. Times and spans are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Manifest {
-    /// Format version of the bundle, see [`FORMAT`].
+    /// The format version of the bundle, see [`FORMAT`].
     pub format: u32,
-    /// Version of the program that wrote the bundle.
+    /// The version of the program that wrote the bundle.
     pub tool: String,
-    /// Name of the federation.
+    /// The name of the federation.
     pub name: String,
-    /// Backend of the run.
+    /// The backend of the run.
     pub backend: BackendKind,
-    /// Seed of all random choices of the run.
+    /// The seed of all random choices of the run.
     pub seed: u64,
     /// The federation file as the user wrote it. Stored in the bundle as `federation.yaml`, not in the manifest.
     #[serde(skip)]
     pub federation: String,
-    /// Name of the protocol, for display only. Checkers and reports read its promises instead.
+    /// The name of the protocol, for display only. Checkers and reports read its promises instead.
     pub protocol: String,
     /// The promises of the protocol.
     pub promises: Promises,
@@ -48,12 +48,12 @@ pub struct Manifest {
     pub volatile_storage: bool,
     /// The plan of faults, including those that were added during the run.
     pub plan: Vec<PlannedFault>,
-    /// State of each fault at the end; empty while the run is in progress.
+    /// The state of each fault at the end; empty while the run is in progress.
     pub faults: Vec<FaultAccount>,
-    /// Times at which faults took effect; empty in virtual time, where a fault takes effect at one instant.
+    /// The times at which faults took effect; empty in virtual time, where a fault takes effect at one instant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectEntry>,
-    /// Longest time between failures caused by one fault that still count as simultaneous.
+    /// The longest time between failures caused by one fault that still count as simultaneous.
     #[serde(default = "at_once_within")]
     pub at_once_within: Span,
     /// Links, one entry per ordered pair of clusters.
@@ -62,9 +62,9 @@ pub struct Manifest {
     pub expected: Option<Expected>,
     /// How the run ended; `None` while it is in progress or if it was cut short.
     pub outcome: Option<Outcome>,
-    /// Start of the run in milliseconds since the Unix epoch.
+    /// The start of the run in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
-    /// Duration of the run: wall-clock time, or virtual time in the simulator.
+    /// The duration of the run: wall-clock time, or virtual time in the simulator.
     pub duration: Span,
     /// All streams with their seals at the end of the run, so that later changes and losses can be detected; empty
     /// while the run is in progress.
@@ -161,13 +161,13 @@ pub struct FactsEntry {
     pub process: ProcessId,
     /// The life that stated the facts.
     pub life: Life,
-    /// Length of the file in bytes, including its seal.
+    /// The length of the file in bytes, including its seal.
     pub bytes: u64,
-    /// Seal of the stream; `None` if it was not sealed.
+    /// The seal of the stream; `None` if it was not sealed.
     pub seal: Option<Seal>,
 }
 
-/// Kind of environment that executes a run.
+/// The kind of environment that executes a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BackendKind {
@@ -183,9 +183,9 @@ pub enum BackendKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterEntry {
-    /// Name of the cluster in the federation.
+    /// The name of the cluster in the federation.
     pub name: String,
-    /// Number of ranks.
+    /// The number of ranks.
     pub nodes: u32,
 }
 
@@ -193,11 +193,11 @@ pub struct ClusterEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProcessEntry {
-    /// Name of the process for display, such as `paris-0`.
+    /// The name of the process for display, such as `paris-0`.
     pub name: String,
-    /// Purpose of the process.
+    /// The purpose of the process.
     pub role: Role,
-    /// Cluster of the process, or [`ClusterId::OUTSIDE`].
+    /// The cluster of the process, or [`ClusterId::OUTSIDE`].
     pub cluster: ClusterId,
 }
 
@@ -205,12 +205,12 @@ pub struct ProcessEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bounds {
-    /// Delay between unforced checkpoints, one entry per cluster; `None` is infinite.
+    /// The delay between unforced checkpoints, one entry per cluster; `None` is infinite.
     pub checkpoint_every: Vec<Option<Span>>,
-    /// Longest time from a failure to its detection.
+    /// The longest time from a failure to its detection.
     pub detect_after: Span,
-    /// Longest delay between two collections of what no recovery can need; zero if each checkpoint collects. `None` if
-    /// the protocol never collects, or does not say when.
+    /// The longest delay between two collections of what no recovery can need; zero if each checkpoint collects. `None`
+    /// if the protocol never collects, or does not say when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Span>,
 }
@@ -220,13 +220,13 @@ fn at_once_within() -> Span {
     Span::from_millis(50)
 }
 
-/// Times at which a fault took effect, by the run's clock.
+/// The times at which a fault took effect, by the run's clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EffectEntry {
-    /// Number of the fault in the plan.
+    /// The number of the fault in the plan.
     pub no: FaultNo,
-    /// Time at which the fault was due: its time in the plan, or the time at which the supervisor learned of its
+    /// The time at which the fault was due: its time in the plan, or the time at which the supervisor learned of its
     /// trigger.
     pub due: Time,
     /// Effects on single processes. A cluster loss has an entry for each life that it ended, and none for a process
@@ -234,19 +234,19 @@ pub struct EffectEntry {
     pub on: Vec<Effect>,
 }
 
-/// Time at which a fault took effect on one process.
+/// The time at which a fault took effect on one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Effect {
     /// The affected process.
     pub process: ProcessId,
-    /// Number of its life.
+    /// The number of its life.
     pub life: Life,
-    /// Time after which the process executed no instruction, or at which it applied the change; `None` if its
-    /// place did not answer.
+    /// The time after which the process executed no instruction, or at which it applied the change; `None` if
+    /// its place did not answer.
     pub at: Option<Time>,
-    /// Largest possible error of `at`, which depends on how precisely the offset of the process's clock is
-    /// known.
+    /// The largest possible error of `at`, which depends on how precisely the offset of the process's clock
+    /// is known.
     pub error: Span,
 }
 
@@ -273,7 +273,7 @@ impl EffectEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Copies {
-    /// Number of replicas besides the owner's own copy.
+    /// The number of replicas besides the owner's own copy.
     pub replicas: u32,
     /// Processes that may hold them.
     pub kept_by: ReplicaHolders,
@@ -295,9 +295,9 @@ pub enum ReplicaHolders {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkEntry {
-    /// Sending cluster.
+    /// The sending cluster.
     pub from: ClusterId,
-    /// Receiving cluster; may be the same.
+    /// The receiving cluster; may be the same.
     pub to: ClusterId,
     /// Requested properties.
     pub requested: LinkProperties,
@@ -307,8 +307,8 @@ pub struct LinkEntry {
     /// Properties observed while the application ran; `None` without an observation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<LinkObserved>,
-    /// Time of the request by the run's clock; `None` for the properties at the start of the run. A link that
-    /// was changed during the run has one entry per change, in order.
+    /// The time of the request by the run's clock; `None` for the properties at the start of the run. A link
+    /// that was changed during the run has one entry per change, in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }
@@ -317,13 +317,13 @@ pub struct LinkEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkMeasured {
-    /// Median one-way delay.
+    /// The median one-way delay.
     pub latency: Span,
     /// Half the difference between the greatest and the smallest delay.
     pub jitter: Span,
-    /// Number of echoes.
+    /// The number of echoes.
     pub samples: u32,
-    /// Number of measurements. A measurement that differs from the requested delay is repeated, because a
+    /// The number of measurements. A measurement that differs from the requested delay is repeated, because a
     /// machine may be busy for a moment. All other fields belong to the last measurement.
     #[serde(default = "once")]
     pub rounds: u32,
@@ -334,11 +334,12 @@ pub struct LinkMeasured {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkObserved {
-    /// Number of echoes.
+    /// The number of echoes.
     pub echoes: u32,
-    /// Number of echoes whose delay differed from the requested latency by more than [`LinkEntry::tolerance_observed`].
+    /// The number of echoes whose delay differed from the requested latency by more than
+    /// [`LinkEntry::tolerance_observed`].
     pub outside: u32,
-    /// Mean one-way delay.
+    /// The mean one-way delay.
     pub mean: Span,
 }
 
@@ -380,9 +381,9 @@ impl LinkEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expected {
-    /// Origin of the results: a sequential reference, or a run without faults.
+    /// The origin of the results: a sequential reference, or a run without faults.
     pub source: String,
-    /// Digest of each rank.
+    /// The digest of each rank.
     #[serde(with = "hexadecimal")]
     pub digests: Vec<(ProcessId, Digest)>,
 }

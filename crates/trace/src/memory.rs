@@ -14,9 +14,9 @@ pub struct Record {
     pub process: ProcessId,
     /// The life that stated it; 0 for the supervisor.
     pub life: Life,
-    /// Number of the fact in the life's stream: consecutive, from 0.
+    /// The number of the fact in the life's stream: consecutive, from 0.
     pub number: FactNo,
-    /// Time of the fact by the clock of the process's driver. Times of different processes are not
+    /// The time of the fact by the clock of the process's driver. Times of different processes are not
     /// comparable.
     pub at: Time,
     /// The fact itself.
@@ -72,13 +72,13 @@ impl Sink for Trace {
     }
 }
 
-/// The number of facts from which the space for a stream is quadrupled when it is full.
+/// From this number of facts on, the space for a stream is quadrupled when it is full.
 const GROWS_FROM: usize = 512;
 
 /// Collects the facts of a run in memory. Finds the streams of the newest lives quickly, by index.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    /// Newest life of each process with its stream, indexed by process.
+    /// The newest life of each process with its stream, indexed by process.
     newest: Vec<(Life, Stream)>,
     rest: Trace,
 }
@@ -131,7 +131,8 @@ impl Sink for Recorder {
     fn record(&mut self, record: Record) {
         match self.newest.get_mut(record.process.index()) {
             Some((life, stream)) if *life == record.life && stream.len() as u64 == record.number.0 => {
-                // Less is copied than if the space only doubled. What is never written takes no memory.
+                // This copies less than doubling the space would. Space that is never written takes no
+                // memory.
                 if stream.len() == stream.capacity() && stream.len() >= GROWS_FROM {
                     stream.reserve_exact(3 * stream.len());
                 }

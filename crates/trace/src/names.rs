@@ -8,7 +8,7 @@ use crate::manifest::Manifest;
 
 /// A group: the processes that take checkpoints and roll back together. Depending on the protocol's [`Scope`], this is
 /// a process, a cluster or the federation. Protocols number groups like clusters, but the number of a group does not
-/// select a cluster, so that this type has no index.
+/// select a cluster, so this type has no index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u16);
 
@@ -22,7 +22,7 @@ impl GroupId {
     }
 }
 
-/// As protocols number it.
+/// Formats the number that protocols use.
 impl fmt::Display for GroupId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", ClusterId(self.0))
@@ -32,9 +32,9 @@ impl fmt::Display for GroupId {
 /// The names of a run. Whatever has no name is shown by its number: `p3`, `c1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunNames {
-    /// By process.
+    /// The names of processes, indexed by process.
     pub processes: Vec<String>,
-    /// By cluster.
+    /// The names of clusters, indexed by cluster.
     pub clusters: Vec<String>,
     /// Which processes roll back together; `None` if unknown.
     pub scope: Option<Scope>,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_numbers_where_there_are_none() {
+    fn numbers_replace_missing_names() {
         let id = |incarnation| MessageId {
             from: ProcessId(0),
             to: ProcessId(2),

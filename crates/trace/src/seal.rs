@@ -1,4 +1,5 @@
-//! The seal at the end of a stream: number of facts, author of the seal, and a digest of all bytes before it.
+//! The seal at the end of a stream: the number of facts, the author of the seal, and a digest of all bytes
+//! before it.
 //!
 //! | part | bytes | content |
 //! | --- | --- | --- |
@@ -15,10 +16,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub(crate) const MARK: [u8; 6] = *b"FLSEAL";
 const HEAD_LEN: usize = 16;
-/// Length of a seal in bytes.
+/// The length of a seal in bytes.
 pub(crate) const SEAL_LEN: usize = HEAD_LEN + 32;
 
-/// Author of a seal, which confirms that the stream ends there.
+/// The author of a seal, which confirms that the stream ends there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SealedBy {
@@ -33,10 +34,10 @@ pub enum SealedBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Seal {
-    /// Author of the seal.
+    /// The author of the seal.
     #[serde(rename = "sealedBy")]
     pub by: SealedBy,
-    /// Number of facts in the stream.
+    /// The number of facts in the stream.
     pub facts: u64,
     /// Whether the process may have stated facts that the supervisor never received.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

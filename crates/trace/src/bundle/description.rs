@@ -10,7 +10,7 @@ use super::{Bundle, BundleError, FEDERATION, life_of, read, replace};
 use crate::manifest::{FORMAT, FactsEntry, Manifest};
 use crate::seal::{Hash, SEAL_LEN, Seal};
 
-/// Result of checking the manifest's digest.
+/// The result of checking the manifest's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Digest {
     /// The digest matches.

@@ -38,25 +38,25 @@ pub enum BundleError {
     /// A directory could not be created.
     #[error("cannot create {}: {source}", path.display())]
     Create {
-        /// Path of the directory.
+        /// The path of the directory.
         path: PathBuf,
-        /// Cause of the failure.
+        /// The cause of the failure.
         source: io::Error,
     },
     /// A file could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// Path of the file.
+        /// The path of the file.
         path: PathBuf,
-        /// Cause of the failure.
+        /// The cause of the failure.
         source: io::Error,
     },
     /// A file could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Path of the file.
+        /// The path of the file.
         path: PathBuf,
-        /// Cause of the failure.
+        /// The cause of the failure.
         source: io::Error,
     },
     /// The facts exceed the program's memory limit.
@@ -65,41 +65,41 @@ pub enum BundleError {
         path.display()
     )]
     TooManyFacts {
-        /// Directory of the bundle.
+        /// The directory of the bundle.
         path: PathBuf,
-        /// Largest number of facts within the limit.
+        /// The largest number of facts within the limit.
         most: u64,
     },
     /// The manifest is invalid.
     #[error("{} is not a manifest: {source}", path.display())]
     Manifest {
-        /// Path of the manifest.
+        /// The path of the manifest.
         path: PathBuf,
-        /// Cause of the failure.
+        /// The cause of the failure.
         source: serde_json::Error,
     },
     /// The bundle has the format of another version of the program.
     #[error("{} has format version {found}, but this program reads version {FORMAT}", path.display())]
     Format {
-        /// Path of the manifest.
+        /// The path of the manifest.
         path: PathBuf,
-        /// Format version of the bundle.
+        /// The format version of the bundle.
         found: u64,
     },
     /// A file of facts is invalid.
     #[error("{} is not a file of facts: {source}", path.display())]
     Facts {
-        /// Path of the file.
+        /// The path of the file.
         path: PathBuf,
-        /// Cause of the failure.
+        /// The cause of the failure.
         source: FactsReadError,
     },
     /// A file of inputs is invalid.
     #[error("{} is not a file of inputs: {source}", path.display())]
     Inputs {
-        /// Path of the file.
+        /// The path of the file.
         path: PathBuf,
-        /// Cause of the failure.
+        /// The cause of the failure.
         source: InputsReadError,
     },
 }
@@ -234,9 +234,9 @@ impl Bundle {
     }
 
     /// Seals the facts of a life that has ended, unless they are already sealed. Removes an incomplete record
-    /// at the end, whose process was killed while writing it, so that the fact had no effect yet.
-    /// `incomplete` states that the life may have stated facts that are missing here. Creates a file without
-    /// facts for a life that has none.
+    /// at the end: the process was killed while writing it, so the fact had no effect yet. `incomplete`
+    /// states that the life may have stated facts that are missing here. Creates a file without facts for a
+    /// life that has none.
     ///
     /// # Errors
     ///
