@@ -14,7 +14,7 @@ use crate::names::{self, DisplayNames};
 /// A reportable event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Kind of event, in one word.
+    /// The kind of event, in one word.
     pub reason: &'static str,
     /// Whether the event is a warning.
     pub warning: bool,
@@ -31,7 +31,7 @@ pub struct EventReporter {
     pauses: BTreeSet<FaultNo>,
     /// Groups whose failure was reported, but whose rollback was not yet reported.
     failing: BTreeSet<GroupId>,
-    /// Groups of which no checkpoint can be restored.
+    /// Groups none of whose checkpoints can be restored.
     unrecoverable: BTreeSet<GroupId>,
     /// Reported rollbacks.
     returns: BTreeSet<(GroupId, Incarnation)>,

@@ -19,9 +19,9 @@ use crate::timeline::{Failure, RestoredMember, Rollback, Takeover, Tasks, Timeli
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExplainedEvent {
-    /// Start of the event, in seconds since the application started; `None` for an observation about the whole run.
+    /// The start of the event, in seconds since the application started; `None` for an observation about the whole run.
     pub from_seconds: Option<f64>,
-    /// End of the event, in seconds since the application started.
+    /// The end of the event, in seconds since the application started.
     pub upto_seconds: Option<f64>,
     /// Description in one or more sentences.
     pub text: String,
@@ -173,7 +173,7 @@ pub(crate) fn unplanned(history: &Timeline) -> Vec<Vec<&Failure>> {
     all.chunk_by(together).map(<[_]>::to_vec).collect()
 }
 
-/// Maximum number of items that are listed by name. The rest is only counted.
+/// The maximum number of items that are listed by name. The rest is only counted.
 const MOST_NAMED: usize = 8;
 
 struct Explainer<'a> {
@@ -486,7 +486,7 @@ fn target(rollback: &Rollback) -> String {
     }
 }
 
-/// Formats a number of things: `1 task`, `2 tasks`.
+/// Formats a number with its noun: `1 task`, `2 tasks`.
 pub fn count(number: u64, thing: &str) -> String {
     match (number, thing) {
         (1, thing) => format!("1 {thing}"),

@@ -49,7 +49,7 @@ pub fn describe_fault(fault: &Fault, names: &DisplayNames) -> String {
     }
 }
 
-/// Returns the addition for processes that never return.
+/// Returns the words to add for processes that never return.
 pub(crate) fn for_good(returns: bool) -> &'static str {
     if returns { "" } else { " for good" }
 }
@@ -99,7 +99,7 @@ pub fn describe_link(link: &LinkProperties) -> String {
     parts.join(", ")
 }
 
-/// Names a link by its ends; a cluster's internal network by the cluster.
+/// Names a link by its ends, and a cluster's internal network by the cluster.
 pub fn link(from: ClusterId, to: ClusterId, names: &DisplayNames) -> String {
     if from == to {
         format!("within {}", names.cluster(from))
@@ -148,7 +148,7 @@ mod tests {
     use faultline_core::Span;
 
     #[test]
-    fn ordinals() {
+    fn ordinals_have_the_right_suffix() {
         let said: Vec<_> = [1, 2, 3, 4, 11, 12, 21, 102].map(ordinal).into();
         assert_eq!(
             said,
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn links() {
+    fn links_are_described_by_their_properties() {
         let link = LinkProperties {
             latency: Span::from_millis(8),
             jitter: Span::from_micros(200),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn triggers() {
+    fn triggers_are_described() {
         let trigger = Trigger::When {
             fact: FactKind::CheckpointRequested,
             cluster: None,

@@ -12,7 +12,8 @@ pub struct DisplayNames {
     clusters: Vec<Vec<ProcessId>>,
     /// The cluster of each process.
     cluster_of: Vec<ClusterId>,
-    /// Number of ranks if each rank rolls back by itself, as its own group; `None` if each cluster is a group.
+    /// The number of ranks if each rank rolls back by itself, as its own group; `None` if each cluster is a
+    /// group.
     ranks: Option<usize>,
 }
 

@@ -25,7 +25,7 @@ use crate::timeline::{Checkpoint, Rollback, Timeline};
 pub struct Summary {
     /// `pass`, `fail` or `unknown`.
     pub verdict: Verdict,
-    /// Reasons why the verdict is not a pass.
+    /// The reasons why the verdict is not a pass.
     pub reasons: Vec<String>,
     /// Information that does not affect the verdict.
     pub notes: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Summary {
     pub result: ResultSummary,
     /// One summary per property.
     pub properties: Vec<PropertySummary>,
-    /// Explanation of the run, in sentences.
+    /// The explanation of the run, in sentences.
     pub explanation: Vec<ExplainedEvent>,
 }
 
@@ -55,7 +55,7 @@ pub struct Run {
     pub backend: BackendKind,
     /// The protocol's name.
     pub protocol: String,
-    /// Seed of all random choices.
+    /// The seed of all random choices.
     pub seed: u64,
     /// How the run ended: `completed`, `deadline`, `interrupted`, `outOfMemory`, `unrecoverable`, or `cutShort`.
     pub outcome: &'static str,
@@ -66,9 +66,9 @@ pub struct Run {
     pub starting_seconds: f64,
     /// The start of the run, in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
-    /// Directory of the record.
+    /// The directory of the record.
     pub bundle: String,
-    /// Version of the program that ran it.
+    /// The version of the program that ran it.
     pub tool: String,
     /// The number of facts in the record.
     pub facts: u64,
@@ -90,7 +90,7 @@ pub struct ClusterSummary {
     pub forced: u64,
     /// The longest time in seconds for which a checkpoint paused an application.
     pub longest_freeze_seconds: f64,
-    /// Rollbacks.
+    /// The cluster's rollbacks.
     pub rollbacks: Vec<RollbackSummary>,
     /// Work that rollbacks undid, or that was lost with processes that never returned, in seconds, summed over all
     /// processes.
@@ -117,9 +117,9 @@ pub struct RollbackSummary {
     pub because_of: Option<String>,
     /// The planned faults that caused its failures.
     pub faults: Vec<u32>,
-    /// Number of its failures without a planned fault.
+    /// The number of its failures without a planned fault.
     pub unplanned: u32,
-    /// Time at which the first failure happened, or the alert arrived.
+    /// The time at which the first failure happened, or the alert arrived.
     pub at_seconds: f64,
     /// The checkpoint's number; 0 is the initial state.
     pub checkpoint: u32,
@@ -150,17 +150,17 @@ impl RollbackSummary {
 pub struct FaultSummary {
     /// Its number in the plan.
     pub no: u32,
-    /// Condition or time at which it is due.
+    /// The time or the condition at which it is due.
     pub when: String,
     /// The effect of the fault, in words.
     pub what: String,
     /// `effective`, `ineffective`, or `pending` if it was not due before the end.
     pub state: &'static str,
-    /// Reason why it had no effect.
+    /// The reason why it had no effect.
     pub reason: Option<String>,
-    /// Time at which it was injected.
+    /// The time at which it was injected.
     pub injected_seconds: Option<f64>,
-    /// Upper bound of the seconds from its first to its last effect; `None` for a single target, or without
+    /// An upper bound on the seconds from its first to its last effect; `None` for a single target, or without
     /// measurements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skew_seconds: Option<f64>,
@@ -194,24 +194,24 @@ pub struct LinkSummary {
     pub measured_latency_seconds: Option<f64>,
     /// The measured jitter in seconds: half the distance from the smallest to the greatest delay. Not judged.
     pub measured_jitter_seconds: Option<f64>,
-    /// Number of echoes measured.
+    /// The number of echoes measured.
     pub samples: u32,
-    /// Number of measurements, which are repeated while the link differs from the request. All other values are those
-    /// of the last measurement.
+    /// The number of measurements, which are repeated while the link differs from the request. All other values are
+    /// those of the last measurement.
     pub rounds: u32,
     /// Maximum difference in seconds between the measured and the requested delay.
     pub tolerance_seconds: f64,
     /// Whether the measured delay is within the tolerance. Jitter is not judged.
     pub as_asked: Option<bool>,
-    /// Mean one-way delay in seconds of echoes while the application ran, without periods with faults of the link;
-    /// `None` if it was not observed.
+    /// The mean one-way delay of echoes in seconds while the application ran, excluding periods with faults of the
+    /// link; `None` if it was not observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_latency_seconds: Option<f64>,
     /// The share of these echoes, in percent, that differed from the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_percent_outside: Option<u32>,
-    /// Time at which these properties were requested, in seconds since the application started; `None` if from the
-    /// start.
+    /// The time at which these properties were requested, in seconds since the application started; `None` if they were
+    /// requested from the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_seconds: Option<f64>,
 }
@@ -264,7 +264,7 @@ pub struct PropertySummary {
     pub statement: &'static str,
     /// The result.
     pub found: PropertyResult,
-    /// Effect of the result on the verdict. A property without instances does not prevent a pass.
+    /// The effect of the result on the verdict. A property without instances does not prevent a pass.
     pub verdict: Verdict,
     /// The number of instances judged.
     pub instances: u64,
@@ -272,7 +272,7 @@ pub struct PropertySummary {
     pub violation_count: u64,
     /// The first violations.
     pub violations: Vec<String>,
-    /// Reason why it, or a part of it, could not be judged.
+    /// The reason why it, or a part of it, could not be judged.
     pub unknown: Option<String>,
     /// Information that does not affect the result.
     pub remarks: Vec<String>,
@@ -281,7 +281,7 @@ pub struct PropertySummary {
 /// A recorded run with its judgement, from which everything here is derived.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedRun<'a> {
-    /// Directory of the record, as a reader would type it.
+    /// The directory of the record, as a reader would type it.
     pub bundle: &'a str,
     /// The manifest of the run.
     pub manifest: &'a Manifest,

@@ -88,7 +88,7 @@ struct Writer<'a> {
     layout: Layout,
 }
 
-/// Maximum number of characters in a line of names.
+/// The maximum number of characters in a line of names.
 const WIDTH: usize = 100;
 const GOOD: Color = Color::Green;
 const OPEN: Color = Color::Yellow;

@@ -23,7 +23,7 @@ pub struct TranscriptLine {
     pub micros: i64,
     /// Process or cluster; empty if the line belongs to none.
     pub who: String,
-    /// Description of the event.
+    /// The description of the event.
     pub text: String,
 }
 
@@ -33,7 +33,7 @@ pub fn transcript(trace: &Trace, history: &Timeline, names: &DisplayNames) -> Ve
     written(trace, history, names).lines
 }
 
-/// Replaces the names of tasks in sentences by those that the run's transcript uses.
+/// Replaces the names of tasks in sentences with those that the run's transcript uses.
 pub fn name_tasks(
     sentences: Vec<String>,
     trace: &Trace,
@@ -304,7 +304,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Shows a line that several processes state only once, at the time of the first.
+    /// Shows a line once, at the time of the first, although several processes state it.
     fn once(&mut self, key: String, at: Time, who: String, text: String) {
         if self.told.insert(key) {
             self.line(at, who, text);

@@ -17,11 +17,11 @@ use crate::timeline::{Message, TheftContent, TheftPath, Timeline};
 /// Limits above which a diagram omits items, with a note about each omission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of lanes.
+    /// The maximum number of lanes.
     pub lanes: usize,
-    /// Maximum number of messages between clusters.
+    /// The maximum number of messages between clusters.
     pub between: usize,
-    /// Maximum number of messages within clusters.
+    /// The maximum number of messages within clusters.
     pub within: usize,
 }
 
@@ -34,9 +34,9 @@ impl Default for Limits {
 /// A diagram. Times are in microseconds since the application started; lanes are indices into `lanes`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagram {
-    /// First time shown.
+    /// The first time shown.
     pub begin: i64,
-    /// Last time shown.
+    /// The last time shown.
     pub end: i64,
     /// The clusters, from top to bottom.
     pub clusters: Vec<Group>,
@@ -66,15 +66,15 @@ pub struct Diagram {
 /// The lanes of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// Name of the cluster.
+    /// The name of the cluster.
     pub name: String,
-    /// First lane of the cluster.
+    /// The first lane of the cluster.
     pub first: usize,
-    /// Number of lanes.
+    /// The number of lanes.
     pub lanes: usize,
 }
 
-/// Outcome of one transmission of a message.
+/// The outcome of one transmission of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     /// Delivered and not undone.
@@ -89,7 +89,7 @@ pub enum Fate {
     Lost,
 }
 
-/// Content of a transmission.
+/// The content of a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Content {
     /// A message of the application.
@@ -105,23 +105,23 @@ pub enum Content {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "[i64; 9]")]
 pub struct MessageLine {
-    /// Lane of the sender.
+    /// The lane of the sender.
     pub from: usize,
-    /// Lane of the receiver.
+    /// The lane of the receiver.
     pub to: usize,
-    /// Time at which it was passed to the network.
+    /// The time at which it was passed to the network.
     pub sent: i64,
-    /// Time at which it was delivered or dropped.
+    /// The time at which it was delivered or dropped.
     pub arrived: Option<i64>,
-    /// Outcome of the transmission.
+    /// The outcome of the transmission.
     pub fate: Fate,
     /// Whether it crosses from one cluster to another.
     pub between: bool,
-    /// Number of the message in its channel; for a theft, its number in the life of its thief.
+    /// The number of the message in its channel; for a theft, its number in the life of its thief.
     pub number: u32,
-    /// Incarnation of the sender at the first send; for a theft, the incarnation of the thief.
+    /// The incarnation of the sender at the first send; for a theft, the incarnation of the thief.
     pub incarnation: u32,
-    /// Content of the transmission.
+    /// The content of the transmission.
     pub content: Content,
 }
 
@@ -156,15 +156,15 @@ pub enum Kind {
 /// The state that a process saved for a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mark {
-    /// Lane of the process.
+    /// The lane of the process.
     pub lane: usize,
-    /// Time at which it was saved.
+    /// The time at which it was saved.
     pub at: i64,
-    /// Time at which the process committed it.
+    /// The time at which the process committed it.
     pub committed: i64,
-    /// Reason why the checkpoint was taken.
+    /// The reason why the checkpoint was taken.
     pub kind: Kind,
-    /// Display name of the checkpoint.
+    /// The display name of the checkpoint.
     pub name: String,
     /// Whether a rollback to an older checkpoint undid it.
     pub undone: bool,
@@ -173,31 +173,31 @@ pub struct Mark {
 /// A period in which a process had no life.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outage {
-    /// Lane of the process.
+    /// The lane of the process.
     pub lane: usize,
-    /// End of the life.
+    /// The end of the life.
     pub from: i64,
-    /// Start of the next life.
+    /// The start of the next life.
     pub upto: i64,
-    /// Description of the failure.
+    /// The description of the failure.
     pub text: String,
 }
 
 /// A period on a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stretch {
-    /// The lane.
+    /// The lane on which the period is drawn.
     pub lane: usize,
-    /// Start.
+    /// The start of the period.
     pub from: i64,
-    /// End.
+    /// The end of the period.
     pub upto: i64,
 }
 
 /// A cluster's rollback to a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RollbackMark {
-    /// Description of the rollback.
+    /// The description of the rollback.
     pub text: String,
     /// For each member: its lane, the time of the restore, and the time at which the restored state had been saved.
     pub members: Vec<(usize, i64, i64)>,
@@ -206,11 +206,11 @@ pub struct RollbackMark {
 /// One injected fault.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Injected {
-    /// Time of the injection.
+    /// The time of the injection.
     pub at: i64,
-    /// Description of the fault.
+    /// The description of the fault.
     pub text: String,
-    /// Number in the plan.
+    /// The number in the plan.
     pub no: u32,
 }
 

@@ -16,7 +16,7 @@ const STYLE: &str =
 pub struct Options {
     /// Width in pixels.
     pub width: f64,
-    /// Height of a lane in pixels.
+    /// The height of a lane in pixels.
     pub lane: f64,
     /// Whether messages within clusters are drawn.
     pub within: bool,
@@ -31,11 +31,11 @@ impl Default for Options {
     }
 }
 
-/// Maximum number of messages that are drawn individually. Above it, shades show their density.
+/// The maximum number of messages that are drawn individually. Above it, shades show their density.
 const MOST_LINES: usize = 4000;
-/// Width of a shaded column, in pixels.
+/// The width of a shaded column, in pixels.
 const COLUMN: f64 = 3.0;
-/// Number of different shades.
+/// The number of different shades.
 const SHADES: usize = 6;
 
 const LEFT: f64 = 92.0;

@@ -25,9 +25,9 @@ use crate::names::DisplayNames;
 /// The events of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
-    /// Start of the application. Times are shown relative to it.
+    /// The start of the application. Times are shown relative to it.
     pub origin: Time,
-    /// Time of the last fact.
+    /// The time of the last fact.
     pub end: Time,
     /// Every committed checkpoint, by group and position.
     pub checkpoints: BTreeMap<(GroupId, Position), Checkpoint>,
@@ -66,7 +66,7 @@ pub struct Timeline {
 /// The work of a permanently failed process, taken over by another one.
 #[derive(Clone, Copy, Debug)]
 pub struct Takeover {
-    /// Time at which it was taken over.
+    /// The time at which it was taken over.
     pub at: Time,
     /// The process that took it over.
     pub by: ProcessId,
@@ -74,7 +74,7 @@ pub struct Takeover {
     pub of: ProcessId,
     /// The checkpoint, with the time at which the failed process was in that state; `None` if there was none.
     pub from: Option<(Position, Time)>,
-    /// Number of tasks that the failed process had run since then, and their total duration.
+    /// The number of tasks that the failed process had run since then, and their total duration.
     pub tasks: (u64, Span),
 }
 
@@ -85,7 +85,7 @@ pub struct Tasks {
     pub tasks: u64,
     /// Runs of tasks beyond the first run of each.
     pub again: u64,
-    /// Number of stolen tasks whose result was used; `None` if tasks are assigned in advance.
+    /// The number of stolen tasks whose result was used; `None` if tasks are assigned in advance.
     pub stolen: Option<u64>,
 }
 
@@ -97,11 +97,11 @@ pub type Missing = Arc<[(ImageName, Vec<ProcessId>)]>;
 pub struct Checkpoint {
     /// Whether a message from another cluster forced it, rather than the timer.
     pub forced: bool,
-    /// Time at which each process committed it.
+    /// The time at which each process committed it.
     pub committed: BTreeMap<ProcessId, Time>,
-    /// Time at which each process was in the saved state. The image reaches the storage later.
+    /// The time at which each process was in the saved state. The image reaches the storage later.
     pub saved: BTreeMap<ProcessId, Time>,
-    /// Longest time for which it froze an application.
+    /// The longest time for which it froze an application.
     pub frozen: Span,
 }
 
@@ -119,13 +119,13 @@ pub struct Failure {
     pub process: ProcessId,
     /// The life that ended.
     pub life: Life,
-    /// Time at which it ended.
+    /// The time at which it ended.
     pub at: Time,
     /// The fate of its storage.
     pub storage: StorageFate,
-    /// Time at which the supervisor announced it.
+    /// The time at which the supervisor announced it.
     pub detected: Option<Time>,
-    /// Time at which the next life was started.
+    /// The time at which the next life was started.
     pub restarted: Option<Time>,
     /// What ended it; `None` if it ended by itself.
     pub by: Option<EndedBy>,
@@ -143,7 +143,7 @@ impl Failure {
 pub struct Injection {
     /// Its number in the plan.
     pub no: FaultNo,
-    /// Time at which it was injected.
+    /// The time at which it was injected.
     pub at: Time,
     /// The fault.
     pub fault: Fault,
@@ -167,13 +167,13 @@ pub struct Rollback {
     pub members: BTreeMap<ProcessId, RestoredMember>,
     /// The failures of the group that this rollback handles, as indices in [`Timeline::failures`].
     pub failures: Vec<usize>,
-    /// Time at which the first failure happened, or the alert arrived.
+    /// The time at which the first failure happened, or the alert arrived.
     pub began: Time,
-    /// Time at which the last member resumed.
+    /// The time at which the last member resumed.
     pub ended: Time,
     /// The rollback of another group that caused or included this one, as an index in [`Timeline::rollbacks`].
     pub because_of: Option<usize>,
-    /// Number of messages that other groups re-sent to this one afterwards.
+    /// The number of messages that other groups re-sent to this one afterwards.
     pub resent: u64,
     /// Whether the protocol stated that every member resumed.
     pub complete: bool,
@@ -194,15 +194,15 @@ impl Rollback {
 /// The part of one process in a rollback.
 #[derive(Clone, Debug, Default)]
 pub struct RestoredMember {
-    /// Time at which its state was restored.
+    /// The time at which its state was restored.
     pub restored: Time,
-    /// Time at which it resumed; `None` if it did not state that.
+    /// The time at which it resumed; `None` if it did not state that.
     pub resumed: Option<Time>,
-    /// Time at which it was last in the state that it restored.
+    /// The time at which it was last in the state that it restored.
     pub saved: Time,
     /// Its lost work, as defined in [`lost`].
     pub lost: Span,
-    /// Number of tasks that it had run since then, and their total duration.
+    /// The number of tasks that it had run since then, and their total duration.
     pub tasks: (u64, Span),
 }
 
@@ -220,15 +220,15 @@ pub struct Undone {
 /// The path of one message.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
-    /// Time at which the application sent it.
+    /// The time at which the application sent it.
     pub sent: Option<Time>,
     /// The rollback that undid the send.
     pub send_undone: Option<usize>,
-    /// Times at which it was passed to the network, and whether each was a re-send from a log.
+    /// The times at which it was passed to the network, and whether each was a re-send from a log.
     pub transmitted: Vec<(Time, bool)>,
-    /// Times at which it was delivered, each with the rollback that undid the delivery.
+    /// The times at which it was delivered, each with the rollback that undid the delivery.
     pub delivered: Vec<(Time, Option<usize>)>,
-    /// Times at which it was dropped because its send had been undone.
+    /// The times at which it was dropped because its send had been undone.
     pub stale: Vec<Time>,
 }
 
