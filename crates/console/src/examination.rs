@@ -23,13 +23,13 @@ pub enum CheckState {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// Name of the check.
+    /// The name of the check.
     pub name: &'static str,
-    /// Result of the check.
+    /// The result of the check.
     pub state: CheckState,
     /// Details of the result.
     pub detail: String,
-    /// Suggested remedy.
+    /// The suggested remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::command_error::CommandError;
 
-/// Remedy if results cannot be written.
+/// The remedy if results cannot be written.
 const HELP: &str = "name a writable directory with `--out`";
 
 /// Creates the directory of `--out`, unless it exists.

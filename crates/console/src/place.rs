@@ -7,12 +7,12 @@ use faultline_trace::Bundle;
 use faultline_trace::manifest::BackendKind;
 use serde_json::Value;
 
-/// Default directory for records.
+/// The default directory for records.
 pub const RUNS: &str = "faultline-runs";
 
-/// Maximum number of differences in a name.
+/// The maximum number of differences in a name.
 const MOST_DIFFERENCES: usize = 3;
-/// Maximum length of the differences in a name, in bytes.
+/// The maximum length of the differences in a name, in bytes.
 const MOST_BYTES: usize = 80;
 
 /// Returns a directory that does not exist yet for the record of a run: `NAME-SEED`. If `NAME-SEED` contains

@@ -4,9 +4,9 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Interval between two refreshes on a terminal.
+/// The interval between two refreshes on a terminal.
 const REFRESH: Duration = Duration::from_millis(200);
-/// Interval between two lines without a terminal.
+/// The interval between two lines without a terminal.
 const REMIND: Duration = Duration::from_secs(5);
 
 /// The progress of one operation.
@@ -22,7 +22,7 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug)]
 struct Count {
     begun: Instant,
-    /// Number of runs that were done before this operation began.
+    /// The number of runs that were done before this operation began.
     before: u64,
     done: u64,
     /// The total amount of work, if known.

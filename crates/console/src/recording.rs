@@ -12,7 +12,7 @@ use crate::arguments::{Format, OutputArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::output;
 
-/// Remedy if a directory contains no record.
+/// The remedy if a directory contains no record.
 pub const HELP: &str = "name the directory that `faultline run` printed at the end";
 
 /// A recorded run with its judgement, and the location of the record.

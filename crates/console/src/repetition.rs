@@ -22,13 +22,13 @@ use crate::recording::Recording;
 /// Runs with consecutive seeds, on any backend.
 #[derive(Clone, Copy, Debug)]
 pub struct Repetition<'a> {
-    /// Name of the federation.
+    /// The name of the federation.
     pub name: &'a str,
     /// The federation.
     pub federation: &'a Federation,
     /// The backend that executes the runs.
     pub backend: BackendKind,
-    /// Number of runs.
+    /// The number of runs.
     pub repeat: u32,
     /// Whether to keep the records of passing runs, too.
     pub keeps_all: bool,
@@ -53,7 +53,7 @@ struct Outcome {
     rollbacks: usize,
     lost_work_seconds: f64,
     duration_seconds: f64,
-    /// Location of the record; `None` if it was removed.
+    /// The location of the record; `None` if it was removed.
     bundle: Option<String>,
 }
 
@@ -61,14 +61,14 @@ struct Outcome {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Outcomes<'a> {
-    /// Name of the federation.
+    /// The name of the federation.
     name: &'a str,
     /// The worst verdict of all runs. Runs without a fault count only if there are no others.
     verdict: Verdict,
     passed: usize,
     failed: usize,
     unknown: usize,
-    /// Number of runs that would have passed, but in which no random fault was due.
+    /// The number of runs that would have passed, but in which no random fault was due.
     without_fault: usize,
     runs: Vec<Outcome>,
 }

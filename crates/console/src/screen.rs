@@ -12,13 +12,13 @@ use faultline_report::text;
 
 use crate::arguments::{Format, OutputArguments};
 
-/// Number of events kept on the screen.
+/// The number of events kept on the screen.
 const RECENT: usize = 5;
-/// Time between two refreshes of the screen.
+/// The time between two refreshes of the screen.
 const REFRESH: Duration = Duration::from_millis(100);
-/// Time between two status lines without a terminal.
+/// The time between two status lines without a terminal.
 const REMIND: Duration = Duration::from_secs(5);
-/// Width of a progress bar in characters.
+/// The width of a progress bar in characters.
 const BAR: usize = 24;
 
 /// The output of the live view.
@@ -31,21 +31,21 @@ pub struct Screen {
     shown: Instant,
 }
 
-/// Status of a cluster.
+/// The status of a cluster.
 pub struct Row {
-    /// Name of the cluster.
+    /// The name of the cluster.
     pub name: String,
-    /// Number of processes.
+    /// The number of processes.
     pub processes: u32,
-    /// Number of processes that are up.
+    /// The number of processes that are up.
     pub up: u32,
-    /// Number of checkpoints taken.
+    /// The number of checkpoints taken.
     pub checkpoints: u32,
-    /// Number of these checkpoints that were forced.
+    /// The number of these checkpoints that were forced.
     pub forced: u32,
-    /// Number of steps done.
+    /// The number of steps done.
     pub done: u64,
-    /// Total number of steps.
+    /// The total number of steps.
     pub total: u64,
 }
 

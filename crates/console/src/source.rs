@@ -15,9 +15,9 @@ use crate::command_error::CommandError;
 
 /// The content of a federation file, which may not be valid text.
 pub struct Source {
-    /// Name of the file in errors.
+    /// The name of the file in errors.
     pub label: String,
-    /// Content of the file.
+    /// The content of the file.
     pub bytes: Vec<u8>,
 }
 
@@ -45,8 +45,8 @@ impl Source {
         faultline_api::parse(&self.label, &self.bytes).map_err(|rejected| CommandError::input(*rejected))
     }
 
-    /// Replaces the names of other files by their content, so that the record of a run needs no other file.
-    /// Does not check anything else, which is left to [`Source::parse`].
+    /// Replaces the names of other files with their content, so that the record of a run needs no other file.
+    /// Checks nothing else, which is left to [`Source::parse`].
     fn with_files(self, path: &Path) -> Result<Source, CommandError> {
         self.with_instance(path)?.with_pieces(path)
     }
