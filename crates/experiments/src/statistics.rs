@@ -18,7 +18,7 @@ pub struct Statistics {
     pub outcome: Word,
     /// The checker's verdict.
     pub verdict: Verdict,
-    /// Reasons why the verdict is not `pass`.
+    /// The reasons why the verdict is not `pass`.
     pub reasons: Vec<String>,
     /// The number of instances that the checker judged.
     pub instances: u64,

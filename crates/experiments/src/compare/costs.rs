@@ -28,7 +28,7 @@ pub struct Costs {
     pub between_bytes: u64,
     /// Bytes of content of logged messages that were moved from the memory of their senders to storage.
     pub spilled_bytes: u64,
-    /// Costs of a program of tasks; absent where processes exchange messages.
+    /// Costs of a program of tasks; absent if processes exchange messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TaskCosts>,
     /// The number of faults that took effect.
@@ -45,7 +45,7 @@ pub struct TaskCosts {
     pub tasks: u64,
     /// Runs of tasks beyond the first run of each task.
     pub again: u64,
-    /// Duration of these repeated runs, in seconds.
+    /// The duration of these repeated runs, in seconds.
     pub again_seconds: f64,
     /// Stolen tasks whose result was used.
     pub thefts: u64,
@@ -53,9 +53,9 @@ pub struct TaskCosts {
     pub rerun: u64,
     /// Tasks that the surviving processes would have re-executed after a global rollback.
     pub global: u64,
-    /// Processes that did not fail, summed over all recoveries.
+    /// The number of processes that did not fail, summed over all recoveries.
     pub live: u64,
-    /// Those of them that re-executed nothing.
+    /// The number of these processes that re-executed nothing.
     pub idle: u64,
     /// Messages that coordinated checkpoints.
     pub coordination: u64,
@@ -136,7 +136,7 @@ fn is_rank(history: &History<'_>, process: ProcessId) -> bool {
 }
 
 impl TaskCosts {
-    /// Returns the costs of a program of tasks; `None` where processes exchange messages.
+    /// Returns the costs of a program of tasks; `None` if processes exchange messages.
     fn of(history: &History<'_>) -> Option<TaskCosts> {
         if history.tasks.is_none() && history.planned.is_none() {
             return None;
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_run_again_are_counted_apart() {
+    fn tasks_that_run_again_are_counted_separately() {
         let mut run = faultline_history::testing::tasks::TaskRun::new(1);
         let first = run.begin(0, 1)[0];
         run.ran(0, first, 0);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_between_clusters_are_counted_apart() {
+    fn bytes_between_clusters_are_counted_separately() {
         let mut run = Run::new(&[&[0, 1], &[2, 3]]);
         run.send(0, 1);
         run.send(0, 2);

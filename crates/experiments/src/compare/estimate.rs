@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_is_that_of_student() {
+    fn the_interval_follows_students_t_distribution() {
         let estimate = Estimate::of([9.0, 11.0, 10.0, 9.0, 11.0]).expect("five values");
         // The deviation is 1, the quantile for four degrees of freedom 2.776.
         let expected = 2.776 / 5.0_f64.sqrt();

@@ -105,7 +105,7 @@ impl RunResult for (u64, Ended) {
     }
 }
 
-/// Sums up how all processes of a run spent their time.
+/// Adds up how all processes of a run spent their time.
 fn spent(recording: &Recording) -> TimeByActivity {
     let names = DisplayNames::new(&recording.manifest);
     let history = Timeline::new(&recording.trace, &recording.manifest);
@@ -174,7 +174,7 @@ pub struct Settings {
     pub first_seed: u64,
     /// The number of seeds: runs of each protocol with faults, and as many without.
     pub seeds: u32,
-    /// Maximum number of simulated runs in parallel.
+    /// The maximum number of simulated runs in parallel.
     pub jobs: NonZero<usize>,
 }
 
@@ -216,11 +216,11 @@ pub struct Row {
     pub protocol: String,
     /// The protocol's options as in the file, in one line of YAML.
     pub options: String,
-    /// Reason why the protocol cannot run with this federation.
+    /// The reason why the protocol cannot run with this federation.
     pub cannot: Option<String>,
     /// Faults that are omitted, because they concern processes that the protocol does not have.
     pub left_out: Vec<String>,
-    /// Reason why the protocol cannot run with the faults of the file.
+    /// The reason why the protocol cannot run with the faults of the file.
     pub cannot_with_faults: Option<String>,
     /// Outcomes of the runs without faults.
     pub calm: Tally,

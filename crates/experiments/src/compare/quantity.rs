@@ -30,7 +30,7 @@ pub struct Quantity {
 /// The unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A number of things.
+    /// A plain number, such as a number of messages.
     Count,
     /// Percent.
     Percent,

@@ -1,8 +1,8 @@
 //! The three files of the HC3I paper's simulator (section 5.1): topology, application and timers.
 //!
-//! The paper describes their contents but does not print them, so that their format is this project's: YAML
-//! with the quantities of the `Federation` resource. `docs/hc3i-files.md` describes them. Together, the files form
-//! one federation ([`import`]), which runs like any other.
+//! The paper describes their contents but does not print them, so their format is this project's own: YAML with the
+//! quantities of the `Federation` resource. `docs/hc3i-files.md` describes them. Together, the files form one
+//! federation ([`import`]), which runs like any other.
 
 mod import;
 
@@ -26,7 +26,7 @@ pub struct Topology {
     /// cluster i to the clusters 0 to i; the last one is the link within the cluster. A property that a link does not
     /// state is not emulated.
     pub links: Vec<Vec<Link>>,
-    /// Mean time between two failures in the whole federation. A failure crashes a random node, and its
+    /// The mean time between two failures in the whole federation. A failure crashes a random node, and its
     /// memory is lost.
     #[serde(default)]
     pub mtbf: Period,
@@ -36,12 +36,12 @@ pub struct Topology {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Application {
-    /// Total computing time of each process.
+    /// The total computing time of each process.
     pub duration: Duration,
-    /// Length of every message. Default 1kB.
+    /// The length of every message. Default 1kB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Size>,
-    /// State of every process. Default 1MB.
+    /// The state of every process. Default 1MB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Size>,
     /// The behaviour of the processes of each cluster, by probability. Either this or
@@ -58,10 +58,10 @@ pub struct Application {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Behaviour {
-    /// Mean of the exponentially distributed time of one computation.
+    /// The mean of the exponentially distributed time of one computation.
     pub mean_computation: Duration,
-    /// Probability that a computation is followed by a message to a random process of a cluster, by receiving
-    /// cluster.
+    /// The probability that a computation is followed by a message to a random process of a cluster, by
+    /// receiving cluster.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub send: BTreeMap<String, f64>,
 }
@@ -70,15 +70,15 @@ pub struct Behaviour {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Timers {
-    /// Delay between two unforced checkpoints, by cluster; `never` is infinite.
+    /// The delay between two unforced checkpoints, by cluster; `never` is infinite.
     pub checkpoint: BTreeMap<String, Period>,
-    /// Delay between two garbage collections. Default `never`.
+    /// The delay between two garbage collections. Default `never`.
     #[serde(default)]
     pub collect: Period,
-    /// Delay from a failure to its detection. Default 500ms.
+    /// The delay from a failure to its detection. Default 500ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detect_after: Option<Duration>,
-    /// Delay from the detection to the restart of the node. Default 200ms.
+    /// The delay from the detection to the restart of the node. Default 200ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_after: Option<Duration>,
 }

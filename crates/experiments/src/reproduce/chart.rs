@@ -33,7 +33,7 @@ const WIDTH: f64 = 620.0;
 const HEIGHT: f64 = 346.0;
 const LEFT: f64 = 48.0;
 const RIGHT: f64 = 16.0;
-/// Includes a line for the label of the vertical axis.
+/// The margin at the top, which includes a line for the label of the vertical axis.
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 44.0;
 /// The width of a character in the legend.

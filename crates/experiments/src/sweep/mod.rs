@@ -142,7 +142,7 @@ pub struct Measured {
     /// Whether the run is unknown only because no random fault took effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_fault: bool,
-    /// Reasons why the run did not pass; empty if it did.
+    /// The reasons why the run did not pass; empty if it did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
     /// Values by name of the quantity. A quantity that the run does not have is missing.

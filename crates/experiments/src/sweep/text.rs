@@ -12,7 +12,7 @@ use super::best::{Best, best};
 use super::{Measured, Sweep};
 use crate::compare::quantity::Quantity;
 
-/// The number of settings that are named individually. Of further settings, only the number is given.
+/// The number of settings that are named individually. Further settings are only counted.
 const NAMED: usize = 4;
 /// The width of a column with values. Longer titles take several lines.
 const MOST_WIDE: ColumnConstraint = ColumnConstraint::UpperBoundary(Width::Fixed(18));

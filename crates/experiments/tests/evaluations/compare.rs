@@ -155,7 +155,7 @@ spec:
 }
 
 #[test]
-fn an_interrupted_comparison_shows_what_it_has_and_continues_to_the_same() {
+fn an_interrupted_comparison_shows_its_results_and_resumes_to_the_same_comparison() {
     let (federation, settings) =
         small(HEAT, "  faults: [{ at: 600ms, crash: { cluster: lyon, node: 1 } }]\n");
     let whole = simulated(&federation, &settings);

@@ -79,7 +79,7 @@ fn rectangle(processes: u32) -> [u32; 2] {
 }
 
 pub(super) fn one_server(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    /// Bandwidth of Fast Ethernet, in megabytes per second.
+    /// The bandwidth of Fast Ethernet, in megabytes per second.
     const WIRE: f64 = 12.5;
     let counts: &[u32] = if lab.is_quick() { &[2, 6] } else { &[4, 8, 16, 24, 32, 40] };
     let (mut series, mut rows, mut findings) = (Vec::new(), Vec::new(), Vec::new());
@@ -167,7 +167,7 @@ pub(super) fn one_server(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrup
 }
 
 pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
-    /// Bandwidth of Gigabit Ethernet, in megabytes per second.
+    /// The bandwidth of Gigabit Ethernet, in megabytes per second.
     const WIRE: f64 = 125.0;
     let counts: &[u32] = if lab.is_quick() { &[20, 40] } else { &[20, 40, 60, 80, 120, 160, 200, 240] };
     let servers: [u32; 2] = if lab.is_quick() { [5, 10] } else { [20, 60] };

@@ -6,15 +6,15 @@ use crate::reproduce::chart::{Chart, Series};
 use crate::reproduce::section::{Agreement, Cell, Figure, Finding, Section, Table};
 use crate::reproduce::{Interrupted, Lab};
 
-/// Duration of a task, in milliseconds. Short, because a process saves its state only after the tasks that it is
-/// running: a checkpoint cannot hide behind one.
+/// The duration of a task, in milliseconds. It is short because a process saves its state only after the tasks that it
+/// is running, so saving cannot overlap with them.
 const TASK_MS: f64 = 20.0;
 
 pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let taus: &[f64] = if lab.is_quick() { &[1.0, 5.0] } else { &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0] };
     let (size, iterations) = if lab.is_quick() { (32, 300) } else { (125, 1_500) };
-    // The bandwidth at which the state takes as long as 2 MB at 125 MB/s: each task writes the whole state, and this
-    // many bytes are computed sooner.
+    // The bandwidth at which writing the state takes as long as writing 2 MB at 125 MB/s. The state is smaller than 2
+    // MB so that the simulation ends sooner: each task computes the whole state.
     let bandwidth = 125.0 * f64::from(size * size) / 250_000.0;
     let setting = |tau: Option<f64>| Planned {
         size,

@@ -66,7 +66,7 @@ struct Planned {
     grid: [u32; 2],
     /// Rows and columns of blocks of each process.
     blocks: [u32; 2],
-    /// Kind of the program.
+    /// The kind of the program.
     program: &'static str,
     /// Cells or particles along the side of a block.
     size: u32,
@@ -78,7 +78,7 @@ struct Planned {
     /// Seconds from one checkpoint to the next; `None` for no checkpoints, and no protocol.
     tau: Option<f64>,
     sends_first: bool,
-    /// Write bandwidth of a storage, in megabytes per second.
+    /// The write bandwidth of a storage, in megabytes per second.
     bandwidth: f64,
     faults: String,
 }

@@ -125,7 +125,7 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
     Ok(vec![section, neighbours(lab)?])
 }
 
-/// Counts the tasks that neighbours of the failed process re-execute, with cloth as in the short paper.
+/// Counts the tasks that neighbours of the failed process re-execute, with the cloth program, as in the short paper.
 fn neighbours(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
     let (blocks, iterations): ([u32; 2], &[u32]) =
         if lab.is_quick() { ([3, 3], &[1, 3]) } else { ([10, 12], &[0, 1, 2, 3, 4, 5, 6, 8]) };

@@ -18,7 +18,7 @@ const ONE_BYTE: usize = 0;
 const ONE_KIBIBYTE: usize = 3;
 const MANY_KIBIBYTES: usize = 6;
 
-/// Time for which a message keeps each of its two processes busy, in nanoseconds.
+/// The time for which a message keeps each of its two processes busy, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct HandlingTime {
     /// The cost of a message, independent of its length.

@@ -18,7 +18,7 @@ use super::{COMPUTING_MS, GLOBAL, HYDEE, Kernel};
 const POSITIONS: [(Position, u32); 3] =
     [(Position::First, 1_200), (Position::Middle, 1_500), (Position::Last, 1_800)];
 
-/// Only halfway between two checkpoints.
+/// Only the position halfway between two checkpoints.
 const BETWEEN: [(Position, u32); 1] = [POSITIONS[1]];
 
 #[derive(Clone, Copy)]

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ideal_is_that_of_the_lost_power() {
+    fn the_ideal_run_time_follows_from_the_lost_power() {
         let run = Costs { seconds: 200.0, ..Costs::default() };
         assert!((ideal_percent(&run, 100.0) - 100.0 / 6.0).abs() < 1e-9);
         assert_eq!(ideal_percent(&run, 200.0), 0.0);

@@ -57,7 +57,7 @@ pub fn reproduce(settings: Settings, store: &mut ResultStore<'_>) -> Reproductio
 
 const UNPROTECTED: &str = "{ none: {} }";
 const SATIN: &str = "{ satin: {} }";
-/// Duration of a leaf task in seconds: the paper's mean (VII-C).
+/// The duration of a leaf task in seconds: the paper's mean (VII-C).
 const TASK_SECONDS: f64 = 0.23;
 /// Seconds until a failure is detected (1 s) and the process is restarted (0.2 s).
 const OUTAGE_SECONDS: f64 = 1.2;

@@ -12,7 +12,7 @@ const PLACES: u32 = 32;
 const MOMENTS: [u32; 3] = [25, 50, 75];
 /// Seconds between two checkpoints, as in the paper.
 const TAU: u32 = 1;
-/// Seconds after which a checkpoint is durable, at most.
+/// The maximum time in seconds until a checkpoint is durable.
 const WRITE_SECONDS: f64 = 0.1;
 /// The failing processes, with their ranks: one that starts without work, and the one that starts with the program.
 const VICTIMS: [(&str, u32); 2] = [("a process", 17), ("the first process", 0)];
