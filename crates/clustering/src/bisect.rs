@@ -10,19 +10,19 @@ use crate::chance::Chance;
 use crate::graph::Graph;
 use crate::level::Level;
 
-/// Number of nodes at which merging stops.
+/// The number of nodes at which merging stops.
 const COARSEST: usize = 40;
-/// Number of nodes from which a half is grown.
+/// The number of nodes from which a half is grown.
 const STARTS: usize = 12;
-/// Largest number of passes over a level that improve it.
+/// The largest number of passes over a level that improve it.
 const PASSES: usize = 8;
-/// Number of consecutive moves without gain after which a pass stops.
+/// The number of consecutive moves without gain after which a pass stops.
 const PATIENCE: usize = 120;
-/// Number of candidates in each half that are examined for a move that keeps the balance.
+/// The number of candidates in each half that are examined for a move that keeps the balance.
 const LOOKS: usize = 8;
-/// Number of other clusters, those with the most traffic, with which a cluster exchanges processes.
+/// The number of other clusters, those with the most traffic, with which a cluster exchanges processes.
 const PARTNERS: usize = 4;
-/// Number of rounds of exchanges over all clusters.
+/// The number of rounds of exchanges over all clusters.
 const EXCHANGES: usize = 3;
 
 /// Divides a graph into `parts` parts of about the same size, none larger than `most` processes. Returns the
@@ -79,7 +79,7 @@ fn partners(graph: &Graph, part_of: &[u32]) -> Vec<(u32, u32)> {
     pairs.into_iter().map(|it| it.1).collect()
 }
 
-/// Requested size of the left half, in processes.
+/// The requested size of the left half, in processes.
 #[derive(Clone, Copy)]
 struct Share {
     size: u64,

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use crate::balance::Balance;
 use crate::graph::Graph;
 
-/// Largest number of processes for which all divisions are compared: 4,213,597 divisions of twelve processes.
+/// The largest number of processes for which all divisions are compared: 4,213,597 divisions of twelve
+/// processes.
 pub(crate) const MOST: usize = 12;
 
-/// Returns the division that logs least for each share of processes that roll back that is possible within
-/// this balance; among equal divisions, the one with the fewest clusters. Every division of these processes
-/// is matched or beaten by one of them.
+/// Returns, for each share of rolled-back processes that is possible within this balance, the division that
+/// logs the fewest bytes and, among equal divisions, the one with the fewest clusters. Every division of
+/// these processes is matched or beaten by one of them.
 ///
 /// # Panics
 ///
@@ -34,7 +35,7 @@ struct Search {
     /// Clusters of the processes assigned so far.
     cluster_of: Vec<u32>,
     sizes: Vec<usize>,
-    /// Best division for each sum of squared sizes: its bytes, its number of clusters, and the division.
+    /// The best division for each sum of squared sizes: its bytes, its number of clusters, and the division.
     best: BTreeMap<usize, ((u64, usize), Vec<u32>)>,
 }
 

@@ -12,13 +12,13 @@ use std::collections::VecDeque;
 use crate::chance::Chance;
 use crate::level::Level;
 
-/// Smallest significant change of the cost. Smaller changes may be rounding errors.
+/// The smallest significant change of the cost. Smaller changes may be rounding errors.
 pub(crate) const ROUNDING: f64 = 1e-7;
 
 /// Prices and limits of clusters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CostModel {
-    /// Saving per byte inside a cluster, where each pair of processes in one cluster costs 2.
+    /// The saving per byte inside a cluster, where each pair of processes in one cluster costs 2.
     pub(crate) price: f64,
     /// Size limit of a cluster, in processes.
     pub(crate) most: u64,

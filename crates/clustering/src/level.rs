@@ -4,7 +4,7 @@ use crate::graph::Graph;
 
 /// A graph whose nodes may represent several processes.
 pub(crate) struct Level {
-    /// Number of processes that each node represents.
+    /// The number of processes that each node represents.
     pub(crate) sizes: Vec<u64>,
     /// For each node: its peers, ascending, with the sum of the bytes in both directions.
     pub(crate) peers: Vec<Vec<(u32, u64)>>,

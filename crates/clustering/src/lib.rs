@@ -44,7 +44,7 @@ use balance::Balance;
 pub use graph::Graph;
 pub use recluster::{DivisionSequence, Interval, Reclustering, recluster};
 
-/// Largest difference between sums that is due to rounding, in points.
+/// The largest difference between sums that is due to rounding, in points.
 const EQUAL: f64 = 1e-6;
 /// If a single cluster has the least sum: the difference from the best division into several clusters, in
 /// points, within which divisions count as equally good.
@@ -53,10 +53,10 @@ const INDIFFERENT: f64 = 1.0;
 /// Limits on the search and on the choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Constraints {
-    /// Largest share of processes that a failure may roll back, in percent. The choice respects it.
+    /// The largest share of processes that a failure may roll back, in percent. The choice respects it.
     pub max_rollback_percent: Option<f64>,
-    /// Largest size of a cluster relative to the mean, at least 1. A value of 1 means clusters of equal size.
-    /// The search respects it.
+    /// The largest size of a cluster relative to the mean, at least 1. A value of 1 means clusters of equal
+    /// size. The search respects it.
     pub balance: Option<f64>,
 }
 
@@ -72,30 +72,30 @@ impl Constraints {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Division {
-    /// Number of clusters.
+    /// The number of clusters.
     pub clusters: usize,
-    /// Number of processes in the largest cluster.
+    /// The number of processes in the largest cluster.
     pub largest: usize,
-    /// Mean share of processes that a failure rolls back, in percent, if all processes are equally likely to
-    /// fail: the sum of (size / processes)^2 over all clusters.
+    /// The mean share of processes that a failure rolls back, in percent, if all processes are equally likely
+    /// to fail: the sum of (size / processes)^2 over all clusters.
     pub rolled_back_percent: f64,
-    /// Share of bytes between clusters, in percent.
+    /// The share of bytes between clusters, in percent.
     pub logged_percent: f64,
-    /// Cluster of each process. Clusters are numbered in the order of their first processes.
+    /// The cluster of each process. Clusters are numbered in the order of their first processes.
     #[serde(skip)]
     pub cluster_of: Vec<u32>,
 }
 
-/// Result of a search.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchResult {
     /// The Pareto front of the divisions found, in ascending order of the share of processes that roll back.
     /// If `exhaustive`, the Pareto front of all divisions.
     pub front: Vec<Division>,
-    /// Index of the chosen division in the front.
+    /// The index of the chosen division in the front.
     pub chosen: usize,
-    /// Reason for the choice, in words.
+    /// The reason for the choice, in words.
     pub reason: String,
     /// Whether all divisions were compared. Only then is the choice proven to have the least sum within the
     /// limits.

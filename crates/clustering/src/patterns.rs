@@ -26,11 +26,11 @@ pub enum Pattern {
 /// A row of the paper's table I: a division of 256 processes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Published {
-    /// Number of clusters.
+    /// The number of clusters.
     pub clusters: usize,
-    /// Mean share of processes that roll back, in percent.
+    /// The mean share of processes that roll back, in percent.
     pub rolled_back_percent: f64,
-    /// Share of bytes between clusters, which are logged, in percent.
+    /// The share of bytes between clusters, which are logged, in percent.
     pub logged_percent: f64,
 }
 

@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use crate::graph::Graph;
 
-/// File format of a graph.
+/// The file format of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraphFormat {
     /// One line per channel.
@@ -39,15 +39,15 @@ pub enum ReadError {
     /// A line of an edge list has the wrong number of words.
     #[error("line {line} has {words} words; write `from to bytes` or `from to bytes messages`")]
     Words {
-        /// Number of the line.
+        /// The number of the line.
         line: usize,
-        /// Number of words in the line.
+        /// The number of words in the line.
         words: usize,
     },
     /// A word should be a number but is not.
     #[error("line {line}: `{word}` is not a whole number of at least 0")]
     Number {
-        /// Number of the line.
+        /// The number of the line.
         line: usize,
         /// The word found there.
         word: String,
@@ -57,13 +57,13 @@ pub enum ReadError {
         "line {line} is not the header of a METIS file; write `processes edges`, or `processes edges 001` with weights"
     )]
     Header {
-        /// Number of the line.
+        /// The number of the line.
         line: usize,
     },
     /// A METIS file has weights of processes, which have no meaning here.
     #[error("line {line}: the format {format} has weights of processes; use 0, 1 or 001")]
     Format {
-        /// Number of the line.
+        /// The number of the line.
         line: usize,
         /// The format in the header.
         format: String,
@@ -71,25 +71,25 @@ pub enum ReadError {
     /// The number of lines in a METIS file differs from the number of processes.
     #[error("the header states {stated} processes, but the file has lines for {found}")]
     Lines {
-        /// Number of processes in the header.
+        /// The number of processes in the header.
         stated: usize,
-        /// Number of lines after the header.
+        /// The number of lines after the header.
         found: usize,
     },
     /// A neighbour does not exist.
     #[error("line {line} names neighbour {neighbour}; use numbers from 1 to {processes}")]
     Neighbour {
-        /// Number of the line.
+        /// The number of the line.
         line: usize,
-        /// Number of the neighbour, counted from 1.
+        /// The number of the neighbour, counted from 1.
         neighbour: u64,
-        /// Number of processes.
+        /// The number of processes.
         processes: usize,
     },
     /// The weight of an edge is missing.
     #[error("line {line} ends with a neighbour that has no weight")]
     Weight {
-        /// Number of the line.
+        /// The number of the line.
         line: usize,
     },
     /// An edge of a METIS file does not appear at both ends with the same weight.
@@ -97,7 +97,7 @@ pub enum ReadError {
         "line {line}: the edge to {neighbour} is missing from that process's line, or has another weight there"
     )]
     Lopsided {
-        /// Number of the line.
+        /// The number of the line.
         line: usize,
         /// The other end of the edge.
         neighbour: usize,
@@ -111,19 +111,19 @@ pub enum ReadError {
     /// An element of a GraphML file lacks an attribute.
     #[error("line {line}: the `{element}` has no `{attribute}`")]
     Attribute {
-        /// Number of the line.
+        /// The number of the line.
         line: usize,
-        /// Name of the element.
+        /// The name of the element.
         element: &'static str,
-        /// Name of the missing attribute.
+        /// The name of the missing attribute.
         attribute: &'static str,
     },
     /// An edge of a GraphML file refers to a node that does not exist.
     #[error("line {line}: there is no node `{node}`")]
     Node {
-        /// Number of the line.
+        /// The number of the line.
         line: usize,
-        /// Name of the node.
+        /// The name of the node.
         node: String,
     },
 }

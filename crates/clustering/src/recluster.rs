@@ -13,9 +13,9 @@ use serde::Serialize;
 use crate::follow::follow;
 use crate::{Constraints, Division, Graph, find, limits};
 
-/// Difference below which sums count as equal, in points.
+/// The difference below which sums count as equal, in points.
 const EQUAL: f64 = 0.01;
-/// Number of candidates per graph: the divisions with the least sum of both shares.
+/// The number of candidates per graph: the divisions with the least sum of both shares.
 const CANDIDATES: usize = 16;
 
 /// The best results with and without changes of clusters.
@@ -41,9 +41,9 @@ pub struct Reclustering {
 pub struct DivisionSequence {
     /// Intervals in chronological order.
     pub intervals: Vec<Interval>,
-    /// Mean share of processes that a failure rolls back, over all intervals, in percent.
+    /// The mean share of processes that a failure rolls back, over all intervals, in percent.
     pub rolled_back_percent: f64,
-    /// Share of all bytes that are sent between clusters, in percent.
+    /// The share of all bytes that are sent between clusters, in percent.
     pub logged_percent: f64,
     /// Bytes of the checkpoints for all changes, in percent of all bytes.
     pub changes_percent: f64,
@@ -53,16 +53,16 @@ pub struct DivisionSequence {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Interval {
-    /// Total number of bytes in the interval.
+    /// The total number of bytes in the interval.
     pub bytes: u64,
     /// The division, with its shares in this interval.
     #[serde(flatten)]
     pub division: Division,
-    /// Number of processes that change clusters at the beginning of the interval.
+    /// The number of processes that change clusters at the beginning of the interval.
     pub moved: usize,
-    /// Number of processes that take a checkpoint for the change: the members of all new clusters.
+    /// The number of processes that take a checkpoint for the change: the members of all new clusters.
     pub checkpointed: usize,
-    /// Number of each cluster of the division, which identifies it across intervals: as few processes as
+    /// The number of each cluster of the division, which identifies it across intervals: as few processes as
     /// possible change numbers from one interval to the next.
     #[serde(skip)]
     pub numbers: Vec<u32>,

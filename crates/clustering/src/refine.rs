@@ -11,7 +11,7 @@ use crate::graph::Graph;
 
 /// Weights of logging: the value of one point of logging, in points of rollback.
 const WEIGHTS: [f64; 3] = [0.5, 1.0, 2.0];
-/// Largest number of rounds over all processes.
+/// The largest number of rounds over all processes.
 const ROUNDS: usize = 20;
 
 /// Returns the division itself, and its refinements with different weights within the balance.
@@ -34,10 +34,10 @@ struct State<'a> {
     cluster_of: Vec<u32>,
     /// Sizes of the clusters.
     sizes: Vec<f64>,
-    /// Cost of a byte between clusters, where each ordered pair of processes in one cluster costs 1.
+    /// The cost of a byte between clusters, where each ordered pair of processes in one cluster costs 1.
     price: f64,
     balance: Balance,
-    /// Number of clusters that are not empty.
+    /// The number of clusters that are not empty.
     clusters: usize,
 }
 

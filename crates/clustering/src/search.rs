@@ -11,22 +11,23 @@ use crate::level::Level;
 
 /// Weights of logging for divisions of the front: the value of one point of logging, in points of rollback.
 const WEIGHTS: [f64; 9] = [0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0, 8.0];
-/// Minimum and maximum number of starts at weight 1. Smaller graphs have more starts.
+/// The minimum and maximum number of starts at weight 1. Smaller graphs have more starts.
 const STARTS: (usize, usize) = (8, 60);
-/// Total number of processes in all starts.
+/// The total number of processes in all starts.
 const STARTED: usize = 20_000;
-/// Number of divisions that are improved.
+/// The number of divisions that are improved.
 const IMPROVED: usize = 3;
-/// Number of regions that are divided again, per cluster of a division, with the minimum and the maximum of
-/// their total.
+/// The number of regions that are divided again, per cluster of a division, with the minimum and the maximum
+/// of their total.
 const REGIONS: usize = 60;
 const BOUNDS: (usize, usize) = (1_000, 8_000);
-/// Limit on the total number of pairs with traffic in all regions. Dense graphs therefore have fewer regions.
+/// The limit on the total number of pairs with traffic in all regions. Dense graphs therefore have fewer
+/// regions.
 const LOOKED_AT: usize = 1_500_000;
-/// Largest number of clusters in a region.
+/// The largest number of clusters in a region.
 const WIDEST: usize = 5;
-/// Largest loss that a region may cause at the start, in points, and the share of regions at the end that may
-/// cause none.
+/// The largest loss that a region may cause at the start, in points, and the share of regions at the end that
+/// may cause none.
 const LOSS: f64 = 0.1;
 const TAIL: f64 = 0.2;
 /// Weights of logging in regions if the share that rolls back is limited.
@@ -36,7 +37,7 @@ const TIGHTER: [f64; 4] = [0.25, 0.5, 0.75, 1.0];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) balance: Balance,
-    /// Largest sum of the squared sizes.
+    /// The largest sum of the squared sizes.
     pub(crate) squares: f64,
 }
 
@@ -140,9 +141,9 @@ struct Search<'a> {
     /// Members of each cluster. No cluster is empty.
     members: Vec<Vec<u32>>,
     chance: Chance,
-    /// Cost of the clusters relative to those of the start.
+    /// The cost of the clusters relative to those of the start.
     cost: f64,
-    /// Additional cost that a region may currently cause.
+    /// The additional cost that a region may currently cause.
     loss: f64,
 }
 
