@@ -9,7 +9,7 @@ use faultline_trace::{Bundle, Manifest, Trace};
 /// Carries out one run. This crate implements it in virtual time; other crates implement it for real processes and for
 /// pods.
 pub trait Backend {
-    /// Reason why a run could not be carried out.
+    /// The reason why a run could not be carried out.
     type Error;
 
     /// Returns the kind of backend for the manifest.
@@ -27,9 +27,9 @@ pub trait Backend {
 /// A run that is about to be carried out. Its manifest has already been written.
 #[derive(Debug)]
 pub struct PreparedRun<'a, N: Hosted> {
-    /// Configuration of the federation's processes and drivers.
+    /// The configuration of the federation's processes and drivers.
     pub setup: &'a Setup<N>,
-    /// Description of the run so far.
+    /// The description of the run so far.
     pub manifest: &'a Manifest,
     /// The bundle of the run.
     pub bundle: &'a Bundle,
@@ -38,17 +38,17 @@ pub struct PreparedRun<'a, N: Hosted> {
 /// How a run ended, before it has been judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunEnd {
-    /// Outcome of the run.
+    /// The outcome of the run.
     pub outcome: Outcome,
     /// Faults that were added to the plan during the run.
     pub added: Vec<PlannedFault>,
-    /// State of each fault of the plan at the end, including added ones.
+    /// The state of each fault of the plan at the end, including added ones.
     pub faults: Vec<FaultAccount>,
-    /// Times at which faults took effect; empty in virtual time.
+    /// The times at which faults took effect; empty in virtual time.
     pub effects: Vec<EffectEntry>,
     /// The links with their measurements; `None` if none was measured.
     pub links: Option<Vec<LinkEntry>>,
-    /// Duration of the run, from its start to its end.
+    /// The duration of the run, from its start to its end.
     pub duration: Span,
 }
 

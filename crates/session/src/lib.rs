@@ -11,7 +11,7 @@
 //!
 //! This crate reads no clock, starts no process, and does not depend on the runtime of real processes.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | `backend` | the interface of programs that carry out a run |
 //! | `memory` | the memory limit of simulated runs |

@@ -20,7 +20,7 @@ const RESERVE: u64 = 8;
 
 /// The memory limit of this program.
 static BOUND: OnceLock<MemoryBound> = OnceLock::new();
-/// Number of simulated runs in progress.
+/// The number of simulated runs in progress.
 static RUNNING: AtomicU64 = AtomicU64::new(0);
 
 /// Limits the memory of this program: a simulated run ends as [out of
@@ -47,7 +47,7 @@ pub(crate) fn most_facts() -> u64 {
 pub(crate) struct Watch {
     bound: Option<MemoryBound>,
     /// Memory that the program used when the run began, in bytes. The allocator keeps what earlier runs have freed, so
-    /// this run may take up to as much again before the program grows.
+    /// this run may use up to that much before the program grows.
     before: u64,
 }
 

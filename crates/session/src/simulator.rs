@@ -13,7 +13,7 @@ use crate::backend::{Backend, PreparedRun, RunEnd};
 use crate::input_recorder::InputRecorder;
 use crate::memory::{Watch, memory_bound};
 
-/// Number of events between two calls of [`Observer::continues`].
+/// The number of events between two calls of [`Observer::continues`].
 const LOOK_EVERY: u32 = 1000;
 
 /// Observes a simulation while it runs.

@@ -21,7 +21,7 @@ type Stream = (ProcessId, Life);
 /// A change to a record, and the reason that the verdict must give.
 pub(crate) struct Attack {
     pub(crate) name: String,
-    /// Texts one of which the reasons must contain. Empty if the record cannot be read at all.
+    /// Texts, at least one of which the reasons must contain. Empty if the record cannot be read at all.
     pub(crate) told: &'static [&'static str],
     pub(crate) act: Act,
 }

@@ -13,7 +13,7 @@ use faultline_session::{Session, Simulator};
 use faultline_workloads::messaging::{Performer, digest_of, pack, sequential};
 use sort::Sort;
 
-/// Number of values that each rank sorts.
+/// The number of values that each rank sorts.
 const EACH: usize = 50;
 
 /// Runs the example in place of the federation's application.
