@@ -19,7 +19,7 @@ use serde::Serialize;
 /// A rule, by the code that contains it. Several protocols may share the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A rule of HC3I, also of independent checkpoints.
+    /// A rule of HC3I, which independent checkpoints share.
     Hc3i(hc3i::Defect),
     /// A rule of coordinated checkpoints, with or without leaders.
     Coordinated(coordinated::Defect),

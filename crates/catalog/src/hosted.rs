@@ -9,7 +9,7 @@ use faultline_core::{
 use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::{Partition, PartitionConfig, Program, Recovery, TaskProcess, TaskProcessConfig};
 
-/// A process that a federation can consist of: a composite of a protocol and a program.
+/// The type of a federation's processes: a composite of a protocol and a program.
 pub trait Hosted: Process<Config: Send + Sync> + Clone + Debug + 'static {
     /// Returns what its protocol promises with these parameters.
     fn promises(config: &Self::Config) -> Promises;

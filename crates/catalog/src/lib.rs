@@ -46,7 +46,7 @@ pub use hosted::Hosted;
 pub use rederive::{Rederived, rederive};
 pub use tasks::{TasksSetup, TasksVisitor, with_tasks};
 
-/// Smallest percentage of the work that must remain for a fault to count as effective.
+/// The smallest percentage of the work that must remain for a fault to count as effective.
 const LEAST_WORK_LEFT_PERCENT: u8 = 20;
 
 /// The reason why a federation cannot be set up.
@@ -99,7 +99,7 @@ impl SetupError {
 
 /// An operation, under any protocol, on a federation.
 pub trait Visitor {
-    /// Result of the operation.
+    /// The result of the operation.
     type Output;
 
     /// Performs the operation. Called once, with the type of the federation's processes.
@@ -108,7 +108,7 @@ pub trait Visitor {
 
 /// An operation, under any protocol, on a federation whose processes exchange messages.
 pub trait MessagesVisitor {
-    /// Result of the operation.
+    /// The result of the operation.
     type Output;
 
     /// Performs the operation. Called once, with the type of the federation's protocol.
@@ -118,7 +118,7 @@ pub trait MessagesVisitor {
         P::Config: Send + Sync;
 }
 
-/// Setup of a federation whose processes exchange messages.
+/// The setup of a federation whose processes exchange messages.
 pub type MessagesSetup<P, A = Workload> = Setup<Node<P, A>>;
 
 /// Adapts a visitor of all federations to federations whose processes exchange messages.
@@ -147,10 +147,10 @@ impl<V: Visitor> TasksVisitor for Any<V> {
     }
 }
 
-/// Configuration of a federation: everything that a driver needs, on any backend.
+/// The configuration of a federation: everything that a driver needs, on any backend.
 #[derive(Clone, Debug)]
 pub struct Setup<N: Process> {
-    /// Configuration of every process.
+    /// The configuration of every process.
     pub process: Arc<N::Config>,
     /// Processes, clusters and nodes before any process is up: version 0, all lives 0. Processes that the protocol
     /// needs besides the ranks come last, outside all clusters, each on its own node.
@@ -159,13 +159,13 @@ pub struct Setup<N: Process> {
     pub names: Names,
     /// Properties of all links, by sending and receiving cluster, including [`ClusterId::OUTSIDE`].
     pub links: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
-    /// Storage of every node. The backend chooses whatever is not specified.
+    /// The storage of every node. The backend chooses whatever is not specified.
     pub storage: Storage,
     /// Options that affect only the simulator.
     pub simulator: Simulator,
     /// Detection, restart, deadline, and the plan of faults.
     pub supervisor: faultline_supervisor::Config,
-    /// Seed of all random choices of the run. The seed of each process derives from it ([`process_seed`]).
+    /// The seed of all random choices of the run. The seed of each process derives from it ([`process_seed`]).
     pub seed: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Protocols and applications from other crates.
 //!
-//! A program registers the protocols and applications that it is built with once, before it reads a file. They are then
-//! found by the name in the file. Their types are erased ([`Erased`], [`Custom`]), so every operation on a federation
-//! is compiled once for all of them, and nothing else is generic over them.
+//! A program registers the protocols and applications that it is built with before it reads the first file. They are
+//! then found by the name in the file. Their types are erased ([`Erased`], [`Custom`]), so every operation on a
+//! federation is compiled once for all of them, and nothing else is generic over them.
 
 mod protocol;
 mod wire;

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_survives_the_way_through_bytes() {
+    fn a_value_is_unchanged_after_it_is_encoded_and_decoded() {
         let sent = Opaque::of((7_u32, vec!["a".to_owned()]));
         let bytes = postcard::to_allocvec(&sent).unwrap();
         let received: Opaque = postcard::from_bytes(&bytes).unwrap();
