@@ -36,7 +36,7 @@ struct Row {
     goal: Option<f64>,
 }
 
-/// Common name of the simulator's benchmarks.
+/// The common name of the simulator's benchmarks.
 const SIMULATOR: &str = "simulator";
 
 /// Runs all benchmarks or the named ones, and prints the table as Markdown. Fails if a benchmark did not run.

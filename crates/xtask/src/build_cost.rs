@@ -20,13 +20,13 @@ use nix::sys::time::TimeValLike;
 
 use crate::Repository;
 
-/// Environment variable that names the file to which the compiler's costs are added.
+/// The environment variable that names the file to which the compiler's costs are added.
 const RECORD: &str = "FAULTLINE_BUILD_COST";
-/// Name of the row for crates that several causes need.
+/// The name of the row for crates that several causes need.
 const SHARED: &str = "needed by several";
-/// Name of the row for everything except the compiler.
+/// The name of the row for everything except the compiler.
 const REST: &str = "Cargo and build scripts";
-/// Maximum number of crates that are listed for a cause.
+/// The maximum number of crates that are listed for a cause.
 const NAMED: usize = 4;
 
 /// Runs the compiler and records its cost if Cargo calls this program in place of the compiler; `None` otherwise.
@@ -141,7 +141,7 @@ fn edges(repository: &Repository, units: &BTreeMap<String, f64>) -> Result<Edges
     Ok(edges)
 }
 
-/// Crate name that Cargo gives to all build scripts. A record of the compiler cannot tell them apart.
+/// The crate name that Cargo gives to all build scripts. A record of the compiler cannot tell them apart.
 const BUILD: &str = "build_script_build";
 
 /// For each cause, its crates and their CPU seconds.

@@ -8,7 +8,7 @@ use spdx::{Expression, ParseMode};
 
 use crate::{Problems, Repository};
 
-/// Licences that permit use in an Apache-2.0 program with no further condition than attribution.
+/// Licences that permit use in an Apache-2.0 program on no condition other than attribution.
 const PERMISSIVE: &[&str] = &[
     "0BSD",
     "Apache-2.0",

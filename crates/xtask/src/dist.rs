@@ -27,8 +27,8 @@ const SUMS: &str = "SHA256SUMS";
 /// The exit status if a platform was skipped, as in the steps of `.ci/run`.
 const SKIPPED: u8 = 77;
 
-/// Creates all release files in `dist` in the target directory. Reports platforms that this machine cannot build for,
-/// and then exits with [`SKIPPED`]. Fails only if its own platform is among them.
+/// Creates all release files in `dist` in the target directory. Reports the platforms for which this machine cannot
+/// build, and then exits with [`SKIPPED`]. Fails only if its own platform is one of them.
 pub(crate) fn run(repository: &Repository) -> Result<ExitCode, Box<dyn Error>> {
     let target: &Path = repository.metadata.target_directory.as_ref();
     let dist = target.join("dist");

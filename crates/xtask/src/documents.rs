@@ -105,7 +105,7 @@ const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ),
 ];
 
-/// Maximum number of attempts at a command that exits with status 3, because the verdict of a run on a busy machine
+/// The maximum number of attempts at a command that exits with status 3, because the verdict of a run on a busy machine
 /// can be `unknown`.
 const ATTEMPTS: usize = 3;
 const UNKNOWN: i32 = 3;
@@ -113,7 +113,7 @@ const UNKNOWN: i32 = 3;
 /// A command as printed in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Printed {
-    /// Number of its first line, from 1.
+    /// The number of its first line, from 1.
     line: usize,
     /// Its whole text, with several lines if it continues.
     text: String,

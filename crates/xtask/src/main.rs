@@ -88,7 +88,7 @@ enum Task {
         /// Try at most N schedules of each protocol.
         #[arg(long, default_value_t = 300, value_name = "N")]
         seeds: u64,
-        /// Follow at most N schedules of each protocol with directed ones
+        /// Derive directed schedules from at most N schedules of each protocol.
         #[arg(long, default_value_t = 60, value_name = "N")]
         directed: u64,
     },

@@ -120,7 +120,7 @@ fn split(line: &str) -> (&str, &str) {
 #[derive(Default)]
 struct Joined {
     text: String,
-    /// Start of each line in the text, and its number.
+    /// The start of each line in the text, and its number.
     lines: Vec<(usize, usize)>,
 }
 

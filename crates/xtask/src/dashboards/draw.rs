@@ -7,14 +7,14 @@ use super::RATE_INTERVAL;
 use super::prometheus::{Prometheus, Series};
 use super::table::{Dashboard, Kind, PLAIN, Panel, Steps, fill};
 
-/// Size of a cell of Grafana's grid, in pixels.
+/// The size of a cell of Grafana's grid, in pixels.
 const CELL: (usize, usize) = (50, 30);
 const MARGIN: usize = 4;
-/// Number of instants in a graph.
+/// The number of instants in a graph.
 const POINTS: f64 = 90.0;
-/// Maximum number of lines of a legend.
+/// The maximum number of lines of a legend.
 const LEGEND_LINES: usize = 4;
-/// Mean width of a letter in a legend, in pixels.
+/// The mean width of a letter in a legend, in pixels.
 const LETTER: f64 = 5.2;
 /// Colours of series.
 const PALETTE: [&str; 8] =

@@ -2,7 +2,7 @@
 
 use super::table::{Dashboard, INTERVAL, Kind, PLACEHOLDERS, fill};
 
-/// Suffix of metrics that only grow. Their values count from the start of one run, so a panel that shows them must
+/// The suffix of metrics that only grow. Their values count from the start of one run, so a panel that shows them must
 /// aggregate them.
 const COUNTER: &str = "_total";
 

@@ -19,11 +19,11 @@ use prometheus::Prometheus;
 use table::Dashboard;
 
 const DASHBOARDS: [&Dashboard; 3] = [&run::RUN, &operator::OPERATOR, &compare::COMPARE];
-/// Interval between scrapes while the queries are tried.
+/// The interval between scrapes while the queries are tried.
 const SCRAPE_SECONDS: u64 = 1;
-/// Value for Grafana's variable of the same name: here, enough scrapes for a rate in a run that takes seconds.
+/// The value for Grafana's variable of the same name: here, enough scrapes for a rate in a run that takes seconds.
 const RATE_INTERVAL: &str = "5s";
-/// Additional time for the last scrapes after the runs.
+/// The additional time for the last scrapes after the runs.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the dashboards as JSON for Grafana, with the names of their files.

@@ -1,4 +1,4 @@
-//! A Prometheus that scrapes the programs of these runs, and answers queries.
+//! A Prometheus that scrapes the programs of the test runs, and answers queries.
 
 use std::collections::BTreeMap;
 use std::error::Error;

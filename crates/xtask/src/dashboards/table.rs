@@ -5,7 +5,7 @@ pub(super) const COLUMNS: usize = 24;
 
 /// A dashboard.
 pub(super) struct Dashboard {
-    /// Name of its file, without the extension.
+    /// The name of its file, without the extension.
     pub(super) file: &'static str,
     pub(super) uid: &'static str,
     pub(super) title: &'static str,
@@ -26,9 +26,9 @@ pub(super) struct Variable {
 pub(super) struct Annotation {
     pub(super) name: &'static str,
     pub(super) color: &'static str,
-    /// Query whose value is greater than zero at the time of an event.
+    /// The query whose value is greater than zero at the time of an event.
     pub(super) query: &'static str,
-    /// Text of a mark.
+    /// The text of a mark.
     pub(super) text: &'static str,
 }
 
@@ -77,7 +77,7 @@ pub(super) const PLACEHOLDERS: [(&str, &str); 4] = [
     ("FEDERATIONS", "namespace=~\"$namespace\", federation=~\"$federation\""),
     ("NAMESPACES", "namespace=~\"$namespace\""),
 ];
-/// Placeholder for an interval of a few scrapes.
+/// A placeholder for an interval of a few scrapes.
 pub(super) const INTERVAL: (&str, &str) = ("INTERVAL", "$__rate_interval");
 
 impl Panel {

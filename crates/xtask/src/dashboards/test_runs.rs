@@ -17,9 +17,9 @@ use super::SCRAPE_SECONDS;
 use super::prometheus::{Background, Prometheus, Target};
 use crate::Repository;
 
-/// Key of all federations of these runs. They listen only on this machine.
+/// The key of all federations of these runs. They listen only on this machine.
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
-/// Namespace label of all federations of these runs.
+/// The namespace label of all federations of these runs.
 const NAMESPACE: &str = "experiments";
 /// Faults in addition to those of the quick start.
 const FAULTS: &str = "  faults:
@@ -30,7 +30,7 @@ const FAULTS: &str = "  faults:
 ";
 /// Protocols under which the quick start runs.
 const PROTOCOLS: [&str; 3] = ["hc3i", "hydee", "coordinated"];
-/// Time limit of a run.
+/// The time limit of a run.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A program that prints its address.
