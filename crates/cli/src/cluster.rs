@@ -15,7 +15,7 @@ use crate::{files, output, recording};
 
 mod recluster;
 
-/// Maximum number of divisions of the front that are printed. The chosen division is always printed.
+/// The maximum number of divisions of the front that are printed. The chosen division is always printed.
 const ROWS: usize = 16;
 
 /// The output of `--format json`.

@@ -265,7 +265,7 @@ struct Finding {
     properties: Vec<Property>,
     texts: Vec<String>,
     program: String,
-    /// Number of steps until the federation is quiescent.
+    /// The number of steps until the federation is quiescent.
     steps: usize,
     transcript: String,
     bundle: PathBuf,

@@ -23,7 +23,8 @@ pub(crate) const FILE: &str = "run.log";
 /// The log file of the current run.
 static RECORD: Mutex<Option<File>> = Mutex::new(None);
 
-/// Starts logging. Shows warnings that are also recorded only on request, and all other warnings always.
+/// Starts logging. Warnings that are also recorded are shown only on request; all other warnings are always
+/// shown.
 pub(crate) fn begin(command: &Command) {
     let level = match command {
         Command::Run(arguments) if arguments.backend == BackendName::Local => {
@@ -60,7 +61,7 @@ pub(crate) fn begin(command: &Command) {
 
 const WARNINGS: &str = "warn";
 
-/// Starts to write the log to the record of a run as well.
+/// Starts writing the log to the record of a run as well.
 pub(crate) fn record_in(dir: &Path) -> io::Result<()> {
     let file = File::create(dir.join(FILE))?;
     *RECORD.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);

@@ -184,8 +184,8 @@ pub(crate) fn load() -> Option<Finding> {
     })
 }
 
-/// Measures how long a page takes to reach the device in this directory, as the maximum of several tries: a
-/// checkpoint waits for it.
+/// Measures how long a page takes to reach the device that holds this directory, as the maximum of several
+/// tries. A checkpoint waits for such writes.
 pub(crate) fn writes(dir: &Path) -> Finding {
     let name = "stable writes";
     match slowest_write(dir) {

@@ -98,7 +98,7 @@ impl PluginCommand {
         }
     }
 
-    /// Replaces this process by the other program: the one next to this one, or the first on the PATH.
+    /// Replaces this process with the other program: the one next to this one, or the first on the PATH.
     fn call(self) -> Result<Exit, CommandError> {
         let adjacent = std::env::current_exe().ok().map(|it| it.with_file_name(PROGRAM));
         let program = adjacent.filter(|it| it.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));

@@ -78,7 +78,7 @@ struct ReplayedLife {
     facts: usize,
     /// The first difference.
     difference: Option<String>,
-    /// Reason why a part of this life could not be compared.
+    /// The reason why a part of this life could not be compared.
     remark: Option<String>,
 }
 
@@ -241,9 +241,9 @@ fn replay_life<P: Process>(
 
 /// A fact that a replayed process stated.
 struct ReplayedFact {
-    /// Number of the input that it followed.
+    /// The number of the input that it followed.
     input: usize,
-    /// Time of that input.
+    /// The time of that input.
     at: Time,
     fact: Fact,
 }

@@ -105,7 +105,7 @@ struct Report<'a> {
     runs_per_second: f64,
     coverage: Shares,
     finding: Option<&'a Finding>,
-    /// Reason why the verdict is unknown, or a failure that is visible only over all schedules.
+    /// The reason why the verdict is unknown, or a failure that is visible only over all schedules.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }

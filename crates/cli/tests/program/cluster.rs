@@ -7,7 +7,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// Creates a place with a run in `run`, without faults.
+/// Creates a directory with the record of a run without faults in `run`.
 fn recorded() -> TestDirectory {
     let place = TestDirectory::new();
     place.write("small.yaml", crate::common::small(""));

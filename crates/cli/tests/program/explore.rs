@@ -7,7 +7,7 @@ use predicates::str::contains;
 use serde_json::Value;
 
 #[test]
-fn a_small_space_is_visited_to_its_end_and_a_larger_one_says_where_it_stopped() {
+fn a_small_state_space_is_visited_completely_and_a_larger_one_says_where_it_stopped() {
     let place = TestDirectory::new();
     let explore = |more: &[&str], code| {
         let usual = ["explore", "--protocol", "hydee", "--nodes", "1", "--messages", "1", "--format", "json"];

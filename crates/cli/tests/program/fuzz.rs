@@ -13,7 +13,7 @@ fn json(output: &[u8]) -> Value {
 }
 
 #[test]
-fn a_search_reports_its_coverage_independent_of_the_number_of_jobs() {
+fn the_reported_coverage_of_a_search_does_not_depend_on_the_number_of_jobs() {
     let place = TestDirectory::new();
     let search = |jobs| {
         let arguments = ["fuzz", "--runs", "25", "--seed", "100", "--jobs", jobs, "--format", "json"];

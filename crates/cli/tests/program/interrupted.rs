@@ -41,7 +41,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_comparison_continues_to_what_it_would_have_been() {
+fn a_resumed_comparison_equals_an_uninterrupted_one() {
     let place = TestDirectory::new();
     place.write("small.yaml", small(CRASH));
     let arguments = |out: &'static str| {

@@ -109,7 +109,7 @@ fn several_runs_are_summarised_and_only_reproducible_records_are_removed() {
 }
 
 #[test]
-fn a_deadline_that_passes_is_unknown() {
+fn a_run_that_exceeds_its_deadline_is_unknown() {
     let place = TestDirectory::new();
     place.write("late.yaml", small(CUT_OFF));
     place
@@ -164,7 +164,7 @@ fn an_incomplete_record_is_not_judged_as_complete() {
 }
 
 #[test]
-fn a_plan_is_the_same_for_a_seed_and_another_for_another() {
+fn the_seed_determines_the_plan() {
     let place = TestDirectory::new();
     let sample = place.faultline(["samples", "random-faults"]).assert().code(0).get_output().stdout.clone();
     place.write("random.yaml", sample);
@@ -211,7 +211,7 @@ spec:
 ";
 
 #[test]
-fn an_exploration_ends_before_it_takes_more_memory_than_it_may() {
+fn an_exploration_ends_before_it_exceeds_its_memory_limit() {
     let place = TestDirectory::new();
     let explore = ["explore", "--protocol", "hc3i", "--messages", "4", "--overtakings", "all"];
     let bounds = ["--states", "100000000", "--memory", "64MiB"];
@@ -220,7 +220,7 @@ fn an_exploration_ends_before_it_takes_more_memory_than_it_may() {
 }
 
 #[test]
-fn a_run_ends_before_it_takes_more_memory_than_it_may() {
+fn a_run_ends_before_it_exceeds_its_memory_limit() {
     let place = TestDirectory::new();
     place.write("pingpong.yaml", PING_PONG);
     let run = ["run", "pingpong.yaml", "--backend", "simulate", "--out", "record", "--memory", "48MiB"];
@@ -272,7 +272,7 @@ fn a_limit_that_no_run_can_respect_is_rejected() {
 }
 
 #[test]
-fn a_seed_without_a_random_fault_does_not_speak_against_the_set() {
+fn a_seed_without_a_random_fault_does_not_count_against_the_set() {
     let place = TestDirectory::new();
     let faults = |mean: &str| {
         format!("  faults: [{{ mtbf: {{ exponential: {mean} }}, crash: {{ cluster: any }} }}]\n")
@@ -297,7 +297,7 @@ fn a_seed_without_a_random_fault_does_not_speak_against_the_set() {
 }
 
 #[test]
-fn the_standard_input_is_a_file_called_minus() {
+fn a_minus_sign_stands_for_standard_input() {
     let place = TestDirectory::new();
     let fed = |arguments: &[&'static str]| {
         let mut command = place.faultline(arguments.iter().copied());
@@ -334,7 +334,7 @@ fn a_record_is_named_after_what_differs() {
 }
 
 #[test]
-fn an_export_says_that_its_run_did_not_come_to_its_end() {
+fn an_export_warns_that_its_run_did_not_complete() {
     let place = TestDirectory::new();
     place.write("short.yaml", small(CUT_OFF));
     place.faultline(["run", "short.yaml", "--backend", "simulate", "--out", "short"]).assert().code(3);

@@ -129,7 +129,7 @@ fn a_program_whose_every_copy_is_lost_is_unrecoverable_and_justified() {
 }
 
 #[test]
-fn a_text_with_a_hole_is_refused_with_its_line() {
+fn a_text_with_missing_entries_is_refused() {
     let place = TestDirectory::new();
     place.write("hole.dat", "3\n0 1 2\n1 0 3\n2 3 0\n\n0 5 2\n5 0\n2 3 0\n");
     let text = program(TIC, "")

@@ -64,7 +64,7 @@ fn a_run_that_is_killed_leaves_no_process_and_no_interface() {
 }
 
 #[test]
-fn links_by_traffic_control_are_for_real_processes() {
+fn links_by_traffic_control_require_real_processes() {
     let place = TestDirectory::new();
     let refused = place.faultline(["run", "--links", "tc", "--backend", "simulate"]).assert().code(2);
     refused.stderr(predicates::str::contains("--backend local"));
