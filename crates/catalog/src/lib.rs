@@ -1,7 +1,7 @@
 //! Maps a federation to protocol and application values. No other crate does this.
 //!
 //! Protocols are monomorphised: [`Visitor::visit`] is called with the type of a federation's processes. Applications
-//! are a single enum. This crate runs nothing.
+//! are a single enum. This crate does not run anything.
 
 mod application;
 pub mod custom;

@@ -175,7 +175,7 @@ pub(crate) fn theft(
     })
 }
 
-/// Returns the parameters of Satin, which has no options besides the enabled defect.
+/// Returns the parameters of Satin, which has no options other than the enabled defect.
 pub(crate) fn satin(defect: Option<Defect>) -> Result<satin::Config, SetupError> {
     let defects = defects!(tasks, defect, satin, Satin);
     Ok(satin::Config { defects })

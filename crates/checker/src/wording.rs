@@ -506,7 +506,7 @@ impl Breach {
     }
 }
 
-/// Formats a number of times.
+/// Formats how often something happened.
 fn how_often(times: u64) -> String {
     match times {
         1 => "once".into(),

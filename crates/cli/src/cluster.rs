@@ -30,7 +30,7 @@ struct Object<'a> {
     clusters: Vec<Vec<&'a str>>,
 }
 
-/// `faultline cluster`
+/// Executes `faultline cluster`.
 pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, CommandError> {
     let graphs = graphs(arguments)?;
     let constraints =

@@ -23,7 +23,7 @@ struct Compared {
     federation: Federation,
 }
 
-/// `faultline compare`
+/// Executes `faultline compare`.
 pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError> {
     let CompareArguments { file, protocols, seeds, seed, out, format, backend, resume, .. } = arguments;
     if *backend == ComparedOn::Local && arguments.jobs.is_some() {

@@ -19,7 +19,7 @@ use crate::plugin;
 /// The abilities that `--links tc` requires.
 const FOR_TC: [Ability; 5] = [Ability::Veth, Ability::Bridge, Ability::Htb, Ability::Pfifo, Ability::U32];
 
-/// `faultline doctor`
+/// Executes `faultline doctor`.
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> {
     if arguments.backend == Examined::Kubernetes {
         return plugin::doctor(arguments);

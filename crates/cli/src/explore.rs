@@ -27,7 +27,7 @@ use crate::fuzz::available;
 use crate::progress::Progress;
 use crate::{files, interrupt, output};
 
-/// `faultline explore`
+/// Executes `faultline explore`.
 pub(crate) fn explore(arguments: &ExploreArguments) -> Result<Exit, CommandError> {
     if let Some(defect) = arguments.defect {
         available(&format!("explore --defect {defect}"))?;

@@ -35,7 +35,7 @@ pub(crate) fn refuse_pause(label: &str, federation: &Federation) -> Result<(), C
     )))
 }
 
-/// `faultline validate`
+/// Executes `faultline validate`.
 pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, CommandError> {
     let source = read(&arguments.file)?;
     let federation = source.parse()?;
@@ -117,7 +117,7 @@ impl MessagesVisitor for Orders {
     }
 }
 
-/// `faultline plan`
+/// Executes `faultline plan`.
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<Exit, CommandError> {
     let federation = read(&arguments.file)?.parse()?;
     let manifest = expand(&federation, "", arguments.seed)?;
@@ -154,13 +154,13 @@ struct Planned<'a> {
     fault: &'a Fault,
 }
 
-/// `faultline schema`
+/// Executes `faultline schema`.
 pub(crate) fn schema() -> Result<Exit, CommandError> {
     output::print(&output::json(&faultline_api::schema()))?;
     Ok(Exit::Pass)
 }
 
-/// `faultline samples`
+/// Executes `faultline samples`.
 pub(crate) fn samples(arguments: &SamplesArguments) -> Result<Exit, CommandError> {
     let Some(name) = &arguments.name else {
         let rows = all_samples().map(|it| [it.name.to_owned(), it.description().to_owned()]);

@@ -20,7 +20,7 @@ use crate::command_error::{CommandError, Exit};
 use crate::progress::Progress;
 use crate::{files, interrupt, output};
 
-/// `faultline import`
+/// Executes `faultline import`.
 pub(crate) fn import(arguments: &ImportArguments) -> Result<Exit, CommandError> {
     let federation = federation(&read(&arguments.files)?, &arguments.name)?;
     let text = serde_saphyr::to_string(&federation).expect("a federation can be written as YAML");
@@ -28,7 +28,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<Exit, CommandError> 
     Ok(Exit::Pass)
 }
 
-/// `faultline simulate`
+/// Executes `faultline simulate`.
 pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, CommandError> {
     let mut files = read(&arguments.files)?;
     if let Some(duration) = arguments.duration {

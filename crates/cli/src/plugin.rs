@@ -15,7 +15,7 @@ use crate::command_error::{CommandError, Exit};
 /// The name by which `kubectl faultline` also finds it.
 const PROGRAM: &str = "kubectl-faultline";
 
-/// `faultline run --backend kubernetes`
+/// Executes `faultline run --backend kubernetes`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     let RunArguments {
         file,
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     line.call()
 }
 
-/// `faultline fetch`
+/// Executes `faultline fetch`.
 pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
     let FetchArguments { federation, out, cluster } = arguments;
     let mut line = PluginCommand::of("fetch");
@@ -55,7 +55,7 @@ pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
     line.call()
 }
 
-/// `faultline doctor --backend kubernetes`
+/// Executes `faultline doctor --backend kubernetes`.
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> {
     let DoctorArguments { backend: _, nodes, tc, format, cluster } = arguments;
     let mut line = PluginCommand::of("doctor");

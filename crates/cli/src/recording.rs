@@ -20,7 +20,7 @@ use crate::arguments::{CheckArguments, ExplainArguments, ExportArguments, Export
 use crate::command_error::{CommandError, Exit};
 use crate::output;
 
-/// `faultline check`
+/// Executes `faultline check`.
 pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, CommandError> {
     let strictness = strictness(arguments.strict);
     let recording = Recording::read_as(&arguments.dir, strictness)?;
@@ -33,7 +33,7 @@ pub(crate) fn strictness(strict: bool) -> Strictness {
     if strict { Strictness::Strict } else { Strictness::Lenient }
 }
 
-/// `faultline explain`
+/// Executes `faultline explain`.
 pub(crate) fn explain_run(arguments: &ExplainArguments) -> Result<Exit, CommandError> {
     let recording = Recording::read(&arguments.dir)?;
     recording.warn();
@@ -45,7 +45,7 @@ pub(crate) fn explain_run(arguments: &ExplainArguments) -> Result<Exit, CommandE
     Ok(Exit::Pass)
 }
 
-/// `faultline report`
+/// Executes `faultline report`.
 pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> {
     let recording = Recording::read(&arguments.dir)?;
     recording.warn();
@@ -60,7 +60,7 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<Exit, CommandError> 
     Ok(Exit::Pass)
 }
 
-/// `faultline export`
+/// Executes `faultline export`.
 pub(crate) fn export(arguments: &ExportArguments) -> Result<Exit, CommandError> {
     let unjudged = open(&arguments.dir)?;
     let flaws = unjudged.flaws();

@@ -50,7 +50,7 @@ const CCK_SEEDS: u32 = 3;
 /// Seeds for each of CCK's settings, with `--quick`.
 const CCK_QUICK_SEEDS: u32 = 1;
 
-/// `faultline reproduce`
+/// Executes `faultline reproduce`.
 pub(crate) fn reproduce(arguments: &ReproduceArguments) -> Result<Exit, CommandError> {
     match arguments.paper {
         Paper::Hc3i => hc3i(arguments),

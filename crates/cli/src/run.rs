@@ -16,7 +16,7 @@ use crate::recording::strictness;
 use crate::runner::{LocalBackend, Runner};
 use crate::{doctor, interrupt, plugin};
 
-/// `faultline run`
+/// Executes `faultline run`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     has_effect(arguments)?;
     let here = match arguments.backend {

@@ -25,7 +25,7 @@ struct Swept {
     sample: Option<(usize, u64)>,
 }
 
-/// `faultline sweep`
+/// Executes `faultline sweep`.
 pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     let SweepArguments { file, seeds, out, format, .. } = arguments;
     let source = files::read(file)?;

@@ -31,7 +31,7 @@ pub struct Reclustering {
     pub one: DivisionSequence,
     /// The division chosen for the first interval, kept in all intervals.
     pub first: DivisionSequence,
-    /// Conclusion, in a sentence.
+    /// The conclusion, in a sentence.
     pub verdict: String,
 }
 

@@ -26,8 +26,8 @@ const BOUNDS: (usize, usize) = (1_000, 8_000);
 const LOOKED_AT: usize = 1_500_000;
 /// The largest number of clusters in a region.
 const WIDEST: usize = 5;
-/// The largest loss that a region may cause at the start, in points, and the share of regions at the end that
-/// may cause none.
+/// The largest loss that a region may cause at the start, in points, and the share of the regions, at the
+/// end, that may cause no loss.
 const LOSS: f64 = 0.1;
 const TAIL: f64 = 0.2;
 /// Weights of logging in regions if the share that rolls back is limited.

@@ -42,7 +42,7 @@ pub struct RunProgress<'a> {
     pub done: u64,
     /// Runs of all settings.
     pub total: u64,
-    /// Whether the result was already stored, so that the run took no time.
+    /// Whether the result was already stored, in which case the run took no time.
     pub is_known: bool,
 }
 

@@ -10,12 +10,12 @@ pub struct Bounds {
     /// The largest number of deadlines in a run that expire before the federation is quiet.
     pub timers: u32,
     /// The largest number of steps in a run that are overtaken. All other steps happen in the order in which
-    /// they were requested. `None` for any number, so that every order is explored.
+    /// they were requested. `None` means any number: every order is explored.
     pub overtakings: Option<u32>,
     /// The fate of the storage of a failed process.
     pub storage: Storage,
-    /// Whether failures of ranks may also be permanent, so that other processes take over their work. Only protocols
-    /// for programs of tasks survive this.
+    /// Whether failures of ranks may also be permanent, in which case other processes take over their work. Only
+    /// protocols for programs of tasks survive this.
     pub permanent: bool,
     /// The number of distinct states after which the exploration stops.
     pub states: u64,

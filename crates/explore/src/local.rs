@@ -35,8 +35,8 @@ pub(crate) struct Local<N: Hosted> {
     /// Pending operations of the storage, in order.
     under_way: VecDeque<Operation<N>>,
     /// The key of all facts that the process has stated. Two states count as the same only if all processes
-    /// have stated the same facts, so that one judgement of a complete run covers all interleavings that lead
-    /// to it.
+    /// have stated the same facts, so one judgement of a complete run covers all interleavings that lead to
+    /// it.
     stated: Key,
     /// Whether the application has finished in this state. Always `true` for a process without an application.
     has_finished: bool,

@@ -27,8 +27,8 @@ pub struct SearchExtent {
     pub runs: u64,
     /// The number of these runs that could not be judged completely, because all copies of a part were lost.
     pub unknown: u64,
-    /// Whether a run has as many overtakings as the bounds permit, so that a larger bound may lead to more
-    /// states.
+    /// Whether a run has as many overtakings as the bounds permit, in which case a larger bound may lead to
+    /// more states.
     pub is_bounded: bool,
 }
 

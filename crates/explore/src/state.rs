@@ -568,7 +568,7 @@ const STORED: Key = 1;
 const REFILLED: Key = 2;
 const RANG: Key = 3;
 
-/// Rounds of deadlines after which a quiet federation counts as one that never finishes.
+/// The number of rounds of deadlines after which a quiet federation counts as one that never finishes.
 const MOST_ROUNDS: usize = 12;
 /// The largest number of steps between two deadlines.
 const MOST_STEPS: usize = 20_000;

@@ -1,4 +1,4 @@
-//! The cost of a run in numbers: checkpoints, rollbacks, lost work, messages. Judges nothing.
+//! The cost of a run in numbers: checkpoints, rollbacks, lost work, messages. Makes no judgements.
 
 use faultline_core::fault::Outcome;
 use faultline_core::{Cause, Claim, Fact, Incarnation, Position, ProcessId, Span};

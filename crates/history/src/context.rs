@@ -21,7 +21,7 @@ pub struct Context {
     pub promises: Promises,
     /// The ranks of each cluster, ascending.
     pub clusters: Vec<Vec<ProcessId>>,
-    /// Display names.
+    /// The display names of processes, clusters and groups.
     pub names: RunNames,
     /// The number of planned faults.
     pub planned_faults: usize,
@@ -54,7 +54,7 @@ pub struct Context {
     pub at_once_within: Span,
     /// Links as requested and as measured.
     pub links: Vec<LinkEntry>,
-    /// Whether all processes read the same clock, so that times of different processes can be compared.
+    /// Whether all processes read the same clock. Only then can times of different processes be compared.
     pub common_clock: bool,
     /// The time without a sent or delivered application message after which a run that its deadline ended is judged as
     /// completed: by then, every message that can arrive has arrived. In virtual time, this is half the run, and at
@@ -151,8 +151,8 @@ impl Context {
         }
     }
 
-    /// Returns whether a re-execution repeats the messages of the execution, so that a message whose send was
-    /// undone remains valid.
+    /// Returns whether a re-execution repeats the messages of the execution. A message whose send was undone
+    /// then remains valid.
     pub fn repeats(&self) -> bool {
         self.promises.include(Promise::Repetition)
     }

@@ -222,7 +222,7 @@ pub struct History<'a> {
     pub planned: Option<Planned>,
     /// The process that saved an image, for images that their owners did not save themselves.
     pub(crate) saved_by: BTreeMap<ImageName, ProcessId>,
-    /// Whether nothing was in transit when the run ended, so that any message not delivered by then is lost.
+    /// Whether nothing was in transit when the run ended. Any message not delivered by then is lost.
     pub is_settled: bool,
     /// Consistency rules that the facts violate. Empty until they are examined.
     pub contradictions: Vec<Contradiction>,
@@ -343,7 +343,7 @@ impl<'a> History<'a> {
         self.processes.get(process.index()).map_or(Ending::Silent, |it| it.ending)
     }
 
-    /// Returns whether `process` belonged to a cluster that has left, so that nothing is in transit to or from it.
+    /// Returns whether `process` belonged to a cluster that has left. Nothing is then in transit to or from it.
     pub fn has_left(&self, process: ProcessId) -> bool {
         let of = |cluster: &ClusterId| self.context.clusters.get(cluster.index());
         self.supervision

@@ -8,7 +8,7 @@
 //! nothing more precise is known. Time for which a checkpoint paused the process counts; time for which the user paused
 //! the whole federation does not.
 //!
-//! The lost work of a cluster's rollback is the sum over its processes. This module judges nothing, and
+//! The lost work of a cluster's rollback is the sum over its processes. This module makes no judgements, and
 //! compares no clocks except the supervisor's with those of the processes that it ended.
 
 use std::collections::BTreeSet;
@@ -20,8 +20,8 @@ use faultline_trace::Trace;
 use crate::history::{History, Point, SegmentNo};
 use crate::supervision::Supervision;
 
-/// A position in the facts of a process: a life, and a fact in it; as an end, the position after the last fact.
-/// Positions of one process are in the order of its history.
+/// A position in the facts of a process: a life, and a fact in it. If it marks an end, it is the position after the
+/// last fact. The positions of a process are ordered like its history.
 pub type FactPosition = (Life, usize);
 
 /// The end of a life, as a position.

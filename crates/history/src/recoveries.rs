@@ -1,5 +1,5 @@
 //! The cost of recoveries of planned programs: the tasks that live processes re-executed, compared with those that they
-//! would have re-executed if all had rolled back. Judges nothing.
+//! would have re-executed if all had rolled back. Makes no judgements.
 //!
 //! Facts are processed in the order of time. If processes read different clocks, this order is approximate, but the
 //! facts whose order matters are seconds apart.

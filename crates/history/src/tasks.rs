@@ -127,7 +127,7 @@ struct TaskState {
     parts: BTreeMap<Theft, Part>,
     /// Lent tasks, with the part to which each belongs.
     loans: BTreeMap<Theft, (Theft, TaskId)>,
-    /// Whether facts are missing, so that the contents are unknown.
+    /// Whether the contents are unknown because facts are missing.
     is_unknown: bool,
     /// Whether two parts had the same task when it was run or lent. No fact states to which part it belonged, so
     /// afterwards one part may seem to lack what the other one has.

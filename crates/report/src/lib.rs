@@ -1,6 +1,7 @@
 //! Presents a run to people: the summary, the explanation in sentences, the page and its diagram.
 //!
-//! All of it is derived from the recorded facts and from the checker's findings. This crate judges nothing.
+//! All of it is derived from the recorded facts and from the checker's findings. This crate makes no
+//! judgements.
 //!
 //! | module | contents |
 //! | --- | --- |

@@ -1,5 +1,5 @@
-//! Everything reported about a finished run, as one value: printed as text, serialised as the documented JSON object
-//! of `--format json`, and rendered as the tables of the page, so that these cannot disagree.
+//! Everything reported about a finished run, as one value: printed as text, serialised as the documented JSON object of
+//! `--format json`, and rendered as the tables of the page, so these cannot disagree.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -32,7 +32,7 @@ pub(crate) const OF_A_RUN: &[&str] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Term {
     name: &'static str,
-    /// The papers' term, if it differs; may be empty.
+    /// The papers' term, if it differs; empty otherwise.
     in_papers: &'static str,
     definition: &'static str,
 }

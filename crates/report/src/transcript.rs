@@ -21,7 +21,7 @@ use crate::timeline::Timeline;
 pub struct TranscriptLine {
     /// Microseconds since the application started; negative before it.
     pub micros: i64,
-    /// Process or cluster; empty if the line belongs to none.
+    /// The process or the cluster; empty if the line belongs to neither.
     pub who: String,
     /// The description of the event.
     pub text: String,
@@ -304,7 +304,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Shows a line once, at the time of the first, although several processes state it.
+    /// Shows a line that several processes state. It appears once, at the time of the first statement.
     fn once(&mut self, key: String, at: Time, who: String, text: String) {
         if self.told.insert(key) {
             self.line(at, who, text);

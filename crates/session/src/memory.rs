@@ -8,9 +8,9 @@ use faultline_core::{Fact, Time};
 use faultline_sim::Contents;
 use faultline_supervisor::MemoryBound;
 
-/// Memory of a fact, in bytes: the fact itself, in a vector that grows by doubling.
+/// The memory of a fact, in bytes: the fact itself, in a vector that grows by doubling.
 const FACT: u64 = 3 * size_of::<(Time, Fact)>() as u64 / 2;
-/// Memory that judging a run takes per fact, in bytes. Measured: 225 to 245 including the fact itself, in runs of
+/// The memory that judging a run takes per fact, in bytes. Measured: 225 to 245 including the fact itself, in runs of
 /// 400,000 and 900,000 facts.
 const JUDGED_FACT: u64 = 200;
 
@@ -46,8 +46,8 @@ pub(crate) fn most_facts() -> u64 {
 /// Watches the memory of the program during one run.
 pub(crate) struct Watch {
     bound: Option<MemoryBound>,
-    /// Memory that the program used when the run began, in bytes. The allocator keeps what earlier runs have freed, so
-    /// this run may use up to that much before the program grows.
+    /// The memory that the program used when the run began, in bytes. The allocator keeps what earlier runs have freed,
+    /// so this run may use up to that much before the program grows.
     before: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::memory::most_facts;
 /// The record of a run that has not been judged yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnjudgedRecording {
-    /// The description of the run besides its facts.
+    /// The description of the run apart from its facts.
     pub manifest: Manifest,
     /// The facts of the run.
     pub trace: Trace,
@@ -24,7 +24,7 @@ pub struct UnjudgedRecording {
 /// The record of a run, with its judgement.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// The description of the run besides its facts.
+    /// The description of the run apart from its facts.
     pub manifest: Manifest,
     /// The facts of the run.
     pub trace: Trace,

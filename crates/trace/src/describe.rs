@@ -334,7 +334,7 @@ mod tests {
         let alerted = Claim::Alerted { from: ClusterId(1), position: Position::new(1, 2) };
         let alerted = Fact::Claim(Box::new(alerted));
         assert_eq!(describe(&alerted, &names).to_string(), "learned that lyon rolled back to 1.2");
-        // Where each process rolls back alone, a claim names a process.
+        // If each process rolls back alone, a claim names a process.
         names.scope = Some(Scope::Process);
         assert_eq!(describe(&alerted, &names).to_string(), "learned that lyon-0 rolled back to 1.2");
     }

@@ -153,7 +153,7 @@ pub enum FactsReadError {
 ///
 /// # Errors
 ///
-/// Fails if the header is missing or wrong. An incomplete or damaged record is not an error, see
+/// Fails if the header is missing or wrong. An incomplete or damaged record is not an error; see
 /// [`FactsFile::end`].
 pub fn read_facts(bytes: &[u8]) -> Result<FactsFile, FactsReadError> {
     let (header, mut rest) = bytes.split_at_checked(HEADER_LEN).ok_or(FactsReadError::Header)?;

@@ -268,7 +268,7 @@ pub enum InputsReadError {
 ///
 /// # Errors
 ///
-/// Fails if the header is missing or wrong. An incomplete or damaged entry is not an error, see
+/// Fails if the header is missing or wrong. An incomplete or damaged entry is not an error; see
 /// [`InputsFile::cut`].
 ///
 /// # Panics

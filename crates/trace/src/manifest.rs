@@ -1,4 +1,4 @@
-//! The description of a bundle's run besides its facts: `manifest.json`.
+//! The description of a bundle's run apart from its facts: `manifest.json`.
 //!
 //! Written when the run begins and again when it ends, so that a run that is cut short also has a
 //! description.
@@ -19,7 +19,7 @@ pub const FORMAT: u32 = 4;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Manifest {
-    /// The format version of the bundle, see [`FORMAT`].
+    /// The format version of the bundle ([`FORMAT`]).
     pub format: u32,
     /// The version of the program that wrote the bundle.
     pub tool: String,
@@ -209,8 +209,8 @@ pub struct Bounds {
     pub checkpoint_every: Vec<Option<Span>>,
     /// The longest time from a failure to its detection.
     pub detect_after: Span,
-    /// The longest delay between two collections of what no recovery can need; zero if each checkpoint collects. `None`
-    /// if the protocol never collects, or does not say when.
+    /// The longest delay between two collections of data that no recovery can need; zero if each checkpoint collects.
+    /// `None` if the protocol never collects, or does not say when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_every: Option<Span>,
 }

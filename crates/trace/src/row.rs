@@ -330,7 +330,7 @@ impl Naming<'_> {
         self.names.clusters.get(cluster.index()).cloned()
     }
 
-    /// Returns the name of a group; of the cluster, where the whole federation is one group.
+    /// Returns the name of a group, or of the cluster if the whole federation is one group.
     fn group(&self, group: GroupId) -> String {
         let scope = match self.manifest.promises.scope {
             Scope::Process => Scope::Process,

@@ -34,7 +34,7 @@ use Instead::{After, AsPrinted, AsRoot, In, Run, Unknown};
 const DEFECTS: Instead = In("the test `defects` of `faultline-fuzz`, which needs no build of its own");
 const SCENARIOS: Instead = In("the scenarios of `e2e`, on a Kubernetes cluster");
 
-/// Document, beginning of the command, and how it runs instead. The longest match applies.
+/// The document, the beginning of the command, and how it runs instead. The longest match applies.
 const EXCEPTIONS: &[(&str, &str, Instead)] = &[
     ("README.md", "cargo run --release -- run", In("the step `quick start`")),
     ("README.md", "cargo test --workspace", In("the step `tests`")),
@@ -223,7 +223,7 @@ fn printed(text: &str) -> Result<Vec<Printed>, Box<dyn Error>> {
     Ok(commands)
 }
 
-/// Returns whether a command is complete, so that a shell would not wait for more lines.
+/// Returns whether a command is complete: a shell would not wait for more lines.
 fn is_complete(command: &str) -> Result<bool, Box<dyn Error>> {
     let here_document = command.split("<<'").nth(1).and_then(|it| it.split('\'').next());
     if here_document.is_some_and(|end| command.lines().all(|line| line != end)) || command.ends_with('\\') {

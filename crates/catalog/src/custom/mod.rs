@@ -40,7 +40,7 @@ pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static 
     const DEMAND: Demand = if Self::REPEATS { Demand::AnyOrder } else { Demand::Nothing };
     /// The messages that the protocol logs. Determines columns of comparisons.
     const LOGS: Logs = Logs::Nothing;
-    /// Fields of the file besides the name.
+    /// Fields of the file other than the name.
     type Parameters: Parameters;
 
     /// Translates the parameters into the configuration for a federation.
@@ -55,7 +55,7 @@ pub trait CustomProtocol: Protocol<Config: Send + Sync> + Send + Sync + 'static 
 pub trait CustomApplication: 'static {
     /// Name in files: lower-case letters, digits and hyphens.
     const NAME: &'static str;
-    /// Fields of the file besides the name.
+    /// Fields of the file other than the name.
     type Parameters: Parameters;
     /// The type of one rank: `Performer<Self>` for a program on the messaging interface, or another [`Application`].
     type Rank: Application<Config: Send + Sync> + Send + Sync + 'static;

@@ -1,6 +1,6 @@
 //! Economy: a forced checkpoint has a reason (HC3I, section 3.2). A message forces a checkpoint only if it carries a
-//! position that its receiver's dependencies vector does not cover, so that a forced checkpoint raises an entry of
-//! another cluster. Judged under protocols that promise it, by the vectors of checkpoints that the members agree on.
+//! position that its receiver's dependencies vector does not cover, so a forced checkpoint raises an entry of another
+//! cluster. Judged under protocols that promise it, by the vectors of checkpoints that the members agree on.
 //!
 //! A message that forced a checkpoint may be undone before its delivery. Such a checkpoint had a reason.
 

@@ -29,7 +29,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
                     TheftStep::Forgotten => allowed += u64::from(used.contains(theft)),
                     _ => {}
                 },
-                // One for the state, and one for what the process resumes.
+                // One for the state, and one for the work that the process resumes.
                 Fact::Restored(_) | Fact::Absorbed(_) => allowed += 2,
                 Fact::Claim(claim) => {
                     if let Claim::Committed { forced: true, .. } = **claim {

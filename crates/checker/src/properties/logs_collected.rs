@@ -42,7 +42,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Returns the last claim of each process that it collected, and its time.
+/// Returns, for each process, its last claim to have collected, and the time of the claim.
 fn last_collections(history: &History<'_>) -> BTreeMap<ProcessId, (Point, Time)> {
     let collections = history.claims.iter().filter(|it| matches!(it.claim, Claim::Collected { .. }));
     collections.map(|it| (history.process_of(it.at), (it.at, it.time))).collect()

@@ -64,7 +64,7 @@ fn passed_over(
 }
 
 /// Checks whether a life ran for longer than `limit` after its last checkpoint without writing another one. Returns the
-/// number of a task that ran by then, and the time elapsed.
+/// number of a task that had run by then, and the time elapsed.
 fn too_late(history: &History<'_>, process: ProcessId, stream: &Stream, limit: Span) -> Option<(u64, Span)> {
     let mut since = stream.first().map(|(at, _)| *at);
     let mut is_writing = false;

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn agreement_is_no_violation() {
+    fn agreement_is_allowed() {
         let mut run = run();
         run.restore(0, 1, Some((0, 1)));
         run.restore(1, 1, Some((0, 1)));

@@ -2,7 +2,7 @@
 //! its sender.
 //!
 //! A rollback of the sender's cluster reaches other clusters by alerts. Between clusters, the property is therefore
-//! judged only if nothing more is in transit. Within a cluster it is always judged, once both sides are in the same
+//! judged only if no message is still in transit. Within a cluster it is always judged, once both sides are in the same
 //! incarnation.
 
 use crate::finding::{Breach, Findings, Gap};

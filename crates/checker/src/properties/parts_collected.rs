@@ -1,6 +1,6 @@
-//! Economy: what no recovery can need is removed (HC3I, section 3.5). At the end of a run, no storage holds a part of a
-//! checkpoint that became useless at least two collections before: a rollback had undone it, or every checkpoint that a
-//! recovery could restore was newer.
+//! Economy: parts that no recovery can need are removed (HC3I, section 3.5). At the end of a run, no storage holds a
+//! part of a checkpoint that became useless at least two collections before: a rollback had undone it, or every
+//! checkpoint that a recovery could restore was newer.
 //!
 //! A replica may become durable after its owner has told the holder to remove it, and then stays until the holder is
 //! offered its owner's parts again. Up to two such parts of an owner at another process count as a remark, because they

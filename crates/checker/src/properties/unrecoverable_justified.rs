@@ -189,8 +189,8 @@ impl<'a> GivingUp<'a> {
         !Group::is_on(&line, name.position()) || newer.any(|checkpoint| self.is_clean(checkpoint))
     }
 
-    /// Returns whether all copies of some part of this part's checkpoint are lost, so that no process had to keep the
-    /// other parts.
+    /// Returns whether all copies of some part of this part's checkpoint are lost, in which case no process had to keep
+    /// the other parts.
     fn is_broken(&self, name: &ImageName) -> bool {
         let supervision = &self.history.supervision;
         self.checkpoint(name)

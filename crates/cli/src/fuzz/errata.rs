@@ -97,7 +97,7 @@ const OF_TASKS: Paper = Paper {
             follow the rules as printed wait forever or run tasks twice.",
 };
 
-/// `faultline errata`
+/// Executes `faultline errata`.
 pub(crate) fn errata(arguments: &ErrataArguments) -> Result<Exit, CommandError> {
     let Some(paper) = PAPERS.iter().find(|it| it.protocol == arguments.protocol) else {
         let known: Vec<&str> = PAPERS.iter().map(|it| it.protocol).collect();

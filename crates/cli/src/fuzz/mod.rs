@@ -20,7 +20,7 @@ pub(crate) use errata::errata;
 use finding::Finding;
 use search::Search;
 
-/// `faultline fuzz`
+/// Executes `faultline fuzz`.
 pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     if let Some(defect) = arguments.defect {
         available(&format!("fuzz --defect {defect}"))?;

@@ -59,7 +59,7 @@ impl Detection {
     }
 }
 
-/// `faultline fuzz --table`
+/// Executes `faultline fuzz --table`.
 pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Result<Exit, CommandError> {
     let is_asked_for =
         |it: &Defect| arguments.protocol.is_none_or(|protocol| protocol.name() == it.protocol());

@@ -5,7 +5,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// A partition that isolates one cluster permanently, so that the run cannot complete.
+/// A partition that isolates one cluster permanently, so the run cannot complete.
 const CUT_OFF: &str =
     "  faults: [{ at: 100ms, partition: { from: nancy, to: lyon, for: 1m } }]\n  deadline: 3s\n";
 

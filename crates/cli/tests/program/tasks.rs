@@ -58,7 +58,8 @@ fn tic_survives_a_crash_and_the_loss_of_a_cluster_on_both_backends() {
         for property in ["tasksOnce", "oneOwner", "checkpointedFirst", "forcedPerTheft", "witnessAgrees"] {
             assert!(instances(&json, property) > 0, "{property}: {json:#}");
         }
-        // No process of nancy rolls back, but what the cluster did after its last checkpoints is lost.
+        // No process of nancy rolls back, but the work that the cluster did after its last checkpoints is
+        // lost.
         let nancy = &json["clusters"][1];
         assert!(nancy["rollbacks"] == Value::Array(vec![]), "{nancy:#}");
         let lost = nancy["lostWorkSeconds"].as_f64().unwrap();

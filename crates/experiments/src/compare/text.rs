@@ -209,7 +209,8 @@ fn measure_itself(it: &Comparison, row: &Row) -> Option<String> {
     })
 }
 
-/// Returns a remark if a protocol experienced fewer faults than another one, so that their costs are not comparable.
+/// Returns a remark if a protocol experienced fewer faults than another one, in which case their costs are not
+/// comparable.
 fn fewer_faults(it: &Comparison, row: &Row) -> Option<String> {
     let met = |row: &Row| row.values.get(TOOK_EFFECT).map(Estimate::mean);
     let own = met(row)?;

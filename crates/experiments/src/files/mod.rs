@@ -38,10 +38,10 @@ pub struct Topology {
 pub struct Application {
     /// The total computing time of each process.
     pub duration: Duration,
-    /// The length of every message. Default 1kB.
+    /// The length of every message. The default is 1kB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Size>,
-    /// The state of every process. Default 1MB.
+    /// The size of every process's state. The default is 1MB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Size>,
     /// The behaviour of the processes of each cluster, by probability. Either this or
@@ -72,13 +72,13 @@ pub struct Behaviour {
 pub struct Timers {
     /// The delay between two unforced checkpoints, by cluster; `never` is infinite.
     pub checkpoint: BTreeMap<String, Period>,
-    /// The delay between two garbage collections. Default `never`.
+    /// The delay between two garbage collections. The default is `never`.
     #[serde(default)]
     pub collect: Period,
-    /// The delay from a failure to its detection. Default 500ms.
+    /// The delay from a failure to its detection. The default is 500ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detect_after: Option<Duration>,
-    /// The delay from the detection to the restart of the node. Default 200ms.
+    /// The delay from the detection to the restart of the node. The default is 200ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_after: Option<Duration>,
 }

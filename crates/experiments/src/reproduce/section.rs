@@ -97,7 +97,7 @@ pub struct Table {
 /// One cell of a table.
 #[derive(Clone, Debug)]
 pub enum Cell {
-    /// Text.
+    /// A text.
     Word(String),
     /// One number, such as the paper's.
     Number(f64),

@@ -106,7 +106,7 @@ fn tasks(history: &History<'_>) -> Option<Tasks> {
     })
 }
 
-/// Adds how the work of permanently failed processes continued, and what of it was lost.
+/// Adds how the work of permanently failed processes continued, and which part of it was lost.
 fn take_over(timeline: &mut Timeline, history: &History<'_>) {
     for it in Returns::new(history).successions() {
         let facts = it.undone.iter().flat_map(|stretch| stretch.facts(history.trace, it.of));

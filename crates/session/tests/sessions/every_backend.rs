@@ -241,7 +241,7 @@ fn inputs_are_recorded_on_request() {
     }
 }
 
-/// Judges a run in which a process fails and is not restarted before the deadline, so that nothing progresses.
+/// Judges a run in which a process fails and is not restarted before the deadline, so nothing progresses.
 fn silent(deadline: &str) -> Judgement {
     let text = TEXT.lines().filter(|it| !it.contains("faults:")).collect::<Vec<_>>().join("\n");
     let text = text.replace("restartAfter: 50ms", "restartAfter: 1h");

@@ -73,7 +73,7 @@ struct Planned {
     iterations: u32,
     task_ms: f64,
     window: u32,
-    /// Options of the protocol besides the time between checkpoints.
+    /// Options of the protocol other than the time between checkpoints.
     options: String,
     /// Seconds from one checkpoint to the next; `None` for no checkpoints, and no protocol.
     tau: Option<f64>,

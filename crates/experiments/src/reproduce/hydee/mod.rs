@@ -137,7 +137,7 @@ impl Kernel {
         clusters
     }
 
-    /// Returns the federation under a protocol, with faults; both as in a file.
+    /// Returns the federation under a protocol, with faults. Both are written as in a file.
     fn federation(&self, protocol: &str, faults: &str) -> Federation {
         let clusters = self.clusters();
         let mut text = String::from(

@@ -28,8 +28,8 @@ fn lost_share() -> f64 {
     f64::from(SPEEDS[2]) / f64::from(SPEEDS.iter().sum::<u32>())
 }
 
-/// Returns by how many percent a run takes longer if the last cluster is lost at `at` seconds without its previous
-/// work.
+/// Returns by how many percent a run takes longer if the last cluster, but none of its previous work, is lost after
+/// `at` seconds.
 fn ideal_percent(run: &Costs, at: f64) -> f64 {
     let rest = (run.seconds - at) / (1.0 - lost_share());
     100.0 * ((at + rest) / run.seconds - 1.0)

@@ -103,7 +103,7 @@ impl Program {
         self.leaves() as f64 * TASK_SECONDS / power
     }
 
-    /// Returns the federation under a protocol, with faults; both in the form of a file.
+    /// Returns the federation under a protocol, with faults. Both are written as in a file.
     fn federation(&self, protocol: &str, faults: &[String]) -> Federation {
         /// The largest number that one task computes without spawning others.
         const THRESHOLD: u32 = 5;
