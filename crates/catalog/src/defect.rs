@@ -4,7 +4,7 @@
 //! HydEE, `spbc-` for SPBC, `pessimistic-` for pessimistic logging, `coordinated-` for coordinated checkpoints,
 //! `hierarchical-` for the hierarchical ones, `chandy-lamport-` for Chandy and Lamport's snapshot, and `tic-`, `sel-`,
 //! `satin-` and `cck-` for the protocols of programs of tasks. The composite of protocol and application, and the
-//! supervisor, have mutations only, whose names begin with `composite-` and `supervisor-`.
+//! supervisor, have only mutations, whose names begin with `composite-` and `supervisor-`.
 
 use std::fmt;
 use std::str::FromStr;

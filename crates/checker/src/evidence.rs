@@ -11,7 +11,7 @@ use faultline_core::{Fact, Fault, FaultNo, Life, ProcessId, Span, Time, Trigger}
 
 use faultline_history::{Context, Contradiction, History};
 
-/// Tolerated delay of an action: in virtual time, and by real processes on a busy machine.
+/// The tolerated delays of an action: in virtual time, and by real processes on a busy machine.
 const LATE: (Span, Span) = (Span::from_secs(1), Span::from_secs(30));
 
 /// Adds the contradictions between the facts to a history. Only a record that was read from disk needs this; a record
@@ -208,7 +208,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// Requires that each planned fault had the outcome in the manifest, and left the corresponding facts.
+    /// Requires that each planned fault had the outcome that the manifest states, and left the corresponding facts.
     fn faults(&self, found: &mut Vec<Contradiction>) {
         let mut states: BTreeMap<FaultNo, FaultState> = BTreeMap::new();
         let mut ended: BTreeSet<(FaultNo, ProcessId)> = BTreeSet::new();

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_judgement_survives_json() {
+    fn a_judgement_round_trips_through_json() {
         let mut run = good();
         run.send(0, 3);
         let judgement = judge(&run.trace, &run.context);

@@ -214,7 +214,7 @@ struct Report {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Level {
-    /// Overtakings in a run, at most; `null` for any number.
+    /// The maximum number of overtakings in a run; `null` means any number.
     overtakings: Option<u32>,
     /// Whether every run was visited.
     is_complete: bool,

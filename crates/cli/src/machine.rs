@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn needs_grow_with_nodes_and_their_state() {
+    fn requirements_grow_with_nodes_and_their_state() {
         let needs = |size| findings(size).into_iter().map(|it| it.detail).collect::<Vec<_>>();
         let memory = |size| needs(size).into_iter().find(|it| it.contains("MiB needed")).unwrap();
         assert!(memory(Size { nodes: 100, state: 1 << 20 }).starts_with("1000 MiB needed"));

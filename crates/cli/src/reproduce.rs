@@ -40,9 +40,9 @@ const PING_PONG: (u32, u32) = (10, 200);
 const CROWDED_PING_PONG: (u32, u32) = (5, 200);
 /// The same numbers with `--quick`, for any number of processes.
 const QUICK_PING_PONG: (u32, u32) = (2, 50);
-/// Runs of each other federation on real processes.
+/// Runs of every other federation on real processes.
 const TURNS: u32 = 5;
-/// Runs of each other federation on real processes, with `--quick`.
+/// Runs of every other federation on real processes, with `--quick`.
 const QUICK_TURNS: u32 = 1;
 
 /// Seeds for each of CCK's settings.

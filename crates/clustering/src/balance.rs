@@ -1,4 +1,4 @@
-//! Upper limit on the size of a cluster.
+//! The upper limit on the size of a cluster.
 
 /// Limits the size of the largest cluster to a multiple of the mean size.
 #[derive(Clone, Copy, Debug, PartialEq)]

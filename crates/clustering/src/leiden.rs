@@ -20,7 +20,7 @@ pub(crate) const ROUNDING: f64 = 1e-7;
 pub(crate) struct CostModel {
     /// The saving per byte inside a cluster, where each pair of processes in one cluster costs 2.
     pub(crate) price: f64,
-    /// Size limit of a cluster, in processes.
+    /// The size limit of a cluster, in processes.
     pub(crate) most: u64,
 }
 

@@ -53,8 +53,8 @@ pub fn print(text: &str) -> Result<(), CommandError> {
     }
 }
 
-/// Wraps text to the width of the terminal, or returns it unchanged without a terminal. Each line of `text`
-/// is a paragraph.
+/// Wraps text to the width of the terminal, or returns it unchanged if there is no terminal. Each line of
+/// `text` is a paragraph.
 pub fn filled(text: &str) -> String {
     if !io::stdout().is_terminal() {
         return text.to_owned();

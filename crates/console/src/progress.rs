@@ -63,7 +63,7 @@ impl Progress {
         self.reach("", self.count.done + 1);
     }
 
-    /// Same as [`advance`](Progress::advance), but sets the number of completed runs to `done`, and shows
+    /// Works like [`advance`](Progress::advance), but sets the number of completed runs to `done`, and shows
     /// that `what` is in progress.
     pub fn reach(&mut self, what: &str, done: u64) {
         self.count.done = done;

@@ -32,7 +32,7 @@ pub struct Repetition<'a> {
     pub repeat: u32,
     /// Whether to keep the records of passing runs, too.
     pub keeps_all: bool,
-    /// Directory for records, if the user named one.
+    /// The directory for records, if the user named one.
     pub out: Option<&'a Path>,
     /// Format of the results.
     pub output: OutputArguments,

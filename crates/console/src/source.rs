@@ -22,7 +22,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads the file with this path, or returns the quick start without a path.
+    /// Reads the file with this path. Without a path, returns the quick start.
     ///
     /// # Errors
     ///

@@ -110,7 +110,7 @@ impl MessagesVisitor for Explorer<'_> {
     }
 }
 
-/// Processes that run the federation's own program.
+/// Explores processes that run the federation's own program.
 impl Visitor for Explorer<'_> {
     type Output = Exploration;
 

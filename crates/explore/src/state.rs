@@ -198,8 +198,8 @@ impl<N: Hosted> State<N> {
         state
     }
 
-    /// Returns the key of the state. States with the same key have the same possible futures, and the same
-    /// facts have been stated.
+    /// Returns the key of the state. States with the same key have the same possible futures, and in all of
+    /// them the same facts have been stated.
     pub(crate) fn key(&self) -> Key {
         let left = self.left;
         let overtakings = left.overtakings.map_or(u128::MAX, u128::from);

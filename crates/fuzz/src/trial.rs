@@ -33,8 +33,8 @@ impl Trial {
         self.judgement.violated()
     }
 
-    /// Returns the first violation that counts as detecting a defect. Waste does not count, and a different result only
-    /// for programs of tasks, which have a reference result.
+    /// Returns the first violation that counts as detecting a defect. Waste does not count. A different result counts
+    /// only for programs of tasks, which have a reference result.
     pub fn decisive_violation(&self) -> Option<Property> {
         decisive_violation(self.scenario.federation.spec.protocol.name(), self.violated())
     }

@@ -145,7 +145,7 @@ pub struct Returns<'h, 'a> {
 }
 
 impl<'h, 'a> Returns<'h, 'a> {
-    /// Creates the search. Reads when the federation was paused.
+    /// Creates the search, and reads when the federation was paused.
     pub fn new(history: &'h History<'a>) -> Returns<'h, 'a> {
         let begun = history.supervision.begun.unwrap_or_default();
         Returns { history, begun, pauses: Pauses::of(&history.supervision) }
@@ -188,8 +188,8 @@ impl<'h, 'a> Returns<'h, 'a> {
         returns
     }
 
-    /// Returns how the work of permanently failed processes continued, in the order of time. If several processes took
-    /// over the work of the same one, because the first had failed in turn, the loss counts once.
+    /// Returns how the work of permanently failed processes continued, in chronological order. If several processes
+    /// took over the work of the same one, because the first had failed in turn, the loss counts once.
     pub fn successions(&self) -> Vec<Succession> {
         let history = self.history;
         let absorbed = history.tasks.iter().flat_map(|it| &it.absorptions);

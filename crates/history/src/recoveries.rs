@@ -1,7 +1,7 @@
 //! The cost of recoveries of planned programs: the tasks that live processes re-executed, compared with those that they
 //! would have re-executed if all had rolled back. Makes no judgements.
 //!
-//! Facts are processed in the order of time. If processes read different clocks, this order is approximate, but the
+//! Facts are processed in chronological order. If processes read different clocks, this order is approximate, but the
 //! facts whose order matters are seconds apart.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,7 @@ impl Recoveries {
         self.by_epoch.iter().map(|(epoch, it)| (*epoch, it))
     }
 
-    /// Reads the facts of all processes, in the order of time.
+    /// Reads the facts of all processes in chronological order.
     pub fn of(trace: &Trace) -> Recoveries {
         let streams = trace.streams.iter().filter(|((process, _), _)| *process != ProcessId::SUPERVISOR);
         let mut facts: Vec<(Time, ProcessId, &Fact)> = streams

@@ -152,9 +152,9 @@ fn stretches(process: ProcessId, history: &Timeline, trace: &Trace, window: (Tim
     all
 }
 
-/// Returns the periods in which a life computed or ran tasks, with `begun` as the start of what it did before its
-/// first fact. No fact states when a task starts. The start is therefore estimated: the last fact that may have made
-/// the task ready, or the process free, and that is at least the duration of the task ago.
+/// Returns the periods in which a life computed or ran tasks. What it did before its first fact started at `begun`. No
+/// fact states when a task starts. The start is therefore estimated as the time of the last fact that may have made the
+/// task ready or the process free, and that precedes the task's end by at least the task's duration.
 fn working(stream: &Stream, begun: Time) -> Vec<Stretch> {
     let (mut all, mut starts) = (Vec::new(), Vec::new());
     for (at, fact) in stream {
@@ -180,7 +180,7 @@ fn working(stream: &Stream, begun: Time) -> Vec<Stretch> {
     all
 }
 
-/// Returns the seconds of each activity within the window, and at the end those of no activity.
+/// Returns the seconds of each activity within the window, followed by those of no activity.
 fn shares(window: (Time, Time), stretches: &[Stretch]) -> [f64; KINDS.len() + 1] {
     let (from, upto) = window;
     let mut turns: Vec<(Time, usize, bool)> = Vec::with_capacity(2 * stretches.len());

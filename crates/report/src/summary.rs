@@ -199,7 +199,7 @@ pub struct LinkSummary {
     /// The number of measurements, which are repeated while the link differs from the request. All other values are
     /// those of the last measurement.
     pub rounds: u32,
-    /// Maximum difference in seconds between the measured and the requested delay.
+    /// The maximum difference in seconds between the measured and the requested delay.
     pub tolerance_seconds: f64,
     /// Whether the measured delay is within the tolerance. Jitter is not judged.
     pub as_asked: Option<bool>,

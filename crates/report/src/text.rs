@@ -57,7 +57,7 @@ pub(crate) fn lasted(span: Span) -> String {
     self::span(span.as_secs_f64())
 }
 
-/// Formats a time in seconds since the application started for readers. It is negative before the start.
+/// Formats, for readers, a time in seconds since the application started. It is negative before the start.
 pub fn instant(seconds: f64) -> String {
     let hundredths = (seconds * 100.0).round() / 100.0;
     if hundredths >= LONG { clock(hundredths) } else { format!("{hundredths:.2} s") }

@@ -125,7 +125,7 @@ fn the_explanation_names_clusters_and_checkpoints() {
 }
 
 #[test]
-fn the_summary_for_a_terminal() {
+fn the_summary_is_formatted_for_a_terminal() {
     let layout = Layout { colour: false, quiet: false, verbose: false };
     insta::assert_snapshot!("passed", text::summary(&made(3, &passed()).summary, layout));
     let Made { summary, .. } = made(3, &failed());
@@ -136,7 +136,7 @@ fn the_summary_for_a_terminal() {
 }
 
 #[test]
-fn the_summary_as_json() {
+fn the_summary_is_serialised_as_json() {
     let json = serde_json::to_value(&made(3, &failed()).summary).unwrap();
     assert_eq!(json["verdict"], "fail");
     assert_eq!(json["faults"][2]["state"], "ineffective");

@@ -46,7 +46,7 @@ pub struct SimulationView<'a> {
 }
 
 impl SimulationView<'_> {
-    /// Returns the current status of the federation. Not cheap to compute.
+    /// Returns the current status of the federation. Computing it is not cheap.
     pub fn status(&mut self) -> Status {
         (self.status)()
     }

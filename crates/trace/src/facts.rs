@@ -28,11 +28,11 @@ const MAGIC: [u8; 8] = *b"FLFACTS\x03";
 const HEADER_LEN: usize = 16;
 const RECORD_HEADER_LEN: usize = 8;
 const LONGEST_BODY: usize = 0x00FF_FFFF;
-/// Size in bytes at which the buffer is flushed automatically.
+/// The size in bytes at which the buffer is flushed automatically.
 const FLUSH_AT: usize = 64 * 1024;
 
-/// Writes the facts of one life. Buffered: a process flushes before any externally visible action, so that a
-/// fact with visible effects is never lost with the process.
+/// Writes the facts of one life. The writer is buffered: a process flushes before any externally visible
+/// action, so that a fact with visible effects is never lost with the process.
 #[derive(Debug)]
 pub struct FactsWriter<W: Write> {
     out: W,

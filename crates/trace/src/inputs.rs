@@ -23,7 +23,7 @@ use crate::facts::{Cut, append_record, split_body};
 
 const MAGIC: [u8; 8] = *b"FLINPUT\x03";
 const HEADER_LEN: usize = 16;
-/// Size in bytes at which the buffer is flushed automatically.
+/// The size in bytes at which the buffer is flushed automatically.
 const FLUSH_AT: usize = 256 * 1024;
 
 /// Receives the inputs and actions of processes from a driver.
@@ -164,7 +164,7 @@ fn checksum<T: Serialize>(value: &T) -> u32 {
     crc32c::crc32c(&bytes)
 }
 
-/// Writes the file of one life. Buffered, like the facts.
+/// Writes the file of one life. The writer is buffered, like that of the facts.
 #[derive(Debug)]
 pub struct InputsWriter<W: Write> {
     out: W,

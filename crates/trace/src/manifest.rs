@@ -324,7 +324,7 @@ pub struct LinkMeasured {
     /// The number of echoes.
     pub samples: u32,
     /// The number of measurements. A measurement that differs from the requested delay is repeated, because a
-    /// machine may be busy for a moment. All other fields belong to the last measurement.
+    /// machine may be temporarily busy. All other fields belong to the last measurement.
     #[serde(default = "once")]
     pub rounds: u32,
 }
@@ -478,7 +478,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_manifest_survives_json() {
+    fn a_manifest_round_trips_through_json() {
         let json = serde_json::to_string(&example()).unwrap();
         let read: Manifest = serde_json::from_str(&json).unwrap();
         assert_eq!(read, Manifest { federation: String::new(), ..example() });

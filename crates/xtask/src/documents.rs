@@ -233,7 +233,7 @@ fn is_complete(command: &str) -> Result<bool, Box<dyn Error>> {
     Ok(parsed.success())
 }
 
-/// Directory in which the commands of one document run.
+/// The directory in which the commands of one document run.
 struct Scratch {
     directory: PathBuf,
     repository: PathBuf,

@@ -42,7 +42,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// When the supervisor states that the run has completed, every rank must be alive, and its last state must have
+/// Requires that, when the supervisor states that the run has completed, every rank is alive and its last state has
 /// stated a result.
 fn check_ranks(history: &History<'_>, finding: &mut Findings) {
     let supervisor = history.trace.supervisor();

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_process_may() {
+    fn no_other_process_may_roll_back() {
         let mut run = run();
         run.restore(2, 1, Some((0, 1)));
         let finding = check_alone(check, &run);

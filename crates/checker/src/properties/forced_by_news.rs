@@ -2,7 +2,7 @@
 //! position that its receiver's dependencies vector does not cover, so a forced checkpoint raises an entry of another
 //! cluster. Judged under protocols that promise it, by the vectors of checkpoints that the members agree on.
 //!
-//! A message that forced a checkpoint may be undone before its delivery. Such a checkpoint had a reason.
+//! A message that forced a checkpoint may be undone before its delivery. Such a checkpoint still had a reason.
 
 use faultline_core::{Claim, Vectors};
 
@@ -41,7 +41,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Returns whether an entry of another group than `own` is greater than before.
+/// Returns whether an entry of a group other than `own` is greater than before.
 fn raises(vectors: &Vectors, known: &Vectors, own: GroupId) -> bool {
     let entries = (0..).zip(vectors.ddv.iter()).filter(|(group, _)| *group != own.0);
     entries

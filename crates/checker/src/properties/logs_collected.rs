@@ -3,7 +3,7 @@
 //! has removed at least as many messages as were delivered before a checkpoint that every recovery restores or keeps.
 //! `log_kept` is the converse.
 //!
-//! Messages that a re-execution sent again are left out: it need not log them.
+//! Messages that a re-execution sent again are left out, because it need not log them.
 //!
 //! The counts of removed messages are the process's claims: no fact shows its log. Judged in virtual time, for
 //! processes that claim at least one removal. Not judged if a storage lost its contents: in rare schedules of

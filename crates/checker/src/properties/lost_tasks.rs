@@ -2,8 +2,8 @@
 //! work since the last checkpoint, which is no older than tau plus the duration of the write after it.
 //!
 //! The protocol controls two parts of this bound: when a process takes its next checkpoint (tau after the last one or,
-//! if its write took longer than tau, tau after the write completed), and that it restores the newest checkpoint that
-//! is left, at the process or at a holder. The duration of a write depends on the storage and the network.
+//! if its write took longer than tau, tau after the write completed), and that it restores the newest surviving
+//! checkpoint, at the process or at a holder. The duration of a write depends on the storage and the network.
 
 use std::collections::BTreeSet;
 

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollback_that_an_unrecoverable_cluster_only_announced_excuses() {
+    fn a_rollback_that_an_unrecoverable_cluster_only_announced_is_an_excuse() {
         let mut run = run();
         run.restore_because(1, 1, Some((0, 1)), alert(position(1, 1)));
         assert_eq!(check_alone(check, &run).violation_count(), 1);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_with_an_unknown_final_state_excuses() {
+    fn a_sender_with_an_unknown_final_state_is_an_excuse() {
         let mut run = run();
         run.kill(1, false);
         run.restore(1, 1, Some((0, 1)));

@@ -1,9 +1,9 @@
 //! No ghost (HC3I section 2.2): a message in the final state of its receiver is also in the final state of
 //! its sender.
 //!
-//! A rollback of the sender's cluster reaches other clusters by alerts. Between clusters, the property is therefore
-//! judged only if no message is still in transit. Within a cluster it is always judged, once both sides are in the same
-//! incarnation.
+//! A rollback of the sender's cluster reaches other clusters through alerts. Between clusters, the property is
+//! therefore judged only if no message is still in transit. Within a cluster it is always judged, once both sides are
+//! in the same incarnation.
 
 use crate::finding::{Breach, Findings, Gap};
 use crate::judgement::Property;

@@ -17,7 +17,7 @@ use crate::finding::{Breach, Findings, Round};
 use crate::judgement::Property;
 use faultline_history::{Group, GroupId, History};
 
-/// Time that any recovery may take, regardless of the links.
+/// The time that any recovery may take, regardless of the links.
 const LEAST: Span = Span::from_secs(10);
 
 pub(super) fn check(history: &History<'_>) -> Findings {

@@ -18,7 +18,7 @@ const ROUNDS: usize = 4;
 pub(super) fn check(history: &History<'_>) -> Findings {
     let mut finding = Findings::new(Property::RecoveryTerminates);
     for (number, group) in history.groups.numbered() {
-        // The chains of one cluster's rollbacks mostly contain each other, so the first chain that is too long
+        // The chains of one cluster's rollbacks usually contain each other, so the first chain that is too long
         // suffices.
         for (&incarnation, rollback) in &group.rollbacks {
             finding.instances += 1;

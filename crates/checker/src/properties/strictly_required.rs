@@ -33,7 +33,7 @@ pub(super) fn check(history: &History<'_>) -> Findings {
     finding
 }
 
-/// Returns whether a recovery must have re-executed everything: a checkpoint was taken after it, or the program ended.
+/// Returns whether a recovery must have finished re-executing: a checkpoint was taken after it, or the program ended.
 pub(super) fn is_over(history: &History<'_>, epoch: Incarnation, last: Option<Incarnation>) -> bool {
     let is_saved = |it: &faultline_history::Witnessed| {
         !it.is_restored && it.part.is_some_and(|name| name.incarnation == epoch)

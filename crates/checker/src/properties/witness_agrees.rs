@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn restoring_another_state_than_was_saved_is_found() {
+    fn restoring_a_state_other_than_the_saved_one_is_found() {
         let mut run = Run::new(&[&[0], &[1]]);
         run.commit_all(0, &[0]);
         run.send(0, 1);

@@ -68,7 +68,7 @@ pub(super) fn table(arguments: &FuzzArguments, interrupted: &AtomicBool) -> Resu
         None => Defect::all().filter(is_asked_for).collect(),
     };
     available("fuzz --table")?;
-    // Each row takes long, so print it as soon as it is complete.
+    // Each row takes a long time, so print it as soon as it is complete.
     if arguments.format == Format::Text {
         output::print(HEAD)?;
     }

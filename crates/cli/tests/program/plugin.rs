@@ -26,7 +26,7 @@ fn alone(place: &TestDirectory) -> Command {
     command
 }
 
-/// Copies a file that will be executed, by another process. If this process wrote the file, a child that another test
+/// Copies, in another process, a file that will be executed. If this process wrote the file, a child that another test
 /// starts at that moment would have it open for writing, and it could not be executed.
 fn copy(from: &Path, to: &Path) {
     assert!(process::Command::new("cp").args([from, to]).status().unwrap().success());

@@ -285,7 +285,7 @@ fn a_seed_without_a_random_fault_does_not_count_against_the_set() {
     assert_eq!((number("passed") + number("withoutFault"), &said["verdict"]), (12, &"pass".into()), "{said}");
     let idle = said["runs"].as_array().unwrap().iter().find(|it| it["withoutFault"] == true).unwrap();
     assert_eq!((&idle["verdict"], &idle["bundle"]), (&"unknown".into(), &Value::Null), "{idle}");
-    // Without any fault in all runs, nothing is known about faults.
+    // If no run has a fault, nothing is known about faults.
     place.write("none.yaml", small(&faults("60s")));
     let run = ["run", "none.yaml", "--backend", "simulate", "--repeat", "2"];
     let all = contains("NO FAULT").and(contains("0 pass, 0 unknown, 0 fail, 2 without a fault"));

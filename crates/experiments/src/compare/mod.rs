@@ -231,7 +231,7 @@ pub struct Row {
     /// How the processes spent their time, summed over all runs: those with faults, if there are any, otherwise those
     /// without.
     pub time: TimeByActivity,
-    /// The period of the checkpoint timer, if in the runs without faults every checkpoint was forced by a message.
+    /// The period of the checkpoint timer, if a message forced every checkpoint in the runs without faults.
     pub timer_never_fired: Option<String>,
 }
 

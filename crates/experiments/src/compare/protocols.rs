@@ -12,8 +12,8 @@ pub fn under(federation: &Federation, name: &str) -> Option<Federation> {
     let mut other = federation.clone();
     let spec = &mut other.spec;
     spec.protocol = federation.spec.protocol.or_instead(name)?;
-    // Tasks are assigned in advance or stolen, as the protocol requires. Without a protocol, this is as under the
-    // file's own protocol.
+    // Tasks are assigned in advance or stolen, as the protocol requires. Without a protocol, they are assigned or
+    // stolen as under the file's own protocol.
     let plans = match spec.protocol.family() {
         None => federation.spec.is_planned(),
         Some(_) => spec.protocol.plans(),

@@ -22,8 +22,8 @@ pub struct Quantity {
     pub drawn: bool,
     /// The family of applications that have it; `None` means all.
     pub family: Option<Family>,
-    /// Computes the quantity of one run, given the seconds that the same seed takes unprotected and without
-    /// faults; `None` if the run does not have it.
+    /// Computes the quantity of one run, given the seconds that the unprotected run of the same seed takes
+    /// without faults; `None` if the run does not have it.
     pub(crate) of: fn(&Run, Option<f64>) -> Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Garbage collection without an initiator (section 7), compared with the paper's.
+//! Garbage collection without an initiator (section 7), compared with the paper's collection.
 
 use faultline_api::Federation;
 use faultline_api::quantity::Duration;

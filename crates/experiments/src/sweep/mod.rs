@@ -114,7 +114,7 @@ pub struct Plan {
     pub name: String,
     /// The parameters that vary.
     pub parameters: Vec<Parameter>,
-    /// The settings, numbered from 0 in the order of the grid: the last parameter changes first.
+    /// The settings, numbered from 0 in the order of the grid: the last parameter changes fastest.
     pub settings: Vec<Setting>,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Faults<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Crash,
-    /// Crash of a process outside the clusters.
+    /// The crash of a process outside the clusters.
     CrashOutside,
     Pause,
     LoseCluster,
@@ -196,7 +196,7 @@ impl<'a> Faults<'a> {
                 let kind =
                     if number == 0 && chance.percent(90) { Kind::Crash } else { chance.pick(&self.kinds) };
                 let fault = self.fault(kind, chance);
-                // While the system recovers from the previous fault.
+                // Such a fault strikes while the system recovers from the previous one.
                 let soon = last.filter(|_| self.in_bursts && chance.percent(60));
                 let at = match soon {
                     Some(before) => before + Span(chance.between(0, self.outage.0 * 3 / 2)),

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn additional_faults_meet_absorptions_servers_and_joins() {
+    fn additional_faults_coincide_with_absorptions_servers_and_joins() {
         let (counts, facts) = added(1000);
         println!("{counts:?} {facts:?}");
         assert!(counts.iter().all(|it| *it > 10), "{counts:?}");

@@ -1,4 +1,4 @@
-//! Smaller federations: each has one element less than the given one. The largest reductions come first.
+//! Smaller federations: each has one element fewer than the given one. The largest reductions come first.
 
 use std::collections::BTreeMap;
 
@@ -265,7 +265,7 @@ fn scripts(spec: &FederationSpec, duration: Span) -> Vec<Application> {
     MESSAGES.map(script).into()
 }
 
-/// Returns 1, half, three quarters, and one less.
+/// Returns 1, half and three quarters of the number, and the number minus one.
 fn fewer(number: u32) -> impl Iterator<Item = u32> {
     [1, number / 2, number / 4 * 3, number.saturating_sub(1)]
         .into_iter()

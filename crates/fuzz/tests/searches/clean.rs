@@ -216,7 +216,8 @@ fn a_scenario_is_unchanged_after_it_is_written_and_read() {
     }
 }
 
-/// A holder requested a replica while its owner's storage returned corrupt data: the cluster never resumed.
+/// In this schedule, a holder requests a replica while its owner's storage returns corrupt data. The cluster once never
+/// resumed.
 #[test]
 fn a_part_lost_while_it_is_copied_does_not_stop_a_recovery() {
     let trial = run(Scenario::new(9710, Some("hydee".parse().unwrap()), None)).unwrap();

@@ -1,4 +1,4 @@
-//! Searches: correct protocols survive them, wrong ones do not.
+//! Searches, which correct protocols survive and defective ones do not.
 
 mod clean;
 mod contract;

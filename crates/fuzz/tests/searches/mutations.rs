@@ -15,7 +15,7 @@ fn first(defect: Defect, protocol: &str, property: Property) -> Option<u64> {
 }
 
 #[test]
-fn a_rollback_that_the_protocol_calls_a_failure_is_found_where_no_process_failed() {
+fn a_rollback_that_the_protocol_calls_a_failure_is_found_if_no_process_failed() {
     let defect = Defect::Hc3i(hc3i::Defect::RollsBackUnasked);
     for protocol in ["hc3i", "independent"] {
         let found = first(defect, protocol, Property::RollbackCaused);

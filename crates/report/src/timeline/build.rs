@@ -89,7 +89,7 @@ fn checkpoints(history: &History<'_>, names: &DisplayNames) -> BTreeMap<(GroupId
     checkpoints
 }
 
-/// Returns the numbers of a program of tasks; `None` if processes exchange messages.
+/// Returns the numbers of tasks of a program; `None` if processes exchange messages.
 fn tasks(history: &History<'_>) -> Option<Tasks> {
     if let Some(planned) = &history.planned {
         let runs = planned.tasks.values().map(|it| it.ran.len() as u64).filter(|runs| *runs > 0);

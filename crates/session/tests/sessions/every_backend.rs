@@ -37,7 +37,7 @@ fn simulated(session: Session<'_>) -> UnjudgedRecording {
 }
 
 #[test]
-fn a_recorded_run_is_judged_as_one_in_memory_and_as_one_that_is_read_back() {
+fn a_recorded_run_is_judged_like_one_in_memory_and_one_that_is_read_back() {
     let federation = federation(TEXT);
     let session = Session::new(&federation).seed(3).of_text(TEXT, UNIX_EPOCH + Duration::from_secs(7));
     let in_memory = simulated(session).judge();
@@ -123,7 +123,7 @@ fn an_observer_sees_every_fact_and_can_interrupt() {
 }
 
 #[test]
-fn a_run_without_memory_is_unknown_and_keeps_what_it_recorded() {
+fn a_run_that_is_out_of_memory_is_unknown_and_keeps_what_it_recorded() {
     let text = TEXT.replace("steps: 60", "steps: 600");
     let federation = federation(&text);
     let session = Session::new(&federation).seed(3).of_text(&text, UNIX_EPOCH);
@@ -156,7 +156,7 @@ fn a_run_without_memory_is_unknown_and_keeps_what_it_recorded() {
 }
 
 #[test]
-fn a_run_ends_before_its_facts_cannot_be_judged() {
+fn a_run_ends_while_its_facts_can_still_be_judged() {
     let federation = federation(&TEXT.replace("steps: 60", "steps: 6000"));
     let session = Session::new(&federation).seed(3);
     let bound = MemoryBound { bytes: 1 << 20, used: || 0 };
@@ -209,7 +209,7 @@ fn an_abandoned_run_leaves_its_initial_manifest_and_can_be_resumed() {
     let begun = bundle.read_manifest().unwrap();
     assert_eq!(begun, session.draft(BackendKind::Local).unwrap());
 
-    // A restarted program has another time and, here, another seed. The resumed run uses neither.
+    // A restarted program runs at another time and, here, with another seed. The resumed run uses neither.
     let later = Session::new(&federation).seed(99).of_text(TEXT, UNIX_EPOCH + Duration::from_secs(2));
     let run = later.resumed(Some(&begun)).record(&bundle, &mut Lazy { gives_up: false }).unwrap();
     let kept = (run.manifest.seed, run.manifest.started_unix_ms);

@@ -18,7 +18,7 @@ impl Bundle {
     ///
     /// While a run is in progress or after it was cut short, its manifest has no outcome. In such a run, a
     /// stream without a seal is not a flaw, nor is an incomplete record at its end, which a killed process
-    /// leaves.
+    /// can leave behind.
     ///
     /// # Errors
     ///
@@ -27,7 +27,7 @@ impl Bundle {
         self.read_trace_of(u64::MAX)
     }
 
-    /// Same as [`Bundle::read_trace`], for at most `most` facts.
+    /// Works like [`Bundle::read_trace`], but reads at most `most` facts.
     ///
     /// # Errors
     ///

@@ -214,8 +214,8 @@ impl Bundle {
         Ok((FactsWriter::resume(file, whole, facts.stream.len() as u64), facts.stream))
     }
 
-    /// Writes a piece of the file for the facts of one life, which was received from elsewhere, at its offset
-    /// in bytes.
+    /// Writes a piece of the file for the facts of one life at its offset in bytes. The piece was received
+    /// from elsewhere.
     ///
     /// # Errors
     ///

@@ -12,7 +12,8 @@ use crate::reproduce::{Interrupted, Lab};
 
 pub(super) fn order(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let side = if lab.is_quick() { 8 } else { 16 };
-    // The numbers of iterations that are unrolled as a whole: short relative to the width of a partition, and long.
+    // The numbers of iterations that are unrolled as a whole: one that is small relative to the width of a partition,
+    // and one that is large.
     let windows = [side / 4, 2 * side];
     let moments: &[u32] =
         if lab.is_quick() { &[30, 95] } else { &[5, 15, 25, 30, 35, 45, 50, 55, 65, 70, 75, 85, 90, 95] };
