@@ -72,7 +72,7 @@ impl Sink for Trace {
     }
 }
 
-/// From this number of facts on, the space for a stream is quadrupled when it is full.
+/// Once a stream has this many facts, its space is quadrupled whenever it is full.
 const GROWS_FROM: usize = 512;
 
 /// Collects the facts of a run in memory. Finds the streams of the newest lives quickly, by index.

@@ -1,4 +1,5 @@
-//! Tests that the NAS patterns, when run, have the communication graphs in closed form with which clusters are found.
+//! Tests that runs of the NAS patterns have the same communication graphs as the closed forms that are used to find
+//! clusters.
 
 use faultline_api::{Federation, parse};
 use faultline_clustering::Graph;

@@ -50,7 +50,7 @@ fn a_cluster_that_resumes_before_its_holders_have_their_copies_is_found() {
 
 /// Waste does not prevent a run from completing: only the properties of economy find it.
 #[test]
-fn waste_is_found_by_the_property_that_was_made_for_it() {
+fn waste_is_found_by_the_corresponding_property() {
     let of_hc3i = |rule, property| (Defect::Hc3i(rule), "hc3i", property);
     let of_hydee = |rule, property| (Defect::Hydee(rule), "hydee", property);
     for (defect, protocol, property) in [
