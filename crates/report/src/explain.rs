@@ -30,7 +30,7 @@ pub struct ExplainedEvent {
 /// Explains a run in sentences, in chronological order.
 pub fn explain(history: &Timeline, manifest: &Manifest, names: &DisplayNames) -> Vec<ExplainedEvent> {
     let explainer = Explainer { history, manifest, names };
-    // Sorted by start. At the same time, causes come before their effects.
+    // Sorted by start. If starts are equal, causes come before their effects.
     let mut events: Vec<(Time, u8, Time, String)> = Vec::new();
     for injection in &history.injections {
         let text = explainer.injected(injection.no, &injection.fault, injection.at);

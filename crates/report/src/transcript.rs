@@ -57,7 +57,7 @@ fn written<'a>(trace: &Trace, history: &Timeline, names: &'a DisplayNames) -> Wr
             stream.iter().map(move |(at, fact)| (*at, process, life, fact))
         })
         .collect();
-    // At the same time, the supervisor comes first, because it gives orders before other processes follow them. The
+    // If times are equal, the supervisor comes first, because it gives orders before other processes follow them. The
     // order within a life is kept.
     facts.sort_by_key(|&(at, process, ..)| (at, process != ProcessId::SUPERVISOR));
     let mut writer = Writer {
