@@ -216,8 +216,8 @@ fn a_scenario_is_unchanged_after_it_is_written_and_read() {
     }
 }
 
-/// In this schedule, a holder requests a replica while its owner's storage returns corrupt data. The cluster once never
-/// resumed.
+/// In this schedule, a holder requests a replica while its owner's storage returns corrupt data. A defect once kept the
+/// cluster from resuming.
 #[test]
 fn a_part_lost_while_it_is_copied_does_not_stop_a_recovery() {
     let trial = run(Scenario::new(9710, Some("hydee".parse().unwrap()), None)).unwrap();
