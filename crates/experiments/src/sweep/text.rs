@@ -48,7 +48,8 @@ pub fn text(sweep: &Sweep, quantity: &Quantity) -> String {
         table.add_row(row);
     }
     for column in table.column_iter_mut().skip(sweep.plan.parameters.len() + 1) {
-        column.set_cell_alignment(CellAlignment::Right).set_constraint(MOST_WIDE);
+        column.set_cell_alignment(CellAlignment::Right);
+        column.set_constraint(MOST_WIDE);
     }
     let table: String = table.lines().map(|it| format!("{}\n", it.trim_end())).collect();
     let mut text = format!("{}: {}\n\n{table}\n", sweep.plan.name, scope(sweep));
