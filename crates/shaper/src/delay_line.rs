@@ -7,15 +7,15 @@ use faultline_core::{Span, Time};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Largest number of consecutive losses that are charged, so that a link that loses everything delivers
-/// packets eventually.
+/// Largest number of consecutive losses that are charged. It ensures that a link that loses every packet still
+/// delivers packets eventually.
 const LOSSES_IN_A_ROW: u64 = 100;
 
-/// Transmits packets into links, one at a time. A process has one interface to the network of its own
+/// Transmits packets onto links, one at a time. A process has one interface to the network of its own
 /// cluster and one to all other clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// Time at which all packets so far have been transmitted.
+    /// Time at which the transmission of all packets so far ends.
     free: Time,
 }
 
@@ -33,13 +33,13 @@ impl Interface {
 
 /// Holds packets from one process to another until the emulated link would have delivered them.
 ///
-/// Packets leave in the order in which they were handed over, regardless of jitter, because the two processes
+/// Packets leave in the order in which they were added, regardless of jitter, because the two processes
 /// communicate over an ordered stream.
 #[derive(Clone, Debug)]
 pub struct DelayLine<T> {
     properties: LinkProperties,
     cut: bool,
-    /// Departure of the newest packet. No later packet leaves earlier.
+    /// Departure time of the newest packet. No later packet leaves earlier.
     newest: Time,
     queue: VecDeque<(Time, T)>,
     chance: ChaCha8Rng,
@@ -54,8 +54,8 @@ impl<T> DelayLine<T> {
         DelayLine { properties, cut: false, newest: Time::ZERO, queue: VecDeque::new(), chance }
     }
 
-    /// Hands a packet of `bytes` to the link, through the `interface` of its sender. Returns the time of its
-    /// arrival, provided that the link is not cut then.
+    /// Adds a packet of `bytes` to the link, through the `interface` of its sender. Returns the time of its
+    /// arrival, provided that the link is not cut at that time.
     pub fn push(&mut self, now: Time, bytes: u64, interface: &mut Interface, packet: T) -> Time {
         let out = interface.transmit(now, bytes, self.properties.bandwidth);
         let arrival = out + self.propagation() + self.retransmissions();
@@ -77,7 +77,7 @@ impl<T> DelayLine<T> {
         if self.cut { None } else { self.queue.front().map(|&(due, _)| due) }
     }
 
-    /// Changes the link's properties for packets handed over later.
+    /// Changes the link's properties for packets that are added later.
     pub fn set(&mut self, properties: LinkProperties) {
         self.properties = properties;
     }
@@ -118,8 +118,8 @@ impl<T> DelayLine<T> {
         Span(self.chance.random_range(least.0..=most.0))
     }
 
-    /// Returns the delay by re-sends. The transport re-sends a lost packet after a round trip with its
-    /// jitter, plus a millisecond.
+    /// Returns the delay that retransmissions cause. The transport re-sends a lost packet after one round trip with
+    /// its jitter, plus a millisecond.
     fn retransmissions(&mut self) -> Span {
         let LinkProperties { latency, jitter, loss_ppm, .. } = self.properties;
         if loss_ppm == 0 {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_holds_and_a_heal_releases_in_order() {
+    fn a_cut_holds_packets_and_healing_releases_them_in_order() {
         let mut line = line(LinkProperties { latency: Span::from_millis(1), ..Default::default() });
         let mut interface = Interface::default();
         line.push(Time(0), 1, &mut interface, 0);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_a_retransmission() {
+    fn a_loss_delays_the_packet_by_a_retransmission() {
         let latency = Span::from_millis(5);
         let certain = LinkProperties { latency, loss_ppm: 1_000_000, ..Default::default() };
         let due = line(certain).push(Time(0), 1, &mut Interface::default(), 0);

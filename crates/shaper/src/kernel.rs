@@ -1,10 +1,10 @@
-//! Features of the kernel for link emulation, and the properties that remain for the node to emulate.
+//! Kernel features for link emulation, and the properties that the node must emulate itself.
 
 use faultline_core::Span;
 use faultline_core::fault::LinkProperties;
 use serde::{Deserialize, Serialize};
 
-/// Features of the running kernel for link emulation. All of them require packets to be distinguishable by address
+/// Link-emulation features of the running kernel. All of them require packets to be distinguishable by address
 /// (`u32`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
@@ -19,8 +19,8 @@ pub struct Kernel {
 /// The place at which packets are delayed and lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShapingSide {
-    /// At the receiver. The sender's transport then observes a loss as such, and not as a full queue of its
-    /// own.
+    /// At the receiver. The sender's transport then observes a loss as such, rather than as a full queue on its own
+    /// side.
     Receiver,
     /// At the sender, if arriving packets cannot be distinguished or shaped.
     Sender,

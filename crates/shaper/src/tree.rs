@@ -1,13 +1,12 @@
-//! The plan by which a node's kernel emulates the links of a federation: classes, queues and filters for
-//! leaving and for arriving packets.
+//! The plan by which a node's kernel emulates the links of a federation: classes, queues and filters for leaving
+//! and arriving packets.
 //!
-//! Pure: this module does not communicate with a kernel. A tree depends only on the requested links and not
-//! on any previous state, so that the program that applies it can determine the differences, and change
-//! nothing else.
+//! Pure: this module does not communicate with a kernel. A tree depends only on the requested links and not on any
+//! previous state, so that the program that applies it can determine the differences and change nothing else.
 //!
-//! A sender's interface transmits packets at the link's bandwidth. A class with that rate emulates this at
-//! the sender, below a class that all other clusters share, as in [`crate::Interface`]. Delay and loss take
-//! place at the receiver.
+//! A sender's interface transmits packets at the link's bandwidth. A class with that rate emulates this at the
+//! sender, below a class that all other clusters share, as in [`crate::Interface`]. Delay and loss are applied at
+//! the receiver.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -24,7 +23,7 @@ const OTHERS: u16 = 1;
 const OUTSIDE: u16 = 2;
 /// Class of cluster 0. The classes of other clusters follow in order.
 const FIRST_CLUSTER: u16 = 0x10;
-/// Size of the smallest packet in bytes. A link's queue must hold as many of them as fit into the link.
+/// Size of the smallest packet in bytes. A link's queue must hold as many of them as can be in transit on the link.
 const SMALLEST_PACKET: u128 = 64;
 /// Size of a full Ethernet packet including its header, in bytes.
 const FULL_PACKET: u64 = 1514;
@@ -34,7 +33,7 @@ const SHORTEST_QUEUE: u32 = 1000;
 const LONGEST_QUEUE: u32 = 10_000_000;
 /// Duration of a burst that an idle class may send at once: the resolution of the kernel's timers under load.
 const BURST: Span = Span::from_micros(250);
-/// Bytes per second if no bandwidth was requested: more than any link of a machine.
+/// Bytes per second if no bandwidth was requested: more than any link of a machine provides.
 const UNLIMITED: u64 = 12_500_000_000;
 /// Assumed bytes per second of a link without a bandwidth, to compute the length of its queue: 10 Gbit/s.
 const FAST: u64 = 1_250_000_000;
@@ -51,7 +50,7 @@ pub struct Prefix {
 /// Another node with which this node exchanges data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Unique number of the peer, below 0xfff0. Constant as long as the tree exists.
+    /// Unique number of the peer, below 0xfff0. Does not change while the tree exists.
     pub number: u16,
     /// Cluster of the peer: [`ClusterId::OUTSIDE`], or below 0x8000.
     pub cluster: ClusterId,
@@ -112,7 +111,7 @@ pub struct Filter {
 pub struct Direction {
     /// Classes by number.
     pub classes: BTreeMap<u16, Class>,
-    /// Filters by the number of their peer, from 0.
+    /// Filters, indexed by the number of their peer, starting at 0.
     pub filters: BTreeMap<u16, Filter>,
 }
 
@@ -126,8 +125,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Creates the tree of a node in cluster `mine` for `kernel`. `links` returns the requested properties from one
-    /// cluster to another. Packets are delayed at `place` if the kernel supports it.
+    /// Creates the tree of a node in cluster `mine` for `kernel`. `links` returns the properties requested for the
+    /// link from one cluster to another. Packets are delayed at `place` if the kernel supports it.
     ///
     /// # Panics
     ///
@@ -166,7 +165,7 @@ impl Direction {
         if cluster == ClusterId::OUTSIDE { OUTSIDE } else { FIRST_CLUSTER + cluster.0 }
     }
 
-    /// Returns the cluster of a class; `None` for a class of several clusters.
+    /// Returns the cluster of a class; `None` for a class that several clusters share.
     pub fn cluster_of(class: u16) -> Option<ClusterId> {
         match class {
             OTHERS => None,
@@ -187,7 +186,7 @@ impl Direction {
 }
 
 impl Class {
-    /// Creates a class with an exclusive rate.
+    /// Creates a class with a rate of its own.
     fn of_rate(rate: u64, leaf: Leaf) -> Class {
         Class { parent: 0, rate, ceiling: rate, burst: burst(rate), leaf }
     }
@@ -317,7 +316,7 @@ mod tests {
             (0x12, class(OTHERS, 625_000, 1_250_000, 3028, Leaf::Queue(1000))),
         ];
         assert_eq!(tree.leaving.classes, leaving.into());
-        // 12.5 MB/s for 5.2 ms from each of two senders are 2031 packets of 64 bytes, plus half of that.
+        // 12.5 MB/s for 5.2 ms from each of two senders correspond to 2031 packets of 64 bytes, plus half of that.
         let delay =
             |limit| Leaf::Delay(Delay { latency: WAN.latency, jitter: WAN.jitter, loss_ppm: 100, limit });
         let arriving = [
