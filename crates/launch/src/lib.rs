@@ -1,5 +1,5 @@
-//! Runs a federation on real processes: translates it into options of the runtime, and the runtime's outcome
-//! into that of a session. Each process of the federation enters through [`node`].
+//! Runs a federation on real processes: translates the federation into options for the runtime, and the outcome of
+//! the runtime into that of a session. Each process of the federation enters through [`node`].
 
 mod node;
 
@@ -18,11 +18,11 @@ use faultline_session::{MemoryBound, RunEnd, memory_bound};
 
 pub use node::{HostError, node};
 
-/// Time during which links that differ from the request are measured again, because a machine may be busy for
-/// a moment.
+/// Time for which links that differ from the request are measured repeatedly, since a machine may be busy for a
+/// moment.
 const MEASURE_AGAIN_FOR: Span = Span::from_secs(5);
 
-/// Returns the options of a run of a federation on real processes, recorded in `run_dir`. The run serves no
+/// Returns the options for a run of a federation on real processes, recorded in `run_dir`. The run serves no
 /// metrics, has no labels for them, and cannot be interrupted; callers may change this.
 pub fn run_options<N: Hosted>(setup: &Setup<N>, run_dir: &Path) -> RunOptions {
     let clusters = setup.names.clusters() as u16;

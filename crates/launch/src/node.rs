@@ -27,8 +27,8 @@ pub enum HostError {
     Node(#[from] NodeError),
 }
 
-/// Runs the process that a supervisor's `arguments` describe, under the protocol of the federation in the run's bundle,
-/// until the supervisor disconnects.
+/// Runs the process that a supervisor's `arguments` describe, until the supervisor disconnects. The process uses the
+/// protocol of the federation in the run's bundle.
 ///
 /// # Errors
 ///
