@@ -1,11 +1,11 @@
-//! Decides when the application is complete, from witnesses and without races.
+//! Decides from witnesses, and without races, when the application is complete.
 //!
 //! A rank's witness contains hashes of two multisets: of the messages it has sent and of those it has
 //! delivered. Once every rank has finished and the sums over all ranks agree, no message is in transit, so no
 //! rank can ever act again. Witnesses taken at different times cannot agree by accident, because a message
 //! counted on only one side makes the sums differ.
 //!
-//! Reports of different processes may overtake each other. Once one member of a group reports that it resumed
+//! Reports from different processes may overtake each other. Once one member of a group reports that it resumed
 //! under a new incarnation, reports of the other members from an older incarnation no longer count, even
 //! before these members report the rollback themselves.
 
@@ -29,7 +29,7 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    /// Creates the state for processes with these groups, of which `ranks` are ranks.
+    /// Creates the state for processes that belong to these groups. `ranks` of the processes are ranks.
     pub(crate) fn new(groups: impl Iterator<Item = ClusterId>, ranks: usize) -> Completion {
         let restored: Vec<_> = groups.map(|group| (group, Incarnation(0))).collect();
         let finished = vec![None; restored.len()];
@@ -48,8 +48,8 @@ impl Completion {
         self.delivered = self.delivered.wrapping_add(witness.delivered);
     }
 
-    /// Records that `rank` rolled back and resumed under this incarnation. The other members of its group
-    /// will follow.
+    /// Records that `rank` rolled back and resumed under this incarnation. The other members of its group will
+    /// follow.
     pub(crate) fn restored(&mut self, rank: ProcessId, incarnation: Incarnation) {
         self.unfinished(rank);
         let (group, own) = &mut self.restored[rank.index()];

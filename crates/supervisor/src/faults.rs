@@ -12,7 +12,7 @@ use faultline_core::{
 use crate::interface::{FaultAccount, FaultState, Order};
 use crate::supervisor::Supervisor;
 
-/// An action scheduled for a certain time.
+/// An action scheduled for a specific time.
 #[derive(Clone, Debug)]
 pub(crate) enum Due {
     /// Injects a fault of the plan, by its index.

@@ -33,8 +33,8 @@ pub struct Config {
     pub joins: Vec<(ClusterId, Span)>,
     /// The faults to inject.
     pub plan: Vec<PlannedFault>,
-    /// Smallest share of the application's steps, in percent, that must remain when a fault is injected. With
-    /// less remaining work, the fault is ineffective.
+    /// Smallest percentage of the application's steps that must remain when a fault is injected. If less work
+    /// remains, the fault is ineffective.
     pub least_work_left_percent: u8,
     /// Enabled mutations, for tests.
     pub defects: Defects,
@@ -79,15 +79,15 @@ pub enum Report {
     },
     /// The links between the registered processes have been measured, so the application may begin.
     LinksMeasured,
-    /// A life is active. The supervisor watches a life for silence from its first heartbeat, or from its registration
-    /// ([`crate::Supervisor::expect_heartbeats`]), and once it is paused or killed. A driver whose lives cannot hang
-    /// unexpectedly therefore needs no heartbeats.
+    /// A life is active. The supervisor watches a life for silence after its first heartbeat, or after its
+    /// registration if the driver [expects heartbeats](crate::Supervisor::expect_heartbeats), and in any case once
+    /// the life is paused or killed. A driver whose lives cannot hang unexpectedly therefore needs no heartbeats.
     Heartbeat {
         /// The active process.
         process: ProcessId,
         /// Number of its life.
         life: Life,
-        /// Current values of the life, for the live view and to determine the remaining work.
+        /// Current values of the life. The live view shows them, and they determine the remaining work.
         gauges: Gauges,
     },
     /// Current values of a life, reported independently of heartbeats.
@@ -96,7 +96,7 @@ pub enum Report {
         process: ProcessId,
         /// Number of its life.
         life: Life,
-        /// Current values of the life, for the live view and to determine the remaining work.
+        /// Current values of the life. The live view shows them, and they determine the remaining work.
         gauges: Gauges,
     },
     /// A fact of a kind that the supervisor follows ([`crate::Supervisor::follows`]), or a fact at which the process
@@ -125,7 +125,7 @@ pub enum Report {
         /// Number of its life.
         life: Life,
     },
-    /// A life has ended, which its host detected immediately (the exit of a child process).
+    /// A life has ended, and its host detected this immediately (through the exit of a child process).
     Exited {
         /// The process that ended.
         process: ProcessId,
@@ -144,12 +144,12 @@ pub enum Report {
         /// The cause of the loss.
         by: EndedBy,
     },
-    /// The user changed the federation. An added fault has the number that follows the plan's last. Changes take
+    /// The user changed the federation. An added fault has the number after the last one of the plan. Changes take
     /// effect in the order of their reports.
     Changed(Change),
     /// A user or a signal requests the end of the run.
     Interrupted,
-    /// Time may have passed. Changes of the membership are announced at the next timeout, so that changes of one
+    /// Time may have passed. Changes of the membership are announced at the next timeout, so that changes at one
     /// instant share a version.
     Timeout,
     /// The program that performs the run reached its memory limit.
@@ -168,7 +168,7 @@ pub enum Order {
         /// How the life begins.
         boot: Boot,
     },
-    /// Sends this membership to every life that is up. A life without a membership starts with it.
+    /// Sends this membership to every life that is up. A life that has no membership yet starts with this one.
     Announce(Arc<Membership>),
     /// Halts every process at a fact that matches one of these triggers. The process reports the fact and waits.
     Watch(Arc<[Trigger]>),

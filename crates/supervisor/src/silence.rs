@@ -10,7 +10,7 @@ pub(crate) struct Silence {
     limit: Span,
     /// Time of each watched process's last heartbeat, indexed by process; `None` for other processes.
     heard: Vec<Option<Time>>,
-    /// Contains at least one entry per watched process, no later than the end of its time limit.
+    /// Contains at least one entry per watched process, due no later than the end of its time limit.
     queue: BTreeSet<(Time, ProcessId)>,
 }
 

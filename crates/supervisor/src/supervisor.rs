@@ -33,15 +33,15 @@ pub struct Supervisor {
     /// The supervisor's entry for each process, indexed by process.
     pub(crate) entries: Vec<SupervisedProcess>,
     pub(crate) silence: Silence,
-    /// Scheduled actions by time. Actions of the same time are performed in the order in which they were scheduled.
+    /// Scheduled actions by time. Actions for the same time are performed in the order in which they were scheduled.
     pub(crate) agenda: BTreeMap<(Time, u64), Due>,
     planned: u64,
     pub(crate) plan: Plan,
     pub(crate) completion: Completion,
     links_measured: bool,
     pub(crate) begun: Option<Time>,
-    /// Reference for the deadline and the times of faults: the start of the application (before it, of the
-    /// supervisor), postponed by the length of every pause.
+    /// Reference for the deadline and the times of faults: the start of the application (before that, the start of
+    /// the supervisor), postponed by the length of every pause.
     pub(crate) origin: Time,
     /// Time at which the user paused the federation, if it is paused.
     pub(crate) paused: Option<Time>,
@@ -87,7 +87,7 @@ pub(crate) enum LifeState {
     Killed,
     /// The end has been detected.
     Down,
-    /// Its cluster has left. The process was ended, and has no next life.
+    /// Its cluster has left. The process was ended, and will have no further life.
     Left,
 }
 
@@ -152,15 +152,15 @@ impl Supervisor {
         supervisor
     }
 
-    /// Makes the detection of a silent process wait for its [`Report::Exited`]. For drivers that need time to
-    /// perform an [`Order::Kill`], and report every end. Other drivers complete the order before the next
-    /// one.
+    /// Makes the detection of a silent process wait for its [`Report::Exited`]. Intended for drivers that need time
+    /// to perform an [`Order::Kill`] and that report the end of every life. Other drivers complete the order before
+    /// the next one.
     pub fn await_exits(&mut self) {
         self.awaits_exits = true;
     }
 
-    /// Watches every life for silence from its registration on. For drivers whose lives can hang before their first
-    /// heartbeat.
+    /// Watches every life for silence once it has registered. Intended for drivers whose lives can hang before their
+    /// first heartbeat.
     pub fn expect_heartbeats(&mut self) {
         self.expects_heartbeats = true;
     }
@@ -352,7 +352,7 @@ impl Supervisor {
         }
     }
 
-    /// Records that a process is active, and watches it for silence from now on.
+    /// Records that a process is active, and starts to watch it for silence.
     fn heartbeat(&mut self, process: ProcessId, now: Time) {
         self.entries[process.index()].beats = true;
         self.silence.heartbeat(process, now);
@@ -407,7 +407,7 @@ impl Supervisor {
         self.announce(now, out);
     }
 
-    /// Begins the time limit for the start of the application, at `now`.
+    /// Sets the time limit for the start of the application, counted from `now`.
     pub(crate) fn plan_start(&mut self, now: Time) {
         if let Some(limit) = self.config.start_within {
             self.plan_at(now + limit, Due::Deadline);
@@ -417,7 +417,7 @@ impl Supervisor {
     /// Ends the run if it has exceeded its time limit, whether or not the application has begun.
     pub(crate) fn end_at_deadline(&mut self, now: Time, out: &mut Vec<Order>) {
         let limit = if self.begun.is_some() { Some(self.config.deadline) } else { self.config.start_within };
-        // A run whose start the user delays by a pause does not time out.
+        // A run does not time out while the user delays its start with a pause.
         if limit.is_some_and(|it| self.origin + it <= now) && self.paused.is_none() {
             self.end(Outcome::Deadline, out);
         }

@@ -54,7 +54,7 @@ impl TestDriver {
         TestDriver { supervisor, now: Time::ZERO, orders }
     }
 
-    /// Creates a supervisor whose application has begun, and drops its orders so far.
+    /// Creates a supervisor whose application has begun, and discards its orders so far.
     fn begun() -> TestDriver {
         let mut driver = TestDriver::new();
         driver.register();

@@ -1,4 +1,4 @@
-//! The supervisor against scripts of reports.
+//! Tests of the supervisor against scripted reports.
 
 mod changes;
 mod orders;

@@ -41,7 +41,7 @@ fn membership() -> Membership {
     }
 }
 
-/// A supervisor, and its unchecked orders.
+/// A supervisor, and those of its orders that the test has not checked yet.
 struct TestDriver {
     supervisor: Supervisor,
     now: Time,
@@ -75,7 +75,7 @@ impl TestDriver {
         TestDriver { supervisor, now: Time::ZERO, orders }
     }
 
-    /// Same as [`TestDriver::new`], but begins the application at [`BEGUN`] and drops the orders so far.
+    /// Same as [`TestDriver::new`], but begins the application at [`BEGUN`] and discards the orders so far.
     fn begun(plan: Vec<(Trigger, Fault)>) -> TestDriver {
         let mut driver = TestDriver::new(plan);
         driver.begin();
@@ -108,7 +108,7 @@ impl TestDriver {
         std::mem::take(&mut self.orders)
     }
 
-    /// Returns the membership that is announced now, and drops the other orders.
+    /// Returns the membership that is announced now, and discards the other orders.
     fn announced(&mut self) -> Arc<Membership> {
         self.pass(self.now);
         let announced = self.take().into_iter().rev().find_map(|order| match order {
@@ -162,7 +162,7 @@ fn launch(process: ProcessId, life: u32, boot: Boot) -> [Order; 2] {
     [Order::State(Fact::LifeStarted { process, life, boot }), Order::Launch { process, life, boot }]
 }
 
-/// Returns the fact that the first fault of the plan ended a life.
+/// Returns the order to state that the first fault of the plan ended a life.
 fn failed(process: ProcessId, life: u32, storage: StorageFate) -> Order {
     ended(process, life, storage, EndedBy::Fault(FaultNo(0)))
 }
@@ -262,7 +262,7 @@ fn a_failure_is_stated_and_announced_and_the_next_life_follows() {
 }
 
 #[test]
-fn changes_of_one_instant_share_a_version() {
+fn changes_at_one_instant_share_a_version() {
     let mut driver = TestDriver::begun(vec![]);
     for process in [P0, P1, P2] {
         driver.exited(process, 1);
@@ -378,7 +378,7 @@ fn reports_of_older_lives_change_nothing() {
 }
 
 #[test]
-fn a_lost_storage_is_remembered_until_it_is_complete_again() {
+fn lost_storage_is_remembered_until_it_is_complete_again() {
     let lose = Fault::Crash { process: P0, storage: StorageFate::Lost, returns: true };
     let mut driver = TestDriver::begun(vec![(at(10), lose), (at(70), crash(P0))]);
     let next = |driver: &mut TestDriver, life: u32, boot: Boot| {
@@ -583,7 +583,7 @@ fn a_federation_that_waits_only_for_a_permanently_failed_process_is_complete() {
 }
 
 #[test]
-fn a_pause_ends_at_its_time_and_the_longer_of_two_pauses_counts() {
+fn a_pause_ends_on_time_and_the_longer_of_two_pauses_counts() {
     let pause = |span| Fault::Pause { process: P0, span: Span(span) };
     let order = |paused| Order::Pause { process: P0, life: Life(1), paused };
     let mut driver = TestDriver::begun(vec![(at(10), pause(40)), (at(20), pause(50)), (at(30), pause(5))]);
@@ -599,7 +599,7 @@ fn a_pause_ends_at_its_time_and_the_longer_of_two_pauses_counts() {
 }
 
 #[test]
-fn a_pause_beyond_the_detection_time_is_fenced_and_not_resumed() {
+fn a_process_paused_beyond_the_detection_time_is_fenced_and_not_resumed() {
     let mut driver = TestDriver::begun(vec![(at(10), Fault::Pause { process: P0, span: Span(1000) })]);
     driver.pass(BEGUN + Span(10));
     driver.take();
@@ -761,8 +761,8 @@ fn a_fault_without_a_live_target_is_ineffective() {
 }
 
 #[test]
-fn a_fault_when_little_work_is_left_is_ineffective() {
-    // 20 percent is enough, but one step less is not.
+fn a_fault_with_little_work_left_is_ineffective() {
+    // Exactly 20 percent of the work is enough, but one step less is not.
     for (done, state) in [
         (240, FaultState::Effective),
         (
@@ -880,7 +880,7 @@ fn a_cluster_that_cannot_be_restored_ends_the_run() {
 }
 
 #[test]
-fn the_deadline_counts_from_the_beginning() {
+fn the_deadline_counts_from_the_start() {
     let mut driver = TestDriver::begun(vec![]);
     driver.pass(Time(BEGUN.0 + DEADLINE.0 - 1));
     assert_eq!(driver.take(), []);
@@ -952,7 +952,7 @@ fn late_heartbeats_count_before_silence_is_declared() {
     for process in [P0, P1] {
         driver.heartbeat(process, 1);
     }
-    // The receiver of the reports was busy for a while.
+    // The supervisor's driver was busy for a while.
     driver.now += DETECT_AFTER + DETECT_AFTER;
     for process in [P0, P1] {
         driver.heartbeat(process, 1);

@@ -1,4 +1,4 @@
-//! Tests of clusters that join at their time, and leave once their protocol releases them.
+//! Tests of clusters that join at their scheduled time, and leave once their protocol releases them.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ impl TestDriver {
     }
 }
 
-/// Returns which processes are up in the last announced membership, and the presence of the second cluster.
+/// Returns whether each process is up in the last announced membership, and the presence of the second cluster.
 fn announced(orders: &[Order]) -> Option<(Vec<bool>, Presence)> {
     orders.iter().rev().find_map(|order| match order {
         Order::Announce(it) => {
@@ -102,7 +102,7 @@ fn leaves(orders: &[Order]) -> bool {
 }
 
 #[test]
-fn a_cluster_joins_at_its_time_with_all_its_processes() {
+fn a_cluster_joins_at_its_scheduled_time_with_all_its_processes() {
     let mut driver = TestDriver::begun(Vec::new());
     assert_eq!(announced(&driver.pass(JOINS - 1)), Some((vec![true, false, false], Presence::Awaited)));
     let orders = driver.pass(JOINS);
@@ -136,7 +136,7 @@ fn a_cluster_leaves_once_released_and_finished() {
     assert!(leaves(&orders));
     assert!(orders.contains(&Order::Kill { lives, storage: StorageFate::Lost }));
     assert_eq!(announced(&orders), Some((vec![true, false, false], Presence::Left)));
-    // Their ends are not failures, and their results count.
+    // The ends of these processes are not failures, and their results count.
     driver.report(Report::Exited { process: GUESTS[0], life: Life(1) });
     driver.report(Report::Lost {
         process: GUESTS[1],
