@@ -16,8 +16,8 @@ use crate::time::Span;
 pub trait Job: Clone + Debug + PartialEq + Send + 'static {
     /// The result of the computation, handed back to the application through [`Application::computed`].
     type Output: Clone + Debug + PartialEq + Send + 'static;
-    /// Returns the duration of the computation. The simulator charges exactly this time; a real driver takes
-    /// at least this time, by waiting for the remainder.
+    /// Returns the duration of the computation. The simulator charges exactly this duration; a real driver takes at
+    /// least this long, and waits if the computation finishes earlier.
     fn cost(&self) -> Span;
     /// Computes the output. Must be pure: no clock, no I/O, no shared state.
     fn run(self) -> Self::Output;
@@ -51,10 +51,10 @@ pub struct Progress {
 /// Collects what an application sends and consumes while it handles one event.
 #[derive(Clone, Debug, Default)]
 pub struct Outbox {
-    /// Messages in the order in which they were sent.
+    /// Messages in the order in which the application sent them.
     pub sends: Vec<(ProcessId, Payload)>,
-    /// Messages consumed, in order: the number of entries of `sends` that precede the consumption, the
-    /// sender, and the number on the sender's channel.
+    /// Messages consumed, in order. Each entry contains the number of entries of `sends` that precede the
+    /// consumption, the sender, and the message's number on the sender's channel.
     pub consumed: Vec<(usize, ProcessId, u32)>,
 }
 
@@ -76,28 +76,28 @@ impl Outbox {
     }
 }
 
-/// One rank of a parallel program: explicit state, explicit sends and receipts, no clock, no I/O.
+/// One rank of a parallel program: explicit state, explicit sends and receives, no clock, no I/O.
 ///
-/// A rank acts when a message is delivered or a job returns. While its protocol holds it, it receives no
-/// messages and starts no jobs.
+/// A rank acts when a message is delivered or a job returns. While the protocol holds the application, no message
+/// is delivered and no job starts.
 pub trait Application: Clone + Debug + Sized {
     /// The rank's computation.
     type Job: Job;
     /// Parameters of the program, the same for all ranks.
     type Config: Clone + Debug;
 
-    /// Creates the initial state. `seed` differs from rank to rank.
+    /// Creates the initial state. Each rank has a different `seed`.
     fn new(config: &Arc<Self::Config>, me: ProcessId, membership: &Membership, seed: u64) -> Self;
     /// Handles a message that the protocol delivers.
     fn deliver(&mut self, from: ProcessId, payload: Payload, out: &mut Outbox);
     /// Handles the output of a job that has returned.
     fn computed(&mut self, done: <Self::Job as Job>::Output, out: &mut Outbox);
-    /// Returns the next job if one is possible. Not called again until that job has returned.
+    /// Returns the next job, if there is one. Not called again until that job has returned.
     fn next_job(&mut self) -> Option<Self::Job>;
-    /// Returns the current state, or `None` while the job in progress holds it; the composite asks again once the job
-    /// has returned.
+    /// Returns the current state, or `None` while the job in progress holds it. In that case, the composite asks
+    /// again once the job has returned.
     fn snapshot(&self) -> Option<Arc<[Chunk]>>;
-    /// Replaces the state by a saved one, or by the initial one if `chunks` is `None`. The output of a job in
+    /// Replaces the state with a saved one, or with the initial one if `chunks` is `None`. The output of a job in
     /// progress is discarded. A *salted* application mixes `salt` into everything that it sends after this call, so
     /// that a re-execution differs from the execution that it repeats.
     fn restore(&mut self, chunks: Option<&[Chunk]>, salt: Incarnation);
@@ -114,13 +114,13 @@ pub trait Application: Clone + Debug + Sized {
     ) -> Option<Vec<(ProcessId, Digest)>> {
         None
     }
-    /// Returns parameters for virtual time, in which no content is written or sent: with them, ranks act the
-    /// same and have the same results, but keep no content that only occupies space. `None` if there are no
-    /// such parameters.
+    /// Returns parameters for virtual time, in which no content is written or sent. With these parameters, ranks
+    /// behave in the same way and have the same results, but keep no content that only takes up space. `None` if
+    /// there are no such parameters.
     fn for_virtual_time(_config: &Self::Config) -> Option<Self::Config> {
         None
     }
-    /// Returns whether this rank has left the program: from this state on, it neither sends nor receives messages.
+    /// Returns whether this rank has left the program. Once it has left, it neither sends nor receives messages.
     /// Only ranks of a cluster that leaves ever return `true`, and each of them eventually does.
     fn has_left(&self) -> bool {
         false

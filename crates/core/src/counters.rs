@@ -1,8 +1,8 @@
-//! One small number per process, stored sparsely while few processes have a number, and densely once many do.
+//! One small number per process, stored sparsely while few processes have one, and densely once many do.
 //!
-//! In most programs, a process of a large cluster sends to few others; in some, to all of them. A table of
-//! all pairs of senders and receivers would not fit in memory, and a sorted list alone would cost a search
-//! per message.
+//! In most programs, a process of a large cluster sends to only a few others; in some, it sends to all of them. A
+//! table of all pairs of senders and receivers would not fit in memory, and a sorted list alone would require a
+//! search for every message.
 
 use alloc::vec::Vec;
 
@@ -111,7 +111,7 @@ mod tests {
         let mut random = 1_u32;
         for round in 0..20_000_u32 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // Few processes far apart, then many adjacent ones, then some beyond them on either side.
+            // A few processes far apart, then many adjacent ones, then some on either side of those.
             let process = ProcessId(match round {
                 0..100 => (random >> 16) * 1000 % 10_000,
                 100..19_000 => 5_000 + (random >> 16) % 200,

@@ -1,17 +1,17 @@
-//! Switches for deliberate mistakes. Each protocol, the composite and the supervisor have their own lists:
-//! known defects, which apply a rule as printed in a paper or omit it, and mutations, which are small
+//! Switches for deliberate mistakes. Each protocol has its own list, as do the composite and the supervisor. A list
+//! consists of known defects, which apply a rule as printed in a paper or omit it, and mutations, which are small
 //! mistakes in the code.
 
-/// Declares `Defect`, the known defects and the mutations of a piece of code, and `Defects`, a set of enabled
-/// ones. The set is always empty unless the feature `defects` of the crate that calls the macro is enabled.
+/// Declares `Defect`, which lists the known defects and the mutations of a piece of code, and `Defects`, a set of
+/// enabled ones. The set is always empty unless the feature `defects` of the crate that calls the macro is enabled.
 #[macro_export]
 macro_rules! defects {
     (
         $($(#[$doc:meta])* $name:ident,)*
         $(; mutations $($(#[$mutation_doc:meta])* $mutation:ident,)*)?
     ) => {
-        /// A deliberate mistake: a rule as printed in the paper, an omitted rule, or a mutation. Each
-        /// violates a property, and the checkers must detect it.
+        /// A deliberate mistake: a rule as printed in the paper, an omitted rule, or a mutation. Each of them
+        /// violates a property, and the checkers must detect the violation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Defect {

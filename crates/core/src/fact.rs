@@ -1,7 +1,7 @@
-//! Facts: the only observation channel. Triggers, metrics, golden files, checkers, dashboards and diagrams all use
-//! them.
+//! Facts: the only channel through which a run is observed. Triggers, metrics, golden files, checkers, dashboards
+//! and diagrams are all based on them.
 //!
-//! The composite states what it observed itself (sent, delivered, saved, …). A fact that only the protocol
+//! The composite states what it itself observed (sent, delivered, saved, …). A fact that only the protocol
 //! can know is a [`Claim`]: self-reported, and never used as evidence. The supervisor states what it did to
 //! processes.
 
@@ -26,13 +26,13 @@ use crate::time::Span;
 pub struct Witness {
     /// The life to whose stream the cut belongs.
     pub life: Life,
-    /// The state contains the facts of that life with a smaller number, and the state that the life restored.
+    /// Every fact of that life with a smaller number is part of the state, as is the state that the life restored.
     pub upto: FactNo,
-    /// Wrapping sum of [`MessageId::mix`] over all messages sent; in a program of tasks, sum of [`TaskId`] over the
+    /// Wrapping sum of [`MessageId::mix`] over all messages sent; in a program of tasks, the sum of [`TaskId`] over the
     /// tasks spawned.
     pub sent: u64,
-    /// Wrapping sum of [`MessageId::mix`] over all messages delivered; in a program of tasks, sum of [`TaskId`] over
-    /// the tasks run.
+    /// Wrapping sum of [`MessageId::mix`] over all messages delivered; in a program of tasks, the sum of [`TaskId`]
+    /// over the tasks run.
     pub delivered: u64,
 }
 
@@ -69,7 +69,7 @@ pub enum Claim {
         position: Position,
         /// The attempt at that checkpoint.
         attempt: Attempt,
-        /// Whether a message from another cluster caused the request; otherwise the timer did.
+        /// Whether a message from another cluster, rather than the timer, caused the request.
         forced: bool,
     },
     /// This process applied the commit of a checkpoint.
@@ -78,7 +78,7 @@ pub enum Claim {
         position: Position,
         /// The attempt that succeeded.
         attempt: Attempt,
-        /// Whether a message from another cluster forced the checkpoint; otherwise the timer triggered it.
+        /// Whether a message from another cluster, rather than the timer, triggered the checkpoint.
         forced: bool,
         /// Time during which this process's application was frozen.
         frozen: Span,
@@ -138,7 +138,7 @@ pub enum Claim {
         /// Number of log entries removed.
         log: u32,
     },
-    /// A re-execution sent a message in a different phase than the original execution. The program is not
+    /// A re-execution sent a message in a different phase from the original execution. The program is not
     /// send-deterministic, so the protocol cannot protect it.
     NotRepeated {
         /// Identity of the message.
@@ -203,7 +203,7 @@ pub enum Claim {
     },
 }
 
-/// Steps of the theft of a task. Without failures they occur in this order.
+/// Steps of the theft of a task. Without failures, they occur in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TheftStep {
     /// The victim reserved a task for the thief.
@@ -220,7 +220,7 @@ pub enum TheftStep {
     Merged,
     /// The victim's protocol told the thief that it does not need the result again.
     Receipted,
-    /// The thief dropped its obligations for the task, whether complete or not.
+    /// The thief dropped its obligations for the task, whether or not it had fulfilled them.
     Forgotten,
     /// The victim reclaimed the task, to run it or to lend it again.
     Voided,
@@ -282,10 +282,10 @@ pub enum Fact {
     DroppedStale(MessageId),
     /// The process handed an image to its storage. The number is the size of its application state in bytes.
     Saved(Box<(ImageName, Witness, u64)>),
-    /// The process's storage reported an image durable. The image may belong to another process.
+    /// The process's storage reported that an image is durable. The image may belong to another process.
     Durable(ImageName),
-    /// The application's state was replaced by that of an image, or without one by the initial state, under
-    /// this incarnation.
+    /// The application's state was replaced with the state in an image, or with the initial state if there is no
+    /// image, under this incarnation.
     Restored(Box<(Option<ImageName>, Incarnation, Witness)>),
     /// The application has finished in this state. Stated again if the state changes afterwards.
     Finished(Box<(Witness, Digest)>),
@@ -295,17 +295,17 @@ pub enum Fact {
         /// The number of facts before the start.
         since: FactNo,
     },
-    /// The outcome of a task was applied to the state. The state now contains the tasks that it spawned: all children
-    /// of `task` with an index below `spawned`.
+    /// The outcome of a task was applied to the state. The state now contains the tasks that this task spawned: all
+    /// children of `task` with an index below `spawned`.
     Ran {
         /// Identity of the task.
         task: TaskId,
-        /// Number of tasks that it spawned.
+        /// Number of tasks that the task spawned.
         spawned: u32,
-        /// Duration of the task in microseconds: the program's figure, scaled by the speed of the place.
+        /// Duration of the task in microseconds: the program's figure, scaled by the speed of the process.
         cost_us: u32,
     },
-    /// Under a plan: the partition and the dependencies of one execution of a task. Stated directly before
+    /// Under a plan: the partition and the dependencies of one execution of a task. Stated immediately before
     /// [`Fact::Ran`] or [`Fact::Rerun`] of the task.
     Planned(Box<PlannedTask>),
     /// A task that is already part of the state was re-executed outside of it, because another process lost
@@ -338,8 +338,8 @@ pub enum Fact {
         /// The step that happened.
         step: TheftStep,
     },
-    /// The state of a process that never returns became part of this process's state. It is that of an image,
-    /// or without one, the other process's initial state.
+    /// The state of a process that never returns became part of this process's state. It is the state in an image
+    /// or, if there is no image, the other process's initial state.
     Absorbed(Box<(ProcessId, Option<ImageName>, Witness)>),
     /// A claim of the protocol: self-reported.
     Claim(Box<Claim>),
@@ -464,7 +464,7 @@ impl Fact {
     /// Returns the kind of this fact.
     #[inline]
     pub fn kind(&self) -> FactKind {
-        // Separate from the `match`, so that the compiler turns the rest into a table.
+        // Handled outside the `match`, so that the compiler turns the remaining arms into a table.
         if let Fact::Claim(claim) = self {
             return claim.kind();
         }

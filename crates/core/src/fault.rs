@@ -1,5 +1,5 @@
-//! Faults that are injected into a federation, their triggers and their outcome. `faultline-api` expands a
-//! plan from a seed once, and the plan has the same meaning on every backend.
+//! Faults that are injected into a federation, their triggers, and the outcome of a run. `faultline-api` expands a
+//! plan from a seed once, so that the plan has the same meaning on every backend.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -28,9 +28,9 @@ pub enum EndedBy {
     Fault(FaultNo),
     /// The process was silent for so long that it was declared failed.
     Silence,
-    /// The place of the process no longer exists; on Kubernetes, its pod.
+    /// The place of the process (on Kubernetes, its pod) no longer exists.
     PlaceLost,
-    /// The process was about to start at a place that does not have its stored data.
+    /// The process was about to start at a place that does not have the data that it had stored.
     StorageLost,
     /// The supervisor restarted; a life ends with the supervisor that started it.
     SupervisorRestarted,
@@ -116,7 +116,7 @@ pub enum Fault {
         from: ClusterId,
         /// Receiving cluster.
         to: ClusterId,
-        /// Whether packets are stopped in the opposite direction, too.
+        /// Whether packets are stopped in the opposite direction as well.
         both: bool,
         /// Duration of the partition.
         span: Span,
@@ -171,7 +171,7 @@ impl Trigger {
     }
 }
 
-/// One entry of a plan.
+/// A planned fault: one entry of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedFault {
     /// Number of the fault in the plan.
@@ -206,9 +206,9 @@ pub enum Change {
 pub enum FaultState {
     /// Not yet due, or waiting for its trigger.
     Pending,
-    /// Injected, with an effect.
+    /// Injected, and had an effect.
     Effective,
-    /// Without effect, for the reason given.
+    /// Had no effect, for the given reason.
     Ineffective(Arc<str>),
 }
 
@@ -245,7 +245,7 @@ impl Outcome {
     pub const NAMES: [&str; 6] =
         ["completed", "deadline", "interrupted", "unrecoverable", "notRepeated", "outOfMemory"];
 
-    /// Returns how a claim ends its run; `None` if the run continues.
+    /// Returns the outcome with which a claim ends its run; `None` if the run continues.
     pub fn of_claim(claim: &Claim) -> Option<Outcome> {
         match claim {
             Claim::Unrecoverable { cluster, missing } => {
@@ -296,12 +296,12 @@ pub struct MemoryPart {
 pub enum MemoryContent {
     /// Facts, which are kept until they are judged.
     Facts,
-    /// Facts, together with the memory that judging them would take. Replaces [`MemoryContent::Facts`] if
-    /// this sum ended the run.
+    /// Facts, together with the memory that judging them would take. Replaces [`MemoryContent::Facts`] if this sum
+    /// reached the limit.
     JudgedFacts,
-    /// Parts of checkpoints in simulated storage, with their logs, and replicas.
+    /// Parts of checkpoints in simulated storage, including their logs and replicas.
     Checkpoints,
-    /// Messages in the logs of processes. A message that is also in a stored checkpoint counts there, too.
+    /// Messages in the logs of processes. A message that is also in a stored checkpoint is counted there as well.
     Logs,
     /// Events in the queue of the simulator, including packets in transit.
     Queue,

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Adds up the memory of values, and counts shared parts only once.
+/// Adds up the memory that values use. Shared parts are counted only once.
 ///
 /// The sum depends only on the values, and is the same on every 64-bit machine. It excludes the allocator's
 /// overhead.

@@ -47,16 +47,16 @@ number!(
     NodeId(u32), "n"
 );
 number!(
-    /// A cluster of the federation: a failure domain with a fast network inside.
+    /// A cluster of the federation: a failure domain with a fast internal network.
     ClusterId(u16), "c"
 );
 number!(
-    /// One run of a process. The supervisor numbers lives durably, outside the nodes, from 1.
+    /// One run of a process. The supervisor numbers lives durably, outside the nodes, starting at 1.
     Life(u32), "life "
 );
 number!(
-    /// Number of rollbacks of a cluster, including those without a failure of its own. Not to be confused
-    /// with a life.
+    /// Number of rollbacks of a cluster, including those caused by failures elsewhere. Not to be confused with a
+    /// life.
     Incarnation(u32), "incarnation "
 );
 number!(
@@ -72,7 +72,7 @@ number!(
     JobNo(u32), "job "
 );
 number!(
-    /// Position of a fact in the stream of its process: consecutive within a life, from 0.
+    /// Position of a fact in the stream of its process: consecutive within a life, starting at 0.
     FactNo(u64), "fact "
 );
 number!(
@@ -98,7 +98,7 @@ impl ProcessId {
 }
 
 impl ClusterId {
-    /// Stands for the cluster of processes outside all clusters (a storage server, a recovery process).
+    /// Takes the place of a cluster for processes outside all clusters (a storage server, a recovery process).
     pub const OUTSIDE: ClusterId = ClusterId(u16::MAX);
 }
 
@@ -203,14 +203,14 @@ pub struct Theft {
     pub victim: ProcessId,
     /// The process that asks for work.
     pub thief: ProcessId,
-    /// The life of the thief that asked first.
+    /// The life in which the thief first made the request.
     pub life: Life,
     /// Number of the request within that life, from 1.
     pub number: u32,
 }
 
 impl Theft {
-    /// Stands for the program itself, which was not stolen.
+    /// Represents the program itself, which was not stolen.
     pub const NONE: Theft =
         Theft { victim: ProcessId::SUPERVISOR, thief: ProcessId::SUPERVISOR, life: Life(0), number: 0 };
 }

@@ -11,7 +11,7 @@
 //! | [`message`], [`image`] | application messages, and checkpoints as they reach stable storage |
 //! | [`process`] | the one trait that a driver sees, its events and actions |
 //! | [`protocol`], [`application`] | the two state machines that make up a process |
-//! | [`promises`] | promises of a protocol beyond what every protocol owes |
+//! | [`promises`] | what a protocol promises beyond the guarantees of every protocol |
 //! | [`node`] | the composition of a protocol and an application |
 //! | [`counters`] | one number per process, sparse or dense |
 //! | [`footprint`] | memory of values that share parts |

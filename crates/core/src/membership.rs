@@ -52,7 +52,7 @@ pub enum Presence {
     Permanent,
     /// Will join later. None of its processes has started yet.
     Awaited,
-    /// Has joined, will leave, or both.
+    /// Present at the moment: it has joined, will leave, or both.
     Present,
     /// Has left. None of its processes starts again, and their storage has been released.
     Left,
@@ -60,7 +60,7 @@ pub enum Presence {
 
 impl Presence {
     /// Returns whether the cluster is part of the federation at present.
-    pub fn is_there(self) -> bool {
+    pub fn is_present(self) -> bool {
         matches!(self, Presence::Permanent | Presence::Present)
     }
 }
@@ -93,7 +93,7 @@ impl Membership {
 
     /// Returns whether the cluster of `process` is present. A process outside all clusters always is.
     pub fn is_present(&self, process: ProcessId) -> bool {
-        self.presence(self.cluster_of(process)).is_there()
+        self.presence(self.cluster_of(process)).is_present()
     }
 
     /// Returns the presence of `cluster`. [`ClusterId::OUTSIDE`] is permanent.
@@ -196,6 +196,7 @@ pub struct Birth<C> {
     pub record: Option<Arc<[u8]>>,
     /// Seed of the process's own random choices.
     pub seed: u64,
-    /// The kinds of facts that the driver accepts. The process numbers the others, too, but need not state them.
+    /// The kinds of facts that the driver accepts. The process numbers the other facts as well, but need not state
+    /// them.
     pub facts: FactKinds,
 }

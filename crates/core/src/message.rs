@@ -17,7 +17,7 @@ pub struct MessageId {
     pub to: ProcessId,
     /// Incarnation of the sender's cluster at the first send.
     pub incarnation: Incarnation,
-    /// Consecutive per channel (from, to), from 0.
+    /// Consecutive per channel (`from`, `to`), starting at 0.
     pub number: u32,
 }
 
@@ -43,8 +43,9 @@ impl fmt::Display for MessageId {
 
 /// Content of an application message, opaque to protocols.
 ///
-/// Consists of whole words, including its tag, so that it is copied word by word. If a value is copied in
-/// units other than those just written, current processors cannot forward the stores, and stall.
+/// Consists of whole words, including its tag, so that it is copied word by word. If a value is copied in units
+/// that differ from those in which it was just written, current processors cannot forward the stores, and they
+/// stall.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Payload {
     /// A length without content, for simulations in which only the length matters.

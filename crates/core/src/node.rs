@@ -1,7 +1,7 @@
 //! The composition of a protocol and an application into one process.
 //!
-//! The composite numbers application messages, states the facts that a protocol must not state about itself, keeps
-//! the witness, and decides when the application runs. It is independent of the protocol.
+//! The composite numbers application messages, states the facts that a protocol must not state about itself,
+//! maintains the witness, and decides when the application runs. It is independent of the protocol.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -207,12 +207,12 @@ impl<P: Protocol, A: Application> Process for Node<P, A> {
 }
 
 impl<P: Protocol, A: Application> Node<P, A> {
-    /// Returns the protocol. For tests.
+    /// Returns the protocol, for tests.
     pub fn protocol(&self) -> &P {
         &self.protocol
     }
 
-    /// Returns the application. `None` if the process's role runs none. For tests.
+    /// Returns the application, for tests. `None` if the process's role runs none.
     pub fn application(&self) -> Option<&A> {
         self.state.application.as_ref()
     }
@@ -321,8 +321,8 @@ impl<A: Application> NodeState<A> {
         number
     }
 
-    /// Returns whether a requested rest has been reached: an application that may compute but does not is
-    /// waiting for a message.
+    /// Returns whether a requested rest has been reached. An application that may compute but does not is waiting
+    /// for a message.
     #[inline(always)]
     fn rests(&mut self) -> bool {
         let rests = self.rest_wanted && !self.held && self.job.is_none();
@@ -372,8 +372,8 @@ impl<A: Application> NodeState<A> {
     }
 }
 
-/// Appends an action, built in place. [`Vec::push`] builds it elsewhere and copies it immediately, in units
-/// other than those in which it was written. On current processors, the resulting stall costs more time per
+/// Appends an action, built in place. [`Vec::push`] would build it elsewhere and copy it immediately, in units that
+/// differ from those in which it was written. On current processors, the resulting stall costs more time per
 /// message than everything else here.
 #[inline(always)]
 fn append<T>(queue: &mut Vec<T>, make: impl FnOnce() -> T) {

@@ -1,13 +1,13 @@
 //! The driver's view: one state machine per process, with its events and actions.
 //!
-//! Every driver keeps this contract, and one body of tests checks it for all drivers:
+//! Every driver fulfils this contract, and one test suite checks it for all drivers:
 //!
 //! * A process handles one event at a time. The actions of an event are performed in order; after that, network,
 //!   storage and computation proceed independently of each other.
 //! * Storage actions of one process complete in order, so that a listing reflects every earlier write.
-//! * A crash drops the process's value, and keeps only data that was reported durable, even if the operating
-//!   system would have kept more.
-//! * The number of a life is durable outside the node before the life starts.
+//! * A crash drops the process's value. Only data that was reported durable survives, even if the operating system
+//!   would have kept more.
+//! * The number of a life is stored durably outside the node before the life starts.
 //! * Between two lives, nothing is delivered twice, nothing is lost, and nothing from or to an older life is
 //!   delivered. A packet from a life that is newer than the known membership waits. Unless the process declares FIFO,
 //!   packets may overtake each other.
@@ -141,7 +141,7 @@ pub enum Action<S, M, H, V, J> {
     Fact(Fact),
 }
 
-/// Values that a process reports besides facts, for a live view and for metrics.
+/// Values that a process reports in addition to facts, for a live view and for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gauges {
     /// Progress of the application.
@@ -172,7 +172,7 @@ pub trait Process: Sized {
     type Config: Clone + Debug;
     /// Whether packets between two lives must arrive in the order in which they were sent.
     const FIFO: bool;
-    /// Returns [`Process::FIFO`]. Only a process with erased types decides by its configuration instead.
+    /// Returns [`Process::FIFO`]. Only a process with erased types determines this from its configuration instead.
     fn is_fifo(_config: &Self::Config) -> bool {
         Self::FIFO
     }

@@ -1,4 +1,4 @@
-//! The promises of a protocol. The supervisor, the checker and the reports read promises, never the
+//! The promises of a protocol. The supervisor, the checker and the reports depend on promises, never on the
 //! protocol's name.
 
 use alloc::vec::Vec;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::membership::Scope;
 use crate::protocol::Protocol;
 
-/// A property that a protocol promises beyond what every protocol owes. The checker judges it only under
-/// protocols that promise it. The properties that every protocol owes (exactly once, no loss, no ghost,
+/// A property that a protocol promises beyond the guarantees of every protocol. The checker judges it only under
+/// protocols that promise it. The properties that every protocol must have (exactly once, no loss, no ghost,
 /// consistent checkpoints, …) are not optional.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -20,13 +20,13 @@ pub enum Promise {
     DenseNumbering,
     /// A rollback restores the newest checkpoint that contains no undone sends or deliveries.
     MaximalLine,
-    /// A message that carries a newer position than the receiver's dependencies is delivered only after the
-    /// checkpoint that it forces. The vectors of a checkpoint record its dependencies.
+    /// A message that carries a newer position than those in the receiver's dependencies is delivered only after
+    /// the checkpoint that it forces. The vectors of a checkpoint record its dependencies.
     ForcedBeforeDelivery,
     /// Only a group in which a process failed rolls back, and at most once per failure of its processes.
     Containment,
-    /// A re-execution sends the same messages as the execution, under the same identities, so that a delivery stays
-    /// valid although its send was undone. Follows from [`Protocol::REPEATS`].
+    /// A re-execution sends the same messages as the original execution, under the same identities, so that a
+    /// delivery stays valid although its send was undone. Follows from [`Protocol::REPEATS`].
     Repetition,
     /// A process that rolled back delivers no message of a later phase until it has re-sent its orphan
     /// messages of earlier phases.
@@ -34,8 +34,8 @@ pub enum Promise {
     /// The phase that a process reports with an orphan message follows from the messages that the sender had
     /// consumed before sending it.
     Phases,
-    /// A process that rolled back delivers the same messages in the same order again, as far as other
-    /// processes depend on that order.
+    /// A process that rolled back repeats its deliveries: it delivers the same messages in the same order, as far
+    /// as other processes depend on that order.
     RepeatedOrder,
     /// A sender keeps a logged message until a checkpoint of its receiver contains it.
     LogKept,
@@ -43,13 +43,13 @@ pub enum Promise {
     /// the theft. It confirms a result, which the sender may then discard, only after a durable checkpoint that
     /// contains the result.
     CheckpointedFirst,
-    /// In a program of tasks, only thefts and recoveries force checkpoints: one at the victim, one at the thief.
+    /// In a program of tasks, only thefts and recoveries force checkpoints: one at the victim, and one at the thief.
     ForcedByThefts,
     /// In a program of tasks, a process logs every event of its tasks as soon as earlier writes are complete. A failure
     /// loses no event that is durable.
     EventsLogged,
     /// In a program of tasks that are assigned in advance, only partitions that exchange values coordinate a
-    /// checkpoint: it takes two messages for each partition, and three for each channel.
+    /// checkpoint, which takes two messages for each partition and three for each channel.
     NeighboursOnly,
     /// In a program of tasks that are assigned in advance, a recovery re-executes exactly the tasks whose values were
     /// lost, and those that they depend on, back to the valid checkpoint.
@@ -60,7 +60,7 @@ pub enum Promise {
     /// After the last fault, every recovery and every checkpoint ends, no group rolls back again, and the
     /// application continues.
     Progress,
-    /// Only messages that carry news of their sender's checkpoints force checkpoints.
+    /// Only messages that carry new information about their sender's checkpoints force checkpoints.
     ForcedByNews,
 }
 
@@ -88,7 +88,7 @@ impl Promise {
     ];
 }
 
-/// The groups that a failure rolls back besides those in which a process failed.
+/// The groups that a failure rolls back in addition to those in which a process failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Affected {
@@ -187,7 +187,7 @@ impl Promises {
     }
 }
 
-/// The form in a manifest, with a list of names instead of bits.
+/// The form that promises take in a manifest: a list of names instead of bits.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Listed {

@@ -44,27 +44,27 @@ pub trait Protocol: ProtocolTypes {
     type Stamp: Stamp;
     /// Whether the protocol requires packets between two lives to arrive in the order in which they were sent.
     const FIFO: bool;
-    /// Whether the protocol relies on send determinism: a re-execution sends the same messages as the
+    /// Whether the protocol relies on send determinism: a re-execution sends the same messages as the original
     /// execution (HydEE, definition 3). The n-th message of a channel is then the same message in every
     /// incarnation, so that identities carry no incarnation. The composite passes the application's
     /// [consumptions](crate::Outbox::consume) to the protocol, and states them as facts.
     const REPEATS: bool = false;
 
-    /// Returns [`Protocol::FIFO`]. Only a protocol with erased types decides by its parameters instead.
+    /// Returns [`Protocol::FIFO`]. Only a protocol with erased types determines this from its parameters instead.
     fn is_fifo(_config: &Self::Config) -> bool {
         Self::FIFO
     }
-    /// Returns [`Protocol::REPEATS`]. Only a protocol with erased types decides by its parameters instead.
+    /// Returns [`Protocol::REPEATS`]. Only a protocol with erased types determines this from its parameters instead.
     fn repeats(_config: &Self::Config) -> bool {
         Self::REPEATS
     }
 
-    /// Returns what the protocol promises with these parameters, beyond what every protocol owes. The checker
-    /// judges the protocol by these promises alone. [`Promises::of`] adds what follows
-    /// from the constants above.
+    /// Returns what the protocol promises with these parameters, beyond the guarantees of every protocol. The
+    /// checker judges the protocol by these promises alone. [`Promises::of`] adds what follows from the constants
+    /// above.
     fn promises(config: &Self::Config) -> Promises;
-    /// Returns the roles of the processes that the protocol needs besides the ranks. These processes are outside all
-    /// clusters.
+    /// Returns the roles of the processes that the protocol needs in addition to the ranks. These processes are
+    /// outside all clusters.
     fn extra_processes(config: &Self::Config) -> Vec<Role>;
     /// Begins a life. The application is held until [`Host::release`].
     fn start(birth: Birth<Self::Config>, now: Time, host: &mut dyn Host<Self>) -> Self;
@@ -197,8 +197,8 @@ pub trait Host<P: Protocol>: Machine<P> {
     /// Answers with [`Input::Rested`] once the application, which must not be held, has done everything that it can
     /// do without another message.
     fn request_rest(&mut self);
-    /// Replaces the application's state by that of an image, or by the initial one, under a new incarnation. Pending
-    /// sends, a pending snapshot or rest, and the job in progress are discarded. The application stays held until
-    /// [`Host::release`].
+    /// Replaces the application's state with that of an image, or with the initial one, under a new incarnation.
+    /// Pending sends, a pending snapshot or rest, and the job in progress are discarded. The application stays held
+    /// until [`Host::release`].
     fn restore(&mut self, from: Option<&Image<P::Head, P::Saved>>, incarnation: Incarnation);
 }

@@ -1,4 +1,4 @@
-//! Alerts: telling other clusters about rollbacks, and learning of theirs (section 3.4; rules 19 and 20).
+//! Alerts: telling other clusters about rollbacks, and learning of their rollbacks (section 3.4; rules 19 and 20).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -52,13 +52,13 @@ impl Hc3i {
     }
 
     /// Coordinator: alerts a cluster that could not be reached before.
-    pub(super) fn alert_also(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
+    pub(super) fn start_alerting(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding.push(Outstanding { cluster, tries: 0, again_at: now });
         self.retry_alerts(now, host);
     }
 
     /// Coordinator: stops waiting for the confirmation of a cluster that has left.
-    pub(super) fn alert_no_more(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
+    pub(super) fn stop_alerting(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
         if self.coordinates() {
             self.maybe_settled(now, host);
@@ -87,8 +87,8 @@ impl Hc3i {
         self.alerts.outstanding = outstanding;
     }
 
-    /// Returns all rollbacks of this process's cluster: its receiver may learn of several rollbacks from one
-    /// alert.
+    /// Returns all rollbacks of this process's cluster, because one alert may have to inform its receiver of
+    /// several.
     fn alerted_past(&self) -> Arc<ClusterHistory> {
         let past = self.history.of(self.cluster);
         match past.rollbacks.last() {
@@ -109,7 +109,7 @@ impl Hc3i {
         host: &mut ProtocolHost,
     ) {
         let asker = (from, past.known());
-        // An alert that a newer one has overtaken says nothing new, and its confirmation would not count.
+        // An alert that a newer one has overtaken contains nothing new, and its confirmation would not count.
         let is_overtaken = |spread: &Spread| spread.asker.0 == from && spread.asker.1 > asker.1;
         if self.alerts.spreads.iter().any(is_overtaken) {
             return;
@@ -134,7 +134,7 @@ impl Hc3i {
         self.learn(self.me, &history, asker, now, host);
     }
 
-    /// Member: enters rollbacks of other clusters into its tables, and acts on those that are new.
+    /// Member: records rollbacks of other clusters in its tables, and acts on those that are new.
     pub(super) fn learn(
         &mut self,
         spreader: ProcessId,
@@ -167,8 +167,8 @@ impl Hc3i {
         }
     }
 
-    /// Spreading member: confirms an alert once all members have recorded it. As long as the cluster still has to
-    /// roll back because of the alert, it does not confirm, and the alert is repeated.
+    /// The member that spreads an alert: confirms it once all members have recorded it. As long as the cluster
+    /// still has to roll back because of the alert, it does not confirm, and the alert is repeated.
     pub(super) fn learnt(
         &mut self,
         from: ProcessId,
@@ -211,7 +211,7 @@ impl Hc3i {
             self.spread(history.clone(), None, now, host);
         }
         if self.history.of(self.cluster).is_broken() && self.obeys(Rule::NeverRestoresCollected) {
-            // The restored checkpoint had been collected, and no process that knew could report it earlier.
+            // The restored checkpoint had been collected, but no process that knew this could report it earlier.
             self.begin_next_round(Cause::Failure, now, host);
         } else if incarnation >= self.position.incarnation || self.has(Defect::StaleConfirmationCounts) {
             self.alerts.outstanding.retain(|alert| alert.cluster != cluster);

@@ -23,7 +23,7 @@ use super::{Hc3i, Phase, ProtocolHost};
 pub(super) struct Leaving {
     /// Members whose applications have left the program.
     left: BTreeSet<ProcessId>,
-    /// Whether a checkpoint was begun after all of them had left.
+    /// Whether a checkpoint was begun after all members' applications had left.
     saved_all: bool,
     /// Members from which no process can still need anything.
     unwanted: BTreeSet<ProcessId>,
@@ -47,7 +47,7 @@ impl Hc3i {
 
     /// Iterates over the other clusters that are present.
     pub(super) fn others(&self) -> impl Iterator<Item = ClusterId> + '_ {
-        self.clusters().filter(|&it| it != self.cluster && self.presence(it).is_there())
+        self.clusters().filter(|&it| it != self.cluster && self.presence(it).is_present())
     }
 
     /// Detects clusters that have joined or left.
@@ -61,7 +61,7 @@ impl Hc3i {
                 (was, is) if was == is => {}
                 (_, Presence::Left) => {
                     purges = true;
-                    self.alert_no_more(cluster, now, host);
+                    self.stop_alerting(cluster, now, host);
                 }
                 (Presence::Awaited, _) if cluster != self.cluster => self.greet(cluster, now, host),
                 _ => {}
@@ -73,13 +73,13 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: tells a joining cluster about earlier rollbacks. During a recovery, the alerts at its end do
-    /// this.
+    /// Coordinator: tells a joining cluster about earlier rollbacks. During a recovery, the alerts at the end of
+    /// the recovery do this.
     fn greet(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
         let has_past = self.history.known(self.cluster) > Incarnation(0);
         let is_recovering = matches!(self.phase, Phase::Recovering(_));
         if self.coordinates() && has_past && !is_recovering && self.obeys(Rule::TellsNewcomers) {
-            self.alert_also(cluster, now, host);
+            self.start_alerting(cluster, now, host);
         }
     }
 
@@ -124,7 +124,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: returns whether a member's report is current. A report holds until the next rollback.
+    /// Coordinator: returns whether a member's report is current. A report remains valid until the next rollback.
     fn is_current(&self, incarnation: Incarnation) -> bool {
         incarnation == self.position.incarnation && !matches!(self.phase, Phase::Recovering(_))
     }
@@ -138,8 +138,8 @@ impl Hc3i {
         }
     }
 
-    /// Member: reports once no process can still need anything from it: no rollback reaches back before its
-    /// leaving, and none undoes the delivery of a message that it sent.
+    /// Member: reports once no process can still need anything from it: no rollback reaches back beyond its
+    /// departure, and none undoes the delivery of a message that it sent.
     pub(super) fn report_if_unneeded(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(left_at) = self.left_at else {
             return;

@@ -160,7 +160,7 @@ impl Totals {
             };
             for (index, of) in status.clusters.iter().enumerate() {
                 let cluster = ClusterId(index as u16);
-                if !membership.presence(cluster).is_there() {
+                if !membership.presence(cluster).is_present() {
                     run.clusters.remove(&cluster);
                     continue;
                 }
