@@ -52,18 +52,18 @@ fn protocol() -> hc3i::Config {
 
 /// Measures the nanoseconds per message, including sending and receiving.
 fn per_message<P: Protocol>(protocol: P::Config) -> f64 {
-    let mut bed = Bed::<Node<P, Echo>>::new(NodeConfig {
+    let mut driver = TestDriver::<Node<P, Echo>>::new(NodeConfig {
         protocol: protocol.into(),
         application: ().into(),
         defects: Default::default(),
     });
-    bed.run(1000);
-    let (seconds, ()) = bench::busy(|| bed.run(MESSAGES));
+    driver.run(1000);
+    let (seconds, ()) = bench::busy(|| driver.run(MESSAGES));
     seconds * 1e9 / MESSAGES as f64
 }
 
 /// Two processes and their pending events. Storage operations complete immediately.
-struct Bed<P: Process> {
+struct TestDriver<P: Process> {
     processes: Vec<P>,
     waiting: VecDeque<(usize, In<P>)>,
     actions: Vec<ActionOf<P>>,
@@ -72,8 +72,8 @@ struct Bed<P: Process> {
     messages: u64,
 }
 
-impl<P: Process> Bed<P> {
-    fn new(config: P::Config) -> Bed<P> {
+impl<P: Process> TestDriver<P> {
+    fn new(config: P::Config) -> TestDriver<P> {
         let member = |index| Member {
             cluster: ClusterId(0),
             role: Role::RANK,
@@ -89,7 +89,7 @@ impl<P: Process> Bed<P> {
             members: [member(0), member(1)].into(),
             clusters: [cluster].into(),
         };
-        let mut bed = Bed {
+        let mut driver = TestDriver {
             processes: Vec::new(),
             waiting: VecDeque::new(),
             actions: Vec::new(),
@@ -103,17 +103,17 @@ impl<P: Process> Bed<P> {
                 me: ProcessId(index as u32),
                 life: Life(1),
                 boot: Boot::Fresh,
-                membership: Arc::new(bed.membership.clone()),
+                membership: Arc::new(driver.membership.clone()),
                 config: config.clone(),
                 record: None,
                 seed: 1,
                 facts: FactKinds::ALL,
             };
-            let process = P::start(birth, bed.now, &mut bed.actions);
-            bed.processes.push(process);
-            bed.perform(index);
+            let process = P::start(birth, driver.now, &mut driver.actions);
+            driver.processes.push(process);
+            driver.perform(index);
         }
-        bed
+        driver
     }
 
     /// Runs until this many more application messages have been handled.
@@ -129,7 +129,7 @@ impl<P: Process> Bed<P> {
         }
     }
 
-    /// Handles the next deadline, for a time at which nothing is in transit.
+    /// Handles the next deadline. Called when nothing is in transit.
     fn timeout(&mut self) -> (usize, In<P>) {
         let deadlines =
             self.processes.iter().enumerate().filter_map(|(it, at)| Some((at.next_deadline()?, it)));

@@ -129,7 +129,7 @@ impl Recovery for NoProtocol {
     }
 }
 
-/// No fault tolerance for planned programs: every value goes to its partition at once.
+/// No fault tolerance for planned programs: every value is sent to its partition immediately.
 impl PartitionProtocol for NoProtocol {
     type Config = ();
     const FIFO: bool = false;

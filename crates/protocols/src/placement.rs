@@ -27,8 +27,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Returns the role of the process that is needed to hold replicas, besides the ranks; `None` if the ranks hold
-    /// them.
+    /// Returns the role of the additional processes that hold replicas; `None` if the ranks hold them.
     pub(crate) fn server(self) -> Option<Role> {
         (self.replicas > 0 && self.to == ReplicateTo::SharedStorage).then_some(Role::STORAGE_SERVER)
     }

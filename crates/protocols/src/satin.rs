@@ -4,14 +4,14 @@
 //! for Divide-and-Conquer Applications on the Grid* (2005); the baseline of the paper on TIC (section 7,
 //! Figure 13).
 //!
-//! A process that fails loses its graph. Its victims re-execute the tasks that it had stolen. Tasks that
-//! others had stolen from it are orphaned: their thieves announce that they work on them, finish them, and
-//! keep the results. Each process keeps a table of these announcements, and looks up every task before it
-//! starts it; if another process has the task, it waits for the result. (This is Satin's variant without
-//! aborts. In the other one, unfinished orphans are dropped, except for the tasks in them that have ended.)
-//! If the process that runs the program's first task fails, the program restarts, at that process or, if it
-//! failed permanently, at the next one. The lost work therefore grows with the work done by the failed
-//! process. Without failures, nothing is written, and no message waits.
+//! A process that fails loses its graph. Its victims re-execute the tasks that it had stolen. Tasks that others had
+//! stolen from it are orphaned: their thieves announce that they are working on these tasks, complete them, and
+//! keep the results. Each process keeps a table of these announcements, and looks up every task before it starts
+//! it; if another process has the task, it waits for the result. (This is Satin's variant without aborts. In the
+//! other variant, unfinished orphans are dropped, except for the tasks in them that have ended.) If the process
+//! that runs the program's first task fails, the program restarts, at that process or, if it failed permanently, at
+//! the next one. The lost work therefore grows with the work done by the failed process. Without failures, nothing
+//! is written, and no message waits.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 /// Parameters of Satin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Config {
-    /// Rules that are violated on purpose.
+    /// Rules that are deliberately violated.
     pub defects: Defects,
 }
 
@@ -50,10 +50,10 @@ defects! {
 /// A message of the protocol.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// The sender has the results of these tasks, or works on them. Each is named by the theft for which the sender,
-    /// its thief, computes it.
+    /// The sender has the results of these tasks, or is working on them. Each task is identified by the theft for
+    /// which the sender, as the thief, computes it.
     Orphans(Arc<[(TaskId, Theft)]>),
-    /// The sender has the task of this orphan, and requests its result as soon as it exists.
+    /// The sender has the task of this orphan, and requests its result once the result exists.
     Fetch(Theft),
     /// The sender no longer has the result of this orphan.
     Missing(Theft),
@@ -66,14 +66,14 @@ pub struct Satin {
     is_rank: bool,
     config: Config,
     membership: Arc<Membership>,
-    /// Thefts for which this process works although their victims have failed.
+    /// Thefts for which this process is still working although their victims have failed.
     orphaned: BTreeSet<Theft>,
     table: Table,
-    /// Processes that wait for the results of orphans on which this one still works.
+    /// Processes that wait for the results of orphans on which this one is still working.
     waiting: BTreeMap<Theft, BTreeSet<ProcessId>>,
 }
 
-/// The orphans that processes have, here and elsewhere.
+/// The orphans that this process and the others have.
 #[derive(Clone, Debug, Default)]
 struct Table {
     by_task: BTreeMap<TaskId, Theft>,
@@ -132,7 +132,7 @@ impl Recovery for Satin {
             host.held();
         }
         host.release();
-        this.begin_again(host);
+        this.restart_program(host);
         this
     }
 
@@ -180,13 +180,13 @@ impl Recovery for Satin {
 }
 
 impl Satin {
-    /// Returns whether the thief is still in the life in which it stole.
+    /// Returns whether the thief is still in the life in which it stole the task.
     fn lives(&self, theft: Theft) -> bool {
         let thief = self.membership.member(theft.thief);
         thief.up && thief.life == theft.life
     }
 
-    /// Handles a task that was lent, to a thief that asked or to the holder of the orphan.
+    /// Handles a task that was lent to a thief that requested it, or to the holder of the orphan.
     fn lent(&mut self, theft: Theft, host: &mut dyn Host<Self>) {
         let is_own = theft.thief == self.me;
         let debt = host.debt(theft).filter(|_| is_own);
@@ -203,7 +203,7 @@ impl Satin {
         }
     }
 
-    /// Handles a process that requests the result of an orphan.
+    /// Handles a process's request for the result of an orphan.
     fn fetched(&mut self, by: ProcessId, theft: Theft, host: &mut dyn Host<Self>) {
         match host.debt(theft) {
             Some(true) => self.give(by, theft, host),
@@ -285,14 +285,14 @@ impl Satin {
         for it in new.into_iter().filter(|_| !own.is_empty()) {
             host.control(To::One(it), Message::Orphans(own.clone()));
         }
-        // Not those that only wait here, or that were lent in turn: the process that has such a task might find it in
-        // the table, and wait for this one, which waits for it.
+        // Excludes orphans that only wait here, or that were lent in turn: a process that has such a task might find
+        // it in the table and wait for this process, which waits for that one.
         let begun: Vec<Theft> = orphaned.into_iter().filter(|it| host.has_begun(*it)).collect();
         self.announce(&begun, host);
-        self.begin_again(host);
+        self.restart_program(host);
     }
 
-    /// Announces to all processes that these orphans are here.
+    /// Announces to all processes that this process has these orphans.
     fn announce(&mut self, thefts: &[Theft], host: &mut dyn Host<Self>) {
         let named = thefts.iter().filter_map(|it| Some((host.owed(*it)?, *it)));
         let orphans: Arc<[(TaskId, Theft)]> = named.collect();
@@ -308,7 +308,7 @@ impl Satin {
     }
 
     /// Restarts the program if the process that ran its first task failed permanently and this one is next.
-    fn begin_again(&self, host: &mut dyn Host<Self>) {
+    fn restart_program(&self, host: &mut dyn Host<Self>) {
         let root = root(&self.membership);
         let is_next = self.membership.member(root).gone && successor(&self.membership, root) == self.me;
         let begins = is_next && self.is_rank && !host.has_root() && !host.is_over();

@@ -2,8 +2,8 @@
 //!
 //! A checkpoint contains the tables of its process, and most of a table is the same in the next checkpoint. A
 //! copy of this list takes one key and one pointer per 256 items. A change copies the item's leaf of up to
-//! eight items, and the branch of up to 32 leaves that contains it, if another copy of the list still uses
-//! them. The memory of a sequence of checkpoints thus grows only with what is new in each of them.
+//! eight items, and the branch of up to 32 leaves that contains it, if another copy of the list still uses them.
+//! The memory of a sequence of checkpoints thus grows only with what is new in each of them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -37,7 +37,7 @@ pub(crate) struct SharedList<T: Keyed> {
     len: usize,
 }
 
-/// The place of an item in its list. Valid until the list changes.
+/// Position of an item in its list. Valid until the list changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ItemIndex {
     branch: usize,
@@ -131,7 +131,7 @@ impl<T: Keyed> SharedList<T> {
         Arc::make_mut(&mut Arc::make_mut(&mut self.branches[place.branch].1)[place.leaf].1)
     }
 
-    /// Inserts an item after all items whose key is at most its own. All places become void.
+    /// Inserts an item after all items whose key is at most its own. Invalidates all places.
     pub(crate) fn insert(&mut self, item: T) {
         self.insert_after(self.last_up_to(item.key()), item);
     }
@@ -154,7 +154,7 @@ impl<T: Keyed> SharedList<T> {
             insert(leaf, index, item);
             return;
         }
-        // A full leaf at whose end the list grows stays full.
+        // If the list grows at the end of a full leaf, that leaf stays full.
         let mut next = leaf.split_off(if index == LEAF { LEAF } else { LEAF / 2 });
         let (into, index) = match index.checked_sub(leaf.len()) {
             Some(index) => (&mut next, index),
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// A list of these numbers, which ascend.
+    /// Creates a list of these numbers, which must be ascending.
     fn list(numbers: impl IntoIterator<Item = u32>) -> SharedList<u32> {
         numbers.into_iter().collect()
     }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_what_a_vector_does() {
+    fn a_list_contains_the_same_items_as_a_vector() {
         let (mut shared, mut all) = (SharedList::default(), Vec::new());
         let mut random = 1_u32;
         for round in 0..3000_u32 {
@@ -326,12 +326,12 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_copy_leaves_its_original_as_it_was() {
+    fn a_change_to_a_copy_does_not_affect_the_original() {
         let original = list(1..1000);
         let mut copy = original.clone();
         copy.insert(1000);
         copy.insert(0);
-        // The list does not see that the key changes, and no key is looked up afterwards.
+        // The list does not detect that the key changes, but no key is looked up afterwards.
         *copy.at_mut(copy.last_up_to(500).unwrap()) = 9999;
         copy.retain(|it| *it != 3);
         assert_eq!(original, list(1..1000));
@@ -351,7 +351,7 @@ mod tests {
         let all = bytes(&versions);
         assert!(all < 2000 * 600, "{all} bytes");
         assert!(all > bytes(versions.last()), "and every version takes something");
-        // The same without a copy in between.
+        // The same items, without a copy in between.
         assert!(bytes([&list(0..2000)]) < 2000 * 14);
     }
 }

@@ -1,9 +1,9 @@
 //! A partition's side of a checkpoint (CCK long paper, rules of the coordinator and of a process).
 //!
 //! The partition stops, and asks all partitions that send to it to stop, too. Channels are FIFO, so an answer arrives
-//! after everything that its sender had sent before it stopped: the saved state contains all that was in transit. The
-//! partition resumes once all partitions to which it sends have saved their states, so no saved state contains what it
-//! sends afterwards.
+//! after everything that its sender had sent before it stopped. The saved state therefore contains everything that was
+//! in transit. The partition resumes once all partitions to which it sends have saved their states, so no saved state
+//! contains what it sends afterwards.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -26,11 +26,11 @@ pub(super) struct CheckpointRound {
     began: Time,
     /// Partitions that were asked to stop.
     asked: Vec<ProcessId>,
-    /// Those of them that have not answered.
+    /// The asked partitions that have not answered yet.
     unanswered: BTreeSet<ProcessId>,
     /// Whether the state has been saved, and is now being stored.
     is_taken: bool,
-    /// Processes that have not yet stored the image.
+    /// Processes that have yet to store the image.
     unstored: BTreeSet<ProcessId>,
     /// Partitions that receive from this one and have not saved their state.
     unsaved: BTreeSet<ProcessId>,
@@ -106,7 +106,8 @@ impl Cck {
         senders
     }
 
-    /// Handles the request of another partition to stop or, with global coordination, the news that it has stopped.
+    /// Handles the request from another partition to stop or, with global coordination, the message that it has
+    /// stopped.
     pub(super) fn pinged(
         &mut self,
         from: ProcessId,
@@ -125,7 +126,7 @@ impl Cck {
         }
     }
 
-    /// Handles the answer of a sender: everything that it had sent before it stopped has arrived.
+    /// Handles the answer from a sender: everything that it had sent before it stopped has arrived.
     pub(super) fn ponged(
         &mut self,
         from: ProcessId,

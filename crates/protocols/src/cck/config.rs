@@ -12,23 +12,23 @@ pub struct Config {
     pub interval: Span,
     /// The partitions that a partition asks to stop before it saves its state.
     pub coordination: Coordination,
-    /// Number of replicas of each partition's state, besides the copy in the storage of its process.
+    /// Number of replicas of each partition's state, in addition to the copy in the storage of its process.
     pub replicas: u16,
     /// Number of storage servers, if they hold the replicas. Partitions are assigned to them in turn. There are at
     /// least as many servers as replicas.
     pub servers: u16,
     /// Where the replicas are stored.
     pub replicate_to: ReplicateTo,
-    /// Options of re-execution.
+    /// Options for re-execution.
     pub rerun: RerunOptions,
-    /// Rules that are omitted on purpose.
+    /// Rules that are deliberately omitted.
     pub defects: Defects,
 }
 
 /// The partitions that a partition asks to stop before it saves its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coordination {
-    /// The partitions that send to it at some time (long paper).
+    /// The partitions that send to it at any time (long paper).
     #[default]
     Neighbours,
     /// All partitions (short paper): the baseline.
@@ -36,8 +36,8 @@ pub enum Coordination {
 }
 
 defects! {
-    /// A partition asks only those from which it waits for a value, as printed. A sender that is a step ahead is not
-    /// drained.
+    /// A partition asks only those partitions from which it awaits a value, as printed. A sender that is a step
+    /// ahead is not drained.
     SendersByNeed,
     /// A partition resumes once all partitions that have asked it so far have continued, as printed.
     ContinuePerPing,
@@ -45,9 +45,9 @@ defects! {
     OneSlot,
     /// Re-execution begins at the newest checkpoint of the process, valid or not.
     RecordSinceOwnSave,
-    /// Only the direct senders to the failed partition re-execute; the senders to these do not.
+    /// Only the direct senders to the failed partition re-execute; the senders to those senders do not.
     DirectSendersOnly,
-    /// Messages of an earlier recovery count in the current one.
+    /// Messages from an earlier recovery count in the current one.
     NoRecoveryEpoch,
     /// A checkpoint is taken while tasks are being re-executed.
     CheckpointDuringRerun,
@@ -59,7 +59,7 @@ defects! {
     /// An arriving value is identified by its data alone: whichever version was sent, it counts as the next
     /// missing one.
     ValuesWithoutVersion,
-    /// Demanded values are re-executed in the partition's own state, which returns to the checkpoint. Values that
-    /// arrived since then are lost.
+    /// Tasks whose values are demanded are re-executed in the partition's own state, which is rolled back to the
+    /// checkpoint. Values that have arrived since the checkpoint are lost.
     RerunInPlace,
 }

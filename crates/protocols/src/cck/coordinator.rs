@@ -2,7 +2,7 @@
 //!
 //! The epoch of a recovery is the version of a membership, which is durable, and the same for all processes. A
 //! restarted coordinator asks all processes which checkpoint is valid. If no process knows that a checkpoint is valid,
-//! none has deleted an older one because of it.
+//! no process has deleted an older checkpoint because of it.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -152,7 +152,7 @@ impl Coordinator {
             (Message::Done(epoch), Activity::Recovering(missing)) if epoch == self.epoch || any_epoch => {
                 missing.remove(&from);
                 if missing.is_empty() {
-                    // The next checkpoint begins at once, so that lost replicas are replaced as soon as possible.
+                    // The next checkpoint begins immediately, so that lost replicas are replaced as soon as possible.
                     (self.activity, self.due) = (Activity::Idle, now);
                 }
             }

@@ -1,4 +1,4 @@
-//! Chooses the holders of each partition's images by the membership alone.
+//! Chooses the holders of each partition's images based on the membership alone.
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,7 @@ use faultline_core::{Membership, ProcessId, Role};
 use super::config::Config;
 use crate::placement::ReplicateTo;
 
-/// Returns the processes that hold replicas of a partition's images, besides the process `at` that runs it.
+/// Returns the processes that hold replicas of a partition's images, in addition to the process `at` that runs it.
 pub(super) fn holders(
     config: &Config,
     membership: &Membership,
@@ -28,9 +28,9 @@ pub(super) fn holders(
     by_preference.into_iter().flatten().take(usize::from(config.replicas)).collect()
 }
 
-/// Returns the present ranks except `at`: one of each cluster, beginning with the cluster after the partition's own,
-/// then a second one of each, and so on. Within a cluster, the first is at the partition's own index, so that the
-/// replicas of one cluster are spread over the processes of another.
+/// Returns the present ranks except `at`: one from each cluster, beginning with the cluster after the partition's
+/// own, then a second one from each, and so on. Within a cluster, the first is at the partition's own index, so that
+/// the replicas of one cluster are spread over the processes of another.
 fn others(membership: &Membership, partition: ProcessId, at: ProcessId) -> impl Iterator<Item = ProcessId> {
     let clusters = &membership.clusters;
     let own = membership.cluster_of(partition).index();

@@ -36,7 +36,7 @@ pub enum Message {
     Flush(Incarnation, Executed),
     /// To a partition that sends to this one: these values were lost; send them again.
     Demand(Incarnation, Arc<[Value]>),
-    /// To the coordinator: this partition has everything that was lost.
+    /// To the coordinator: this partition has received everything that was lost.
     Done(Incarnation),
     /// The sender has stored this image durably.
     Durable(ImageName),

@@ -10,8 +10,8 @@
 //! | --- | --- |
 //! | `config` | parameters, known defects |
 //! | `coordinator` | begins checkpoints and recoveries |
-//! | `checkpoint` | the part of a partition in a checkpoint |
-//! | `recovery` | the part of a partition in a recovery |
+//! | `checkpoint` | a partition's side of a checkpoint |
+//! | `recovery` | a partition's side of a recovery |
 //! | `stored` | images in the storage of a process |
 //! | `holders` | the choice of holders |
 //! | `message` | messages and images |

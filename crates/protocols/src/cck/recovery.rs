@@ -4,8 +4,8 @@
 //! channels which tasks it has executed, which separates the values that it sent before the recovery from later ones. A
 //! receiver then knows which values were sent that it neither has nor has used, and demands them. A partition that
 //! receives a demand re-executes the tasks between the last valid checkpoint and the value, and in turn demands the
-//! values that these need from others. All partitions together re-execute exactly what is strictly required, and ask
-//! only their senders.
+//! values that these tasks need from others. All partitions together re-execute exactly what is strictly required,
+//! and ask only their senders.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -25,7 +25,7 @@ use super::{Cck, LocalPartition};
 #[derive(Clone, Debug)]
 pub(super) struct ImageSearch {
     name: ImageName,
-    /// Processes that may have it and have not answered; `None` until the storage of this process has answered.
+    /// Processes that may have the image and have not answered; `None` until the storage of this process has answered.
     asked: Option<BTreeSet<ProcessId>>,
 }
 
@@ -77,7 +77,7 @@ impl Cck {
         host.read(name);
     }
 
-    /// Takes part in the recovery with the partition's state: informs its receivers, and determines what it lacks.
+    /// Joins the recovery with the partition's state: informs its receivers, and determines what it lacks.
     fn join_recovery(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let local = self.locals.get_mut(&partition).expect("it recovers");
         let executed = host.executed(partition);
@@ -100,7 +100,7 @@ impl Cck {
         self.report_done(partition, host);
     }
 
-    /// Handles the answer of this process's storage.
+    /// Handles the answer from this process's storage.
     pub(super) fn read(
         &mut self,
         name: ImageName,
@@ -184,7 +184,8 @@ impl Cck {
     pub(super) fn arrived(&mut self, mut delivery: Delivery, host: &mut dyn PartitionHost<Self>) {
         let (from, to) = (delivery.id.from, delivery.id.to);
         let local = self.locals.entry(to).or_default();
-        // A value sent in a recovery that has not begun here does not belong to the state that takes part in it.
+        // A value sent in a recovery that has not begun here must not enter the state with which the partition
+        // joins that recovery.
         let is_early = local.flushed.get(&from).is_some_and(|(epoch, _)| *epoch > local.epoch);
         if is_early || !host.runs(to) {
             if !self.config.defects.has(Defect::DataNotBuffered) {
@@ -221,7 +222,7 @@ impl Cck {
         epoch == local.epoch || self.config.defects.has(Defect::NoRecoveryEpoch)
     }
 
-    /// Demands the values that a sender has sent and this partition lacks.
+    /// Demands the values that a sender has sent and that this partition lacks.
     fn compare(&mut self, from: ProcessId, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let local = &self.locals[&partition];
         let Some((epoch, executed)) = local.flushed.get(&from) else { return };
@@ -244,7 +245,7 @@ impl Cck {
         self.demand_inputs(partition, wanted, host);
     }
 
-    /// Demands these values, which a re-execution needs from other partitions, if they were computed there. The others
+    /// Demands those values, needed by a re-execution, that other partitions have already computed. The other values
     /// will arrive anyway.
     fn demand_inputs(
         &mut self,
@@ -298,7 +299,8 @@ impl Cck {
         }
     }
 
-    /// Informs the coordinator once the partition has everything that was lost. All re-execution for it has then ended.
+    /// Informs the coordinator once the partition has received everything that was lost. All re-execution for it has
+    /// then ended.
     fn report_done(&mut self, partition: ProcessId, host: &mut dyn PartitionHost<Self>) {
         let Some(local) = self.locals.get_mut(&partition) else { return };
         let has_all = local.silent.is_empty() && local.lost.is_empty() && local.epoch > Incarnation(0);
@@ -309,7 +311,7 @@ impl Cck {
     }
 }
 
-/// Returns the first missing version of the data of this value.
+/// Returns the first missing version of this value's data.
 fn next_version(delivery: &Delivery, host: &dyn PartitionHost<Cck>) -> Value {
     let Delivery { id, value, .. } = delivery;
     let all = Executed { before: host.plan().steps(), beyond: BTreeSet::new() };

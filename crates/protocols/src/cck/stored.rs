@@ -1,4 +1,4 @@
-//! Images in the storage of a process: those of its own partitions, and replicas of others'.
+//! Images in the storage of a process: those of its own partitions, and replicas from others.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -15,7 +15,7 @@ use super::message::{Head, ImageOf, Message};
 pub(super) struct StoredImages {
     /// Whether the storage has been listed, so that `valid` includes its images.
     pub(super) is_listed: bool,
-    /// The newest checkpoint that is known to be valid, from messages and from stored images.
+    /// The newest checkpoint that is known to be valid, according to messages and stored images.
     pub(super) valid: Position,
     names: BTreeSet<ImageName>,
     /// Images that are being written.
@@ -24,7 +24,7 @@ pub(super) struct StoredImages {
     asked: Vec<(ImageName, ProcessId)>,
 }
 
-/// Time until a process repeats a write that its storage refused.
+/// Delay before a process repeats a write that its storage refused.
 const RETRY_AFTER: Span = Span::from_millis(50);
 
 /// An image that is being written.

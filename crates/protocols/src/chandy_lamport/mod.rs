@@ -2,14 +2,14 @@
 //!
 //! Chandy, Lamport: *Distributed Snapshots: Determining Global States of Distributed Systems* (ACM TOCS 1985).
 //! Channels are FIFO. A process that has saved its state sends a *marker* on every channel before any other message.
-//! A marker separates the messages that its sender's saved state has sent from those that it has not:
+//! A marker separates the messages that the sender's saved state contains from later ones:
 //!
 //! * a process that receives its first marker saves its state before it receives anything that follows the marker;
 //! * messages that it receives on another channel between its own cut and that channel's marker were in
 //!   transit: they are the state of the channel.
 //!
-//! The processes agree in the same way as all protocols over [`group`] on when a checkpoint is complete, and on what
-//! to restore. The rules C1 to C5 are those of `docs/baselines.md`.
+//! As in all protocols that use [`group`], the processes agree on when a checkpoint is complete, and on what to
+//! restore. The rules C1 to C5 are listed in `docs/baselines.md`.
 
 mod rank;
 
@@ -33,7 +33,7 @@ rules! {
         SendsBeforeMarkers;
     /// Messages that follow a channel's marker are received only after the receiver has saved its state (C2).
     SavesAtMarker, without
-        /// A message behind a marker is delivered before the receiver's own cut (C2).
+        /// A message that follows a marker is delivered before the receiver's own cut (C2).
         DeliversBehindMarker;
     /// Messages received on a channel between the receiver's own cut and the channel's marker belong to the
     /// checkpoint (C3).
@@ -42,7 +42,7 @@ rules! {
         NoDrain;
     /// Nothing that follows a channel's marker belongs to the checkpoint (C3).
     StopsAtMarker, without
-        /// Messages behind a channel's marker are recorded, too (C3).
+        /// Messages that follow a channel's marker are recorded as well (C3).
         RecordsBehindMarker;
     /// Recorded messages are also delivered (C3).
     DeliversRecorded, without
@@ -74,7 +74,7 @@ pub enum Control {
     Commit {
         /// The checkpoint.
         checkpoint: Checkpoint,
-        /// Whether all older ones are removed.
+        /// Whether all older checkpoints are removed.
         collects: bool,
     },
     /// A message of the sub-machine that keeps and restores checkpoints.

@@ -14,7 +14,7 @@ use super::{ChandyLamport, Config, Control, Rule};
 use crate::machines::group::{self, Group, Resumed};
 use crate::machines::{self, Checkpoint, InTransit, Interval, Replication, Requires, Schedule};
 
-/// A checkpoint ends in a commit or in a rollback, so that none is attempted twice.
+/// Every checkpoint ends in a commit or a rollback, so none is attempted twice.
 const ATTEMPT: Attempt = Attempt(1);
 
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Rank {
     coordinator: Option<Coordinator>,
 }
 
-/// A process's part of the checkpoint in progress: its own state, and those of the channels to it.
+/// A process's part of the checkpoint in progress: its own state, and the states of the channels to it.
 #[derive(Clone, Debug)]
 struct Part {
     checkpoint: Checkpoint,
@@ -43,7 +43,7 @@ struct Part {
     open: BTreeSet<ProcessId>,
     /// Messages that were in transit.
     channels: InTransit,
-    /// Whether the markers have yet to be sent. Used only by a defect.
+    /// Whether the markers still have to be sent. Used only by a defect.
     owes_markers: bool,
     written: Option<Replication<ChandyLamport>>,
 }
@@ -282,7 +282,7 @@ impl Rank {
     ) {
         let next = Position { sn: self.position.sn.next(), ..self.position };
         if self.group.is_recovering() || checkpoint.position < next {
-            return; // A rollback has made the checkpoint void.
+            return; // A rollback has invalidated the checkpoint.
         }
         if checkpoint.position > next {
             // The sender knows that the checkpoint in progress is committed.

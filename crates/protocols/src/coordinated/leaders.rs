@@ -1,6 +1,6 @@
 //! Communication while a checkpoint is taken: between the coordinator and all processes, or between the
 //! coordinator and the leaders of clusters (L1, L2). A leader forwards the coordinator's commands to its
-//! cluster and answers once for all its members, so each step takes one message each way per cluster.
+//! cluster and answers once for all its members, so each step takes one message per cluster in each direction.
 //! Recoveries do not involve leaders.
 
 use alloc::sync::Arc;

@@ -4,9 +4,9 @@
 //! Rollback-Recovery Protocols in Message-Passing Systems* (ACM Computing Surveys 2002). A coordinator
 //! requests a checkpoint. Every process stops and saves its state; messages in transit are counted, and the
 //! processes wait for them; all resume once every part is durable. A failure rolls all processes back to the
-//! newest complete checkpoint. The rules K1 to K5 are those of `docs/baselines.md`.
+//! newest complete checkpoint. The rules K1 to K5 are listed in `docs/baselines.md`.
 //!
-//! | part | does |
+//! | part | purpose |
 //! | --- | --- |
 //! | `Frozen` | a process that is paused while a checkpoint is taken (K1, K3, K4) |
 //! | `Coordinator` | the coordinator's side: counting, and waiting for all parts (K2, K4) |
@@ -27,7 +27,7 @@ use crate::machines::group::{self, Grouped};
 use crate::machines::{self, Checkpoint, InTransit, Interval, Options, rules};
 use rank::Rank;
 
-/// Parameters of the protocol, equal for all processes.
+/// Parameters of the protocol, the same for all processes.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The parameters common to all protocols that take checkpoints of the whole federation.
@@ -55,9 +55,9 @@ rules! {
     DurableFirst, without
         /// A part counts as durable before it is (K4).
         CommitBeforeCopies;
-    /// A message of a later interval waits until its receiver has reached the interval (K4).
+    /// A message from a later interval waits until its receiver has reached the interval (K4).
     KeepsEarly, without
-        /// Messages of later intervals are dropped instead of being held back (K4).
+        /// Messages from later intervals are dropped instead of being held back (K4).
         FutureDropped;
     /// Messages from before a rollback are dropped (K5).
     DropsOld, without
@@ -67,11 +67,11 @@ rules! {
     RestoresNewest, without
         /// The oldest complete checkpoint is restored (K5).
         RestartBefore;
-    /// A leader reports what its cluster has sent once all its members have saved (L2).
+    /// A leader reports what its cluster has sent once all its members have saved their states (L2).
     LeaderCountsAll, without
-        /// A leader reports what its cluster has sent as soon as one member has saved (L2).
+        /// A leader reports what its cluster has sent as soon as one member has saved its state (L2).
         LeaderCountsAlone;
-    /// A leader reports its cluster's parts once all of them are durable (L2).
+    /// A leader reports its cluster's parts as durable once all of them are (L2).
     LeaderDrainsAll, without
         /// A leader reports its cluster's parts as durable as soon as one is (L2).
         LeaderDrainsAlone;
@@ -86,7 +86,7 @@ pub const DEFECTS: [Defect; 5] = [
     Defect::RestartBefore,
 ];
 
-/// Known defects of the hierarchical variant: its own, and those of rules that it shares.
+/// Known defects of the hierarchical variant: its own, and those of the rules that both variants share.
 pub const DEFECTS_OF_LEADERS: [Defect; 6] = [
     Defect::LeaderCountsAlone,
     Defect::LeaderDrainsAlone,
@@ -121,7 +121,7 @@ pub enum Control {
     Commit {
         /// The checkpoint.
         checkpoint: Checkpoint,
-        /// Whether all older ones are removed.
+        /// Whether all older checkpoints are removed.
         collects: bool,
     },
     /// A message of the sub-machine that keeps and restores checkpoints.

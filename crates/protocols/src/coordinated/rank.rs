@@ -160,7 +160,7 @@ impl Rank {
         }
     }
 
-    /// Coordinator: counts what is in transit (K2).
+    /// Coordinator: counts the messages in transit (K2).
     pub(super) fn counted(
         &mut self,
         from: ProcessId,

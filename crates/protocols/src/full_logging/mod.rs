@@ -4,9 +4,9 @@
 //! for Large Scale Send-Deterministic MPI Applications* (2012) compare their protocol: each process is a cluster. A
 //! process takes checkpoints alone, and no order of deliveries is stored. Since the program is send-deterministic, a
 //! process that rolls back re-sends the messages that others have received; until it has, phases hold back every
-//! message that depends on them. The rules that the code cites are those of `docs/hydee.md`.
+//! message that depends on them. The rules that the code cites are listed in `docs/hydee.md`.
 //!
-//! | part | does |
+//! | part | purpose |
 //! | --- | --- |
 //! | `rank` | a process that runs the application: sending (R3, R4), receiving (R5, R6), rollbacks (R9) |
 //! | [`phases`] | phases (R6), rounds (R9, R10, R13), and the recovery process (R1, R11, R12, R14) |

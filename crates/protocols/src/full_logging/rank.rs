@@ -151,8 +151,8 @@ impl Rank {
         }
     }
 
-    /// Sends a message through the log of its channel. If the receiver already has it, it is a re-sent orphan, which
-    /// the recovery process is told.
+    /// Sends a message through the log of its channel. If the receiver already has the message, it is a re-sent
+    /// orphan, and the recovery process is told.
     fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         let phase = self.phases.phase();
         if self.logs.sent(id, phase, payload, true, host) {
@@ -185,8 +185,8 @@ impl Rank {
 
     // ---- Receiving (R5, R6).
 
-    /// Handles a message from the network. Messages of older incarnations of the sender or the receiver are dropped,
-    /// since they will be re-sent; messages of newer ones wait.
+    /// Handles a message from the network. Messages from older incarnations of the sender or the receiver are dropped,
+    /// since they will be re-sent; messages from newer ones wait.
     fn arrived(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
         let Arrival { id, stamp: Stamp { position, to, .. }, .. } = arrival;
         let theirs = self.group.view.incarnation(self.group.view.group_of(id.from));
@@ -203,7 +203,7 @@ impl Rank {
             self.waiting.push_back(arrival);
         } else if id.number >= self.logs.received(id.from) {
             self.receive(arrival, host);
-        } // Otherwise it was received before.
+        } // Otherwise, it was received before.
     }
 
     fn receive(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
@@ -299,7 +299,7 @@ impl Rank {
         self.replay_waiting(host);
     }
 
-    /// Handles an input about the storage: channels that waited for a segment of the log continue.
+    /// Handles an input that concerns the storage: channels that waited for a segment of the log continue.
     fn storage(&mut self, input: Input<FullLogging>, now: Time, host: &mut ProtocolHost) {
         let retry_every = self.config.retry_every;
         let stored = self.logs.storage(&mut self.group, input, now, retry_every, host);

@@ -57,7 +57,7 @@ impl Hc3i {
         self.retry_alerts(now, host);
     }
 
-    /// Coordinator: stops waiting for the confirmation of a cluster that has left.
+    /// Coordinator: stops waiting for a confirmation from a cluster that has left.
     pub(super) fn stop_alerting(&mut self, cluster: ClusterId, now: Time, host: &mut ProtocolHost) {
         self.alerts.outstanding.retain(|alert| alert.cluster != cluster);
         if self.coordinates() {

@@ -231,7 +231,7 @@ impl Hc3i {
         ddv.into()
     }
 
-    /// Coordinator: counts what is in transit inside the cluster.
+    /// Coordinator: counts the messages in transit inside the cluster.
     pub(super) fn saved(
         &mut self,
         from: ProcessId,

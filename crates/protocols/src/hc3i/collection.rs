@@ -1,14 +1,15 @@
 //! Garbage collection (section 3.5; rule 21): removing the checkpoints and log entries that no recovery can need.
 //!
 //! The deciding coordinator knows which checkpoints each cluster stores, and computes which of them each cluster would
-//! restore if all failed at once (finding 6: the closure of a union is the minimum of the closures). By default, the
-//! coordinator of the first cluster asks all others and decides for them. With [`CollectBy::EveryCluster`], the
-//! coordinator of each cluster decides for its own cluster, from what it has been told.
+//! restore if all failed at the same time (finding 6: the closure of a union is the minimum of the closures). By
+//! default, the coordinator of the first cluster asks all others and decides for them. With
+//! [`CollectBy::EveryCluster`], the coordinator of each cluster decides for its own cluster, from what it has been
+//! told.
 //!
-//! A list may be old: checkpoints stored since then only move the line forward, and a line computed from one list
-//! never lies behind a checkpoint that a line from another list relies on. But no list may predate a rollback that
-//! another list includes, since the line would then rest on undone checkpoints. All lists must therefore agree on the
-//! incarnations of all clusters; otherwise nothing is removed.
+//! A list may be outdated: checkpoints stored since then only move the line forward, and a line computed from one
+//! list never lies behind a checkpoint that a line from another list relies on. But no list may predate a rollback
+//! that another list includes, since the line would then rest on undone checkpoints. All lists must therefore agree
+//! on the incarnations of all clusters; otherwise nothing is removed.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -28,7 +29,7 @@ pub(super) struct Collecting {
     round: u32,
     /// Without an initiator: whether this collection has yet to be decided.
     due: bool,
-    /// The latest list of each cluster; at an initiator, the lists of this round.
+    /// The latest list from each cluster; at an initiator, the lists of this round.
     stock: BTreeMap<ClusterId, Arc<Inventory>>,
     /// Without an initiator: clusters that have sent a list since the last decision.
     heard: BTreeSet<ClusterId>,
@@ -43,7 +44,7 @@ impl Hc3i {
         if coordination.collect_at.is_none_or(|at| at > now) {
             return;
         }
-        // A collection abandons the one before, which therefore gets the time to hear from all clusters.
+        // A collection abandons the previous one, which is therefore given time to hear from all clusters.
         let least = match self.config.collect_by {
             CollectBy::Initiator => self.config.retry_every,
             CollectBy::EveryCluster => Span::ZERO,
@@ -73,8 +74,8 @@ impl Hc3i {
         }
     }
 
-    /// Without an initiator: tells every other cluster what is stored. For clusters that have been silent since the
-    /// last collection, their previous lists are used.
+    /// Without an initiator: tells every other cluster what is stored. If a cluster has been silent since the last
+    /// collection, its previous list is used.
     fn announce_inventory(&mut self, now: Time, host: &mut ProtocolHost) {
         if self.coordination().collecting.due {
             self.decide_alone(now, host);
@@ -86,7 +87,7 @@ impl Hc3i {
         if let Some(inventory) = self.inventory() {
             self.send_to_other_coordinators(&Control::Stock { round, inventory }, host);
         }
-        self.decide_when_all_were_heard(now, host);
+        self.decide_once_all_have_reported(now, host);
     }
 
     fn send_to_other_coordinators(&self, message: &Control, host: &mut ProtocolHost) {
@@ -139,7 +140,7 @@ impl Hc3i {
         if by_initiator {
             self.decide_for_all(now, host);
         } else {
-            self.decide_when_all_were_heard(now, host);
+            self.decide_once_all_have_reported(now, host);
         }
     }
 
@@ -160,14 +161,14 @@ impl Hc3i {
 
     /// Without an initiator: makes one decision per round, once every cluster has sent a list since the last
     /// decision.
-    fn decide_when_all_were_heard(&mut self, now: Time, host: &mut ProtocolHost) {
+    fn decide_once_all_have_reported(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(Coordination { collecting, .. }) = self.coordination.as_deref() else { return };
         if collecting.due && self.others().all(|it| collecting.heard.contains(&it)) {
             self.decide_alone(now, host);
         }
     }
 
-    /// Without an initiator: decides for this cluster, from what it stores now and the latest lists of the others.
+    /// Without an initiator: decides for this cluster, from what it stores now and the latest lists from the others.
     fn decide_alone(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(own) = self.inventory() else {
             return;
@@ -308,9 +309,9 @@ fn never_rolling_back() -> (Checkpoint, Arc<Vectors>) {
     (NEVER_BACK, Arc::default())
 }
 
-/// Returns the checkpoint that each cluster would restore if all failed at once: starting from the newest, a cluster
-/// moves back as long as its checkpoint contains a message that the line undoes. Before the oldest usable checkpoint
-/// comes SN 0, about which nothing is known.
+/// Returns the checkpoint that each cluster would restore if all failed at the same time. Starting from its newest
+/// checkpoint, a cluster moves back as long as its checkpoint contains a message that the line undoes. Before the
+/// oldest usable checkpoint comes SN 0, about which nothing is known.
 fn worst_line(stock: &[Arc<Inventory>]) -> Vec<Checkpoint> {
     let checkpoint_at =
         |cluster: usize, place: usize| place.checked_sub(1).map(|it| &stock[cluster].checkpoints[it]);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::machines::rules;
 use crate::placement::ReplicateTo;
 
-/// Parameters of HC3I, equal for all processes.
+/// Parameters of HC3I, the same for all processes.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Delay between unforced checkpoints, one entry per cluster of the federation; `None` is infinite. A forced
@@ -19,8 +19,8 @@ pub struct Config {
     pub collect_every: Option<Span>,
     /// Which clusters decide what is collected.
     pub collect_by: CollectBy,
-    /// Number of replicas of each part besides the owner's own copy (one in section 3.1). A storage server counts as
-    /// one replica.
+    /// Number of replicas of each part, in addition to the owner's own copy (one in section 3.1). A storage server
+    /// counts as one replica.
     pub replicas: u16,
     /// Where the replicas are kept.
     pub replicate_to: ReplicateTo,
@@ -61,8 +61,8 @@ pub enum Piggyback {
 /// Which messages from another cluster force a checkpoint before their delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Forcing {
-    /// Messages that carry a newer position of the sender's cluster than the receiver depends on (section
-    /// 3.2).
+    /// Messages that carry a newer position of the sender's cluster than the one on which the receiver depends
+    /// (section 3.2).
     #[default]
     News,
     /// All messages: the baseline of communication-induced checkpointing that section 3.2 improves on.
@@ -80,9 +80,9 @@ rules! {
     AbortsCheckpoint, without
         /// A rollback does not discard the checkpoint in progress (B8).
         CheckpointNotAborted;
-    /// A message of an older incarnation is delivered unless a rollback undid it (B4).
+    /// A message from an older incarnation is delivered unless a rollback undid it (B4).
     KeepsOlderIncarnations, without
-        /// Messages of all older incarnations are dropped, including those that no rollback undid (B4).
+        /// Messages from all older incarnations are dropped, including those that no rollback undid (B4).
         OlderIncarnationsDropped;
     /// A message that a rollback undid is dropped (B4).
     DropsStale, without
@@ -97,9 +97,9 @@ rules! {
     SavesReceived, without
         /// The set of received messages is not part of the checkpoint.
         ReceivedOutsideCheckpoint;
-    /// Inside a cluster, a message of a later interval waits until its receiver reaches the interval (rule 8).
+    /// Inside a cluster, a message from a later interval waits until its receiver reaches the interval (rule 8).
     KeepsFuture, without
-        /// Inside a cluster, messages of later intervals are dropped instead of being held back (rule 8).
+        /// Inside a cluster, messages from later intervals are dropped instead of being held back (rule 8).
         FutureDropped;
     /// A message acknowledged at or after the restored SN is re-sent (finding 2).
     ResendsAtRestored, without
@@ -109,9 +109,9 @@ rules! {
     ResendsOwn, without
         /// A restored sender does not re-send its unacknowledged messages (B3).
         NoOwnResend;
-    /// Inside a cluster, messages of an older incarnation are dropped (B4).
+    /// Inside a cluster, messages from an older incarnation are dropped (B4).
     DropsOldWithin, without
-        /// Inside a cluster, messages of an older incarnation are delivered (B4).
+        /// Inside a cluster, messages from an older incarnation are delivered (B4).
         OldWithinAccepted;
     /// Acknowledgements in a restored log are checked against the table of rollbacks (B3).
     ChecksRestoredAcks, without
@@ -140,7 +140,7 @@ rules! {
         CollectsOnUncovered;
     /// A checkpoint counts as complete again once the holders of its replicas have confirmed them (section 3.1).
     ConfirmsRefills, without
-        /// A checkpoint whose replicas were incomplete at a recovery never counts as complete again.
+        /// A checkpoint whose replicas were incomplete during a recovery never counts as complete again.
         RefillsUnconfirmed;
     /// A holder does not store a replica that arrives after its checkpoint was collected or undone (section 3.5).
     RefusesLate, without
@@ -173,7 +173,7 @@ rules! {
     /// A member takes part in a round only once it knows all lives involved (rule 12).
     KnowsLives, without
         /// A member takes part in a round although it does not know all lives involved: what it sends to the unknown
-        /// ones is lost (rule 12).
+        /// lives is lost (rule 12).
         RoundWithoutLives;
     /// A refilled holder receives the table of rollbacks with the parts (rule 17).
     RefillsNotes, without
@@ -203,13 +203,13 @@ rules! {
     DeliveredDecides, without
         /// The DDV decides rollbacks, as printed, instead of the delivered vector (finding 5).
         PrintedLine;
-    /// Raises of the DDV by queued messages are merged at the commit (B6).
+    /// Increases of the DDV caused by queued messages are merged at the commit (B6).
     MergesRaises, without
-        /// Raises of the DDV by queued messages are not merged at the commit (B6).
+        /// Increases of the DDV caused by queued messages are not merged at the commit (B6).
         RaisesNotMerged;
-    /// A message that arrives during a checkpoint requests its own afterwards (rule 7).
+    /// A message that arrives during a checkpoint requests its own checkpoint afterwards (rule 7).
     RepeatsForce, without
-        /// A message that arrives during a checkpoint does not request its own afterwards (rule 7).
+        /// A message that arrives during a checkpoint does not request its own checkpoint afterwards (rule 7).
         ForceNotRepeated;
     /// Messages that arrive during a recovery wait (rule 10).
     KeepsArrivals, without
@@ -227,9 +227,9 @@ rules! {
     TablesDurable, without
         /// The table of rollbacks is lost in a crash (B4).
         TablesVolatile;
-    /// A holder that returns with an empty storage is refilled (rule 17).
+    /// A holder that returns with empty storage is refilled (rule 17).
     RefillsHolders, without
-        /// A holder that returns with an empty storage is not refilled (rule 17).
+        /// A holder that returns with empty storage is not refilled (rule 17).
         HolderNotRefilled;
     /// The first checkpoint waits until the start of the cluster is durably recorded (rule 18).
     StartGate, without
@@ -243,10 +243,10 @@ rules! {
     AlertsAll, without
         /// An alert carries only the last entry of its cluster's history (rule 19).
         OnlyLastEntry;
-    /// After a rollback, messages from other clusters wait until those have handled its alert (B7).
+    /// After a rollback, messages from other clusters wait until those clusters have handled its alert (B7).
     WaitsForSettled, without
         /// After a rollback, messages from other clusters are delivered before those clusters have handled its alert:
-        /// rollbacks can echo indefinitely (B7).
+        /// rollbacks can trigger each other endlessly (B7).
         DeliversUnsettled;
     /// A part counts as saved only once its replicas are durable (finding 6).
     DurableFirst, without
@@ -291,9 +291,9 @@ rules! {
     AnyAttemptCommitted,
     /// Messages in transit at the cut are not delivered after the commit.
     LateNotDelivered,
-    /// Messages that the application sent between cut and commit are not transmitted.
+    /// Messages that the application sent between the cut and the commit are not transmitted.
     UnsentDropped,
-    /// Reports of older rounds count.
+    /// Reports from older rounds count.
     OlderReportsCount,
     /// Members that are ready for an older round count.
     OlderReadyCounts,
@@ -311,7 +311,7 @@ rules! {
     StaleConfirmationCounts,
     /// A round chooses its target before the holders outside the cluster have reported.
     HoldersNotAsked,
-    /// A rollback does not count its cluster's failures, and derives its incarnation from tables only.
+    /// A rollback does not count its cluster's failures, and derives its incarnation from its tables only.
     DeathsNotCounted,
     /// A resuming member does not check whether it contains anything that a rollback elsewhere undid.
     UndoneNotSought,

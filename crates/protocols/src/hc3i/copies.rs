@@ -147,7 +147,7 @@ impl Copies {
         self.refill.report(host);
     }
 
-    /// Reports that a storage that was lost is complete again, if nothing has to be stored in it.
+    /// Reports that lost storage is complete again, if nothing has to be stored in it.
     pub(super) fn report_if_complete(&mut self, host: &mut ProtocolHost) {
         self.refill.report(host);
     }
@@ -225,7 +225,7 @@ impl Hc3i {
         }
     }
 
-    /// Returns whether no recovery can need a replica any more, because its owner's cluster has collected or undone the
+    /// Returns whether no recovery can still need a replica, because its owner's cluster has collected or undone the
     /// checkpoint. Messages about this may overtake the replica.
     fn arrives_late(&self, name: ImageName) -> bool {
         let (cluster, notes) = (self.cluster_of(name.owner), self.copies.notes());
@@ -326,7 +326,7 @@ impl Hc3i {
     }
 
     /// Owner: tells a holder what it should store: parts, and the history. Without the history, incarnations could be
-    /// used again and collected checkpoints restored.
+    /// reused and collected checkpoints restored.
     pub(super) fn offer(&self, holder: ProcessId, host: &mut ProtocolHost) {
         let names = self.kept.iter().rev().map(|kept| kept.part(self.me)).collect();
         let (past, confirm) = (self.history.of(self.cluster), self.unconfirmed_by(holder));

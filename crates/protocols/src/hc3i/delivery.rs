@@ -196,7 +196,7 @@ impl Hc3i {
         self.position.incarnation == position.incarnation && self.position.sn > position.sn
     }
 
-    /// Returns whether a checkpoint was taken since the message asked for one.
+    /// Returns whether a checkpoint was taken after the message requested one.
     fn has_saved_for(&self, arrival: &Arrival) -> bool {
         arrival.asked.is_some_and(|asked| self.has_saved_since(asked))
     }
@@ -208,14 +208,14 @@ impl Hc3i {
         }
     }
 
-    /// Handles a receiver's acknowledgement. If the delivery has been undone since, it is ignored.
+    /// Handles a receiver's acknowledgement. Ignores it if the delivery has been undone since.
     pub(super) fn acknowledged(&mut self, id: MessageId, position: Position) {
         if !self.is_undone(self.cluster_of(id.to), position) || self.has(Defect::StaleAcknowledgementsCount) {
             Arc::make_mut(&mut self.log).acknowledge(id, position);
         }
     }
 
-    /// Reconsiders everything that waited for this process to reach its position.
+    /// Retries all input that had to wait until this process reached its sender's position.
     pub(super) fn replay(&mut self, now: Time, host: &mut ProtocolHost) {
         for early in core::mem::take(&mut self.early) {
             match early {
@@ -235,7 +235,7 @@ impl Hc3i {
         self.replay_waiting(now, host);
     }
 
-    /// Reconsiders the queued messages from other clusters.
+    /// Retries the queued messages from other clusters.
     pub(super) fn replay_waiting(&mut self, now: Time, host: &mut ProtocolHost) {
         for arrival in core::mem::take(&mut self.waiting) {
             let cluster = self.cluster_of(arrival.id.from);
@@ -268,7 +268,7 @@ impl Hc3i {
     }
 }
 
-/// Raises the greatest delivered position of `cluster` in the incarnation of `position`.
+/// Raises the greatest position delivered from `cluster` in the incarnation of `position`.
 fn raise(delivered: &mut Arc<[(ClusterId, Position)]>, cluster: ClusterId, position: Position) {
     let key = (cluster, position.incarnation);
     match delivered.binary_search_by_key(&key, |&(it, at)| (it, at.incarnation)) {

@@ -15,8 +15,8 @@ use crate::machines::Checkpoint;
 pub struct ClusterHistory {
     /// Rollbacks, ascending by incarnation: the SN from which each incarnation resumed.
     pub rollbacks: Vec<(Incarnation, Sn)>,
-    /// No recovery needs a checkpoint older than this one (section 3.5), and none may use it: the checkpoint and its
-    /// log entries may have been removed.
+    /// No recovery needs a checkpoint older than this one (section 3.5), and none may use one: older checkpoints and
+    /// their log entries may have been removed.
     pub collected: Checkpoint,
 }
 
@@ -43,7 +43,7 @@ pub struct History {
 }
 
 impl History {
-    /// Creates histories of which only that of `cluster` is known.
+    /// Creates histories in which only that of `cluster` is known.
     pub fn about(cluster: ClusterId, past: &Arc<ClusterHistory>) -> History {
         let mut history = History::default();
         history.extend(cluster, past);
@@ -84,7 +84,7 @@ impl History {
         undid_checkpoint(self.rollbacks(cluster), position)
     }
 
-    /// Enters a rollback of `cluster`.
+    /// Records a rollback of `cluster`.
     pub fn rolled_back(&mut self, cluster: ClusterId, incarnation: Incarnation, to: Sn) {
         self.add_rollbacks(cluster, &[(incarnation, to)]);
     }
@@ -144,8 +144,8 @@ impl History {
         (0..self.rollbacks.len().max(self.collected.len()) as u16).map(ClusterId)
     }
 
-    /// Returns the part of `other` that can be true: without rollbacks past what is known to have been collected. A
-    /// cluster that rolled back that far did not know about the collection, and must be told.
+    /// Returns the part of `other` that can be true: it omits rollbacks past what is known to have been collected.
+    /// A cluster that rolled back that far did not know about the collection, and must be told.
     pub fn believable(&self, mut other: History) -> History {
         for (index, rollbacks) in other.rollbacks.iter_mut().enumerate() {
             let collected = self.collected(ClusterId(index as u16)).position;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollback_behind_a_collection_is_rejected() {
+    fn a_rollback_past_a_collection_is_rejected() {
         let mut mine = History::default();
         mine.collect(F, Checkpoint { position: Position::new(1, 3), attempt: Attempt(1) });
         let believed = mine.believable(rolled_back_to_3_then_2());
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_checkpoint_that_was_collected_before_counts() {
+    fn the_newest_collected_checkpoint_counts() {
         let mut mine = rolled_back_to_3_then_2();
         let newer = Checkpoint { position: Position::new(2, 4), attempt: Attempt(1) };
         mine.collect(F, newer);

@@ -18,7 +18,7 @@ pub struct LogEntry {
     pub stamp: Stamp,
     /// Content of the message.
     pub payload: Payload,
-    /// Position of the receiver's cluster when it delivered the message; `None` if not known.
+    /// Position of the receiver's cluster when it delivered the message; `None` if it is not known.
     pub acknowledged: Option<Position>,
 }
 

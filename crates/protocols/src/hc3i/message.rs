@@ -33,9 +33,9 @@ impl faultline_core::Stamp for Stamp {
 /// Header of a part. Listings of a storage contain it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Dependencies of the part, by which a recovery chooses its target.
+    /// Dependencies of the part, from which a recovery chooses its target.
     pub vectors: Vectors,
-    /// The history of the part's cluster when it was taken, since a part may outlive the tables of members and
+    /// The history of the part's cluster when the part was taken, since a part may outlive the tables of members and
     /// holders.
     pub past: Arc<ClusterHistory>,
 }
@@ -57,7 +57,7 @@ pub struct Saved {
 pub struct Epoch {
     /// Sum of the members' lives.
     pub lives: u64,
-    /// Increases with each rollback by alert, each new life of a holder, and each part that vanished.
+    /// Increases with each rollback caused by an alert, each new life of a holder, and each part that vanished.
     pub round: u32,
 }
 
@@ -71,7 +71,7 @@ pub struct RestorableCheckpoint {
     /// Maxima of the vectors of its parts.
     pub vectors: Arc<Vectors>,
     /// Whether every holder had its replicas when this was determined. A committed checkpoint had them at the commit,
-    /// and a restored one before its cluster resumed. Any other checkpoint may be lost together with the next storage,
+    /// and a restored one before its cluster resumed. Any other checkpoint may not survive another loss of storage
     /// until the holders have confirmed their replicas.
     pub covered: bool,
 }
@@ -88,7 +88,7 @@ impl RestorableCheckpoint {
     }
 }
 
-/// Report of a member or a holder to a recovery.
+/// Report from a member or a holder to a recovery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecoveryReport {
     /// The reporter's tables; from a holder, only those that it keeps for the recovering cluster.
@@ -110,8 +110,8 @@ pub struct RollbackTarget {
     pub kept: Arc<[RestorableCheckpoint]>,
     /// Where to fetch parts that their owners lack.
     pub sources: Vec<(ImageName, ProcessId)>,
-    /// Holders that lack parts of the checkpoints in `kept`. Owners copy those of the checkpoint to restore before the
-    /// cluster resumes, and offer the others afterwards.
+    /// Holders that lack parts of the checkpoints in `kept`. Before the cluster resumes, owners send them the parts of
+    /// the checkpoint to restore; afterwards, they offer the others.
     pub uncovered: Vec<(ImageName, ProcessId)>,
     /// All tables, including the new entry of the recovering cluster.
     pub history: History,
@@ -164,13 +164,13 @@ pub enum Control {
         /// Number of messages sent, by receiver.
         sent: Arc<[(ProcessId, u64)]>,
     },
-    /// Coordinator: wait until this many messages of the cluster have arrived, then write the part.
+    /// Coordinator: wait until this many messages from the cluster have arrived, then write the part.
     Drain {
         /// Position of the checkpoint.
         position: Position,
         /// The attempt at the checkpoint.
         attempt: Attempt,
-        /// Number of messages, indexed by the receiver's place in the cluster.
+        /// Number of messages, indexed by the receiver's index in the cluster.
         expected: Arc<[u64]>,
     },
     /// Member: its part is durable, here and at its holders.
@@ -319,7 +319,7 @@ pub enum Control {
         incarnation: Incarnation,
     },
 
-    // Copies (section 3.1; rule 17).
+    // Replicas (section 3.1; rule 17).
     /// Holder: this replica is durable.
     Stored(ImageName),
     /// Owner: send me this part.
@@ -333,11 +333,11 @@ pub enum Control {
         past: Arc<ClusterHistory>,
         /// Names of the parts to hold, newest first.
         names: Arc<[ImageName]>,
-        /// Names of those that the holder confirms even if it has them already.
+        /// Names of the parts that the holder must confirm even if it already has them.
         confirm: Arc<[ImageName]>,
     },
-    /// Owner to its coordinator: all holders have confirmed this part, of which the last recovery found replicas
-    /// missing.
+    /// Owner to its coordinator: all holders have confirmed this part. The last recovery had found some of its
+    /// replicas missing.
     Covered {
         /// The round of the recovery.
         epoch: Epoch,
@@ -358,7 +358,7 @@ pub enum Control {
     },
 
     // Garbage collection (section 3.5, rule 21).
-    /// Initiator: asks what is stored. Without an initiator, coordinators report it unasked.
+    /// Initiator: asks what is stored. Without an initiator, coordinators report it without being asked.
     Ask {
         /// Number of the garbage collection.
         round: u32,

@@ -4,7 +4,7 @@
 //! algorithm follows the paper's sections. If a printed rule loses messages, the code contains the corrected rule,
 //! and the printed one is a [`Defect`] that tests can enable.
 //!
-//! | file | holds |
+//! | file | contents |
 //! | --- | --- |
 //! | `checkpoint` | taking a checkpoint: request, save, drain, write, commit (3.1) |
 //! | `delivery` | sending and receiving, forcing a checkpoint before delivery (3.2, 3.3) |
@@ -82,8 +82,8 @@ pub struct Hc3i {
     /// The cluster that takes coordinated checkpoints; `OUTSIDE` for a storage server.
     cluster: ClusterId,
     /// Whether every other cluster has handled the last rollback of this one. Until then, a message from another
-    /// cluster may have been sent by a state that is about to be undone because of the rollback, and delivering it
-    /// would make rollbacks echo.
+    /// cluster may have been sent by a state that is about to be undone because of the rollback. Delivering it
+    /// could make the rollbacks trigger each other endlessly.
     settled: bool,
     /// Position of the cluster.
     position: Position,
@@ -111,7 +111,7 @@ pub struct Hc3i {
     received: Arc<Received>,
     /// Checkpoints that can be restored, ascending.
     kept: Vec<RestorableCheckpoint>,
-    /// Own parts of checkpoints that cannot be restored, because other parts are lost.
+    /// This process's parts of checkpoints that cannot be restored, because other parts are lost.
     incomplete: Vec<ImageName>,
     unconfirmed: Unconfirmed,
 
@@ -130,7 +130,7 @@ pub struct Hc3i {
     record: Records,
     /// Whether the application has left the program.
     left: bool,
-    /// SN of the first checkpoint of this incarnation whose state has left the program.
+    /// SN of the first checkpoint of this incarnation in which the application has left the program.
     left_at: Option<Sn>,
 }
 
@@ -313,7 +313,7 @@ impl Protocol for Hc3i {
 
     #[inline]
     fn next_deadline(&self) -> Option<Time> {
-        // Called after every event, and usually there is no deadline: skip the rest early.
+        // This is called after every event, and there is usually no deadline, so skip the rest early.
         let others = earlier(self.alerts.next_deadline(), self.copies.writes.next_deadline());
         let Some(coordination) = self.coordination.as_deref() else {
             return others;
@@ -549,7 +549,7 @@ impl Hc3i {
     }
 
     fn read_record(&mut self, record: Option<&[u8]>) {
-        // A record that does not decode counts as lost: members and holders supply the tables.
+        // A record that cannot be decoded counts as lost: members and holders supply the tables.
         if let Some((history, notes)) = record.and_then(|bytes| postcard::from_bytes(bytes).ok()) {
             self.history = history;
             self.copies.set_notes(notes);

@@ -1,5 +1,5 @@
-//! The delivered messages from other clusters, and the position of each delivery. Prevents duplicate delivery, and
-//! provides the acknowledgement of a repeated message. Part of every checkpoint.
+//! The delivered messages from other clusters, and the position of each delivery. The table prevents duplicate
+//! delivery, and provides the acknowledgement of a repeated message. Part of every checkpoint.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -28,8 +28,9 @@ impl Keyed for Run {
     }
 }
 
-/// The delivered messages, as runs by sender, in the order of their delivery. Messages arrive mostly in order, so there
-/// are about as many runs as checkpoints. The tables of successive checkpoints share the runs that they have in common.
+/// The delivered messages, as runs for each sender, in the order of their delivery. Messages arrive mostly in order, so
+/// there are about as many runs as checkpoints. The tables of successive checkpoints share the runs that they have in
+/// common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     runs: SharedList<Run>,

@@ -138,7 +138,7 @@ impl Hc3i {
         }
     }
 
-    /// Returns a rollback elsewhere that undid something delivered according to these vectors.
+    /// Returns a rollback of another cluster that undid messages whose delivery these vectors record.
     pub(super) fn undone_in(&self, vectors: &Vectors) -> Option<(ClusterId, Position)> {
         let mut others = vectors.delivered.iter().copied();
         if !self.obeys(Rule::DeliveredDecides) {
@@ -230,7 +230,7 @@ impl Hc3i {
         }
     }
 
-    /// Returns whether an image from the network is one that this process waits for, and takes it.
+    /// Takes an image from the network if this process waits for it. Returns whether it does.
     pub(super) fn take_fetched(&mut self, image: &Arc<Image>) -> bool {
         let me = self.me;
         let Phase::Recovering(recovery) = &mut self.phase else {

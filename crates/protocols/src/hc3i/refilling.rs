@@ -2,8 +2,9 @@
 //!
 //! A recovery copies the missing replicas of the checkpoint to restore before the cluster resumes. Replicas of older
 //! checkpoints are offered to their holders afterwards, and garbage collection does not rely on these checkpoints until
-//! then. A holder confirms each of them, the owner tells its coordinator once all of its holders have, and the
-//! coordinator waits for all owners. Without this, the recovery line could fall behind the older checkpoints forever.
+//! the replicas are confirmed. Each holder confirms its replicas, each owner tells its coordinator once all of its
+//! holders have done so, and the coordinator waits for all owners. Without these confirmations, the recovery line could
+//! remain behind the older checkpoints forever.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

@@ -45,7 +45,7 @@ impl Hc3i {
         }
     }
 
-    /// Coordinator: begins a round among the same lives, unless one is in progress, or will begin when a failed member
+    /// Coordinator: begins a round among the same lives, unless one is in progress or will begin once a failed member
     /// is up again.
     pub(super) fn begin_next_round(&mut self, cause: Cause, now: Time, host: &mut ProtocolHost) {
         let recovering = matches!(self.phase, Phase::Recovering(_));
@@ -97,7 +97,7 @@ impl Hc3i {
             .filter(|&holder| self.cluster_of(holder) != self.cluster)
     }
 
-    /// Coordinator: collects a report, and chooses once all have arrived.
+    /// Coordinator: collects a report, and chooses a target once all reports have arrived.
     pub(super) fn reported(
         &mut self,
         from: ProcessId,
@@ -159,13 +159,13 @@ impl Hc3i {
             return;
         }
         // Parts can outlive the tables, and failures are counted outside the nodes. Even if everything is lost, no
-        // incarnation is used twice.
+        // incarnation is reused.
         let of_parts = survey.all().map(|(it, _)| it.position.incarnation).max().unwrap_or_default();
-        let deaths = match self.has(Defect::DeathsNotCounted) {
+        let failures = match self.has(Defect::DeathsNotCounted) {
             true => 0,
             false => (epoch.lives - self.members.len() as u64) as u32,
         };
-        let incarnation = self.history.known(self.cluster).max(of_parts).next().max(Incarnation(deaths));
+        let incarnation = self.history.known(self.cluster).max(of_parts).next().max(Incarnation(failures));
         let defects = self.config.defects;
         let checkpoint = kept.last().cloned();
         let sn = checkpoint.as_ref().map(|kept| kept.position.sn).unwrap_or_default();
@@ -219,8 +219,9 @@ impl Hc3i {
 
     /// Returns the missing parts that make the cluster unrecoverable, and the processes that were asked for each.
     fn missing_parts(&self, survey: &Survey<Arc<Head>>) -> Arc<[(ImageName, Vec<ProcessId>)]> {
-        // Name the fewest parts that would have had to survive: of the checkpoints that lack the fewest parts, the
-        // oldest. The newest of all may never have been committed: if there is another, none of its parts was needed.
+        // Name as few lost parts as possible: of the checkpoints that lack the fewest parts, take the oldest. The
+        // newest checkpoint may never have been committed; if there is another checkpoint, none of the newest one's
+        // parts was needed.
         let lacks = |parts: &Parts, owner: &ProcessId| !parts.contains_key(owner);
         let restorable = |it: &(Checkpoint, &Parts)| self.may_restore(it.0.position);
         let newest = survey.all().filter(restorable).map(|(it, _)| it.position).max();
@@ -260,7 +261,7 @@ impl Hc3i {
     }
 
     /// Coordinator: once all are ready and no member has failed since, the cluster resumes. If the restored state
-    /// lets the application act for the first time, this must be on record first (rule 18).
+    /// lets the application act for the first time, this must be recorded first (rule 18).
     pub(super) fn maybe_resume(&mut self, now: Time, host: &mut ProtocolHost) {
         let Some(round) = self.coordination.as_ref().and_then(|it| it.round.as_ref()) else {
             return;
@@ -271,7 +272,7 @@ impl Hc3i {
         let acts = target.checkpoint.is_some();
         let epoch = round.epoch;
         if !self.all_members_up() {
-            // Another round begins once they are.
+            // Another round begins once all members are up.
         } else if acts && !self.has_started() && self.obeys(Rule::StartGate) {
             host.started();
         } else {

@@ -1,8 +1,8 @@
 //! Taking a checkpoint of a cluster, and telling other clusters what they no longer need to keep for it (R7, R8).
 //!
-//! Coordinator: Request -> Saved from all -> Drain -> Drained from all -> Commit. A member is frozen from the first to
-//! the last. It sends Drained only once its part is durable, both here and at its holders. A recovery therefore finds
-//! every committed checkpoint complete, and may treat a complete checkpoint as committed.
+//! Coordinator: Request -> Saved from all -> Drain -> Drained from all -> Commit. A member is frozen from the request
+//! to the commit. It sends Drained only once its part is durable, both here and at its holders. A recovery therefore
+//! finds every committed checkpoint complete, and may treat a complete checkpoint as committed.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -49,7 +49,7 @@ impl Rank {
         self.send_to(self.group.coordinator(), Control::Saved { checkpoint, sent }, now, host);
     }
 
-    /// Coordinator: counts what is in transit inside the cluster, once all members have saved their states.
+    /// Coordinator: counts the messages in transit inside the cluster, once all members have saved their states.
     pub(super) fn saved(
         &mut self,
         from: ProcessId,
@@ -139,7 +139,7 @@ impl Rank {
         self.replay(now, host);
     }
 
-    /// Receives the messages that were in transit, ahead of all that wait.
+    /// Receives the messages that were in transit, ahead of all waiting ones.
     pub(super) fn receive_late(&mut self, late: Vec<Late>) {
         let (position, to) = (self.position, self.position.incarnation);
         for Late { id, phase, payload } in late.into_iter().rev() {

@@ -10,7 +10,7 @@ use crate::placement::Placement;
 pub type Config = LoggingOptions<Defects>;
 
 rules! {
-    /// A message that the receiver has is not re-sent, including the last one (R3).
+    /// A message that the receiver already has is not re-sent, including the last one (R3).
     SuppressesLast, without
         /// The last message that the receiver already has is re-sent: Algorithm 2, line 14, compares with `<` (H1).
         LastReceivedResent;
@@ -46,7 +46,7 @@ rules! {
     CollectsAfterCommit, without
         /// Garbage collection is announced before the checkpoint is committed (R8).
         CollectsBeforeCommit;
-    /// Messages of older incarnations are dropped (R5).
+    /// Messages from older incarnations are dropped (R5).
     DropsOlderLives, without
         /// Messages from older lives of a cluster are accepted (R5, H10).
         NoLifeCheck;
@@ -58,21 +58,21 @@ rules! {
     CoversOpenRounds, without
         /// A round covers only the clusters that failed last, not those of rounds that are still open (R1).
         OnlyNewlyFailed;
-    /// Answers of older rounds are dropped (R9).
+    /// Answers from older rounds are dropped (R9).
     DropsOlderSync, without
-        /// Answers of older rounds are accepted (R9).
+        /// Answers from older rounds are accepted (R9).
         OlderSyncAccepted;
-    /// Levels of older rounds are dropped (R9).
+    /// Levels from older rounds are dropped (R9).
     DropsOlderLevels, without
-        /// Processes follow levels of older rounds (R9).
+        /// Processes follow levels from older rounds (R9).
         OlderLevelObeyed;
     /// A new life of the recovery process begins a new round (R1).
     ReplacedBeginsRound, without
         /// A new life of the recovery process continues without starting a new round (R1).
         ReplacedWithoutRound;
-    /// A level waits for the reports of all ranks (R11).
+    /// A level waits for reports from all ranks (R11).
     WaitsForReports, without
-        /// The recovery process does not wait for the reports of all ranks (R11).
+        /// The recovery process does not wait for reports from all ranks (R11).
         NoBarrier;
     /// During a round, every message waits for its phase (R3, R4).
     WaitsForPhase, without
@@ -86,13 +86,13 @@ rules! {
     Drains, without
         /// A checkpoint does not drain the cluster's channels (R7).
         NoDrain;
-    /// A part is written only once all of these messages have arrived (R7).
+    /// A part is written only once all messages in transit have arrived (R7).
     WaitsForLate, without
         /// A checkpoint is written as soon as the state has been saved, without messages that arrive later (R7).
         OneRound;
-    /// Logged messages leave the memory only once they are durable (R15).
+    /// Logged messages are removed from memory only once they are durable (R15).
     SpillsDurable, without
-        /// Logged messages leave the memory before they are durable (R15).
+        /// Logged messages are removed from memory before they are durable (R15).
         SpilledBeforeDurable;
     /// A part is written only where the segments of its log are durable (R15).
     SegmentsFirst, without
@@ -153,7 +153,7 @@ rules! {
     InTransitSentAgain,
 }
 
-/// The rules for the sub-machines.
+/// The rules that the sub-machines follow.
 impl Config {
     fn obeys(&self, rule: Rule) -> bool {
         self.defects.obeys(rule)

@@ -40,7 +40,7 @@ impl Rank {
     }
 
     /// Sends a message: directly inside the cluster, and through the log of its channel to another cluster. If the
-    /// receiver already has it, it is a re-sent orphan, which the recovery process is told.
+    /// receiver already has the message, it is a re-sent orphan, and the recovery process is told.
     pub(super) fn send(&mut self, id: MessageId, payload: Payload, host: &mut ProtocolHost) {
         let cluster = self.group.view.group_of(id.to);
         let phase = self.phases.phase();
@@ -92,8 +92,8 @@ impl Rank {
 
     // ---- Receiving (R5, R6).
 
-    /// Handles a message from the network. Messages of older incarnations of the sender's or the receiver's cluster
-    /// are dropped, since they will be re-sent; messages of newer ones wait.
+    /// Handles a message from the network. Messages from older incarnations of the sender's or the receiver's cluster
+    /// are dropped, since they will be re-sent; messages from newer ones wait.
     pub(super) fn arrived(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
         let Arrival { id, stamp: Stamp { position, to, .. }, .. } = arrival;
         let cluster = self.group.view.group_of(id.from);
@@ -136,7 +136,7 @@ impl Rank {
         host.deliver(id, payload);
     }
 
-    /// Reconsiders the messages that could not be received.
+    /// Retries the messages that could not be received before.
     pub(super) fn replay_waiting(&mut self, host: &mut ProtocolHost) {
         for arrival in core::mem::take(&mut self.waiting) {
             self.arrived(arrival, host);

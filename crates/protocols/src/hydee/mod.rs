@@ -3,11 +3,11 @@
 //! Guermouche, Ropars, Snir, Cappello: *HydEE: Failure Containment without Event Logging for Large Scale
 //! Send-Deterministic MPI Applications* (2012). Only a failed cluster rolls back. Since its program is
 //! send-deterministic, it re-sends the messages that other clusters have received and whose sends were undone; until
-//! then, *phases* hold back all messages that depend on them. The rules R1 to R15 that the code cites are those of
+//! then, *phases* hold back all messages that depend on them. The rules R1 to R15 that the code cites are listed in
 //! `docs/hydee.md`: the printed algorithms, completed for asynchronous processes. A [`Defect`] disables a rule, or
 //! applies it as printed.
 //!
-//! | part | does |
+//! | part | purpose |
 //! | --- | --- |
 //! | `rank` | a process that runs the application |
 //! | `delivery` | sending and receiving (section III-A, Algorithm 1; R3 to R6) |

@@ -62,8 +62,8 @@ impl<P: Grouped + Protocol, L: Clone> Draining<P, L> {
     }
 
     /// Writes the part, here and at its holders, unless messages are missing. `received` is the number of messages from
-    /// the group that the saved state contains, and `whole` adds the late ones. Call this after each of the methods
-    /// above.
+    /// the group that the saved state contains, and `whole` adds the late messages to that state. Call this after each
+    /// of the methods above.
     pub(crate) fn maybe_write(
         &mut self,
         group: &mut Group<P>,

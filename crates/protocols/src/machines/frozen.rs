@@ -35,8 +35,8 @@ pub type InTransit = Vec<(MessageId, Payload)>;
 /// * Once as many messages have arrived as had been sent to it, it writes its part, here and at its holders.
 /// * At the commit, it delivers what was in transit, transmits what the application sent in the meantime, and resumes.
 ///
-/// Messages belong to the incarnation and the interval in which they were sent. Those of an older incarnation are
-/// dropped; those of a later interval wait until this member has reached it.
+/// Messages belong to the incarnation and the interval in which they were sent. Those from an older incarnation are
+/// dropped; those from a later interval wait until this member has reached it.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen<P: Grouped> {
     /// Position of this member.
@@ -58,13 +58,13 @@ pub(crate) struct Frozen<P: Grouped> {
 pub(crate) struct FrozenRules {
     /// A part contains the messages that were in transit.
     pub(crate) drains: bool,
-    /// Messages of an older incarnation are dropped.
+    /// Messages from an older incarnation are dropped.
     pub(crate) drops_old: bool,
     /// The number of messages to wait for includes all that were sent.
     pub(crate) counts_all: bool,
     /// A commit waits until every part is durable.
     pub(crate) commits_all: bool,
-    /// Messages of a later interval wait.
+    /// Messages from a later interval wait.
     pub(crate) keeps_early: bool,
     /// The conditions under which a part counts as durable.
     pub(crate) requires: Requires,
@@ -83,7 +83,7 @@ struct Part<P: Grouped> {
     checkpoint: Checkpoint,
     since: Time,
     saved: Option<Snapshot>,
-    /// Number of messages that had been sent to this member since the last rollback, once it is known.
+    /// Number of messages that had been sent to this member since the last rollback, once this number is known.
     expected: Option<u64>,
     in_transit: InTransit,
     written: Option<Replication<P>>,
@@ -198,7 +198,7 @@ where
         }
     }
 
-    /// Writes this member's part once nothing is in transit to it. Call after each change.
+    /// Writes this member's part once nothing is in transit to it. Call this after each change.
     pub(crate) fn maybe_write(&mut self, group: &mut Group<P>, host: &mut dyn Host<P>) {
         let Some(part) = &mut self.part else { return };
         let (Some(snapshot), Some(expected), None) = (&part.saved, part.expected, &part.written) else {
@@ -249,13 +249,13 @@ where
         self.part.as_mut()?.written.as_mut()
     }
 
-    /// Returns the checkpoint if this member's part has just become durable, here and at its holders. Call after each
-    /// of the above.
+    /// Returns the checkpoint if this member's part has just become durable, here and at its holders. Call this after
+    /// each of the methods above.
     pub(crate) fn completes(&mut self) -> Option<Checkpoint> {
         self.written()?.completes().then(|| self.part.as_ref().map(|part| part.checkpoint))?
     }
 
-    /// Handles the commit: claims it, and resumes the application. Returns whether it was new.
+    /// Handles the commit: claims the commit, and resumes the application. Returns whether it was new.
     pub(crate) fn commit(
         &mut self,
         group: &Group<P>,

@@ -1,4 +1,4 @@
-//! Collecting the answers of a group while a checkpoint is taken.
+//! Collecting answers from a group while a checkpoint is taken.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -10,7 +10,7 @@ use super::Checkpoint;
 /// Number of messages by receiver, ascending. Receivers without messages may be missing.
 pub(crate) type Counts = Arc<[(ProcessId, u64)]>;
 
-/// The answers of a group to a checkpoint in progress. There are two rounds. In the first, every member
+/// The answers from a group to a checkpoint in progress. There are two rounds. In the first, every member
 /// reports how many messages it had sent to each receiver before its state was saved; the sums count the
 /// messages that have arrived or are in transit. In the second, every member reports that its part is
 /// durable.
@@ -85,7 +85,7 @@ impl Gathering {
         self.round == Round::Over
     }
 
-    /// Counts an answer of this round, once.
+    /// Counts a member's answer in this round, once.
     fn answers(&mut self, from: ProcessId, checkpoint: Checkpoint, round: Round) -> bool {
         self.checkpoint == checkpoint && self.round == round && self.awaited.remove(&from)
     }
@@ -99,7 +99,7 @@ mod tests {
     const MEMBERS: [ProcessId; 2] = [ProcessId(1), ProcessId(2)];
 
     #[test]
-    fn what_was_sent_is_known_once_all_have_saved() {
+    fn the_sums_are_known_once_all_members_have_saved() {
         let (this, other) = (Checkpoint::from(name(1, 2)), Checkpoint::from(name(1, 3)));
         let mut gathering = Gathering::new(this, MEMBERS.into());
         assert_eq!(gathering.saved(MEMBERS[0], this, &[(MEMBERS[1], 3)]), None);

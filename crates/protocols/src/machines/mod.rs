@@ -1,13 +1,13 @@
 //! Sub-machines that protocols share. Each does one job of a protocol that takes checkpoints, and knows nothing about
 //! the protocol around it.
 //!
-//! | file | does |
+//! | file | purpose |
 //! | --- | --- |
 //! | `writes` | writes images to this process's storage until they are durable |
-//! | `reads` | reads each image once for all that ask for it |
+//! | `reads` | reads each image once for all requesters |
 //! | `replication` | makes an image durable here and at its holders: the owner's side of a replica |
 //! | `refill` | reports when a storage that was lost again holds everything that it should |
-//! | `survey` | the remaining parts of checkpoints after a failure, and the complete checkpoints |
+//! | `survey` | the parts of checkpoints that remain after a failure, and the checkpoints that are complete |
 //! | `gathering` | the coordinator's side of a checkpoint: counting messages, and waiting for all parts |
 //! | `coordinator` | the process that begins and commits the checkpoints of a group |
 //! | `frozen` | a member that is paused while a checkpoint is taken |
@@ -18,11 +18,11 @@
 //! | `logs` | logs of the messages between groups, kept by their senders, in memory or on stable storage |
 //! | `pairs` | resuming each channel between groups separately after a failure |
 //! | `phases` | resuming channels between groups in the order of phases, directed by a recovery process |
-//! | `options`, `rule` | parameters and defects of protocols over these |
+//! | `options`, `rule` | parameters and defects of protocols that use these sub-machines |
 //!
 //! A sub-machine is a value in the protocol's state. The protocol passes it the inputs that concern it, and a
-//! [`Machine`](faultline_core::Machine) on which it acts; it returns conditions that have become true. Only `group`,
-//! `logs` and `pairs` send messages of their own, inside those of the protocol.
+//! [`Machine`](faultline_core::Machine) on which it acts; the sub-machine returns conditions that have become true.
+//! Only `group`, `logs` and `pairs` send messages of their own, wrapped in those of the protocol.
 
 mod coordinator;
 mod draining;
@@ -68,7 +68,7 @@ pub(crate) use writes::Writes;
 /// An image of a process under `S`.
 pub(crate) type ImageOf<S> = Image<<S as ProtocolTypes>::Head, <S as ProtocolTypes>::Saved>;
 
-/// One attempt at a checkpoint of a group of processes. Parts of different attempts never make up a checkpoint. The
+/// One attempt at a checkpoint of a group of processes. Parts of different attempts are never combined. The
 /// default, with SN 0, means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Checkpoint {

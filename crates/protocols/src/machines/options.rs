@@ -8,7 +8,7 @@ use super::Schedule;
 use super::group::{self, Rules, View};
 use crate::placement::Placement;
 
-/// Parameters of a protocol that takes checkpoints of the whole federation, equal for all processes. `D` is
+/// Parameters of a protocol that takes checkpoints of the whole federation, the same for all processes. `D` is
 /// the set of enabled defects.
 #[derive(Clone, Debug)]
 pub struct Options<D> {
@@ -25,7 +25,7 @@ pub struct Options<D> {
 }
 
 impl<D> Options<D> {
-    /// Returns the roles of the processes that are needed besides the ranks.
+    /// Returns the roles of the processes that are needed in addition to the ranks.
     pub(crate) fn extra_processes(&self) -> alloc::vec::Vec<Role> {
         self.placement.server().into_iter().collect()
     }
@@ -48,8 +48,8 @@ impl<D> Options<D> {
     }
 }
 
-/// Parameters of a protocol that logs the messages between groups, equal for all processes. `D` is the set of enabled
-/// defects.
+/// Parameters of a protocol that logs the messages between groups, the same for all processes. `D` is the set of
+/// enabled defects.
 #[derive(Clone, Debug)]
 pub struct LoggingOptions<D> {
     /// Delay between checkpoints of a group, one entry per cluster of the federation; `None` is infinite.
@@ -57,7 +57,7 @@ pub struct LoggingOptions<D> {
     /// Placement of the replicas of each part of a checkpoint.
     pub placement: Placement,
     /// Payload of logged messages, in bytes, above which a process's log moves to stable storage (HydEE's R15); `None`
-    /// keeps all in memory.
+    /// keeps the whole log in memory.
     pub log_memory: Option<u64>,
     /// Delay before a failed write is repeated.
     pub retry_every: Span,

@@ -1,9 +1,9 @@
 //! Resuming each channel between groups separately, once both of its ends know its state.
 //!
 //! In a channel-deterministic program, the messages of a channel do not depend on those of other channels: the order in
-//! which channels resume does not matter, and no process needs to know more than its peer (Ropars, Martsinkevich,
-//! Guermouche, Schiper, Cappello: *SPBC*, SC 2013). Whenever the group at either end of a channel has failed, both ends
-//! report the state of the channel to each other. Until then, messages are only logged.
+//! which channels resume does not matter, and a process only has to exchange information with its peer (Ropars,
+//! Martsinkevich, Guermouche, Schiper, Cappello: *SPBC*, SC 2013). Whenever the group at either end of a channel has
+//! failed, both ends report the state of the channel to each other. Until both have reported, messages are only logged.
 
 use alloc::collections::BTreeMap;
 
@@ -72,8 +72,8 @@ impl Pairs {
         self.pairs = logs.peers().into_iter().map(|peer| (peer, undecided(peer))).collect();
     }
 
-    /// Closes the channels to and from groups that have failed, and reports their state to the live peers. Call after
-    /// each change of the membership, and after a rollback.
+    /// Closes the channels to and from groups that have failed, and reports their state to the live peers. Call this
+    /// after each change of the membership, and after a rollback.
     pub(crate) fn meet<P>(&mut self, group: &Group<P>, logs: &Logs<P>, host: &mut dyn Host<P>)
     where
         P: Logging<Control: From<Meet>>,
@@ -124,8 +124,8 @@ impl Pairs {
         if (from < theirs || to < group.incarnation) && self.rules.drops_older {
             return false;
         }
-        // The report may be handled before the failure that it follows. An answer that precedes its question would be
-        // lost.
+        // The report may be handled before the failure that preceded it. An answer that is sent before its question
+        // would be lost.
         self.meet(group, logs, host);
         logs.settle(peer, committed);
         let channel = &logs.channels[&peer];

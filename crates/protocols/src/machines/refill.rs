@@ -6,7 +6,8 @@ use faultline_core::{Boot, Claim, ImageName, Machine, ProcessId, ProtocolTypes};
 
 /// Images that this process's storage still lacks after it was lost. The storage is complete once it holds the
 /// process's own images again, every owner has named the images to be held for it, and all of these have arrived. The
-/// process then reports this, once: until then, a further loss must be counted as a loss of this storage's content.
+/// process then reports this, once. Until then, each new life of the process begins as if its storage had just been
+/// lost.
 #[derive(Clone, Debug)]
 pub(crate) struct Refill {
     /// `None` if nothing was lost, or the storage is complete again.
@@ -19,12 +20,13 @@ struct Lacks {
     own: bool,
     /// Owners that have not yet named the images to be stored for them.
     silent: BTreeSet<ProcessId>,
-    /// Images that owners have named and that are not here.
+    /// Images that owners have named and that are not stored here yet.
     wanted: BTreeSet<ImageName>,
 }
 
 impl Refill {
-    /// Begins a life. `owns` says whether the process has images of its own, and `owners` whose images it should hold.
+    /// Begins a life. `owns` states whether the process has images of its own, and `owners` lists the processes whose
+    /// images it should hold.
     pub(crate) fn new(boot: Boot, owns: bool, owners: impl IntoIterator<Item = ProcessId>) -> Refill {
         let lacks = (boot == Boot::Replaced).then(|| Lacks {
             own: owns,
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_storage_is_complete_once_everything_is_here() {
+    fn lost_storage_is_complete_once_everything_is_stored_again() {
         let mut host = Recorder::default();
         let mut refill = Refill::new(Boot::Replaced, true, [ProcessId(2), ProcessId(3)]);
         refill.heard(ProcessId(2));
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_expected_of_an_owner_that_is_gone() {
+    fn nothing_is_expected_from_an_owner_that_is_gone() {
         let mut host = Recorder::default();
         let mut refill = Refill::new(Boot::Replaced, false, [ProcessId(2), ProcessId(3)]);
         refill.heard(ProcessId(2));

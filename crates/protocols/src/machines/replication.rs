@@ -21,10 +21,10 @@ impl Requires {
     pub(crate) const ALL: Requires = Requires { own: true, replicas: true };
 }
 
-/// An image of this process that is being made durable: it is written here, and sent to its holders. It is
-/// complete once all of them have confirmed it, and stays complete. A holder that begins a new life may have
-/// lost its replica, so it is sent the image again and has to confirm it, unless the image is complete
-/// already: what a holder loses later is refilled by other means.
+/// An image of this process that is being made durable: it is written here, and sent to its holders. It is complete
+/// once all of them have confirmed it, and stays complete. A holder that begins a new life may have lost its
+/// replica, so it is sent the image again and has to confirm it, unless the image is already complete: what a
+/// holder loses later is replaced by other means.
 #[derive(Clone, Debug)]
 pub(crate) struct Replication<S: ProtocolTypes> {
     image: Arc<ImageOf<S>>,
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_rule_waits_for_less() {
+    fn a_disabled_rule_requires_fewer_confirmations() {
         let mut host = Recorder::default();
         assert!(begun(Requires { own: false, replicas: false }, &mut host).completes());
         let mut replication = begun(Requires { own: true, replicas: false }, &mut host);

@@ -1,7 +1,8 @@
 //! Rules, and the defects that disable them.
 
-/// Declares `Rule`, the rules of a protocol, together with `Defect` and `Defects`, the switches that disable one (see
-/// `faultline_core::defects`). Code asks whether a rule is obeyed, which is constant without the feature `defects`.
+/// Declares `Rule`, the rules of a protocol, together with `Defect` and `Defects`, the switches that disable
+/// individual rules (see `faultline_core::defects`). Code asks whether a rule is obeyed; the answer is constant
+/// without the feature `defects`.
 macro_rules! rules {
     (
         $($(#[$doc:meta])* $rule:ident, without $(#[$left_out:meta])* $defect:ident;)*

@@ -4,7 +4,7 @@ use faultline_core::{Span, Time};
 
 /// The timers of a coordinator. The delay before the next checkpoint counts from the end of the last one: it stops when
 /// a checkpoint begins, and restarts at the commit or at a rollback. The first checkpoint that is committed after the
-/// delay of a collection removes all older ones.
+/// delay before a collection removes all older ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     checkpoint_every: Option<Span>,
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_commit_after_its_delay_collects() {
+    fn the_first_commit_after_the_delay_collects() {
         let mut schedule = Schedule::new(None, Some(SECOND * 2), at(0));
         assert!(!schedule.collects(at(1)));
         assert!(schedule.collects(at(3)));

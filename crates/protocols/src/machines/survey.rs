@@ -1,4 +1,4 @@
-//! The parts of a group's checkpoints that are left after a failure.
+//! The parts of a group's checkpoints that remain after a failure.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ impl<H> Survey<H> {
         parts.entry(part.owner).or_insert_with(|| (head, Vec::new())).1.push(at);
     }
 
-    /// Returns whether nothing is left.
+    /// Returns whether no part is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.checkpoints.is_empty()
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_do_not_mix() {
+    fn parts_of_different_attempts_are_not_combined() {
         let other = ImageName { attempt: faultline_core::Attempt(2), ..name(2, 1) };
         let mut survey = survey(&[(1, (1, 1))]);
         survey.add(ProcessId(2), other, ());

@@ -79,7 +79,7 @@ pub(super) fn name(owner: u32, sn: u32) -> ImageName {
     ImageName { owner: ProcessId(owner), incarnation: Incarnation(0), sn: Sn(sn), attempt: Attempt(1) }
 }
 
-/// Returns that part, without content.
+/// Returns `owner`'s part of checkpoint `sn`, without content.
 pub(super) fn image(owner: u32, sn: u32) -> Arc<Image<(), ()>> {
     let snapshot =
         Snapshot { witness: Witness::default(), channels: Arc::from([]), application: Arc::from([]) };

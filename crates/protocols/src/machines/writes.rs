@@ -52,7 +52,7 @@ impl<S: ProtocolTypes> Writes<S> {
         self.retry_at
     }
 
-    /// Writes refused images again if it is time.
+    /// Writes refused images again once their delay has passed.
     pub(crate) fn retry(&mut self, now: Time, host: &mut dyn Machine<S>) {
         if self.retry_at.take_if(|at| *at <= now).is_some() {
             for name in core::mem::take(&mut self.refused) {
@@ -72,7 +72,7 @@ impl<S: ProtocolTypes> Writes<S> {
         self.writing.keys()
     }
 
-    /// Stops repeating the images for which `is_void` returns `true`. A write in progress may still succeed.
+    /// Stops repeating writes of the images for which `is_void` returns `true`. A write in progress may still succeed.
     pub(crate) fn forget(&mut self, is_void: impl Fn(&ImageName) -> bool) {
         self.writing.retain(|name, _| !is_void(name));
         self.refused.retain(|name| !is_void(name));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_needed_is_not_repeated() {
+    fn a_write_that_is_no_longer_needed_is_not_repeated() {
         let (mut writes, mut host) = (Writes::default(), Recorder::default());
         for sn in [1, 2, 3] {
             writes.write(image(1, sn), &mut host);

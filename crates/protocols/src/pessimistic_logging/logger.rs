@@ -18,9 +18,9 @@ type LoggerHost<'a> = dyn Host<PessimisticLogging> + 'a;
 #[derive(Clone, Debug)]
 pub(super) struct Logger {
     config: Arc<Config>,
-    /// By rank. `None` means lost: the process has not reported again since the storage was lost.
+    /// Orders of deliveries, by rank. `None` means lost: the process has not reported again since the storage was lost.
     orders: Vec<Option<LoggedOrder>>,
-    /// Number of additions to `orders`: in total, durable, and being written.
+    /// Numbers of additions to `orders`: in total, durable, and being written.
     changes: u64,
     durable: u64,
     writing: Option<u64>,
@@ -30,7 +30,7 @@ pub(super) struct Logger {
     lacks: bool,
 }
 
-/// Deliveries of one process that no committed checkpoint of it contains.
+/// Deliveries of one process that none of its committed checkpoints contains.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct LoggedOrder {
     first: u64,

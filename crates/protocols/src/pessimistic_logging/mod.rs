@@ -5,11 +5,11 @@
 //! Survey of Rollback-Recovery Protocols in Message-Passing Systems* (2002). A process's actions depend only on the
 //! order in which messages are delivered to it. The process reports each delivery to an event logger, and sends nothing
 //! that depends on a delivery until the logger has confirmed it as stable. After a failure, the same messages can
-//! therefore be delivered in the same order again, up to the last delivery of which any other process has seen the
-//! consequences. The messages are in their senders' logs. The rules M1 to M6 that the code cites are those of
+//! therefore be delivered in the same order again, up to the last delivery whose consequences any other process has
+//! seen. The messages are in their senders' logs. The rules M1 to M6 that the code cites are listed in
 //! `docs/baselines.md`.
 //!
-//! | part | does |
+//! | part | purpose |
 //! | --- | --- |
 //! | `rank` | a process that runs the application: sending (M2), receiving (M4), checkpoints (M5), rollbacks (M3) |
 //! | `order` | the order of its deliveries, as the process knows it (M1, M4) |
@@ -63,7 +63,7 @@ rules! {
     RepeatsAfterSends, without
         /// A message is delivered again before its receiver has repeated its earlier sends (M4).
         RepeatsBeforeSends;
-    /// A message that its receiver already has is not sent again, or not delivered again (M4, R5).
+    /// A message that its receiver already has is not sent again, or is not delivered again (M4, R5).
     SuppressesRepeated, without
         /// Messages that a re-execution repeats are sent and delivered again (M4, R5).
         RepeatedSentAgain;

@@ -22,7 +22,7 @@ pub(super) struct DeliveryOrder {
     stable: u64,
     /// Whether this process rolled back and has yet to learn what to repeat.
     is_asking: bool,
-    /// Whether it rolled back and has not yet repeated everything that it had done without another message.
+    /// Whether it rolled back and has not yet repeated everything that it had done without receiving another message.
     is_behind: bool,
     rules: Defects,
 }
@@ -75,8 +75,8 @@ impl DeliveryOrder {
     }
 
     /// Returns whether the last known delivery has just been repeated. A later message may be a consequence of what
-    /// this process did after that delivery and has yet to repeat, so it waits until everything is done that needs no
-    /// further message (M4).
+    /// this process did after that delivery and has yet to repeat, so it waits until this process has done everything
+    /// that needs no further message (M4).
     pub(super) fn needs_rest(&self) -> bool {
         self.is_behind && !self.is_asking && self.next().is_none()
     }
@@ -148,7 +148,7 @@ impl DeliveryOrder {
         (self.first, self.known.iter().copied().collect())
     }
 
-    /// Learns the deliveries to repeat. Returns `false` if they answer an outdated question.
+    /// Learns the deliveries to repeat. Returns `false` if they answer an outdated request.
     pub(super) fn recalled(&mut self, first: u64, determinants: &[Determinant]) -> bool {
         if first != self.first {
             return false;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_before_its_deliveries_are_stable() {
+    fn nothing_is_sent_before_the_preceding_deliveries_are_stable() {
         let mut order = DeliveryOrder::new(Defects::default());
         assert!(order.is_stable());
         let (number, determinant) = order.deliver(message(1, 0), Decision::New).unwrap();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn deliveries_are_repeated_in_their_order_and_after_the_sends_before_them() {
+    fn deliveries_are_repeated_in_order_and_after_the_sends_that_preceded_them() {
         let mut order = DeliveryOrder::new(Defects::default());
         order.restore(1, 0, true);
         assert_eq!(order.decide(message(1, 1)), Decision::Later, "what to repeat is unknown");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_removes_what_it_contains() {
+    fn a_checkpoint_removes_the_deliveries_that_it_contains() {
         let mut order = DeliveryOrder::new(Defects::default());
         for number in 0..3 {
             assert!(order.deliver(message(1, number), Decision::New).is_some());

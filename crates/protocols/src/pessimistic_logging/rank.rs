@@ -260,7 +260,7 @@ impl Rank {
         host.deliver(id, payload);
     }
 
-    /// Reconsiders the messages that could not be received.
+    /// Retries the messages that could not be received before.
     fn replay_waiting(&mut self, host: &mut ProtocolHost) {
         for arrival in core::mem::take(&mut self.waiting) {
             self.arrived(arrival, host);
@@ -269,7 +269,7 @@ impl Rank {
     }
 
     /// Repeats deliveries. A message that arrived earlier may have waited for one that arrived later, or for a send in
-    /// the meantime.
+    /// between.
     fn repeat_waiting(&mut self, host: &mut ProtocolHost) {
         while self.order.repeats() {
             let due = |(index, it): (usize, &Arrival)| match self.fate_of(it) {
@@ -374,7 +374,7 @@ impl Rank {
     }
 
     /// Requests the deliveries to repeat from the event logger (M3), or reports all known ones (M6).
-    fn speak_to_logger(&self, host: &mut ProtocolHost) {
+    fn contact_logger(&self, host: &mut ProtocolHost) {
         let message = if self.order.is_asking() {
             Control::Recall { first: self.order.first_to_repeat() }
         } else {
@@ -387,7 +387,7 @@ impl Rank {
     /// Reports to the event logger if it may have lost the reports to its previous life (M6).
     fn report_to_logger(&self, may_lack: bool, host: &mut ProtocolHost) {
         if may_lack && !self.group.is_recovering() && self.obeys(Rule::TellsNewLogger) {
-            self.speak_to_logger(host);
+            self.contact_logger(host);
         }
     }
 
@@ -427,7 +427,7 @@ impl Rank {
         self.replay_waiting(host);
     }
 
-    /// Handles an input about the storage: channels that waited for a segment of the log continue.
+    /// Handles an input that concerns the storage: channels that waited for a segment of the log continue.
     fn storage(&mut self, input: Input<PessimisticLogging>, now: Time, host: &mut ProtocolHost) {
         let retry_every = self.config.retry_every;
         let stored = self.logs.storage(&mut self.group, input, now, retry_every, host);
@@ -510,7 +510,7 @@ impl Rank {
         self.unsent = own;
         self.logs.restore(&self.group, channels, collected);
         self.pairs.restore(&self.logs);
-        self.speak_to_logger(host);
+        self.contact_logger(host);
         let (cause, vectors) = (Cause::Failure, Arc::default());
         host.claim(Claim::RolledBack { to: self.position, checkpoint, cause, vectors });
     }

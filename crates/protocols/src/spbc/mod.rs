@@ -5,9 +5,9 @@
 //! for Scalable Checkpointing* (SC 2013). Only a failed cluster rolls back. Since its program is channel-deterministic,
 //! it repeats the messages of each channel, whatever arrives first on other channels. Messages that other clusters
 //! already have are suppressed; messages that it had received are re-sent from their senders' logs. The rules S1 to S5,
-//! R5, R7 and R8 that the code cites are those of `docs/baselines.md` and `docs/hydee.md`.
+//! R5, R7 and R8 that the code cites are listed in `docs/baselines.md` and `docs/hydee.md`.
 //!
-//! | part | does |
+//! | part | purpose |
 //! | --- | --- |
 //! | `rank` | a process that runs the application: sending and receiving (S1, R5), checkpoints (R7), rollbacks |
 //! | [`logs`](crate::machines::logs) | the logs of the messages to other clusters, and their collection (R8, R15) |
@@ -55,7 +55,7 @@ rules! {
     CollectsAtCheckpoint, without
         /// Each message carries the current counts for garbage collection, instead of those at the checkpoint (R8).
         CollectsAtPresent;
-    /// Messages of older incarnations of a cluster are dropped (R5).
+    /// Messages from older incarnations of a cluster are dropped (R5).
     DropsOlderLives, without
         /// Messages from older lives of a cluster are accepted (R5).
         NoLifeCheck;

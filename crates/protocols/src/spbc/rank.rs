@@ -174,8 +174,8 @@ impl Rank {
         }
     }
 
-    /// Handles a message from the network. Messages of older incarnations of the sender's or the receiver's cluster
-    /// are dropped, since they will be re-sent; messages of newer ones wait.
+    /// Handles a message from the network. Messages from older incarnations of the sender's or the receiver's cluster
+    /// are dropped, since they will be re-sent; messages from newer ones wait.
     fn arrived(&mut self, arrival: Arrival, host: &mut ProtocolHost) {
         let Arrival { id, stamp: Stamp { position, to, .. }, .. } = arrival;
         let cluster = self.group.view.group_of(id.from);
@@ -196,7 +196,7 @@ impl Rank {
             _ if is_early || self.group.is_recovering() => self.waiting.push_back(arrival),
             Some(part) if is_inside => part.add_late((id, arrival.payload)),
             Some(_) => self.waiting.push_back(arrival),
-            None if id.number < self.logs.received(id.from) => {} // It was received before.
+            None if id.number < self.logs.received(id.from) => {} // The message was received before.
             None => self.receive(id, arrival.payload, host),
         }
     }
@@ -262,7 +262,7 @@ impl Rank {
         self.send_to(self.group.coordinator(), Control::Saved { checkpoint, sent }, now, host);
     }
 
-    /// Coordinator: counts what is in transit inside the cluster, once all members have saved their states.
+    /// Coordinator: counts the messages in transit inside the cluster, once all members have saved their states.
     fn saved(
         &mut self,
         from: ProcessId,
@@ -339,7 +339,7 @@ impl Rank {
         self.replay(now, host);
     }
 
-    /// Receives the messages that were in transit, ahead of all that wait.
+    /// Receives the messages that were in transit, ahead of all waiting ones.
     fn receive_late(&mut self, late: InTransit) {
         let stamp = Stamp { position: self.position, to: self.position.incarnation, tag: () };
         for (id, payload) in late.into_iter().rev() {
@@ -418,7 +418,7 @@ impl Rank {
         self.replay_waiting(host);
     }
 
-    /// Handles an input about the storage: channels that waited for a segment of the log continue.
+    /// Handles an input that concerns the storage: channels that waited for a segment of the log continue.
     fn storage(&mut self, input: Input<Spbc>, now: Time, host: &mut ProtocolHost) {
         let retry_every = self.config.retry_every;
         let stored = self.logs.storage(&mut self.group, input, now, retry_every, host);

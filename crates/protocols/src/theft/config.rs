@@ -7,7 +7,7 @@ use crate::placement::ReplicateTo;
 /// Parameters of TIC and SEL.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The time from one checkpoint of a process to its next (tau). Under TIC, forced checkpoints count;
+    /// The time from one checkpoint of a process to the next (tau). Under TIC, forced checkpoints count as well;
     /// under SEL, this is how often the log is truncated.
     pub tau: Span,
     /// The contents of stable storage.
@@ -15,12 +15,12 @@ pub struct Config {
     /// Whether a thief takes a checkpoint before it asks for a task, as printed (section 4, event CP0).
     /// Correctness does not depend on it. SEL has no such checkpoint.
     pub before_asking: bool,
-    /// Number of replicas of each image, besides the owner's own copy. A storage server counts as one
+    /// Number of replicas of each image, in addition to the owner's own copy. A storage server counts as one
     /// replica.
     pub replicas: u16,
     /// Where the replicas are stored.
     pub replicate_to: ReplicateTo,
-    /// Rules that are violated on purpose.
+    /// Rules that are deliberately violated.
     pub defects: Defects,
 }
 
@@ -44,8 +44,8 @@ defects! {
     TaskBeforeRecord,
     /// A result is sent before it is durable at the thief.
     ResultBeforeRecord,
-    /// A receipt is sent when the result arrives, before the victim's state that holds it is durable: the thief's final
-    /// checkpoint is deleted at event G.
+    /// A receipt is sent when the result arrives, before the victim's state that contains it is durable: the thief's
+    /// final checkpoint is deleted at event G.
     ReceiptAtMerge,
     /// As printed (F-G, case 2): a thief whose result is in transit counts as terminated. It answers no queries, and
     /// sends the result only once.
@@ -66,7 +66,7 @@ defects! {
 }
 
 impl Defect {
-    /// Returns whether the defect violates a rule of logs, which TIC does not have.
+    /// Returns whether the defect violates a rule about logs, which TIC does not have.
     pub fn is_of_logs(self) -> bool {
         matches!(self, Defect::LogOutOfOrder | Defect::TheftsNotLogged)
     }

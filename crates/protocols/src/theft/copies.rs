@@ -1,7 +1,7 @@
 //! Stores and looks up images of this process and of others.
 //!
 //! The state of a process is a *chain*: its newest checkpoint and, under SEL, the segments of its log that
-//! follow without a gap. A segment has its checkpoint's name with a higher attempt, so that names are in the
+//! follow without a gap. A segment has its checkpoint's name with a higher attempt, so that the names are in the
 //! order of the log.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -24,8 +24,8 @@ pub(super) fn is_checkpoint(name: ImageName) -> bool {
     name.attempt == CHECKPOINT
 }
 
-/// Returns the newest checkpoint among images of one owner. A log may have many segments after it, which are not looked
-/// at one by one.
+/// Returns the newest checkpoint among images of one owner. The log after it may have many segments, which are not
+/// examined individually.
 fn newest_checkpoint(names: &BTreeSet<ImageName>) -> Option<ImageName> {
     let mut last = names.last().copied();
     while let Some(name) = last {
@@ -33,7 +33,7 @@ fn newest_checkpoint(names: &BTreeSet<ImageName>) -> Option<ImageName> {
         if names.contains(&checkpoint) {
             return Some(checkpoint);
         }
-        // Segments without their checkpoint.
+        // These are segments without their checkpoint.
         last = names.range(..checkpoint).next_back().copied();
     }
     None
@@ -101,7 +101,7 @@ impl Copies {
         newest_checkpoint(self.names.get(&owner)?)
     }
 
-    /// Handles a durable image: removes its owner's images before the newest checkpoint.
+    /// Handles a durable image: removes its owner's images that precede the newest checkpoint.
     pub(super) fn settle(&mut self, name: ImageName, host: &mut dyn Machine<TaskRecovery>) {
         let all = self.names.entry(name.owner).or_default();
         all.insert(name);
@@ -129,7 +129,7 @@ impl Copies {
         self.resume(host)
     }
 
-    /// Stores an image of its owner, unless the owner failed permanently or the image is of an earlier life.
+    /// Stores an image of its owner, unless the owner failed permanently or the image is from an earlier life.
     pub(super) fn hold(
         &mut self,
         image: Arc<ImageOf>,
@@ -149,8 +149,8 @@ impl Copies {
         }
     }
 
-    /// Looks up the newest state of an owner for a requesting process. Answers immediately if the process lacks
-    /// nothing of it.
+    /// Looks up the newest state of an owner for a requesting process. Answers immediately if the process already
+    /// has all of it.
     pub(super) fn fetch(&mut self, request: Request, host: &mut dyn Machine<TaskRecovery>) -> Option<Answer> {
         let is_same = |it: &Request| (it.from, it.owner) == (request.from, request.owner);
         self.lookups.retain(|it| !is_same(&it.request));
@@ -264,7 +264,7 @@ impl Search {
     }
 
     /// Discards what a process announced, because it is asked again or no longer asked.
-    pub(super) fn begin_again(&mut self, with: ProcessId) {
+    pub(super) fn discard_announced(&mut self, with: ProcessId) {
         self.announced.remove(&with);
     }
 

@@ -14,7 +14,7 @@ pub(super) fn holders(config: &Config, membership: &Membership, owner: ProcessId
     candidates(config, membership, owner).into_iter().filter(stays).take(copies).collect()
 }
 
-/// Returns the processes that may at some time have held replicas of `owner`'s images: when a holder fails
+/// Returns the processes that may have held replicas of `owner`'s images: when a holder fails
 /// permanently, the next candidate takes over.
 pub(super) fn all_holders(config: &Config, membership: &Membership, owner: ProcessId) -> Vec<ProcessId> {
     let gone = membership.members.iter().filter(|it| it.gone).count();

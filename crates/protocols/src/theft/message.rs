@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 pub enum Message {
     /// From a holder to an owner: this image, or a newer checkpoint, is durable at the holder.
     Durable(ImageName),
-    /// From a process that restores or absorbs: requests the newest state of this owner. The sender has the
-    /// state up to this image.
+    /// From a process that restores or absorbs a state: requests the newest state of this owner. The sender already
+    /// has the state up to this image.
     Fetch(ProcessId, Option<ImageName>),
-    /// The sender has these images of this owner beyond the requested state, and also sends them. Empty if it
+    /// The sender has these images of this owner beyond the requested state, and sends them as well. Empty if it
     /// has none.
     Holds(ProcessId, Arc<[ImageName]>),
     /// The sender now answers for these processes. Messages sent to them earlier may be lost.

@@ -12,12 +12,12 @@
 //!
 //! | as printed | what breaks | here | switch |
 //! | --- | --- | --- | --- |
-//! | F-G, case 2: a thief that is still executing takes no action | a victim that fails after it has merged the result waits permanently | a thief answers queries until it has a receipt | `late-termination` |
+//! | F-G, case 2: a thief that is still executing takes no action | a victim that fails after it has merged the result waits forever | a thief answers queries until it has a receipt | `late-termination` |
 //! | results of re-joining nodes are ignored | a restored thief's result is never merged: the run stalls | a theft is identified by the life in which it was requested, whichever life sends the result | `stale-result-refused` |
 //! | the final checkpoint may be deleted once the result has arrived (event G) | the result is lost with the victim, and recomputed | the receipt follows a durable record of the victim that contains the result | `receipt-at-merge` |
 //! | section 5: only the construction of the graph is logged | a rebuilt victim runs tasks that it has lent | a log contains every change of the graph, thefts included | `thefts-not-logged` |
 //! | each event is logged individually | a log with a gap cannot be replayed | an image counts as durable once all before it are | `log-out-of-order` |
-//! | section 5: equal identifiers avoid duplicates when a task runs again | nothing, if every record of its children is durable before one is stolen | the outcome of a task is one event, applied and logged at once: a log cannot contain a part of it | |
+//! | section 5: equal identifiers avoid duplicates when a task runs again | nothing, if every record of its children is durable before one is stolen | the outcome of a task is one event, applied and logged as a whole: a log cannot contain a part of it | |
 //! | C2: a task always creates the same graph | not with a shared bound that prunes: an equal optimum is pruned by a bound that its own lost execution published | a program prunes only what is strictly worse; an event contains the bound that its task was given | none; the program is at fault |
 //! | a thief takes a checkpoint before each request (event CP0) | nothing, but a theft forces three checkpoints instead of two | optional (`before_asking`) | |
 //! | the name server lists terminated processes | its answer is stale after a second failure | a thief, or the process that absorbed it, answers | `here-alone` |
@@ -355,8 +355,8 @@ impl TaskRecovery {
             .map(ProcessId)
             .filter(|it| self.membership.member(*it).gone)
             .collect();
-        // Another process now answers for some. Its announcement may have arrived before this membership, and tasks may
-        // have been lent after it, or results sent to the predecessor.
+        // Another process now answers for some processes. Its announcement may have arrived before this membership.
+        // Since then, tasks may have been lent to the predecessor, or results sent to it.
         let now = self.membership.clone();
         let is_new = |it: ProcessId| successor(&now, it) != successor(&before, it);
         if self.is_running {

@@ -15,8 +15,8 @@ use super::{Defect, TaskRecovery};
 
 impl TaskRecovery {
     /// Handles the listing of the storage. A process restores its newest state from any storage, not just the
-    /// newest one in its own: otherwise a holder would keep an image that the restore has undone, and a later
-    /// restore could find it.
+    /// newest one in its own storage: otherwise, a holder would keep an image that the restore has undone, and a
+    /// later restore could find it.
     pub(super) fn listed(&mut self, names: Vec<ImageName>, host: &mut dyn Host<Self>) {
         let answers = self.copies.listed(names.into_iter(), host);
         self.answer(answers, host);
@@ -71,7 +71,7 @@ impl TaskRecovery {
             let is_here = !search.asked.contains(&self.me);
             for it in new.iter().copied().filter(|_| is_here) {
                 if search.asked.contains(&it) {
-                    search.begin_again(it);
+                    search.discard_announced(it);
                     host.control(To::One(it), Message::Fetch(*owner, search.end()));
                 }
             }

@@ -1,9 +1,9 @@
 //! A process's own stable record, and the legs that wait for it.
 //!
-//! The record consists of images. Under TIC, each image is a checkpoint of the graph; images are written one
-//! at a time, and the legs that wait for the next one wait together. Under SEL, a checkpoint is followed by
-//! segments of the log of events. Several images are written at a time, and an image counts as durable once
-//! all images before it are: only a prefix of a log can be replayed.
+//! The record consists of images. Under TIC, each image is a checkpoint of the graph. Images are written one at a
+//! time, and all waiting legs wait for the same next image. Under SEL, a checkpoint is followed by segments of the
+//! log of events. Several images are written at a time, and an image counts as durable once all images before it
+//! are: only a prefix of a log can be replayed.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -25,7 +25,7 @@ use super::message::Head;
 /// storage does not receive the same image faster than it can write it.
 const RETRY: Span = Span::from_millis(200);
 
-/// The number of log segments that are written at a time; further events go together into the next segment.
+/// The number of log segments that are written at a time; further events are combined in the next segment.
 const IN_FLIGHT: usize = 4;
 
 /// A process's own stable record.
@@ -117,7 +117,7 @@ impl Stable {
         }
     }
 
-    /// Makes the current state durable as soon as the limit of concurrent writes allows.
+    /// Makes the current state durable as soon as the limit on concurrent writes allows it.
     pub(super) fn force(&mut self) {
         self.is_wanted = true;
     }
@@ -128,7 +128,7 @@ impl Stable {
         self.needs_checkpoint = true;
     }
 
-    /// Writes an image if one is due or wanted, and the limit of concurrent writes allows.
+    /// Writes an image if one is due or wanted, and the limit on concurrent writes allows it.
     pub(super) fn advance(
         &mut self,
         config: &Config,
@@ -151,7 +151,7 @@ impl Stable {
                 // A log starts with a checkpoint.
                 (_, None) => (self.next_checkpoint(), host.snapshot()),
                 (None, Some(_)) => {
-                    // All events are durable, or will be with the writes in progress.
+                    // All events are durable, or will be once the writes in progress complete.
                     self.is_wanted = false;
                     let legs = core::mem::take(&mut self.waiting);
                     return self.writing.back_mut().map_or(&mut self.held, |it| &mut it.legs).extend(legs);
@@ -237,7 +237,7 @@ impl Stable {
         image.inspect(|it| host.send_image(holder, (**it).clone())).is_some()
     }
 
-    /// Handles the failure of a process: whatever was in transit to it may not have arrived.
+    /// Handles the failure of a process: messages that were in transit to it may not have arrived.
     pub(super) fn failed(&mut self, holder: ProcessId) {
         for write in &mut self.writing {
             write.holders.remove(&holder);
@@ -271,8 +271,8 @@ impl Stable {
         self.writing.iter().any(|it| is_checkpoint(it.image.name))
     }
 
-    /// Completes the oldest write that is durable everywhere, provided that all writes before it are, or the
-    /// newest durable checkpoint, which replaces all images before it. Returns its name.
+    /// Completes the oldest write if it is durable everywhere, or otherwise the first checkpoint that is, since a
+    /// checkpoint replaces all images before it. Returns the name of the image.
     pub(super) fn complete(
         &mut self,
         config: &Config,

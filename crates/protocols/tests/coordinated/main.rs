@@ -1,6 +1,6 @@
-//! Coordinated checkpoints of the whole federation: with the application paused, directly or through leaders,
-//! and as Chandy and Lamport's snapshot. The rules K, L and C are those of `docs/baselines.md`. Random
-//! schedules are left to the fuzzer.
+//! Coordinated checkpoints of the whole federation: blocking ones, taken directly or through leaders, and Chandy
+//! and Lamport's snapshots. The rules K, L and C are listed in `docs/baselines.md`. Random schedules are left to the
+//! fuzzer.
 
 use faultline_core::StorageFate::{Kept, Lost};
 use faultline_core::{Claim, ProcessId, Protocol, Span};
@@ -32,7 +32,7 @@ fn stopped(coordination: Coordination, defects: coordinated::Defects) -> coordin
     coordinated::Config { options: options(defects), coordination }
 }
 
-/// A federation that has taken its first checkpoint.
+/// Creates a federation that has taken its first checkpoint.
 fn running<P: Protocol>(clusters: &[u32], config: P::Config) -> Federation<P> {
     let mut federation = Federation::new(clusters, config);
     federation.settle();
@@ -51,7 +51,7 @@ impl<P: Protocol> Federation<P> {
         self.settle();
     }
 
-    /// Fails a process, and handles everything that follows.
+    /// Makes a process fail, and handles everything that follows.
     fn fail(&mut self, process: ProcessId) {
         self.crash(process, Kept);
         self.settle();
@@ -109,7 +109,7 @@ fn the_federation_stops_and_rolls_back_together() {
 
 /// K2, K3: a message in transit is part of the checkpoint, which waits for it.
 #[test]
-fn a_stopped_federation_waits_for_what_is_in_transit() {
+fn a_stopped_federation_waits_for_messages_in_transit() {
     let mut federation = running::<Coordinated>(&[2, 1], stopped(Coordination::Direct, Default::default()));
     let in_transit = federation.hold(|flight| flight.contains("m"));
     federation.exchange(p(1), p(2), "m");
@@ -139,7 +139,7 @@ fn a_checkpoint_in_doubt_is_restored() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// L1, L2: one message in each direction per step and other cluster.
+/// L1, L2: each step takes one message in each direction for every other cluster.
 #[test]
 fn leaders_represent_their_clusters() {
     for (coordination, expected) in [(Coordination::Direct, 25), (Coordination::Hierarchical, 10)] {
@@ -153,7 +153,7 @@ fn leaders_represent_their_clusters() {
     }
 }
 
-/// Counts the messages of checkpoints that went from one cluster to another.
+/// Counts the checkpointing messages that were sent from one cluster to another.
 fn between_clusters(federation: &Federation<Coordinated>) -> usize {
     let crosses = |entry: &&Entry<Coordinated>| match entry {
         Entry::Arrival(flight) => {
@@ -201,8 +201,8 @@ fn a_snapshot_stops_no_process() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// C2: the coordinator's marker to p2 is late, so p1's marker makes p2 save its state. The checkpoint does
-/// not contain the message behind p1's marker.
+/// C2: the coordinator's marker to p2 is late, so p1's marker makes p2 save its state. The checkpoint does not
+/// contain the message that follows p1's marker.
 #[test]
 fn the_first_marker_makes_a_process_save_its_state() {
     for defect in [None, Some(chandy_lamport::Defect::DeliversBehindMarker)] {
@@ -229,7 +229,7 @@ fn the_first_marker_makes_a_process_save_its_state() {
 /// C3, C5: a message in transit is delivered although a checkpoint is being taken, and again when the
 /// checkpoint is restored.
 #[test]
-fn what_is_in_transit_belongs_to_the_snapshot() {
+fn messages_in_transit_belong_to_the_snapshot() {
     use chandy_lamport::Defect;
     for defect in [None, Some(Defect::NoDrain), Some(Defect::LateOnlyRecorded)] {
         let defects = defect.map_or_else(Default::default, chandy_lamport::Defects::only);
@@ -250,9 +250,9 @@ fn what_is_in_transit_belongs_to_the_snapshot() {
     }
 }
 
-/// C4: a failure before all parts are durable rolls all processes back, including those that have continued.
+/// C4: a failure before all parts are durable rolls all processes back, including those that have already resumed.
 #[test]
-fn what_follows_an_interrupted_snapshot_is_undone() {
+fn actions_after_an_interrupted_snapshot_are_undone() {
     let mut federation = running::<ChandyLamport>(&[2, 1], options(Default::default()));
     federation.exchange(p(0), p(1), "before");
     let late = federation.hold(|it| {

@@ -60,7 +60,7 @@ impl<P: Protocol, A: Application> TestProcess<P, A> {
     }
 }
 
-/// A request of a life to the supervisor, which ignores requests of lives that have ended.
+/// A request from a life to the supervisor, which ignores requests from lives that have ended.
 pub(super) enum Note {
     Started(ProcessId, Life),
     Held(ProcessId, Life),

@@ -19,7 +19,7 @@ use super::script::{AppAction, LEAVE, Script, Send};
 use super::storage::EventOf;
 use super::transcript::Entry;
 
-/// Limit of steps. No scenario reaches it unless it never becomes quiescent.
+/// Maximum number of steps. Only a scenario that never becomes quiescent reaches it.
 const MOST_STEPS: usize = 100_000;
 
 /// Processes under a protocol, whose environment the test controls.
@@ -28,7 +28,7 @@ pub(crate) struct Federation<P: Protocol, A: Application = Script> {
     pub(super) membership: Membership,
     pub(super) hosted: Vec<TestProcess<P, A>>,
     pub(super) network: Network<P>,
-    /// Requests of processes to the supervisor.
+    /// Requests from processes to the supervisor.
     pub(super) notes: VecDeque<Note>,
     pub(super) notes_held: bool,
     pub(super) output_survives: bool,
@@ -89,8 +89,8 @@ impl<P: Protocol> Federation<P> {
         self.feed(process, Event::Computed(job, Send { to: process, text: LEAVE.into() }));
     }
 
-    /// Returns whether `cluster` has received everything that was sent to it. A program whose cluster leaves
-    /// ensures this.
+    /// Returns whether `cluster` has received everything that was sent to it. The program ensures this for a
+    /// cluster that leaves.
     pub(crate) fn has_everything(&self, cluster: ClusterId) -> bool {
         let ranks = || self.processes().filter(|it| self.cluster_of(*it) != ClusterId::OUTSIDE);
         let mut living = ranks().filter(|it| self.membership.is_present(*it));
@@ -201,9 +201,9 @@ impl<P: Protocol, A: Application> Federation<P, A> {
             || self.fire_due_timer()
     }
 
-    /// Performs any of the possible steps, in no fixed order. `pick` selects one by its index and receives their
-    /// number. Returns `false` if there is none. For random schedules: notes, memberships, storages and packets have no
-    /// priority.
+    /// Performs any of the possible steps, in no fixed order: `pick` receives their number and returns the index of one
+    /// of them. Returns `false` if there is none. For random schedules: notes, memberships, storages and packets have
+    /// no priority.
     pub(crate) fn step_any(&mut self, pick: impl FnOnce(usize) -> usize) -> bool {
         let hosted = || self.processes().map(ProcessId::index);
         let told: Vec<usize> = hosted().filter(|&it| self.hosted[it].has_news()).collect();
@@ -320,11 +320,11 @@ impl<P: Protocol, A: Application> Federation<P, A> {
     }
 
     /// Returns the number of matching packets in transit.
-    pub(crate) fn under_way(&self, which: impl Fn(&Flight<P>) -> bool) -> usize {
+    pub(crate) fn in_transit(&self, which: impl Fn(&Flight<P>) -> bool) -> usize {
         self.network.flights().iter().filter(|flight| which(flight)).count()
     }
 
-    /// Lets packets that a process sent before its failure still arrive while their receiver does not know its next
+    /// Makes packets that a process sent before its failure arrive as long as their receiver does not know its next
     /// life.
     pub(crate) fn let_output_survive(&mut self) {
         self.output_survives = true;

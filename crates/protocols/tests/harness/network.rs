@@ -82,7 +82,7 @@ impl<P: Protocol> Network<P> {
         assert_eq!(self.holds.len() + 1, before, "a hold is released once");
     }
 
-    /// Returns the positions of the packets that are not held and for which `ready` holds.
+    /// Returns the positions of the packets that are not held and for which `ready` returns `true`.
     pub(crate) fn free(&self, ready: impl Fn(&Flight<P>) -> bool) -> Vec<usize> {
         let free = |flight: &Flight<P>| ready(flight) && self.holds.iter().all(|(_, held)| !held(flight));
         let between = |flight: &Flight<P>| (flight.from, flight.from_life, flight.to, flight.to_life);

@@ -9,7 +9,7 @@ use faultline_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A rank that waits for commands of the test. Its only job is to wait for the next one.
+/// A rank that waits for commands from the test. Its only job is to wait for the next one.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     /// Everything that the rank has done.
@@ -37,9 +37,9 @@ pub(crate) struct Wait;
 /// The command to send a message to a process.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Send {
-    /// Receiver.
+    /// The process that receives the message.
     pub(crate) to: ProcessId,
-    /// Content.
+    /// Content of the message.
     pub(crate) text: String,
 }
 

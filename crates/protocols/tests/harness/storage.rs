@@ -1,5 +1,5 @@
-//! The storage of one process: operations complete one by one, in the order of the requests, when the test permits
-//! it.
+//! The storage of one process: operations complete individually, in the order of the requests, when the test
+//! permits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) enum Operation<P: Protocol> {
 pub(crate) struct Storage<P: Protocol> {
     pub(crate) images: BTreeMap<ImageName, ImageOf<P>>,
     pub(crate) record: Option<Arc<[u8]>>,
-    under_way: VecDeque<Operation<P>>,
+    pending: VecDeque<Operation<P>>,
     /// Whether no operation completes.
     pub(crate) held: bool,
     /// Whether no image can be written.
@@ -42,7 +42,7 @@ impl<P: Protocol> Storage<P> {
         Storage {
             images: BTreeMap::new(),
             record: None,
-            under_way: VecDeque::new(),
+            pending: VecDeque::new(),
             held: false,
             full: false,
             corrupt: BTreeSet::new(),
@@ -50,16 +50,16 @@ impl<P: Protocol> Storage<P> {
     }
 
     pub(crate) fn submit(&mut self, operation: Operation<P>) {
-        self.under_way.push_back(operation);
+        self.pending.push_back(operation);
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        !self.held && !self.under_way.is_empty()
+        !self.held && !self.pending.is_empty()
     }
 
     /// Completes the oldest operation. Returns the resulting event for the process.
     pub(crate) fn complete<A: Application>(&mut self) -> Option<EventOf<P, A>> {
-        match self.under_way.pop_front().expect("a completion belongs to an operation") {
+        match self.pending.pop_front().expect("a completion belongs to an operation") {
             Operation::Persist(image) if self.full => Some(Event::PersistFailed(image.name)),
             Operation::Persist(image) => {
                 let name = image.name;
@@ -88,7 +88,7 @@ impl<P: Protocol> Storage<P> {
 
     /// Discards incomplete operations after the failure of the process.
     pub(crate) fn crash(&mut self, fate: StorageFate) {
-        self.under_way.clear();
+        self.pending.clear();
         self.held = false;
         if fate == StorageFate::Lost {
             self.images.clear();

@@ -8,7 +8,7 @@ use crate::harness::{c, p};
 use crate::setting::{CHECKPOINT_EVERY, Federation, RETRY, config, part_of, running, says, to, within};
 
 #[test]
-fn nothing_acts_before_the_first_checkpoint() {
+fn no_process_acts_before_the_first_checkpoint() {
     let mut federation = Federation::new(&[2, 1], within(Defects::default()));
     federation.hold_storage(p(1), true);
     federation.settle();
@@ -23,7 +23,7 @@ fn nothing_acts_before_the_first_checkpoint() {
 }
 
 #[test]
-fn nothing_acts_before_the_start_is_on_record() {
+fn no_process_acts_before_the_start_is_recorded() {
     let mut federation = Federation::new(&[2], within(Defects::default()));
     federation.withhold_notes(true);
     federation.settle();
@@ -47,7 +47,8 @@ fn a_cluster_that_loses_everything_before_its_start_restarts() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// A cluster of three with one message in its state, which is about to commit its second checkpoint.
+/// Creates a cluster of three processes with one message in its state, which is about to commit its second
+/// checkpoint.
 fn before_a_commit() -> Federation {
     let mut federation = running(&[3], within(Defects::default()));
     federation.exchange(p(1), p(2), "m");
@@ -74,7 +75,7 @@ fn a_checkpoint_in_doubt_that_is_complete_is_restored() {
 }
 
 #[test]
-fn a_checkpoint_that_some_have_committed_is_restored() {
+fn a_checkpoint_that_some_members_have_committed_is_restored() {
     let mut federation = before_a_commit();
     federation.hold(to(p(2), says!(Control::Commit { .. })));
     federation.settle();
@@ -113,13 +114,13 @@ fn messages_in_transit_are_part_of_the_checkpoint() {
 
 /// "Between the request and the commit messages, application messages are queued."
 #[test]
-fn messages_sent_during_a_checkpoint_leave_after_it() {
+fn messages_sent_during_a_checkpoint_are_transmitted_after_it() {
     let mut federation = running(&[2, 1], within(Defects::default()));
     let held = federation.hold(says!(Control::Drained { .. }));
     federation.take_checkpoint(c(0));
     federation.exchange(p(0), p(1), "within");
     federation.exchange(p(1), p(2), "between");
-    assert_eq!(federation.under_way(|flight| flight.contains("within") || flight.contains("between")), 0);
+    assert_eq!(federation.in_transit(|flight| flight.contains("within") || flight.contains("between")), 0);
     federation.release(held);
     federation.settle();
     assert_eq!((federation.received(p(1)), federation.received(p(2))), (vec!["within"], vec!["between"]));
@@ -182,9 +183,9 @@ fn a_rollback_discards_the_checkpoint_in_progress() {
 }
 
 #[test]
-fn a_full_storage_delays_a_checkpoint_and_loses_nothing() {
+fn full_storage_delays_a_checkpoint_and_loses_nothing() {
     for full in [p(0), p(1)] {
-        // p1 is the holder of p0: its own writes and those of its replicas fail alike.
+        // p1 is p0's holder: writes of its own parts and of its replicas both fail.
         let mut federation = running(&[2, 1], within(Defects::default()));
         federation.fail_writes(full, true);
         federation.exchange(p(2), p(0), "m");
@@ -203,7 +204,7 @@ fn a_full_storage_delays_a_checkpoint_and_loses_nothing() {
 
 /// Without replicas, a checkpoint is committed once its parts are durable at their owners.
 #[test]
-fn no_replicas_need_no_holders() {
+fn a_checkpoint_without_replicas_needs_no_holders() {
     let mut federation = running(&[2], Config { replicas: 0, ..within(Defects::default()) });
     federation.exchange(p(0), p(1), "m");
     federation.take_checkpoint(c(0));
@@ -255,7 +256,7 @@ fn every_message_can_force_a_checkpoint() {
 
 /// The checkpoint that m forces is discarded because p1 fails.
 #[test]
-fn a_message_forces_its_checkpoint_again_when_a_rollback_came_between() {
+fn a_message_forces_its_checkpoint_again_after_a_rollback() {
     let everything = Config { forcing: Forcing::EveryMessage, ..config(Defects::default()) };
     let mut federation = running(&[2, 1], everything);
     let saved = federation.hold(says!(Control::Saved { .. }));

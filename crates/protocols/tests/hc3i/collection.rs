@@ -9,7 +9,7 @@ use crate::setting::{Federation, by_every_cluster, config, running, says, to};
 
 const CLUSTERS: [ClusterId; 3] = [ClusterId(0), ClusterId(1), ClusterId(2)];
 
-/// Exchanges messages and takes checkpoints in three clusters, then collects.
+/// Exchanges messages and takes checkpoints in three clusters, then collects garbage.
 fn collected(config: Config) -> Federation {
     let alone = config.collect_by == CollectBy::EveryCluster;
     let mut federation = running(&[1, 2, 1], config);
@@ -34,7 +34,7 @@ fn collections(federation: &Federation) -> usize {
 }
 
 #[test]
-fn a_collection_removes_checkpoints_copies_and_log_entries() {
+fn a_collection_removes_checkpoints_replicas_and_log_entries() {
     let mut federation = running(&[1, 1], config(Defects::default()));
     federation.exchange(p(1), p(0), "m");
     federation.take_checkpoint(c(0));
@@ -44,7 +44,7 @@ fn a_collection_removes_checkpoints_copies_and_log_entries() {
     federation.take_checkpoint(c(1));
     assert_eq!((federation.kept(p(0)), federation.kept(p(1))), (vec![2, 3, 4, 5], vec![1, 2]));
     federation.collect();
-    // The collection began with a checkpoint, which did not exist when the stock was reported.
+    // The collection began with a checkpoint, which did not exist when the inventory was reported.
     assert_eq!((federation.kept(p(0)), federation.kept(p(1))), (vec![5, 6], vec![2]));
     for storage in [p(0), p(1)] {
         let parts = federation.images(storage).into_iter().filter(|it| it.owner == p(0)).map(|it| it.sn);
@@ -57,8 +57,8 @@ fn a_collection_removes_checkpoints_copies_and_log_entries() {
     assert_eq!(log.collect::<Vec<_>>(), [0, 1], "m was delivered before the kept checkpoint");
 }
 
-/// Cluster 0 takes two more checkpoints, the second after the delivery of a message that p2 can still undo: the line
-/// contains the first. p0 fails, and its holder p1 loses all replicas at the same time.
+/// Cluster 0 takes two more checkpoints, the second after the delivery of a message that p2 can still undo. The
+/// recovery line contains the first of them. p0 fails, and its holder p1 loses all replicas at the same time.
 fn with_lost_replicas(config: Config) -> Federation {
     let mut federation = running(&[1, 1, 1], config);
     federation.exchange(p(2), p(0), "m");
@@ -75,7 +75,7 @@ fn with_lost_replicas(config: Config) -> Federation {
 }
 
 #[test]
-fn checkpoints_count_again_once_their_replicas_were_refilled() {
+fn checkpoints_count_again_once_their_replicas_have_been_refilled() {
     for (defects, kept) in
         [(Defects::default(), vec![2, 3, 4]), (Defects::only(Defect::RefillsUnconfirmed), vec![1, 2, 3, 4])]
     {
@@ -88,7 +88,7 @@ fn checkpoints_count_again_once_their_replicas_were_refilled() {
 }
 
 #[test]
-fn checkpoints_do_not_count_before_their_replicas_were_refilled() {
+fn checkpoints_do_not_count_before_their_replicas_have_been_refilled() {
     let mut federation = with_lost_replicas(config(Defects::default()));
     let late = federation.hold(|flight| matches!(&flight.packet, Packet::Image(it) if it.name.sn == Sn(2)));
     federation.retry();
@@ -126,8 +126,8 @@ fn replicas_that_arrive_during_a_recovery_are_confirmed_again() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// p1 receives the replicas that it lost while p0 collects. One of them arrives after the message that it is no longer
-/// needed.
+/// p1 receives the replicas that it lost while p0 collects. One of them arrives after the message that this replica is
+/// no longer needed.
 #[test]
 fn a_replica_that_arrives_after_its_collection_is_not_stored() {
     for (defects, is_left) in [(Defects::default(), false), (Defects::only(Defect::LateReplicasStored), true)]
@@ -233,7 +233,7 @@ fn announcements_before_a_rollback_do_not_count_after_it() {
 }
 
 #[test]
-fn a_rollback_in_between_ends_a_collection() {
+fn a_rollback_during_a_collection_ends_it() {
     let mut federation = running(&[1, 1], config(Defects::default()));
     federation.take_checkpoint(c(1));
     let stock = federation.hold(says!(Control::Stock { .. }));
@@ -249,7 +249,7 @@ fn a_rollback_in_between_ends_a_collection() {
 
 /// Cluster 2 answers before cluster 1 rolls back, and cluster 1 afterwards.
 #[test]
-fn answers_of_different_incarnations_are_not_mixed() {
+fn answers_from_different_incarnations_are_not_mixed() {
     let mut federation = running(&[1, 2, 1], config(Defects::default()));
     let question = federation.hold(to(p(1), says!(Control::Ask { .. })));
     federation.collect();

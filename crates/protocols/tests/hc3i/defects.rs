@@ -1,8 +1,9 @@
-//! One schedule for each rule whose omission random schedules detect rarely or never. Each schedule runs
-//! twice: with the rule, when the checker must find nothing, and with the defect that omits the rule, when
-//! the checker must find the property violated.
+//! One schedule for each rule whose omission random schedules detect rarely or never. Each schedule runs twice:
+//! with the rule, in which case the checker must find no violation, and with the defect that omits the rule, in
+//! which case the checker must find the property violated.
 //!
-//! Rules are those of the errata (A1.9, A1.9b of the specification). Findings are those of its table of ten.
+//! The rules are those of the errata (A1.9, A1.9b of the specification); the findings are those of the table of ten
+//! in the errata.
 
 use faultline_checker::Property;
 use faultline_core::StorageFate::{Kept, Lost};
@@ -70,7 +71,7 @@ fn messages_that_the_old_life_did_not_acknowledge_are_re_sent_to_the_new_one() {
 
 /// Rule 7: m2 reaches p2 when p2's part of the checkpoint that m1 forces is already cut.
 #[test]
-fn a_message_that_arrives_during_a_checkpoint_requests_its_own_afterwards() {
+fn a_message_that_arrives_during_a_checkpoint_requests_its_own_checkpoint_afterwards() {
     caught(Defect::ForceNotRepeated, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 2, 1], config(defects));
         let drained = federation.hold(says!(Control::Drained { .. }));
@@ -84,7 +85,7 @@ fn a_message_that_arrives_during_a_checkpoint_requests_its_own_afterwards() {
 
 /// Finding 6: the replica is still in transit when its owner loses everything.
 #[test]
-fn a_commit_waits_for_every_copy() {
+fn a_commit_waits_for_every_replica() {
     caught(Defect::CommitBeforeCopies, Property::DurableBeforeCommit, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.hold(part_of(p(0)));
@@ -179,9 +180,9 @@ fn a_target_does_not_mask_the_alert_that_follows() {
     });
 }
 
-/// Rule 17: the holder fails with the replica for which a checkpoint waits.
+/// Rule 17: the holder fails together with the replica for which a checkpoint waits.
 #[test]
-fn a_new_life_of_a_holder_gets_its_copies_again() {
+fn a_new_life_of_a_holder_receives_its_replicas_again() {
     caught(Defect::HolderNotRefilled, Property::NoLoss, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         let copy = federation.hold(part_of(p(0)));
@@ -295,10 +296,10 @@ fn an_alert_is_sent_until_it_is_confirmed() {
     });
 }
 
-/// B7: just after its own rollback, each cluster receives news of a state of the other that is about to be
-/// undone.
+/// B7: just after its own rollback, each cluster receives a message from a state of the other cluster that is about
+/// to be undone.
 #[test]
-fn rollbacks_do_not_echo() {
+fn rollbacks_do_not_trigger_each_other_endlessly() {
     caught(Defect::DeliversUnsettled, Property::RecoveryTerminates, |defects| {
         let mut federation = running(&[1, 1], config(defects));
         federation.exchange(p(0), p(1), "first");
@@ -368,7 +369,7 @@ fn a_collection_does_not_rely_on_checkpoints_about_to_be_undone() {
 /// its storage, so p0 needs its second checkpoint. No property demands that it still exists, since one
 /// replica does not cover two losses.
 #[test]
-fn a_collection_does_not_rely_on_checkpoints_without_copies() {
+fn a_collection_does_not_rely_on_checkpoints_without_replicas() {
     for defects in [Defects::default(), Defects::only(Defect::CollectsOnUncovered)] {
         let mut federation = running(&[1, 1, 1], config(defects));
         federation.take_checkpoint(c(0));
@@ -409,7 +410,7 @@ fn announcements_before_and_after_a_rollback_are_not_mixed() {
     });
 }
 
-/// p2 has never reported anything when p1 decides. p1 has delivered and saved m, which was sent after p2's last
+/// p2 has not reported anything by the time p1 decides. p1 has delivered and saved m, which was sent after p2's last
 /// checkpoint.
 #[test]
 fn a_collection_waits_for_clusters_without_an_announcement() {

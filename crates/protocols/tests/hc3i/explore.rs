@@ -1,4 +1,4 @@
-//! Random schedules without a clock: any possible event may be the next. On a simulated network, an unlikely order
+//! Random schedules without a clock: any possible event may come next. On a simulated network, an unlikely order
 //! stays unlikely. Here, a message can be overtaken by a whole recovery, and one process can learn of the membership
 //! long after all others.
 
@@ -16,23 +16,23 @@ struct Schedule {
     dice: ChaCha8Rng,
     federation: Federation,
     ranks: Vec<ProcessId>,
-    /// Percentage of failures that lose the storage.
+    /// Percentage of failures in which the storage is lost.
     lost_percent: u32,
     /// Whether any storage may be lost at any time. The replicas do not cover such losses.
     is_greedy: bool,
     /// Unless `is_greedy` is set: the process that has lost its storage. No other process loses its storage
     /// until everything is restored there.
-    bereft: Option<(ProcessId, usize)>,
+    lost_storage: Option<(ProcessId, usize)>,
     /// Whether storages become full.
     fills: bool,
     full: Vec<ProcessId>,
-    /// Whether one storage may corrupt its content. Only in schedules in which no storage is lost.
+    /// Whether one storage may corrupt its content. Set only in schedules in which no storage is lost.
     may_corrupt: bool,
     texts: u32,
     guest: Option<Guest>,
 }
 
-/// A cluster that joins, or leaves, or both.
+/// A cluster that joins, leaves, or both.
 struct Guest {
     cluster: ClusterId,
     has_joined: bool,
@@ -57,7 +57,7 @@ impl Schedule {
             collect_by: pick(&mut dice, &[CollectBy::Initiator, CollectBy::EveryCluster]),
             ..config(Defects::default())
         };
-        // The other clusters hold its replicas, and collect without it.
+        // The other clusters hold the guest's replicas, and collect garbage without it.
         let may_have_guest = clusters.len() == 3 && own.replicas == 1;
         let presence = may_have_guest.then(|| {
             pick(
@@ -78,7 +78,7 @@ impl Schedule {
             ranks,
             lost_percent,
             is_greedy: dice.random_range(0..4) == 0,
-            bereft: None,
+            lost_storage: None,
             fills: dice.random_range(0..4) == 0,
             full: Vec::new(),
             may_corrupt: lost_percent == 0 && dice.random_range(0..4) == 0,
@@ -139,7 +139,7 @@ impl Schedule {
         self.is_of_guest(process, |guest| guest.leaves)
     }
 
-    /// Performs the next step of the guest's visit, if it is possible.
+    /// Takes the guest's next step towards joining or leaving, if that is possible.
     fn move_guest(&mut self) {
         let Some(guest) = &mut self.guest else { return };
         let (cluster, federation) = (guest.cluster, &mut self.federation);
@@ -154,7 +154,7 @@ impl Schedule {
             // The guest has left, unless it has to recover first.
         } else if federation.releases(cluster) > guest.void {
             guest.has_left = true;
-            self.bereft = self.bereft.filter(|(victim, _)| !members.contains(victim));
+            self.lost_storage = self.lost_storage.filter(|(victim, _)| !members.contains(victim));
             federation.leave_federation(cluster);
         } else if federation.has_everything(cluster) {
             for &member in members.iter() {
@@ -174,13 +174,13 @@ impl Schedule {
         let protected = |federation: &Federation, it| {
             federation.claims(it).filter(|claim| matches!(claim, Claim::Protected)).count()
         };
-        if self.bereft.is_some_and(|(victim, before)| protected(&self.federation, victim) > before) {
-            self.bereft = None;
+        if self.lost_storage.is_some_and(|(victim, before)| protected(&self.federation, victim) > before) {
+            self.lost_storage = None;
         }
-        let may_lose = self.is_greedy || self.bereft.is_none_or(|(victim, _)| victim == process);
+        let may_lose = self.is_greedy || self.lost_storage.is_none_or(|(victim, _)| victim == process);
         let is_lost = may_lose && self.dice.random_range(0..100) < self.lost_percent;
         if is_lost {
-            self.bereft = Some((process, protected(&self.federation, process)));
+            self.lost_storage = Some((process, protected(&self.federation, process)));
         }
         self.federation.kill(process, if is_lost { Lost } else { Kept });
     }

@@ -12,7 +12,7 @@ use crate::setting::{Federation, config, running, within};
 /// "A CLC is forced in the receiver's cluster only when a CLC has been stored in the sender's cluster since the last
 /// communication from the sender's cluster to the receiver's cluster."
 #[test]
-fn figure_3_a_message_forces_a_checkpoint_only_after_one_of_its_sender() {
+fn figure_3_a_message_forces_a_checkpoint_only_after_a_checkpoint_of_its_sender() {
     let mut federation = running(&[1, 1], config(Defects::default()));
     let checkpoints = |it: &Federation| it.protocol(p(1)).position().sn.0;
     federation.exchange(p(0), p(1), "m1");
@@ -25,7 +25,7 @@ fn figure_3_a_message_forces_a_checkpoint_only_after_one_of_its_sender() {
     assert_eq!(federation.received(p(1)), ["m1", "m2", "m3"]);
 }
 
-/// Section 4. Three clusters of two nodes. All SNs and vectors are those of the paper.
+/// Section 4. Three clusters of two nodes. All SNs and vectors are as in the paper.
 #[test]
 fn figure_4() {
     let mut federation = running(&[2, 2, 2], within(Defects::default()));
@@ -152,7 +152,7 @@ fn alerts(federation: &Federation) -> Vec<String> {
 /// Describes the events in the paper's terms, by cluster.
 struct Narrator<'a> {
     federation: &'a Federation,
-    /// Sentences that are already listed, because all members of a cluster state the same facts.
+    /// Sentences already listed. All members of a cluster state the same facts, which are listed once.
     said: BTreeSet<String>,
     /// The message that is being re-sent.
     resends: Option<MessageId>,
@@ -233,7 +233,7 @@ fn name(cluster: usize) -> String {
     format!("C{}", cluster + 1)
 }
 
-/// Formats a vector as in the figure's boxes, which show no incarnations: no checkpoint in it depends on one.
+/// Formats a vector as in the figure's boxes, which show no incarnations: no checkpoint in the figure depends on one.
 fn ddv(vectors: &Arc<Vectors>) -> String {
     let entries: Vec<String> = vectors.ddv.iter().map(|Position { sn, .. }| sn.0.to_string()).collect();
     format!("({})", entries.join(","))

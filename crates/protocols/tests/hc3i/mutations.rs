@@ -20,7 +20,8 @@ fn stalls(mutation: Defect, schedule: impl Fn(Defects) -> Federation) {
 }
 
 /// The coordinator p0 begins another round because the holder p2 fails. p1's report to the first round arrives before
-/// p1 has entered the second one. If it counted, p1 would be told what to restore before it takes part, and ignore it.
+/// p1 has entered the second one. If it counted, p1 would be told what to restore before it takes part in the round,
+/// and would ignore this.
 #[test]
 fn a_report_to_an_older_round_does_not_count() {
     stalls(Defect::OlderReportsCount, |defects| {

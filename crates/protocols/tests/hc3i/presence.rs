@@ -19,7 +19,7 @@ fn collections(federation: &Federation) -> usize {
     all.filter(|it| matches!(it, Claim::Collected { .. })).count()
 }
 
-/// Takes a checkpoint in every cluster, twice, and collects.
+/// Takes a checkpoint in every cluster and then collects garbage, twice.
 fn collect_all(federation: &mut Federation) {
     for _ in 0..2 {
         for cluster in [c(0), c(1), c(2)] {
@@ -65,7 +65,7 @@ fn messages_to_a_joining_cluster_arrive_when_it_joins() {
 
 /// p0 rolls back before the guest joins, so its next message belongs to an incarnation that the guest has yet
 /// to learn.
-fn heard_by_newcomer(defects: Defects) -> usize {
+fn received_by_newcomer(defects: Defects) -> usize {
     let mut federation = with_guest(Presence::Awaited, config(defects));
     federation.crash(p(0), Kept);
     federation.retry();
@@ -78,14 +78,14 @@ fn heard_by_newcomer(defects: Defects) -> usize {
 
 #[test]
 fn a_joining_cluster_learns_of_earlier_rollbacks() {
-    assert_eq!(heard_by_newcomer(Defects::default()), 1);
+    assert_eq!(received_by_newcomer(Defects::default()), 1);
 }
 
 #[test]
 #[cfg(feature = "defects")]
 fn a_cluster_that_is_not_informed_waits_forever() {
     use faultline_protocols::hc3i::Defect;
-    assert_eq!(heard_by_newcomer(Defects::only(Defect::NewcomersNotTold)), 0);
+    assert_eq!(received_by_newcomer(Defects::only(Defect::NewcomersNotTold)), 0);
 }
 
 /// Creates a federation whose guest has exchanged messages with the other clusters. The guest's applications
@@ -156,7 +156,7 @@ fn a_cluster_stays_as_long_as_its_log_may_be_needed() {
 
 /// A holder is replaced after its owner has left, and need not wait for the owner.
 #[test]
-fn holders_keep_copies_after_a_cluster_has_left() {
+fn holders_keep_replicas_after_a_cluster_has_left() {
     let mut federation =
         leaving(Config { replicate_to: ReplicateTo::SharedStorage, ..config(Defects::default()) });
     collect_all(&mut federation);

@@ -99,7 +99,7 @@ fn entangled() -> Federation {
 }
 
 #[test]
-fn clusters_that_fail_at_once_with_their_storage_kept_recover() {
+fn clusters_that_fail_together_with_their_storage_kept_recover() {
     let mut federation = entangled();
     federation.lose(&[c(0), c(1)], Kept);
     federation.retry();
@@ -111,7 +111,7 @@ fn clusters_that_fail_at_once_with_their_storage_kept_recover() {
 }
 
 #[test]
-fn clusters_that_fail_at_once_with_lost_storage_report_missing_parts_and_holders() {
+fn clusters_that_fail_together_with_lost_storage_report_missing_parts_and_holders() {
     let mut federation = entangled();
     federation.lose(&[c(0), c(1)], Lost);
     federation.retry();
@@ -167,7 +167,7 @@ fn a_corrupt_part_is_fetched_from_its_holder() {
 
 /// The holder's replica is corrupt, too: an older checkpoint is restored if an intact one exists.
 #[test]
-fn corrupt_copies_are_passed_over() {
+fn corrupt_replicas_are_passed_over() {
     let mut federation = running(&[1, 1], config(Defects::default()));
     federation.take_checkpoint(c(0));
     federation.corrupt(p(0));
@@ -246,7 +246,7 @@ fn an_alert_during_a_recovery_counts() {
     assert_eq!(federation.received(p(2)), ["done"]);
 }
 
-/// B4: a message of an older incarnation is valid unless the rollback undid its send.
+/// B4: a message from an older incarnation is valid unless the rollback undid its send.
 #[test]
 fn a_message_from_before_the_restored_checkpoint_is_still_delivered() {
     let mut federation = running(&[1, 1], config(Defects::default()));
@@ -289,7 +289,7 @@ fn an_incarnation_is_newer_than_every_part() {
 /// The replica of p0's second checkpoint is in transit when p0 fails. p0 resumes only once p1 has a replica
 /// of what it restores.
 #[test]
-fn a_checkpoint_in_doubt_gets_its_copies_before_the_cluster_resumes() {
+fn a_checkpoint_in_doubt_receives_its_replicas_before_the_cluster_resumes() {
     let mut federation = running(&[1, 1], config(Defects::default()));
     let copies = federation.hold(part_of(p(0)));
     federation.take_checkpoint(c(0));
@@ -305,9 +305,9 @@ fn a_checkpoint_in_doubt_gets_its_copies_before_the_cluster_resumes() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// The same, but p1 fails while p0 waits for it: p0 begins another round, and sends the replica again.
+/// Same as the previous test, but p1 fails while p0 waits for it: p0 begins another round, and sends the replica again.
 #[test]
-fn a_holder_that_fails_while_a_recovery_waits_for_its_copy_gets_another_one() {
+fn a_holder_that_fails_while_a_recovery_waits_for_its_replica_receives_it_again() {
     let mut federation = running(&[1, 1], config(Defects::default()));
     let copies = federation.hold(part_of(p(0)));
     federation.take_checkpoint(c(0));
@@ -322,7 +322,7 @@ fn a_holder_that_fails_while_a_recovery_waits_for_its_copy_gets_another_one() {
 
 /// p2 has confirmed its replica of a part, and loses it before the checkpoint is committed.
 #[test]
-fn a_copy_lost_during_the_checkpoint_is_made_again() {
+fn a_replica_lost_during_the_checkpoint_is_replaced() {
     let mut federation = running(&[2, 2], config(Defects::default()));
     federation.hold_storage(p(1), true);
     federation.take_checkpoint(c(0));

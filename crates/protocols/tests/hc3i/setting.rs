@@ -49,7 +49,7 @@ pub(crate) fn running(clusters: &[u32], config: Config) -> Federation {
 }
 
 impl Federation {
-    /// Advances time to the next unforced checkpoint of `cluster`, without any consequences yet.
+    /// Advances time to the next unforced checkpoint of `cluster`, without handling any consequences yet.
     pub(crate) fn request_checkpoint(&mut self, cluster: ClusterId) {
         let coordinator = self.members(cluster)[0];
         let before = self.checkpoints_requested(coordinator);
@@ -68,13 +68,13 @@ impl Federation {
         self.settle();
     }
 
-    /// Initiates a collection by the first cluster, with all its consequences.
+    /// Initiates a collection by the first cluster, and handles all consequences.
     pub(crate) fn collect(&mut self) {
         self.wake(p(0), COLLECT_EVERY);
         self.settle();
     }
 
-    /// Makes these clusters report what they store, with all consequences.
+    /// Makes these clusters report what they store, and handles all consequences.
     pub(crate) fn announce_inventory(&mut self, clusters: &[ClusterId]) {
         for &cluster in clusters {
             self.wake(self.members(cluster)[0], COLLECT_EVERY);
@@ -82,7 +82,7 @@ impl Federation {
         self.settle();
     }
 
-    /// Sends a message with the content `text`, with all consequences.
+    /// Sends a message with the content `text`, and handles all consequences.
     pub(crate) fn exchange(&mut self, from: ProcessId, to: ProcessId, text: &str) {
         self.send(from, to, text);
         self.settle();

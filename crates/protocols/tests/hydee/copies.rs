@@ -7,8 +7,8 @@ use faultline_protocols::hydee::{Control, Defects, GroupMessage, Hydee};
 use crate::harness::{Federation, p};
 use crate::{EVERY, config};
 
-/// p2's part of the second checkpoint has no replica when p1 fails with its storage, but p2 has the part, so
-/// the second checkpoint is to be restored. Before the replica is made, p2 fails with its storage, too. The
+/// p2's part of the second checkpoint has no replica when p1 fails and loses its storage, but p2 has the part, so
+/// the second checkpoint is to be restored. Before the replica is made, p2 also fails and loses its storage. The
 /// first checkpoint still exists.
 #[test]
 fn an_older_checkpoint_stays_until_every_part_of_a_newer_one_is_safe() {
@@ -34,7 +34,7 @@ fn an_older_checkpoint_stays_until_every_part_of_a_newer_one_is_safe() {
 /// p2 restores its part from p1, and p0 is to receive a replica again. When p2 reads its own image for this
 /// replica, the image is corrupt: the part must be fetched again.
 #[test]
-fn a_part_that_is_lost_while_a_copy_is_made_of_it_is_fetched_again() {
+fn a_part_that_is_lost_while_it_is_replicated_is_fetched_again() {
     let mut federation = Federation::<Hydee>::new(&[1, 1, 1], config(3, 2, Defects::default()));
     let first = federation.hold(|flight| flight.image_of() == Some(p(2)) && flight.to == p(0));
     federation.settle();

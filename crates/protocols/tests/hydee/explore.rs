@@ -1,4 +1,4 @@
-//! Random schedules of random programs: any possible event may be the next. Processes fail, including the
+//! Random schedules of random programs: any possible event may come next. Processes fail, including the
 //! recovery process, even during recoveries and in several clusters at once. Checkpoints are taken at any
 //! time.
 
@@ -27,13 +27,13 @@ pub(crate) struct Schedule {
     federation: Federation,
     expected: Vec<(ProcessId, Digest)>,
     ranks: Vec<ProcessId>,
-    /// Percentage of failures that lose the storage.
+    /// Percentage of failures in which the storage is lost.
     lost_percent: u32,
     /// The process that has lost its storage. No other process loses its storage until everything is restored
     /// there.
-    bereft: Option<(ProcessId, usize)>,
+    lost_storage: Option<(ProcessId, usize)>,
     /// Number of failures that may still happen.
-    deaths: u32,
+    failures_left: u32,
 }
 
 impl Schedule {
@@ -63,7 +63,7 @@ impl Schedule {
                     &[ReplicateTo::OtherCluster, ReplicateTo::SameCluster, ReplicateTo::SharedStorage],
                 ),
             },
-            // The schedules whose seeds `defects` lists have no limit.
+            // Schedules whose seeds are listed in `defects` have no limit.
             log_memory: matches!(seed % 9, 4 | 7).then_some(seed % 5 * 24),
             retry_every: RETRY,
             defects,
@@ -81,8 +81,8 @@ impl Schedule {
             expected,
             ranks,
             lost_percent: pick(&mut dice, &[0, 0, 30]),
-            bereft: None,
-            deaths: pick(&mut dice, &[1, 3, 6, 12]),
+            lost_storage: None,
+            failures_left: pick(&mut dice, &[1, 3, 6, 12]),
             dice,
         }
     }
@@ -105,29 +105,29 @@ impl Schedule {
     }
 
     fn kill(&mut self, process: ProcessId) {
-        if self.deaths == 0 {
+        if self.failures_left == 0 {
             return;
         }
-        self.deaths -= 1;
+        self.failures_left -= 1;
         let protected = |federation: &Federation, it| {
             federation.claims(it).filter(|claim| matches!(claim, Claim::Protected)).count()
         };
-        if self.bereft.is_some_and(|(victim, before)| protected(&self.federation, victim) > before) {
-            self.bereft = None;
+        if self.lost_storage.is_some_and(|(victim, before)| protected(&self.federation, victim) > before) {
+            self.lost_storage = None;
         }
-        let may_lose = self.bereft.is_none_or(|(victim, _)| victim == process);
+        let may_lose = self.lost_storage.is_none_or(|(victim, _)| victim == process);
         let is_lost = may_lose && self.dice.random_range(0..100) < self.lost_percent;
         if is_lost {
-            self.bereft = Some((process, protected(&self.federation, process)));
+            self.lost_storage = Some((process, protected(&self.federation, process)));
         }
         self.federation.kill(process, if is_lost { Lost } else { Kept });
     }
 
     fn kill_cluster(&mut self, process: ProcessId) {
-        if self.deaths == 0 {
+        if self.failures_left == 0 {
             return;
         }
-        self.deaths -= 1;
+        self.failures_left -= 1;
         let cluster = self.federation.cluster_of(process);
         for process in Vec::from_iter(self.federation.processes()) {
             if self.federation.cluster_of(process) == cluster && self.federation.lives(process) {
@@ -136,7 +136,7 @@ impl Schedule {
         }
     }
 
-    /// Starts all processes, and lets the program end if it can.
+    /// Starts all processes, and lets the program finish if it can.
     fn come_to_rest(&mut self) {
         for process in self.federation.processes() {
             while !self.federation.lives(process) {
@@ -192,7 +192,7 @@ pub(crate) fn run(seed: u64, defects: Defects) -> Schedule {
     schedule
 }
 
-/// Returns whether the schedule shows the defect. A panic of the protocol shows it as well.
+/// Returns whether the schedule shows the defect. A panic in the protocol counts as well.
 pub(crate) fn is_found(defect: Defect, seed: u64) -> bool {
     let outcome = std::panic::catch_unwind(|| run(seed, Defects::only(defect)).wrong());
     outcome.map_or(true, |wrong| !wrong.is_empty())

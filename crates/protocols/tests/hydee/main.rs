@@ -1,4 +1,4 @@
-//! HydEE by rules: the protocol's behaviour, and the consequences of omitting a rule.
+//! HydEE, rule by rule: the protocol's behaviour, and the consequences of omitting a rule.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,5 @@
-//! The log beyond its limit: which messages leave the memory, on what condition, and how they return (R15).
+//! The log above its limit: which messages are removed from memory, under which condition, and how they are read
+//! back (R15).
 
 use faultline_checker::Property;
 use faultline_core::StorageFate::{Kept, Lost};
@@ -8,8 +9,8 @@ use faultline_protocols::hydee::{Config, Defect, Defects, Hydee};
 use crate::harness::{Federation, p};
 use crate::{EVERY, config};
 
-/// Creates three processes in one cluster each, with replicas in the next cluster. The limit of the log is
-/// four bytes.
+/// Creates three processes, each in a cluster of its own, with replicas in the next cluster. The limit of the log
+/// is four bytes.
 fn running() -> Federation<Hydee> {
     with(Defects::default())
 }
@@ -40,7 +41,7 @@ fn wrong(federation: &Federation<Hydee>) -> Vec<String> {
 }
 
 #[test]
-fn the_oldest_messages_leave_the_memory_when_they_are_durable_everywhere() {
+fn the_oldest_messages_are_removed_from_memory_once_they_are_durable_everywhere() {
     let mut federation = running();
     let copy = federation.hold(|flight| flight.image_of() == Some(p(0)));
     exchange(&mut federation, &["m1", "m2", "m3"]);
@@ -71,7 +72,7 @@ fn a_recovery_reads_what_it_needs() {
 
 /// A checkpoint of p0 refers to segments. p0 loses its storage, and p1 fails, too.
 #[test]
-fn segments_are_part_of_the_checkpoint_and_of_its_copies() {
+fn segments_are_part_of_the_checkpoint_and_of_its_replicas() {
     let mut federation = running();
     let texts = ["m1", "m2", "m3", "m4", "m5"];
     exchange(&mut federation, &texts);
@@ -106,7 +107,7 @@ fn messages_that_are_not_durable_stay_in_memory() {
     caught(&schedule(Defects::only(Defect::SpilledBeforeDurable)));
 }
 
-/// p0 and then its holder p1 lose their storages. p0 has fetched its segments from p1 before that.
+/// p0 and then its holder p1 lose their storages. In between, p0 fetches its segments from p1.
 #[test]
 fn restoring_a_part_restores_its_segments_as_well() {
     let schedule = |defects| {
@@ -135,7 +136,7 @@ fn caught(federation: &Federation<Hydee>) {
 
 /// The holder loses its storage, and with it segments to which no checkpoint refers yet.
 #[test]
-fn a_holder_gets_the_segments_again() {
+fn a_holder_receives_the_segments_again() {
     let mut federation = running();
     let texts = ["m1", "m2", "m3", "m4", "m5"];
     exchange(&mut federation, &texts);
@@ -146,7 +147,7 @@ fn a_holder_gets_the_segments_again() {
 }
 
 #[test]
-fn a_checkpoint_of_the_receiver_and_one_of_the_sender_free_them() {
+fn checkpoints_of_the_receiver_and_the_sender_free_the_segments() {
     let mut federation = running();
     exchange(&mut federation, &["m1", "m2", "m3", "m4", "m5"]);
     assert_eq!([p(0), p(1)].map(|it| segments(&federation, it)), [2, 2]);

@@ -1,5 +1,5 @@
 //! Protocols that log messages between groups, other than HydEE: SPBC, full logging and pessimistic logging. The rules
-//! S and M are those of `docs/baselines.md`, the rules R those of `docs/hydee.md`. Random schedules are left to the
+//! S and M are listed in `docs/baselines.md`, the rules R in `docs/hydee.md`. Random schedules are left to the
 //! fuzzer.
 
 use faultline_core::StorageFate::Kept;
@@ -45,7 +45,7 @@ fn in_phases() -> full_logging::Config {
     }
 }
 
-/// A federation that has taken its first checkpoint.
+/// Creates a federation that has taken its first checkpoint.
 fn running<P: Protocol>(clusters: &[u32], config: P::Config) -> Federation<P> {
     let mut federation = Federation::new(clusters, config);
     federation.settle();
@@ -84,7 +84,7 @@ impl<P: Protocol> Federation<P> {
 
 /// S3, S4: a failed cluster receives the same messages again, and the messages that it repeats are suppressed.
 #[test]
-fn under_spbc_a_channel_resumes_where_both_ends_are() {
+fn under_spbc_a_channel_resumes_from_the_state_of_both_ends() {
     let mut federation = running::<Spbc>(&[1, 2], pairs(Default::default()));
     federation.exchange(p(0), p(1), "m1");
     federation.exchange(p(1), p(0), "m2");
@@ -98,9 +98,9 @@ fn under_spbc_a_channel_resumes_where_both_ends_are() {
     assert_eq!(federation.wrong(), [""; 0]);
 }
 
-/// S3: until the peer has reported the state of the channel, messages are only logged.
+/// S3: until the peer has reported the state of the channel, messages are logged but not transmitted.
 #[test]
-fn under_spbc_a_message_waits_until_both_ends_have_met() {
+fn under_spbc_a_message_waits_until_both_ends_have_reported() {
     let mut federation = running::<Spbc>(&[1, 1], pairs(Default::default()));
     let is_meeting = |it: &spbc::Control| matches!(it, spbc::Control::Meet(_));
     let meeting =

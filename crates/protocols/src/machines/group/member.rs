@@ -122,7 +122,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Handles an input about the storage, for a protocol whose parts have no companions. Ignores other
+    /// Handles an input that concerns the storage, for a protocol whose parts have no companions. Ignores other
     /// inputs. `retry_every` is the delay before a refused write is repeated.
     pub(crate) fn storage(&mut self, input: Input<P>, now: Time, retry_every: Span, host: &mut dyn Machine<P>)
     where
@@ -217,7 +217,7 @@ impl<P: Grouped> Group<P> {
         host.control(To::One(holder), Message::Hold { incarnation, name }.into());
     }
 
-    /// Reports that a part is lost that no other process can supply.
+    /// Reports that a part is lost, and that no other process can supply it.
     pub(crate) fn unrecoverable(&self, missing: &[(ImageName, Vec<ProcessId>)], host: &mut dyn Machine<P>) {
         host.claim(Claim::Unrecoverable { cluster: self.number, missing: missing.into() });
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machines::Checkpoint;
 
-/// One attempt of a group to agree on what to restore. Ordered by failures of its members, then by attempts.
+/// A group's attempt to agree on what to restore. Ordered by failures of the group's members, then by attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RestoreNo {
     /// The incarnation that the group is about to begin.

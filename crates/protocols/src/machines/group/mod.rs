@@ -6,7 +6,7 @@
 //! replicas for others, removes what is no longer needed, and after a failure agrees with the other members on what
 //! to restore, fetches it, and says when to resume.
 //!
-//! | file | holds |
+//! | file | contents |
 //! | --- | --- |
 //! | `view` | what follows from the membership: incarnations |
 //! | `member` | a member: what it keeps, and the inputs that concern its storage |
@@ -17,13 +17,14 @@
 //!
 //! Guarantees to the protocol:
 //!
-//! * After [`Group::must_freeze`] has returned `true`, it discards the checkpoint in progress, holds its application,
-//!   and calls [`Group::freeze`]. The group then resumes exactly once, for the last failure that is known.
+//! * After [`Group::must_freeze`] has returned `true`, the protocol discards the checkpoint in progress, holds its
+//!   application, and calls [`Group::freeze`]. The group then resumes exactly once, for the last failure that is
+//!   known.
 //! * [`Group::take_resumed`] returns the target in every member, once every member has its part, every holder
 //!   has its replica of it, and no member has failed since. The target is the newest checkpoint of which
 //!   every part is still available, whether or not it was committed; if the group had not acted, it is the
 //!   initial state.
-//! * A group that has lost every complete checkpoint is declared unrecoverable, with the parts that are missing.
+//! * A group that has lost every complete checkpoint is declared unrecoverable, together with the missing parts.
 
 mod member;
 mod message;
@@ -46,7 +47,7 @@ pub(crate) use view::View;
 
 /// A protocol whose groups roll back together after a failure.
 pub(crate) trait Grouped: ProtocolTypes<Control: From<Message>, Head: Default> {
-    /// Returns the images other than parts that every storage with this part of a checkpoint must also have.
+    /// Returns the images, other than parts, that every storage with this part of a checkpoint must also contain.
     fn companions(_owner: ProcessId, _head: &Self::Head) -> Vec<ImageName> {
         Vec::new()
     }
@@ -81,7 +82,7 @@ pub(crate) struct Rules {
     pub(crate) copies_first: bool,
     /// A group resumes only while all its members are up.
     pub(crate) resumes_complete: bool,
-    /// Messages of an older attempt at a restore are ignored.
+    /// Messages from an older attempt at a restore are ignored.
     pub(crate) ignores_older: bool,
 }
 

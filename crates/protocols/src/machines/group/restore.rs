@@ -1,6 +1,6 @@
-//! Recovery of a failed group: the members agree on what to restore, and restore it. This is the newest
-//! checkpoint with all parts available, whether committed or in doubt. No other group takes part, except as a
-//! holder of replicas.
+//! Recovery of a failed group: the members agree on what to restore, and restore it. They choose the newest
+//! checkpoint of which all parts are available, whether committed or in doubt. No other group takes part, except as
+//! a holder of replicas.
 //!
 //! Coordinator: Gather to members, Inquire to holders -> Stock from all -> Restore -> Ready from all -> Resume. A
 //! failure, a new life of a holder or a vanished part begins another attempt.
@@ -17,14 +17,14 @@ use super::message::{Message, RestoreNo};
 use super::view::View;
 use crate::machines::{Checkpoint, ImageOf, Survey};
 
-/// The end of a recovery, as every member learns it.
+/// The result of a recovery, as every member learns it.
 #[derive(Clone, Debug)]
 pub(crate) struct Resumed<P: Grouped> {
     /// The new incarnation.
     pub(crate) incarnation: Incarnation,
     /// The restored checkpoint; `None` is the initial state.
     pub(crate) target: Option<Checkpoint>,
-    /// This process's part of it.
+    /// This process's part of the checkpoint.
     pub(crate) image: Option<Arc<ImageOf<P>>>,
 }
 
@@ -158,7 +158,7 @@ impl<P: Grouped> Group<P> {
         self.round.as_mut().filter(|it| it.restore == restore || !ignores_older)
     }
 
-    /// Coordinator: collects a report, and chooses once all have arrived.
+    /// Coordinator: collects a report, and chooses a target once all reports have arrived.
     fn stock_told(
         &mut self,
         from: ProcessId,
@@ -199,7 +199,7 @@ impl<P: Grouped> Group<P> {
 
     /// Coordinator: reports, for each member with a missing part, the newest checkpoint that lacks it, and the
     /// processes that were asked. A checkpoint that was never complete may be newer than one that became incomplete
-    /// by a loss; both are reported.
+    /// through a loss; both are reported.
     fn give_up(&self, parts: &Survey<()>, host: &mut dyn Machine<P>) {
         let asked = |owner: ProcessId| {
             let holders = self.placement.holders(&self.view.membership, owner);
@@ -354,7 +354,7 @@ impl<P: Grouped> Group<P> {
         };
         let are_up = self.all_members_up() || !self.rules.resumes_complete;
         if !are_up || restore.incarnation < self.view.incarnation(self.number) {
-            return; // Another attempt begins once they are.
+            return; // Another attempt begins once all members are up.
         }
         if target.is_some() && !self.has_started() {
             host.started();
@@ -385,7 +385,7 @@ impl<P: Grouped> Group<P> {
         }
     }
 
-    /// Returns the end of a recovery, only once. Call this after each of the methods above.
+    /// Returns the result of a recovery, once. Call this after each of the methods above.
     pub(crate) fn take_resumed(&mut self) -> Option<Resumed<P>> {
         self.resumed.take()
     }

@@ -15,7 +15,7 @@ pub(crate) struct Server<P: Grouped> {
     view: View,
     store: Store<P>,
     retry_every: Span,
-    /// Inquiries of groups whose failure is not known here yet.
+    /// Inquiries from groups whose failures are not known here yet.
     early: Vec<(ProcessId, Message)>,
 }
 

@@ -1,8 +1,9 @@
 //! A process's storage: its own part, and the replicas that it keeps for others.
 //!
-//! The content is known from a single listing at the start of the life, and from every answer afterwards. A
-//! recovering group's inquiry waits until all writes in progress for that group have completed or failed, so that
-//! the answer stays true. Replicas from before the group's failure that arrive later are refused.
+//! The content is known from a single listing at the start of the life, and afterwards from the outcome of every
+//! operation. A recovering group's inquiry waits until all writes in progress for that group have completed or
+//! failed, so that the answer remains correct. Replicas from before the group's failure that arrive later are
+//! refused.
 //!
 //! A part of a checkpoint may need other images ([`Grouped::companions`]). It is written once they are durable in the
 //! same storage, so that a storage with the part also has its companions, and they are removed together with it.
@@ -28,7 +29,7 @@ pub(crate) struct Store<P: Grouped> {
     /// Whether the initial listing has arrived.
     is_listed: bool,
     here: BTreeMap<ImageName, Arc<P::Head>>,
-    /// Parts to be written once their companions are here, and the processes to ask for those.
+    /// Parts to be written once their companions are here, and the processes to ask for the companions.
     pending: BTreeMap<ImageName, (Arc<ImageOf<P>>, ProcessId)>,
     pub(crate) writes: Writes<P>,
     /// Inquiries that wait for writes.
@@ -45,7 +46,7 @@ pub(crate) struct Store<P: Grouped> {
 }
 
 impl<P: Grouped> Store<P> {
-    /// Creates the view of a storage, and requests its listing.
+    /// Creates the view of a storage, and requests a listing of it.
     pub(super) fn new(
         placement: Placement,
         rules: Rules,
@@ -132,7 +133,7 @@ impl<P: Grouped> Store<P> {
         }
     }
 
-    /// Handles a durable image. The caller determines its owner.
+    /// Handles an image that is now durable, whichever process owns it.
     pub(crate) fn persisted(&mut self, name: ImageName, view: &View, host: &mut dyn Machine<P>) -> Answers {
         let head = self.writes.finished(name).map(|image| image.head.clone());
         self.here.insert(name, head.unwrap_or_default());
@@ -167,14 +168,14 @@ impl<P: Grouped> Store<P> {
         view: &View,
     ) -> Answers {
         self.inquiries.push((from, restore, group));
-        // The processes that were asked for missing segments may no longer answer. The owners will announce again what
-        // should be held.
+        // The processes that were asked for missing segments may no longer answer. The owners will announce again
+        // which parts should be held.
         self.pending.retain(|name, _| view.group_of(name.owner) != group);
         self.give_up_for_inquiries(view);
         self.answer(view)
     }
 
-    /// Stops repeating failed writes whose group asks what is durable.
+    /// Stops repeating failed writes for groups that ask what is durable.
     fn give_up_for_inquiries(&mut self, view: &View) {
         let inquiries = &self.inquiries;
         self.writes.forget_refused(|name| {
@@ -201,7 +202,7 @@ impl<P: Grouped> Store<P> {
         due.into_iter().map(answer).collect()
     }
 
-    /// Reads an image for a process. If that is this process, the image is not sent.
+    /// Reads an image for a process. If `receiver` is this process, the image is not sent.
     pub(crate) fn read_for(&mut self, receiver: ProcessId, name: ImageName, host: &mut dyn Machine<P>) {
         self.reads.request(name, receiver, host);
     }
@@ -247,7 +248,7 @@ impl<P: Grouped> Store<P> {
         });
     }
 
-    /// Handles the arrival of a replica for this holder.
+    /// Handles a replica that has arrived for this holder.
     pub(crate) fn copy_arrived(
         &mut self,
         from: ProcessId,
@@ -302,9 +303,9 @@ impl<P: Grouped> Store<P> {
         self.report_when_complete(host);
     }
 
-    /// Handles an owner's request for a part that is about to be restored. It must be as safe as a committed one, and
-    /// the owner waits for the confirmation. Nothing older is removed yet: as long as another part is less safe, its
-    /// loss makes the group roll back to an older checkpoint.
+    /// Handles an owner's request for a part that is about to be restored. The part must become as safe as a
+    /// committed one, and the owner waits for the confirmation. Nothing older is removed yet: as long as another part
+    /// is less safe, its loss makes the group roll back to an older checkpoint.
     pub(crate) fn secure(&mut self, owner: ProcessId, name: ImageName, host: &mut dyn Machine<P>) {
         if !self.is_listed {
             self.secures.push((owner, name));

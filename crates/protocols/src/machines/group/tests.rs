@@ -133,7 +133,8 @@ impl Federation {
         group
     }
 
-    /// Stores a checkpoint, without the parts that these processes would store.
+    /// Stores a checkpoint, except for the parts in `without`: pairs of an owner and a process that would store its
+    /// part.
     fn store(&mut self, sn: u32, without: &[(ProcessId, ProcessId)]) {
         for owner in ALL {
             for at in [owner, ProcessId((owner.0 + 1) % 3)] {
@@ -240,7 +241,7 @@ fn all_members_resume_once_from_the_newest_checkpoint() {
 }
 
 #[test]
-fn a_lost_part_comes_back_from_its_holder_and_to_it() {
+fn a_process_that_lost_its_storage_recovers_its_part_and_its_replica() {
     let mut federation = Federation::new();
     federation.store(1, &[]);
     federation.fail(ALL[1], true);
@@ -260,7 +261,7 @@ fn an_incomplete_checkpoint_is_passed_over() {
 }
 
 #[test]
-fn a_replica_is_made_again_before_the_group_resumes() {
+fn a_missing_replica_is_replaced_before_the_group_resumes() {
     let mut federation = Federation::new();
     federation.store(1, &[(ALL[0], ALL[1])]);
     federation.fail(ALL[2], false);

@@ -2,7 +2,7 @@
 //!
 //! The supervisor numbers lives durably and in the same order for all processes. A process that knows a membership
 //! therefore knows how often each group has failed, which is the group's incarnation, and how many failures there
-//! were in all. No agreement is needed, and no number is used twice.
+//! were in total. No agreement is needed, and no number is used twice.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -15,7 +15,7 @@ use faultline_core::{ClusterId, Incarnation, Member, Membership, ProcessId, Role
 pub(crate) struct View {
     pub(crate) membership: Arc<Membership>,
     scope: Scope,
-    /// Failures of its members, by group.
+    /// Number of failures of its members, by group.
     incarnations: Vec<Incarnation>,
     /// Number of failures of ranks and of processes of the counted role.
     pub(crate) epoch: u64,
@@ -26,11 +26,11 @@ impl View {
     pub(crate) fn new(scope: Scope, counted: Option<Role>, membership: Arc<Membership>) -> View {
         let mut incarnations = vec![Incarnation(0); scope.groups(&membership)];
         for rank in membership.with_role(Role::RANK) {
-            incarnations[scope.group_of(&membership, rank).index()].0 += deaths(membership.member(rank));
+            incarnations[scope.group_of(&membership, rank).index()].0 += failures(membership.member(rank));
         }
         let of_ranks: u64 = incarnations.iter().map(|it| u64::from(it.0)).sum();
         let others = counted.into_iter().flat_map(|role| membership.with_role(role));
-        let of_others: u64 = others.map(|it| u64::from(deaths(membership.member(it)))).sum();
+        let of_others: u64 = others.map(|it| u64::from(failures(membership.member(it)))).sum();
         View { membership, scope, incarnations, epoch: of_ranks + of_others }
     }
 
@@ -43,7 +43,7 @@ impl View {
         self.incarnations[group.index()]
     }
 
-    /// Returns the failures of all groups, indexed by group.
+    /// Returns how often each group has failed, indexed by group.
     pub(crate) fn incarnations(&self) -> &[Incarnation] {
         &self.incarnations
     }
@@ -71,7 +71,7 @@ impl View {
     }
 }
 
-/// Returns how often a process has failed, as far as is known. A life that is down has ended.
-fn deaths(member: &Member) -> u32 {
+/// Returns how often a process has failed, as far as the membership shows. A life that is down has ended.
+fn failures(member: &Member) -> u32 {
     (member.life.0 + u32::from(!member.up)).saturating_sub(1)
 }

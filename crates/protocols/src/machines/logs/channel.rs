@@ -9,7 +9,7 @@ use super::SegmentNo;
 /// A message that its sender keeps in its log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Logged<T> {
-    /// The data that the message carries besides its number.
+    /// The data that the message carries in addition to its number.
     pub tag: T,
     /// Content of the message, or where it is stored.
     pub content: Content,
@@ -52,7 +52,7 @@ impl Content {
     }
 }
 
-/// The part of the channels with a peer that is contained in a state, such as a checkpoint.
+/// The part of the channels to and from a peer that a state, such as a checkpoint, contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Covered {
     /// Number of messages sent to the peer.
@@ -101,10 +101,10 @@ pub struct Channel<T> {
     pub sent: u32,
     /// Number of messages received from the peer.
     pub received: u32,
-    /// Messages to a peer in another group that it may need again, by number.
+    /// Messages to a peer in another group that the peer may need again, by number.
     pub log: BTreeMap<u32, Logged<T>>,
-    /// The part of the channel that the peer's last committed checkpoint contains, from the peer's point of view: it
-    /// needs no message below `received`, and will not re-send any below `sent`.
+    /// The part of the channel that the peer's last committed checkpoint contains, from the peer's point of view:
+    /// the peer needs no message below `received`, and will not re-send any below `sent`.
     pub settled: Covered,
 }
 
@@ -114,8 +114,8 @@ impl<T> Channel<T> {
         Covered { sent: self.sent, received: self.received }
     }
 
-    /// Records what the peer's checkpoint contains, and removes what it cannot need again. Returns the size of the
-    /// removed log entries.
+    /// Records what the peer's checkpoint contains, and removes what the peer can no longer need. Returns the size
+    /// of the removed log entries.
     pub fn settle(&mut self, peer: Covered) -> LogSize {
         self.settled.received = self.settled.received.max(peer.received);
         self.settled.sent = self.settled.sent.max(peer.sent);

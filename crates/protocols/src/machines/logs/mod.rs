@@ -4,7 +4,7 @@
 //! repeat. Every process therefore keeps the messages that it sends to other groups. The messages of a channel are
 //! numbered, and a re-execution gives each message the same number.
 //!
-//! | file | holds |
+//! | file | contents |
 //! | --- | --- |
 //! | `channel` | one channel in both directions: counts, and the log; part of every checkpoint |
 //! | `segments` | moving the log to stable storage above a limit |
@@ -14,8 +14,8 @@
 //!
 //! * A message that its receiver already has is suppressed, and logged like any other: the receiver may fail and need
 //!   it later.
-//! * A channel's log is passed to the network in order, each message once, until [`Logs::resume`] states anew what the
-//!   receiver has.
+//! * A channel's log is passed to the network in order, each message once, until [`Logs::resume`] states again which
+//!   messages the receiver has.
 //! * A message leaves the log once a committed checkpoint of its receiver contains it, and not before.
 //! * The log is part of the checkpoint ([`Saved`]), because a re-execution does not repeat the messages sent before it.
 
@@ -49,9 +49,9 @@ pub(crate) trait Logging:
         Control: From<Message> + From<Settled>,
     >
 {
-    /// The data that a message carries besides its number. The sender's log keeps it, too.
+    /// The data that a message carries in addition to its number. The sender's log keeps it as well.
     type Tag: Wire + Copy + Default;
-    /// The state that the protocol saves besides its channels.
+    /// The state that the protocol saves in addition to its channels.
     type Own: Wire + Default;
 }
 
@@ -131,9 +131,9 @@ pub struct Settled {
 /// The rules of the sub-machine. Tests can disable each of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogRules {
-    /// A message that the receiver has is not re-sent.
+    /// A message that the receiver already has is not re-sent.
     pub(crate) suppresses: bool,
-    /// The last message that the receiver has is not re-sent, either.
+    /// The last message that the receiver already has is not re-sent either.
     pub(crate) suppresses_last: bool,
     /// A suppressed message is logged.
     pub(crate) logs_suppressed: bool,
@@ -141,9 +141,9 @@ pub(crate) struct LogRules {
     pub(crate) saves_log: bool,
     /// Peers learn what the committed checkpoint contains.
     pub(crate) collects: bool,
-    /// They learn of no messages beyond those that it contains.
+    /// Peers learn of no messages beyond those that the committed checkpoint contains.
     pub(crate) collects_exactly: bool,
-    /// Messages leave the memory once they are durable.
+    /// Messages are removed from memory once they are durable.
     pub(crate) spills_durable: bool,
     /// Messages that are only on stable storage are sent when a channel resumes.
     pub(crate) sends_spilled: bool,
@@ -169,15 +169,15 @@ impl LogRules {
     };
 }
 
-/// The state of a channel to another group on the network. Does not survive its process.
+/// Progress of the transmission on a channel to another group. Does not survive the life of the process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sending {
-    /// Number of the next message for the network. The receiver has all messages before it.
+    /// Number of the next message to transmit. The receiver has all messages before it.
     next: u32,
     /// Messages with a smaller number are re-sends.
     fresh: u32,
     /// The number after the last message that this process, in its current state, has passed to the network, and the
-    /// incarnation of the receiver's group to which it sent it.
+    /// incarnation of the receiver's group to which that message was sent.
     passed: Option<(Incarnation, u32)>,
 }
 
@@ -187,7 +187,7 @@ pub(crate) struct Logs<P: Logging> {
     pub(crate) channels: BTreeMap<ProcessId, Channel<P::Tag>>,
     sending: BTreeMap<ProcessId, Sending>,
     size: LogSize,
-    /// Number of log entries removed since [`Logs::take_collected`].
+    /// Number of log entries removed since the last call of [`Logs::take_collected`].
     collected: u32,
     /// The part of each channel in the checkpoint that a failure would restore.
     committed: BTreeMap<ProcessId, Covered>,
@@ -274,7 +274,7 @@ impl<P: Logging> Logs<P> {
         let had = if self.rules.suppresses_last { id.number } else { id.number + 1 };
         let is_suppressed = is_decided && had < sending.next && self.rules.suppresses;
         if is_decided && !is_suppressed {
-            // The message is transmitted even if a rule is disabled.
+            // Ensures that the message is transmitted even if a rule is disabled.
             sending.next = sending.next.min(id.number);
         }
         let is_needed = id.number >= channel.settled.received;
@@ -362,7 +362,7 @@ impl<P: Logging> Logs<P> {
         }
     }
 
-    /// Learns what the peer's committed checkpoint contains, and removes from the log what it cannot need again.
+    /// Learns what the peer's committed checkpoint contains, and removes from the log what the peer can no longer need.
     pub(crate) fn settle(&mut self, peer: ProcessId, covered: Covered) {
         let gone = self.channels.entry(peer).or_default().settle(covered);
         self.size.subtract(gone);

@@ -1,10 +1,10 @@
 //! Moves a process's log to stable storage once it exceeds a limit.
 //!
 //! The oldest logged messages form a *segment*, which is written like a part of a checkpoint, here and at the holders,
-//! while the application continues. Once the segment is durable at all of them, the content of its messages leaves the
-//! memory; numbers, tags and lengths stay. A checkpoint refers to its log segments ([`Head`]), which are its companions
-//! in every storage. When a channel resumes, they are read one at a time. They are removed with the last checkpoint
-//! that refers to them.
+//! while the application continues. Once the segment is durable at all of them, the content of its messages is removed
+//! from memory; numbers, tags and lengths remain. A checkpoint refers to its log segments ([`Head`]), which are its
+//! companions in every storage. When a channel resumes, they are read one at a time. They are removed with the last
+//! checkpoint that refers to them.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -28,7 +28,7 @@ pub struct Head {
     pub next: u32,
 }
 
-/// Name of a segment of a process's log: messages that have left its memory.
+/// Name of a segment of a process's log: messages that were removed from its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SegmentNo {
     /// Incarnation of the group when the segment was written.
@@ -104,8 +104,8 @@ impl<P: Logging> Spill<P> {
 }
 
 impl<P: Logging> Logs<P> {
-    /// Begins a segment with the oldest messages of the log if too much of it is in memory. Call after each message
-    /// that was logged.
+    /// Begins a segment with the oldest messages of the log if too much of the log is in memory. Call this after
+    /// each message that was logged.
     pub(crate) fn maybe_spill(&mut self, group: &mut Group<P>, host: &mut dyn Host<P>) {
         let Some(limit) = self.limit else {
             return;
@@ -241,9 +241,9 @@ impl<P: Logging> Logs<P> {
         entries.filter_map(|it| it.content.segment()).collect()
     }
 
-    /// Returns what a checkpoint taken now says about the log's segments.
+    /// Returns the header for a checkpoint taken now.
     pub(crate) fn head(&self) -> Head {
-        // A segment being written is still in memory, and in the part. It will be needed afterwards.
+        // A segment being written is still in memory, and thus in the part, but will be needed afterwards.
         let next = self.spill.writing.as_ref().map_or(self.spill.begun + 1, |it| it.segment.number);
         Head { segments: self.segments().into_iter().collect(), next }
     }
@@ -262,7 +262,7 @@ impl<P: Logging> Logs<P> {
         self.spill.wanted.entry(segment).or_default().peers.insert(peer);
     }
 
-    /// Handles the answer of this process's storage to a read of a segment, for itself or for a holder. Returns the
+    /// Handles the answer from this process's storage to a read of a segment, for itself or for a holder. Returns the
     /// peers whose channels can continue.
     pub(super) fn segment_read(
         &mut self,
@@ -291,7 +291,7 @@ impl<P: Logging> Logs<P> {
         self.segment_here(segment, image)
     }
 
-    /// Handles a holder's answer that it does not have the segment, either.
+    /// Handles a holder's answer that it does not have the segment either.
     pub(super) fn segment_refused(
         &mut self,
         group: &Group<P>,
@@ -342,8 +342,8 @@ impl<P: Logging> Logs<P> {
         wanted.peers
     }
 
-    /// Frees the segments that were read, once no channel waits for another one. Call after all channels that could
-    /// continue have continued.
+    /// Frees the segments that were read, once no channel waits for another one. Call this after all channels that
+    /// could continue have done so.
     pub(crate) fn release_segments(&mut self) {
         if self.spill.wanted.is_empty() {
             self.spill.fetched.clear();

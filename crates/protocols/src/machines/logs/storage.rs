@@ -7,7 +7,7 @@ use faultline_core::{Host, Input, ProcessId, Span, Time};
 use super::{Logging, Logs, SegmentNo};
 use crate::machines::group::{Group, Message};
 
-/// The effects of an input about the storage that the protocol has to handle.
+/// What the protocol has to handle after an input that concerns the storage.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Stored {
@@ -20,8 +20,8 @@ pub(crate) struct Stored {
 }
 
 impl<P: Logging> Logs<P> {
-    /// Handles an input about the storage. Ignores other inputs. `retry_every` is the delay before a refused write is
-    /// repeated. Afterwards, the group may have [resumed](Group::take_resumed).
+    /// Handles an input that concerns the storage. Ignores other inputs. `retry_every` is the delay before a refused
+    /// write is repeated. Afterwards, the group may have [resumed](Group::take_resumed).
     pub(crate) fn storage(
         &mut self,
         group: &mut Group<P>,

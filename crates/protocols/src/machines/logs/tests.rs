@@ -1,4 +1,4 @@
-//! Two processes, each a group of its own. The tests play the peer of the first one.
+//! Two processes, each a group of its own. The tests act as the peer of the first one.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -168,7 +168,7 @@ fn view(peer: u32) -> View {
     View::new(Scope::Process, None, Arc::new(membership))
 }
 
-/// Returns the process as a group of one, with a holder of its parts at the peer.
+/// Returns the process as a group of one, with the peer as the holder of its parts.
 pub(crate) fn group() -> Group<Talk> {
     let placement = Placement { replicas: 1, to: ReplicateTo::OtherCluster };
     let membership =
@@ -215,7 +215,7 @@ impl Process {
 }
 
 #[test]
-fn a_message_is_logged_and_goes_to_the_network_once() {
+fn a_message_is_logged_and_transmitted_once() {
     let mut process = Process::new();
     assert_eq!(process.send(0), [Act::Transmit(0)]);
     assert_eq!(process.send(1), [Act::Transmit(1)]);
@@ -223,7 +223,7 @@ fn a_message_is_logged_and_goes_to_the_network_once() {
 }
 
 #[test]
-fn what_a_checkpoint_of_the_receiver_contains_leaves_the_log() {
+fn messages_in_a_checkpoint_of_the_receiver_are_removed_from_the_log() {
     let mut process = Process::new();
     (0..3).for_each(|it| drop(process.send(it)));
     let of = |to, received| Settled { from: Incarnation(0), to, covered: Covered { sent: 0, received } };
@@ -239,7 +239,7 @@ fn what_a_checkpoint_of_the_receiver_contains_leaves_the_log() {
 }
 
 #[test]
-fn a_restored_process_suppresses_what_its_peer_has() {
+fn a_restored_process_suppresses_messages_that_its_peer_has() {
     let mut process = Process::new();
     process.send(0);
     let channels = process.logs.channels.clone();
@@ -253,7 +253,7 @@ fn a_restored_process_suppresses_what_its_peer_has() {
 }
 
 #[test]
-fn a_failed_peer_is_re_sent_what_it_lacks() {
+fn messages_that_a_failed_peer_lacks_are_re_sent() {
     let mut process = Process::new();
     (0..3).for_each(|it| drop(process.send(it)));
     let present = Covered { sent: 3, received: 0 };

@@ -1,15 +1,16 @@
 //! Phases: after a failure, no message is sent before the orphan messages on which it may depend.
 //!
 //! A group that rolls back undoes sends of messages that other groups have received: *orphans*. In a send-deterministic
-//! program, it sends them again. Until then, phases hold back all messages that depend on them (Guermouche, Ropars,
+//! program, the group sends them again. Until then, phases hold back all messages that depend on them (Guermouche,
+//! Ropars,
 //! Snir, Cappello: *HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI
 //! Applications*, 2012, section III). The phase of a message is greater than those of all messages between groups on
 //! which it depends. A *round* of recovery, directed by a recovery process, sends the messages of the smallest phases
-//! first. The rules R1 to R14 are those of `docs/hydee.md`.
+//! first. The rules R1 to R14 are listed in `docs/hydee.md`.
 //!
-//! | file | holds |
+//! | file | contents |
 //! | --- | --- |
-//! | this one | the phases of a process and of the messages that it has received (Algorithm 1; R6) |
+//! | this file | the phases of a process and of the messages that it has received (Algorithm 1; R6) |
 //! | `rounds` | a process's side of a round (Algorithms 2 and 3; R3, R9, R10, R13) |
 //! | `recovery_process` | the recovery process (Algorithm 4; R1, R11, R12, R14) |
 
@@ -92,8 +93,8 @@ pub enum Message {
     },
 }
 
-/// Returns how a protocol with a recovery process reads a membership. Unless `counts_replaced` is `false`, the failures
-/// of the recovery process also increase the numbers of rounds (R1).
+/// Returns the view of a membership for a protocol with a recovery process. Unless `counts_replaced` is `false`, the
+/// failures of the recovery process also increase the numbers of rounds (R1).
 pub(crate) fn view(scope: Scope, counts_replaced: bool, membership: Arc<Membership>) -> View {
     View::new(scope, counts_replaced.then_some(Role::RECOVERY_PROCESS), membership)
 }
@@ -110,7 +111,7 @@ pub struct Phases {
 struct Received {
     /// Phases of messages from another group that may become orphans, by number (the paper's RPP).
     receipts: BTreeMap<u32, Phase>,
-    /// Phases to which messages raise the process's own once they are consumed, by number (R6).
+    /// Phases to which messages raise the process's own phase once they are consumed, by message number (R6).
     unfolded: BTreeMap<u32, Phase>,
 }
 
@@ -169,7 +170,7 @@ impl Phases {
         }
     }
 
-    /// Returns the messages received from a peer whose sends are undone: those from number `first` on (R10).
+    /// Returns the messages received from a peer whose sends were undone: those from number `first` on (R10).
     fn orphans(&self, peer: ProcessId, me: ProcessId, first: u32) -> impl Iterator<Item = Orphan> + '_ {
         let receipts = self.channels.get(&peer).into_iter().flat_map(move |it| it.receipts.range(first..));
         receipts.map(move |(&number, &phase)| {
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sender_will_not_send_again_is_no_orphan() {
+    fn a_message_that_will_not_be_sent_again_is_not_an_orphan() {
         let mut phases = Phases::default();
         (0..3).for_each(|it| phases.received(message(it), it + 1, false, PhaseRules::ALL));
         let orphans = |phases: &Phases, first| {

@@ -20,7 +20,7 @@ pub(crate) struct RecoveryProcess {
     /// The newest round that was begun.
     begun: u64,
     /// Number of failures of each group when the last round closed. Later failures have not been handled.
-    dealt_with: Vec<Incarnation>,
+    handled: Vec<Incarnation>,
     round: Option<Round>,
     record: u64,
 }
@@ -28,7 +28,7 @@ pub(crate) struct RecoveryProcess {
 /// The rules of the recovery process. Tests can disable each of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecoveryRules {
-    /// Orphans are counted one by one (R11).
+    /// Orphans are counted individually (R11).
     pub(crate) counts_messages: bool,
     /// A level is announced once all ranks have reported, even if there is no orphan (R11).
     pub(crate) announces_first: bool,
@@ -36,7 +36,7 @@ pub(crate) struct RecoveryRules {
     pub(crate) covers_open_rounds: bool,
     /// A new life of the recovery process begins a new round (R1).
     pub(crate) replaced_begins: bool,
-    /// A level waits for the reports of all ranks (R11).
+    /// A level waits for reports from all ranks (R11).
     pub(crate) waits_for_reports: bool,
 }
 
@@ -61,12 +61,12 @@ struct Round {
     orphans: BTreeMap<MessageId, Phase>,
     /// The last announced level.
     level: Option<Option<Phase>>,
-    /// Whether a re-execution deviated from the execution, so that recovery cannot continue (R14).
+    /// Whether a re-execution deviated from the original execution, so that recovery cannot continue (R14).
     is_broken: bool,
 }
 
 impl RecoveryProcess {
-    /// Begins a life of the recovery process of groups of this scope.
+    /// Begins a life of the recovery process for groups of this scope.
     pub(crate) fn start<P, C>(
         birth: &Birth<C>,
         scope: Scope,
@@ -77,11 +77,11 @@ impl RecoveryProcess {
         P: Protocol<Control: From<Message>>,
     {
         let view = view(scope, rules.replaced_begins, birth.membership.clone());
-        // A record that does not decode counts as lost: more groups than necessary are then treated as failed.
+        // A record that cannot be decoded counts as lost: more groups than necessary are then treated as failed.
         let recorded = birth.record.as_ref().and_then(|bytes| postcard::from_bytes(bytes).ok());
         let nothing = view.incarnations().iter().map(|_| Incarnation(0)).collect();
-        let dealt_with = recorded.unwrap_or(nothing);
-        let mut this = RecoveryProcess { rules, view, begun: 0, dealt_with, round: None, record: 0 };
+        let handled = recorded.unwrap_or(nothing);
+        let mut this = RecoveryProcess { rules, view, begun: 0, handled, round: None, record: 0 };
         if birth.boot == Boot::Replaced {
             host.held();
         }
@@ -115,11 +115,11 @@ impl RecoveryProcess {
         if !self.rules.covers_open_rounds
             && let Some(round) = self.round.take()
         {
-            self.dealt_with = round.incarnations;
+            self.handled = round.incarnations;
         }
-        let groups = (0..self.dealt_with.len()).map(|index| ClusterId(index as u16));
+        let groups = (0..self.handled.len()).map(|index| ClusterId(index as u16));
         let failed: Arc<[ClusterId]> =
-            groups.filter(|group| self.view.incarnation(*group) > self.dealt_with[group.index()]).collect();
+            groups.filter(|group| self.view.incarnation(*group) > self.handled[group.index()]).collect();
         self.begun = epoch;
         self.round = Some(Round {
             epoch,
@@ -158,7 +158,7 @@ impl RecoveryProcess {
     }
 
     /// Handles the re-send of an orphan. It is no longer outstanding, provided that the re-execution matches the
-    /// execution (R14).
+    /// original execution (R14).
     fn replayed<P>(&mut self, orphan: Orphan, host: &mut dyn Host<P>)
     where
         P: Protocol<Control: From<Message>>,
@@ -179,8 +179,8 @@ impl RecoveryProcess {
         self.announce(host);
     }
 
-    /// Announces up to which phase messages may be sent, once all ranks have reported and whenever the level changes
-    /// (R11). If all messages may be sent, the round is closed (R12).
+    /// Announces the phase up to which messages may be sent, once all ranks have reported and whenever the level
+    /// changes (R11). If all messages may be sent, the round is closed (R12).
     fn announce<P>(&mut self, host: &mut dyn Host<P>)
     where
         P: Protocol<Control: From<Message>>,
@@ -205,10 +205,10 @@ impl RecoveryProcess {
         }
         let round = self.round.as_ref().expect("a round is on");
         if level.is_none() && round.awaited.is_empty() {
-            self.dealt_with.clone_from(&round.incarnations);
+            self.handled.clone_from(&round.incarnations);
             self.round = None;
             self.record += 1;
-            let bytes = postcard::to_allocvec(&self.dealt_with).expect("numbers can be encoded");
+            let bytes = postcard::to_allocvec(&self.handled).expect("numbers can be encoded");
             host.record(self.record, bytes.into());
         }
     }

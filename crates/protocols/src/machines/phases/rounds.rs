@@ -41,7 +41,7 @@ struct Round {
     failed: Option<Arc<[ClusterId]>>,
     /// Whether this process has reported the state of its channels.
     is_synchronising: bool,
-    /// Processes that have not reported theirs yet.
+    /// Processes that have not reported the state of their channels yet.
     awaited: BTreeSet<ProcessId>,
     /// Reports that arrived before this process sent its own.
     early: Vec<(ProcessId, Covered, Covered)>,
@@ -58,9 +58,9 @@ pub(crate) struct RoundRules {
     pub(crate) failed_answer: bool,
     /// A restored log is also re-sent to groups that did not roll back (R10).
     pub(crate) sends_restored_log: bool,
-    /// Answers of older rounds are dropped (R9).
+    /// Answers from older rounds are dropped (R9).
     pub(crate) drops_older_sync: bool,
-    /// Levels of older rounds are dropped (R9).
+    /// Levels from older rounds are dropped (R9).
     pub(crate) drops_older_levels: bool,
     /// All orphans of a channel are reported (R10).
     pub(crate) reports_all: bool,
@@ -79,7 +79,7 @@ impl RoundRules {
 }
 
 impl Rounds {
-    /// Begins a life. A process that knows of failures waits for their round.
+    /// Begins a life. A process that knows of failures waits for the round that handles them.
     pub(crate) fn new(view: &View, recovery_process: ProcessId, rules: RoundRules) -> Rounds {
         let gate = if view.epoch > 0 { Gate::Closed } else { Gate::Open };
         Rounds { recovery_process, gate, round: Round::default(), rules }
@@ -143,8 +143,8 @@ impl Rounds {
         }
     }
 
-    /// Exchanges the state of the channels, once the round has begun and this process is ready (R9). Call after a
-    /// rollback.
+    /// Exchanges the state of the channels, once the round has begun and this process is ready (R9). Call this
+    /// after a rollback.
     pub(crate) fn synchronise<P>(
         &mut self,
         group: &Group<P>,
@@ -183,7 +183,8 @@ impl Rounds {
         self.maybe_report(group, host);
     }
 
-    /// Handles a peer's report on the shared channels, as they are and as its checkpoint contains them (R10).
+    /// Handles a peer's report on the shared channels: their current counts, and those at its last checkpoint
+    /// (R10).
     #[allow(clippy::too_many_arguments, reason = "the state of the process, in its parts")]
     pub(crate) fn synchronised<P>(
         &mut self,
