@@ -381,7 +381,7 @@ pub enum Fact {
         /// The cause of the failure.
         by: EndedBy,
     },
-    /// Supervisor: it detected the end of a life, and announces it.
+    /// Supervisor: it detected the end of a life, and is announcing it.
     Detected {
         /// The process that failed.
         process: ProcessId,

@@ -34,8 +34,8 @@ pub enum Promise {
     /// The phase that a process reports with an orphan message follows from the messages that the sender had
     /// consumed before sending it.
     Phases,
-    /// A process that rolled back repeats its deliveries: it delivers the same messages in the same order, as far
-    /// as other processes depend on that order.
+    /// A process that rolled back repeats its deliveries: it delivers the same messages in the same order, to
+    /// the extent that other processes depend on that order.
     RepeatedOrder,
     /// A sender keeps a logged message until a checkpoint of its receiver contains it.
     LogKept,

@@ -174,7 +174,7 @@ impl Direction {
         }
     }
 
-    /// Assigns the peers of every cluster with a class to that class.
+    /// Assigns the peers of every cluster that has a class to that class.
     fn filter(&mut self, peers: &[Peer]) {
         for peer in peers {
             let class = Direction::class_of(peer.cluster);

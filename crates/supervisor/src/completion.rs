@@ -6,7 +6,7 @@
 //! counted on only one side makes the sums differ.
 //!
 //! Reports from different processes may overtake each other. Once one member of a group reports that it resumed
-//! under a new incarnation, reports of the other members from an older incarnation no longer count, even
+//! under a new incarnation, reports by the other members from an older incarnation no longer count, even
 //! before these members report the rollback themselves.
 
 use std::collections::BTreeMap;

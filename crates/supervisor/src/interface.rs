@@ -156,7 +156,7 @@ pub enum Report {
     OutOfMemory(Arc<MemoryUse>),
 }
 
-/// An order of the supervisor to its driver. Orders are performed in sequence.
+/// An order from the supervisor to its driver. Orders are performed in sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
     /// Starts a life with the storage that the previous life left.

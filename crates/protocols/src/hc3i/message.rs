@@ -170,7 +170,7 @@ pub enum Control {
         position: Position,
         /// The attempt at the checkpoint.
         attempt: Attempt,
-        /// Number of messages, indexed by the receiver's index in the cluster.
+        /// Number of messages, by the receiver's index in the cluster.
         expected: Arc<[u64]>,
     },
     /// Member: its part is durable, here and at its holders.

@@ -352,7 +352,7 @@ fn a_second_failure_during_the_restart_starts_another_life() {
 }
 
 #[test]
-fn reports_of_older_lives_change_nothing() {
+fn reports_from_older_lives_change_nothing() {
     let mut driver = TestDriver::begun(vec![(when(FactKind::Protected, None, 1), crash(P2))]);
     driver.exited(P0, 1);
     driver.pass(BEGUN + RESTART_AFTER);
@@ -392,7 +392,7 @@ fn lost_storage_is_remembered_until_it_is_complete_again() {
     driver.report(Report::Held { process: P0, life: Life(1) });
     driver.pass(BEGUN + Span(10));
     assert!(driver.take().contains(&kill(&[(P0, 1)], StorageFate::Lost)));
-    // A late report of the failed life does not count.
+    // A late report from the failed life does not count.
     driver.report(Report::Held { process: P0, life: Life(1) });
     next(&mut driver, 2, Boot::Replaced);
     driver.pass(BEGUN + Span(70));
