@@ -391,7 +391,7 @@ impl Rank {
         }
     }
 
-    /// Handles the event logger's answer: the deliveries to repeat, or that they are lost.
+    /// Handles the event logger's answer, which lists the deliveries to repeat or states that they are lost.
     fn recalled(&mut self, recalled: Recalled, now: Time, host: &mut ProtocolHost) {
         if !self.order.is_asking() || self.group.is_recovering() {
             return;
