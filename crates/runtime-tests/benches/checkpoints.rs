@@ -142,7 +142,8 @@ struct Ended {
     peak_memory: f64,
 }
 
-/// Runs heat for `steps` steps, or, with 0 steps, messages between all processes.
+/// Runs the heat program for `steps` steps, or, if `steps` is 0, a program in which all processes exchange
+/// messages.
 fn federation(hc3i: bool, steps: u32, feedback: u32, clusters: &[u32]) -> Result<Ended, Box<dyn Error>> {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let bundle = Bundle::create(dir.path().join("run"))?;

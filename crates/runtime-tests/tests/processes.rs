@@ -1,5 +1,5 @@
-//! Tests of a run from the operating system's point of view: its processes, their open files, and their
-//! remains.
+//! Tests of a run from the operating system's point of view: its processes, their open files, and what they
+//! leave behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -55,7 +55,7 @@ impl Run {
         ports.into_iter().find(|&port| page(port).is_some()).expect("the supervisor serves metrics")
     }
 
-    /// Returns whether all nodes have written images, so that they have started.
+    /// Returns whether all nodes have written images, which shows that they have started.
     fn is_at_work(&self) -> bool {
         let stores = (0..NODES).map(|node| self.run_dir().join(format!("nodes/p{node}/store")));
         stores.into_iter().all(|store| fs::read_dir(store).is_ok_and(|files| files.count() > 3))

@@ -120,7 +120,7 @@ impl Origin {
         }
     }
 
-    /// Returns the same clock on this machine. It shows at least `least`.
+    /// Returns the same clock for this machine. The clock shows at least `least`.
     pub(crate) fn clock(&self, least: Time) -> Clock {
         if self.source.is_same(&ClockSource::of_this_process()) {
             return self.clock;
@@ -131,7 +131,7 @@ impl Origin {
 }
 
 /// Identifies the monotonic clock that a process reads: by the current boot of its kernel, and the offsets of its
-/// time namespace. Containers of one machine can have different clocks.
+/// time namespace. Containers on one machine can have different clocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClockSource {
     /// Empty if the kernel does not provide it, as in some sandboxes.
@@ -237,7 +237,7 @@ impl AsRawFd for Timer {
     }
 }
 
-/// Returns the nanoseconds of the machine's monotonic clock.
+/// Returns the reading of the machine's monotonic clock, in nanoseconds.
 pub(crate) fn monotonic() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
         .expect("every Linux has a monotonic clock");
@@ -256,7 +256,7 @@ mod tests {
         let quick = AgentClock::read(clock, now - 2_000_000, 7_000_000_000_000, now);
         assert!(slow.error() >= Span::from_millis(4) && slow.error() < Span::from_millis(5));
         assert_eq!(slow.better(quick), quick);
-        // The other machine's clock is assumed to have been read halfway.
+        // The other machine's clock is assumed to have been read halfway through the exchange.
         assert_eq!(quick.clock.at(7_000_000_000_000), clock.at(now - 1_000_000));
         assert_eq!(quick.clock.monotonic_at(clock.at(now)), 7_000_001_000_000);
         let old = AgentClock::read(clock, now - 100_000_002_000, 7_000_000_000_000, now - 100_000_000_000);

@@ -1,5 +1,4 @@
-//! Encodes packets and images. Application state stays unchanged: it is never copied when it is encoded, and
-//! never processed byte by byte.
+//! Encodes packets and images. Encoding neither copies application state nor processes it byte by byte.
 
 use std::sync::Arc;
 

@@ -19,8 +19,8 @@ use crate::metrics::{ClusterNames, Counts, Delays};
 use crate::secret::WrappedKeys;
 use crate::storage::StorageOptions;
 
-/// Limit on the length of a control message, in bytes. The longest messages are memberships; a message beyond
-/// the limit indicates a bug.
+/// Limit on the length of a control message, in bytes. The longest messages are memberships; a longer message
+/// indicates a bug.
 const LONGEST: u32 = 64 << 20;
 
 /// The first message of a node after the handshake.
@@ -48,7 +48,7 @@ pub(crate) struct Setup {
     /// Cluster of each process, indexed by process.
     pub(crate) clusters: Vec<ClusterId>,
     pub(crate) storage: StorageOptions,
-    /// Keys that the process shares with each other process, indexed by process.
+    /// Keys that the process shares with every other process, indexed by process.
     pub(crate) keys: WrappedKeys,
     /// Kinds of facts to report.
     pub(crate) follows: Vec<FactKind>,
@@ -96,13 +96,13 @@ pub(crate) enum ToNode {
     Setup(Box<Setup>),
     /// Permits connections before any process has started, so that the links can be measured.
     Directory(Directory),
-    /// Measures links by echo, one at a time. For this long, measures links that differ from the request again.
-    /// Replaces an earlier order of this kind.
+    /// Measures links by echo, one at a time. Until the given time has passed, repeats the measurement of
+    /// links that differ from the request. Replaces an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
     /// Observes links by echo while the application runs. Contains the process at the other end of each link,
     /// and the requested latency. Replaces an earlier order of this kind.
     Observe(Vec<(ProcessId, Span)>),
-    /// The membership, with the addresses of all its processes. The first one starts the process.
+    /// The membership, with the addresses of all its processes. The first announcement starts the process.
     Announce(Membership, Directory),
     Watch(Vec<Trigger>),
     Go,
@@ -111,7 +111,7 @@ pub(crate) enum ToNode {
         to: ClusterId,
         properties: Option<LinkProperties>,
     },
-    /// Changes the federation's own properties of a link.
+    /// Changes the requested properties of a link.
     Relink {
         from: ClusterId,
         to: ClusterId,
@@ -152,7 +152,8 @@ pub(crate) enum ToSupervisor {
     },
     Started,
     Held,
-    /// An order on links or storage took effect at this time, by the run's clock. Answers each such order.
+    /// An order concerning links or storage took effect at this time, by the run's clock. The node answers
+    /// each such order with this message.
     InForce(Time),
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct ProcessInputs<P: Process> {
 
 /// An input of the engine, other than its alarm.
 pub(crate) enum Stimulus<P: Process> {
-    /// An order of the supervisor.
+    /// An order from the supervisor.
     Order(ToNode),
     /// The supervisor has disconnected.
     HungUp,
@@ -178,7 +178,7 @@ impl<P: Process + 'static> Engine<P> {
         self.outlets.facts.seal().map_err(EngineError::Facts)
     }
 
-    /// Waits for an input, and handles all that are available.
+    /// Waits for an input, then handles all inputs that are available.
     async fn turn(&mut self) -> Result<(), EngineError> {
         tokio::select! {
             biased;
@@ -203,7 +203,7 @@ impl<P: Process + 'static> Engine<P> {
         self.process.as_ref().and_then(Process::next_deadline)
     }
 
-    /// Handles one input, then packets of the process to itself and postponed inputs.
+    /// Handles one input, then packets from the process to itself, and then postponed inputs.
     async fn take(&mut self, stimulus: Stimulus<P>) -> Result<(), EngineError> {
         self.take_one(stimulus).await?;
         self.catch_up().await
@@ -349,7 +349,7 @@ impl<P: Process + 'static> Engine<P> {
             }
             ToNode::Cut { from, to, cut } => transport.cut(from, to, cut),
             ToNode::Storage(fault) => storage.ask(Request::Misbehave(fault)),
-            // The process is not halted, or no longer.
+            // The process is not halted, or is no longer halted.
             ToNode::Go => return Ok(()),
             ToNode::Setup(_) | ToNode::Announce(..) | ToNode::Directory(_) => {
                 unreachable!("handled by the caller")
@@ -433,7 +433,7 @@ impl<P: Process + 'static> Engine<P> {
         });
     }
 
-    /// Encodes a packet once, whatever the number of receivers.
+    /// Encodes a packet once, however many receivers it has.
     fn address(&mut self, to: To, packet: PacketOf<P>) {
         let me = self.me.process;
         if to == To::One(me) {
@@ -460,7 +460,7 @@ impl<P: Process + 'static> Engine<P> {
     fn settle(&mut self) -> Result<(), EngineError> {
         let outlets = &mut self.outlets;
         outlets.storage.journal.flush().map_err(EngineError::Journal)?;
-        // Inputs precede the facts, so that every recorded fact has its recorded inputs.
+        // Inputs are written before facts, so that the record has the inputs behind every recorded fact.
         if let Some(inputs) = &mut outlets.inputs {
             inputs.flush().map_err(EngineError::Inputs)?;
         }

@@ -48,8 +48,8 @@ pub fn available() -> Option<u64> {
     machine.into_iter().chain(limits.into_iter().filter_map(limit)).min()
 }
 
-/// Returns the directories of the control group (version 2) that `own`, the content of `/proc/self/cgroup`,
-/// names, and of the groups that contain it.
+/// Returns the directories of the control group (version 2) named in `own`, and of the groups that contain
+/// it. `own` is the content of `/proc/self/cgroup`.
 pub fn control_groups(own: &str) -> Vec<PathBuf> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
     let root = Path::new(CONTROL_GROUPS);

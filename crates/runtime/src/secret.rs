@@ -89,7 +89,7 @@ impl Keys {
         self.0.get(process.index())
     }
 
-    /// Returns the wrapped keys that a process shares with each other process.
+    /// Returns the wrapped keys that a process shares with every other process.
     pub(crate) fn wrapped_pairs(&self, process: ProcessId) -> Result<WrappedKeys, getrandom::Error> {
         let own = &self.0[process.index()];
         let peers = (0..).map(ProcessId).zip(&self.0);
@@ -98,7 +98,7 @@ impl Keys {
     }
 }
 
-/// Derives the key that two processes share, whatever their order.
+/// Derives the key that two processes share, regardless of their order.
 fn pair(one: (ProcessId, &Secret), other: (ProcessId, &Secret)) -> Secret {
     let (lower, higher) = if one.0 < other.0 { (one, other) } else { (other, one) };
     let mut hasher = blake3::Hasher::new_derive_key("faultline 2026 key of a pair of processes");
@@ -292,8 +292,8 @@ mod tests {
 
     const ENDS: Ends = Ends { caller: ProcessId(1), called: ProcessId(2) };
 
-    /// Returns whether a caller with the key `caller` and the ends `said` completes the handshake with an end
-    /// that has the key `called` and expects the ends `expected`.
+    /// Returns whether a caller that has the key `caller` and claims the ends `said` completes the handshake
+    /// with an end that has the key `called` and expects the ends `expected`.
     async fn meet(caller: &Secret, said: Ends, called: &Secret, expected: Ends) -> bool {
         let (mut left, mut right) = tokio::io::duplex(1024);
         // An end that refuses the handshake closes the connection, so that the other does not wait.
@@ -354,8 +354,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_from_one_direction_is_invalid_in_the_other() {
-        // Supervisor and agent share a key. An attacker between them calls the supervisor in the agent's
-        // name, and reuses the supervisor's answer for the supervisor's own call to the agent.
+        // The supervisor and the agent share a key. An attacker between them impersonates the agent to call
+        // the supervisor, and uses the supervisor's answer to answer the supervisor's own call to the agent.
         let key = Secret::generate().unwrap();
         let agent = ProcessId(4);
         let call = Ends { caller: ProcessId::SUPERVISOR, called: agent };

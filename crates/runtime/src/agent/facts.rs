@@ -1,5 +1,5 @@
 //! Sends the facts of the lives at a place to the supervisor. Each life writes its own file. The agent sends
-//! the content of the file while the life runs, and the rest after its end.
+//! the file's content while the life runs, and the rest after the life has ended.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::remote::messages::ToPlace;
 /// Largest number of bytes per message.
 const PIECE: usize = 256 << 10;
 
-/// The files of facts, and the part of each that has been sent.
+/// The files of facts, and how much of each has been sent.
 pub(super) struct Facts {
     bundle: Bundle,
     process: ProcessId,
@@ -37,8 +37,8 @@ impl Facts {
         }
     }
 
-    /// Continues after the bytes that have arrived: for lives in `arrived`, from the given offset; for all
-    /// others, from the beginning.
+    /// Continues after the bytes that have arrived: from the given offset for lives in `arrived`, and from
+    /// the beginning for all others.
     pub(super) fn resume(&mut self, newest: Life, arrived: &[(Life, u64)]) {
         self.files.clear();
         for life in (1..=newest.0).map(Life) {

@@ -29,7 +29,7 @@ type To = [(&'static str, String); 1];
 pub(super) struct Counters {
     /// Lives started at this place.
     pub(super) launched: Counter,
-    /// Lives killed on request of the supervisor.
+    /// Lives killed at the supervisor's request.
     pub(super) killed: Counter,
     /// Lives that ended unexpectedly.
     pub(super) collapsed: Counter,
@@ -40,7 +40,7 @@ pub(super) struct Counters {
     shaped: Option<Shaped>,
 }
 
-/// Counters of traffic control. The shaper is asked for them whenever the page is read.
+/// Traffic-control counters, which the agent requests from the shaper each time the page is read.
 #[derive(Clone, Debug)]
 struct Shaped {
     shaper: Shaper,

@@ -1,9 +1,9 @@
-//! An agent: runs at a place of a federation, and starts, kills, pauses and restarts the process there on orders of
-//! the supervisor. It is the first process of a node's container, which therefore survives any failure of the
-//! process.
+//! An agent runs at a place of a federation. It starts, kills, pauses and restarts the process there on the
+//! supervisor's orders. It is the first process of a node's container, which therefore survives any failure
+//! of the process.
 //!
 //! An agent makes no decisions. It hosts a single process at a time, forwards its facts as they are written,
-//! and has no information about a run except from the supervisor. Without a supervisor, it waits for one.
+//! and knows only what the supervisor tells it about a run. Without a supervisor, it waits for one.
 
 mod facts;
 mod lives;
@@ -47,22 +47,22 @@ const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time for which a terminating agent tries to deliver its last messages.
 const GRACE_PERIOD: Duration = Duration::from_secs(5);
-/// Number of bytes at the end of a log that are sent with an unexpected exit.
-const LAST_WORDS: usize = 2000;
-/// Prefix of the directories of runs.
+/// Number of bytes from the end of a log that are sent with the report of an unexpected exit.
+const LOG_TAIL_LEN: usize = 2000;
+/// Prefix of the names of run directories.
 const RUN: &str = "run-";
 
-/// Options of an agent at its start.
+/// Options for starting an agent.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
     /// Program and first arguments of the command that starts a process; [`NodeOptions::to_args`] follow.
     pub command: Vec<OsString>,
-    /// Address for supervisors, and for requests for the agent's own metrics. The agent prints the actual
-    /// address to the standard output.
+    /// Address on which the agent listens for supervisors, and for requests for its metrics. The agent prints
+    /// the actual address to standard output.
     pub listen: SocketAddr,
-    /// Key of the hosted process, which only the supervisor shares.
+    /// Key that the hosted process shares with the supervisor alone.
     pub secret: Secret,
-    /// Directory for facts and storage. The agent removes data of other runs from it.
+    /// Directory for facts and storage. The agent removes other runs' data from it.
     pub data: PathBuf,
     /// UID of the pod, which the agent reports to a supervisor that expects another pod.
     pub uid: Option<String>,
@@ -101,7 +101,7 @@ pub enum AgentError {
     },
 }
 
-/// The reason why an order of the supervisor was not performed.
+/// The reason why an order from the supervisor was not performed.
 #[derive(Debug, Error)]
 enum OrderError {
     #[error("cannot use {}: {source}", path.display())]
@@ -205,7 +205,7 @@ async fn attend(options: AgentOptions) -> Result<(), AgentError> {
     tokio::spawn(counters.serve(Visitors { streams, address }));
     let (stimuli_in, mut stimuli) = mpsc::unbounded_channel();
     tokio::task::spawn_local(listen(listener, options.secret.clone(), stimuli_in.clone(), visitors));
-    // The reader of the standard output may have closed it.
+    // The reader of standard output may have closed it.
     drop(writeln!(io::stdout(), "{address}"));
 
     let mut agent = Agent {
@@ -419,7 +419,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Ends an armed life, sends its facts, and applies the fate of its storage. Returns the time of the end.
+    /// Ends an armed life, sends its facts, and removes its storage if `wipe` is set. Returns the time of the
+    /// end.
     fn fire(&mut self, order: OrderNo, wipe: bool) -> Result<Option<u64>, OrderError> {
         let life = self.armed.remove(&order);
         let ended_at = match self.running.take_if(|it| Some(it.life) == life) {
@@ -474,7 +475,7 @@ impl Agent {
 
     fn send_facts(&mut self) -> Result<(), OrderError> {
         let (Some(hosted), Some(link)) = (&mut self.hosted, &self.supervisor) else { return Ok(()) };
-        // A disconnected supervisor reconnects, and reports which facts have arrived.
+        // A disconnected supervisor reconnects, and then reports which facts have arrived.
         let sent = hosted.facts.send(|piece| drop(link.words.send(piece))).map_err(OrderError::Facts)?;
         self.counters.facts.inc_by(sent);
         Ok(())
@@ -535,7 +536,7 @@ impl Hosted {
 
 fn last_output(log: &Path) -> String {
     let bytes = fs::read(log).unwrap_or_default();
-    let tail = &bytes[bytes.len().saturating_sub(LAST_WORDS)..];
+    let tail = &bytes[bytes.len().saturating_sub(LOG_TAIL_LEN)..];
     String::from_utf8_lossy(tail).trim().to_owned()
 }
 

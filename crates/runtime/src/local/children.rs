@@ -25,8 +25,8 @@ use crate::node::NodeOptions;
 use crate::supervise::places::{GRACE_PERIOD, HostEvent, PlaceBackend, Seen};
 use crate::supervise::{PlaceContext, RunError};
 
-/// Number of bytes at the end of a log that are part of the report of an unexpected exit.
-const LAST_WORDS: usize = 2000;
+/// Number of bytes from the end of a log that are included in the report of an unexpected exit.
+const LOG_TAIL_LEN: usize = 2000;
 
 /// All children of a run, including those that have ended.
 pub(super) struct Children {
@@ -217,6 +217,6 @@ impl Child {
 
 fn last_output(log: &Path) -> String {
     let bytes = fs::read(log).unwrap_or_default();
-    let tail = &bytes[bytes.len().saturating_sub(LAST_WORDS)..];
+    let tail = &bytes[bytes.len().saturating_sub(LOG_TAIL_LEN)..];
     String::from_utf8_lossy(tail).trim().to_owned()
 }

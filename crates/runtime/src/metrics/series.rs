@@ -22,7 +22,7 @@ const RECOVERY_BUCKETS: [f64; 12] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Encodes metrics of one page.
+/// Encodes the metrics of one page.
 struct Series<'a, 'e> {
     encoder: &'a mut DescriptorEncoder<'e>,
     page: &'a Page,

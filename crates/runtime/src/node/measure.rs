@@ -1,7 +1,7 @@
 //! Measures links by echo, over the same delay lines, sessions and connections as packets.
 //!
-//! All processes of a local run share a monotonic clock, so that an echo measures each direction separately:
-//! the delay of a link is the time from handing the echo to the link until its arrival.
+//! All processes of a local run share a monotonic clock, so an echo measures each direction separately: the
+//! delay of a link is the time from handing the echo to the link until its arrival.
 //!
 //! While the machine is busy, no link has its requested delay. A link that differs from the request is
 //! therefore measured again, for at most a few seconds, and the result contains the number of rounds.
@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::control::{Measurement, ToSupervisor};
 use crate::transport::{EchoReply, Transport};
 
-/// Time between two rounds, in which a short load on the machine can pass.
+/// Time between two rounds, so that a brief load on the machine can pass.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
 
 /// Interval of the echoes over an observed link.
@@ -30,11 +30,11 @@ const ECHO_EVERY: Duration = Duration::from_millis(200);
 /// Number of echoes per report of a link.
 const REPORTED: usize = 5;
 
-/// An order of the supervisor to measure or observe links with echoes.
+/// An order from the supervisor to measure or observe links with echoes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Echoes {
-    /// Measures these links one at a time. Until the given time has passed, measures links that differ from the
-    /// request again. Replaces an earlier order of this kind.
+    /// Measures these links one at a time. Until the given time has passed, repeats the measurement of links
+    /// that differ from the request. Replaces an earlier order of this kind.
     Measure(Vec<Measurement>, Span),
     /// Observes exactly these links. Contains the process at the other end of each link, and the requested
     /// latency.
@@ -59,7 +59,7 @@ struct Observed {
 impl Observed {
     fn echo(&mut self, transport: &Rc<Transport>) {
         let Some((sent, due)) = transport.echo(self.to) else { return };
-        // The delay by traffic control is added to the delay by the nodes.
+        // Traffic control adds its delay to that of the nodes.
         self.open.push_back((sent, due.max(sent + self.requested)));
         if self.open.len() > MOST_OPEN {
             self.open.pop_front();
@@ -203,7 +203,7 @@ async fn measure_once(
     (delays[delays.len() / 2], Span((delays[delays.len() - 1] - delays[0]).0 / 2))
 }
 
-/// Returns the next answer of `peer` to an echo sent at or after `begin`.
+/// Returns the next answer from `peer` to an echo sent at or after `begin`.
 async fn next_from(
     echoes: &mut mpsc::UnboundedReceiver<EchoReply>,
     peer: ProcessId,

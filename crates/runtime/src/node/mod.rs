@@ -36,7 +36,7 @@ pub use shaping::ShapingError;
 use shaping::ShapingMethod;
 use supervisor_connection::Supervisor;
 
-/// Options on the command line of a node. Everything else comes from the supervisor.
+/// Command-line options of a node. Everything else comes from the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeOptions {
     /// Directory of the run.
@@ -70,7 +70,7 @@ pub enum NodeOptionsError {
     Value(&'static str),
 }
 
-/// The reason why a node ended without an order.
+/// The reason why a node ended without being ordered to.
 #[derive(Debug, Error)]
 pub enum NodeError {
     /// The operating system refused to end the node together with its parent.
@@ -88,7 +88,7 @@ pub enum NodeError {
     /// The supervisor's keys for this process cannot be read.
     #[error("the supervisor sent keys of another process")]
     Keys,
-    /// The standard input did not contain the key.
+    /// Standard input did not contain the key.
     #[error("cannot read the process's key from standard input: {0}")]
     Secret(io::Error),
     /// The asynchronous runtime did not start.
@@ -175,8 +175,8 @@ impl NodeOptions {
     }
 }
 
-/// Runs a process until its supervisor disconnects, which tells the process to end. Reads the process's key from
-/// the standard input.
+/// Runs a process until its supervisor disconnects, which tells the process to end. Reads the process's key
+/// from standard input.
 ///
 /// # Errors
 ///
@@ -189,7 +189,7 @@ pub fn run<P: Process + 'static>(options: NodeOptions, config: Arc<P::Config>) -
         return Err(NodeError::Orphan);
     }
     if options.own_network {
-        // Precedes the creation of other threads, which would stay in the hub.
+        // Must come before the creation of other threads, which would stay in the hub.
         namespace::leave_hub(options.process, options.life).map_err(NodeError::Namespace)?;
     }
     let secret = Secret::read_line(io::stdin().lock()).map_err(NodeError::Secret)?;
@@ -293,8 +293,8 @@ async fn host<P: Process + 'static>(
     };
     let engine = Engine::<P>::new(me, setup.clock, parents, attention, inbox, alarm, outlets);
     drop(reports.send(ToSupervisor::Registered(address)));
-    // A task, because the runtime checks for I/O before it polls the outermost future again. That would add a system
-    // call between the arrival of a packet and its handling.
+    // The engine runs as a task, because the runtime checks for I/O before it polls the outermost future
+    // again. That would add a system call between the arrival of a packet and its handling.
     match tokio::task::spawn_local(engine.run()).await.expect("the engine is not cancelled") {
         EngineError::HungUp => {
             info!("the supervisor closed the connection");

@@ -31,8 +31,8 @@ pub(super) struct Supervisor {
     pub(super) reports: mpsc::UnboundedSender<ToSupervisor>,
 }
 
-/// Connects to the supervisor. Orders of the supervisor go to `engine`, and each heartbeat contains the
-/// values of `exposition`.
+/// Connects to the supervisor. The supervisor's orders go to `engine`, and each heartbeat contains the values
+/// of `exposition`.
 pub(super) fn call<P: Process + 'static>(
     options: &NodeOptions,
     secret: Secret,
@@ -109,7 +109,7 @@ async fn speak<P: Process>(
         let report = tokio::select! {
             Some(report) = reports.recv() => report,
             _ = heartbeat.tick() => {
-                // The update counts for the next heartbeat: this one does not wait for a busy process.
+                // The update affects only the next heartbeat: this one does not wait for a busy process.
                 drop(engine.send(Stimulus::Show));
                 exposition.heartbeat()
             }

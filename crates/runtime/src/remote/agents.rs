@@ -1,4 +1,4 @@
-//! Connections to agents: establishes, maintains and re-establishes them.
+//! Establishes, maintains and re-establishes connections to agents.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,7 +24,7 @@ use crate::secret::{Ends, HandshakeError};
 const AGAIN: Duration = Duration::from_millis(200);
 /// Time within which an agent must prove that it knows the process's key.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Number of readings of a remote clock, of which the one with the fastest answer counts.
+/// Number of readings of a remote clock. Only the reading with the fastest answer is used.
 const READINGS: usize = 8;
 
 /// The reason why an agent is unavailable.

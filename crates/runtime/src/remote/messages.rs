@@ -42,7 +42,7 @@ pub(crate) enum ToAgent {
     Clock,
     /// Starts a life. Unless `keeps_storage` is set, its storage starts empty.
     Launch { life: Life, keeps_storage: bool, supervisor: std::net::SocketAddr },
-    /// Prepares the end of a life.
+    /// Tells the agent to prepare to end a life.
     Arm { order: OrderNo, life: Life },
     /// Ends the life that was prepared under this number, once the agent's monotonic clock shows `at`; `None`
     /// for immediately. Answered when the life has ended and its facts have been sent.

@@ -3,8 +3,8 @@
 //!
 //! Another program (the operator, or a test) provides the places, and announces them at the
 //! [`PlaceRegistry`]. A process whose place is replaced begins another life at the new place once the
-//! previous life is fenced: its agent has killed it, or, if the agent does not answer, it is never accepted
-//! again.
+//! previous life is fenced: either its agent has killed it, or the agent does not answer and the life is
+//! never accepted again.
 
 mod agents;
 pub(crate) mod messages;
@@ -54,7 +54,7 @@ pub struct RemoteOptions {
 ///
 /// # Panics
 ///
-/// Panics if the numbers of names and of processes differ.
+/// Panics if the number of names differs from the number of processes.
 pub fn run(
     remote: RemoteOptions,
     options: RunOptions,

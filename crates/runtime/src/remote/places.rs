@@ -120,7 +120,7 @@ struct Agent {
     kernel: Option<Kernel>,
 }
 
-/// An answer of an agent.
+/// An answer from an agent.
 #[derive(Debug)]
 enum Answer {
     /// Times of the order and of the answer, by this machine's monotonic clock, and the reading of the agent's clock.
@@ -217,7 +217,8 @@ impl PlaceBackend for Remote {
         });
     }
 
-    /// Agents perform orders in the order of their receipt, so there is no need to await the answer.
+    /// Agents perform orders in the order in which they receive them, so there is no need to await the
+    /// answer.
     async fn pause(&mut self, process: ProcessId, life: Life, paused: bool) -> Result<(), RunError> {
         if self.hosts(process, life) {
             let order = self.shared.order(process, |order| ToAgent::Pause { order, life, paused });
@@ -301,7 +302,7 @@ impl Shared {
         }
     }
 
-    /// Follows the announcements at the registry.
+    /// Follows the places announced at the registry.
     async fn follow(self: Rc<Self>) {
         let mut changes = self.place_registry.changes();
         while changes.changed().await.is_ok() {
@@ -320,7 +321,7 @@ impl Shared {
     fn move_to(self: &Rc<Self>, process: ProcessId, place: Option<AgentPlace>) {
         let (caller, agent, life) = self.with(process, |entry| {
             entry.place.clone_from(&place);
-            // Answers of the old agent must not be mistaken for those of the new one.
+            // Answers from the old agent must not be mistaken for answers from the new one.
             entry.waiting.clear();
             (entry.caller.take(), entry.agent.take(), entry.life.take())
         });
@@ -537,8 +538,8 @@ impl Shared {
         self.place_context.host_events.put(HostEvent::Lost { process, life, storage, by });
     }
 
-    /// Reports that a life was ended on order, or had already ended. If `wipes` is set, its stored data must
-    /// still be removed.
+    /// Reports that a life was ended as ordered, or had already ended. If `wipes` is set, its stored data
+    /// must still be removed.
     fn ended(&self, process: ProcessId, life: Life, wipes: bool) {
         self.with(process, |entry| {
             entry.life.take_if(|it| *it == life);
@@ -601,7 +602,7 @@ impl Shared {
         }
     }
 
-    /// Handles a message of the agent at `place`.
+    /// Handles a message from the agent at `place`.
     pub(super) fn said(&self, process: ProcessId, place: &AgentPlace, words: ToPlace) {
         let is_current = self.is_at(process, place);
         if is_current {

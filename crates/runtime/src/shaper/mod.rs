@@ -4,8 +4,8 @@
 //!
 //! The programs communicate over a socket in a directory that no other program can access. Every request uses
 //! a separate connection, and requests are answered in the order of the connections, so that the requests of
-//! an ended life precede those of the next. The shaper is stateless: all state is in the kernel. A restarted
-//! shaper continues from that state, and clients repeat requests that were not answered.
+//! an ended life are answered before those of the next. The shaper is stateless: all state is in the kernel.
+//! A restarted shaper continues from that state, and clients repeat requests that were not answered.
 
 mod serve;
 
@@ -43,7 +43,7 @@ enum Question {
     TrafficCounts { address: Ipv4Addr },
 }
 
-/// The answer of a shaper.
+/// A shaper's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Answer {
     Abilities(Abilities),
@@ -54,7 +54,7 @@ enum Answer {
     Refused(String),
 }
 
-/// Features for link emulation of the kernel at a place.
+/// The kernel's features for link emulation at a place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Abilities {
     /// The supported elements of a tree.

@@ -1,4 +1,4 @@
-//! The server side of the shaper: answers one request after the other, using [`faultline_tc`].
+//! The server side of the shaper: answers requests one after another, using [`faultline_tc`].
 
 use std::convert::Infallible;
 use std::fs::{self, Permissions};
@@ -70,7 +70,7 @@ pub fn serve(socket: &Path) -> Result<(), ServeError> {
     })
 }
 
-/// Opens the socket, replacing that of a predecessor.
+/// Opens the socket, replacing a predecessor's.
 pub(super) fn listen(socket: &Path) -> Result<UnixListener, ServeError> {
     let failed = |source| ServeError::Listen { path: socket.to_owned(), source };
     match fs::remove_file(socket) {

@@ -68,7 +68,7 @@ pub(crate) struct Storage<P: Process> {
     requests: queue::Sender<Request<P>>,
     /// Journal of everything reported durable. Written by the engine, which makes the reports.
     pub(crate) journal: Journal,
-    /// The last record of earlier lives.
+    /// The last record of any earlier life.
     pub(crate) record: Option<Arc<[u8]>>,
 }
 
@@ -172,8 +172,8 @@ impl<P: Process> Worker<P> {
                 None
             }
             Request::Record { version, bytes } => {
-                // A record has only a few bytes, for which even a full disk has space. There is no event for
-                // a failure, and a process cannot continue without its record.
+                // A record has only a few bytes, for which even a full disk has space. There is no event that
+                // could report a failure, and a process cannot continue without its record.
                 let fault = self.fault.take_if(|fault| *fault == StorageFault::Full);
                 let written = self.write(bytes.len() as u64, |store| store.record(version, &bytes));
                 self.fault = self.fault.take().or(fault);

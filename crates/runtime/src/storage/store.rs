@@ -64,7 +64,7 @@ pub(super) enum Store<H, V> {
 pub(super) struct Opened<H, V> {
     pub(super) store: Store<H, V>,
     pub(super) journal: Journal,
-    /// The last record of earlier lives.
+    /// The last record of any earlier life.
     pub(super) record: Option<Arc<[u8]>>,
 }
 

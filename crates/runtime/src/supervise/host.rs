@@ -65,7 +65,7 @@ pub(crate) struct Memory {
     pub(crate) past: Option<JournalContents>,
 }
 
-/// Performs the orders of the supervisor.
+/// Performs the supervisor's orders.
 struct Host<'a, P> {
     options: RunOptions,
     observer: &'a mut dyn Observer,
@@ -281,7 +281,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Returns the program's use of memory once it has reached its limit.
+    /// Returns the program's memory use once it has reached the limit.
     fn out_of_memory(&self) -> Option<MemoryUse> {
         let MemoryBound { bytes: bound, used } = self.options.memory?;
         let used = used();
@@ -373,7 +373,7 @@ impl<P: PlaceBackend> Host<'_, P> {
             let now = self.clock.now();
             self.journal.write(&journal::JournalEntry::Resumed(now));
             self.observer.resumed(now);
-            // Everything that has become due since finds no process alive.
+            // No process is alive for any event that has become due since then.
             let (storage, by) = (StorageFate::Kept, EndedBy::SupervisorRestarted);
             let lost = |(process, life)| Report::Lost { process, life, storage, by };
             let lost = supervisor.newest().map(lost).collect();
@@ -542,7 +542,7 @@ impl<P: PlaceBackend> Host<'_, P> {
     fn said(&mut self, at: Time, process: ProcessId, life: Life, message: ToSupervisor) -> Vec<Report> {
         match message {
             ToSupervisor::Registered(address) => {
-                // Ignore a message of a process that has failed in the meantime.
+                // Ignore a message from a process that has failed in the meantime.
                 let Some(node) = self.nodes.get_mut(&(process, life)) else { return vec![] };
                 node.address = Some(address);
                 self.measuring.disturb_process(process, at);
@@ -667,8 +667,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.release_halted();
     }
 
-    /// Returns the report that all links have been measured. `None` if they have not been, or if it was returned
-    /// before.
+    /// Returns the report that all links have been measured. `None` if they have not been, or if the report
+    /// has already been returned.
     fn links_measured(&mut self) -> Option<Report> {
         if self.begun || !self.measuring.is_done() {
             return None;
@@ -716,8 +716,8 @@ impl<P: PlaceBackend> Host<'_, P> {
             }
             Order::Watch(triggers) => {
                 self.watches = triggers.to_vec();
-                // Triggers are only ever removed, so a process that learns of it late halts once too often,
-                // and is released.
+                // Triggers are only ever removed. A process that learns of a removal late therefore halts
+                // once too often, and is then released.
                 self.send_to_all(&ToNode::Watch(triggers.to_vec()));
             }
             Order::Go { process, life } => {
@@ -780,7 +780,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         self.facts.seal().map_err(RunError::Record)
     }
 
-    /// States a fact of the supervisor, no earlier than the last fact of its predecessors.
+    /// States a fact on behalf of the supervisor, no earlier than the last fact of its predecessors.
     fn state(&mut self, at: Time, fact: &Fact, supervisor: &Supervisor) -> Result<(), RunError> {
         self.effects.stated(fact, |no| supervisor.due(no));
         let now = at.max(self.stated);
@@ -812,8 +812,8 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Sends every node an order that must be in force before a halted process resumes. If it belongs to a
-    /// fault, the fault takes effect at the nodes of the cluster `at`, which send the packets concerned.
+    /// Sends every node an order that must be in force before a halted process resumes. If the order belongs
+    /// to a fault, the fault takes effect at the nodes of the cluster `at`, which send the packets concerned.
     fn order_all(&mut self, order: &ToNode, at: Option<ClusterId>) {
         let membership = self.membership.clone();
         self.order(|_| true, |process| Some(membership.cluster_of(process)) == at, order);

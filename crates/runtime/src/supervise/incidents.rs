@@ -10,7 +10,7 @@ use faultline_core::{Fact, FaultNo, Life, ProcessId, Span, Time};
 pub(super) struct Incidents {
     injected: BTreeMap<FaultNo, Time>,
     heard: BTreeMap<(ProcessId, Life), Time>,
-    /// Processes that have failed without restoring a state since, with the time of the first failure.
+    /// Processes that have failed and have not restored a state since, with the time of the first failure.
     failed: BTreeMap<ProcessId, Time>,
     /// Lives whose failure has not been announced.
     unannounced: BTreeMap<(ProcessId, Life), Time>,
@@ -21,7 +21,7 @@ pub(super) struct Incidents {
 }
 
 impl Incidents {
-    /// Records a fact of the supervisor or of a process.
+    /// Records a fact stated by the supervisor or by a process.
     pub(super) fn stated(&mut self, at: Time, process: ProcessId, _: Life, fact: &Fact) {
         match *fact {
             Fact::Injecting { no, .. } => drop(self.injected.insert(no, at)),

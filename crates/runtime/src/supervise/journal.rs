@@ -1,9 +1,9 @@
 //! The journal of the supervisor's input, which is written before the input takes effect. A restarted
 //! supervisor obtains the state of its predecessor from it: injected faults, lives, and their places.
 //!
-//! The file `journal` next to the record contains a sequence of [`JournalEntry`], in records like those of
-//! facts. Flushed entries have been handed to the operating system, so they outlive the process. On a
-//! persistent volume, they also outlive the pod.
+//! The file `journal` next to the record contains a sequence of [`JournalEntry`] values, in records like
+//! those of facts. Flushed entries have been handed to the operating system, so they outlive the process. On
+//! a persistent volume, they also outlive the pod.
 
 use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};

@@ -134,7 +134,7 @@ impl Measuring {
         self.links.iter().filter_map(|link| Some(link.ends?.0)).collect()
     }
 
-    /// Records that a fault of this link begins or ends now.
+    /// Records that a fault on this link begins or ends now.
     pub(super) fn disturb_link(&mut self, from: ClusterId, to: ClusterId, now: Time) {
         self.disturb(|link| (link.entry.from, link.entry.to) == (from, to), now);
     }

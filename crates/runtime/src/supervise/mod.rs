@@ -80,7 +80,7 @@ pub struct Names {
 }
 
 /// Returns the end of an error message: the last lines of a process, or the likely cause if it was killed
-/// without any.
+/// without printing any.
 fn last_of(status: &str, last_output: &str) -> String {
     match last_output.trim() {
         "" if status.contains("SIGKILL") => {
@@ -134,7 +134,7 @@ pub trait Observer {
     fn status(&mut self, now: Time, status: &Status);
     /// Called once the links have been measured.
     fn measured(&mut self, links: &[LinkEntry]);
-    /// Called when a fault has taken effect, possibly on one more process.
+    /// Called when a fault has taken effect, and again for each further process on which it takes effect.
     fn took_effect(&mut self, effect: &EffectEntry) {
         let _ = effect;
     }

@@ -84,7 +84,7 @@ impl Totals {
         self.exposition.clone()
     }
 
-    /// Records a fact of the supervisor or of a process.
+    /// Records a fact stated by the supervisor or by a process.
     pub(super) fn stated(&mut self, at: Time, process: ProcessId, life: Life, fact: &Fact) {
         self.incidents.stated(at, process, life, fact);
         match fact {

@@ -29,7 +29,8 @@ use crate::metrics::Delays;
 use crate::secret::Secret;
 use session::{Session, SessionError};
 
-/// Time by which packets leave their delay line early: the usual time that they take to the other process.
+/// Time by which packets leave their delay line early: the time that they usually take to reach the other
+/// process.
 const HEAD_START: Span = Span::from_micros(50);
 /// Bytes that a link charges for an echo. Zero, so that the measured delay excludes transmission time.
 const ECHO_CHARGE: u64 = 0;
@@ -66,13 +67,13 @@ pub(crate) struct Identity {
 /// The network of one node.
 pub(crate) struct Transport {
     me: Identity,
-    /// Keys shared with each other process, indexed by process.
+    /// Keys shared with every other process, indexed by process.
     keys: Vec<Secret>,
     clock: Clock,
     seed: u64,
     incoming: Box<dyn Fn(Incoming)>,
     echoes: mpsc::UnboundedSender<EchoReply>,
-    /// Version of the directory, which connections from unknown lives await.
+    /// Version of the directory. Connections from unknown lives wait for a newer one.
     directory: watch::Sender<u64>,
     /// Signals that a delay line has a new packet.
     courier: Notify,
@@ -116,7 +117,7 @@ struct Connection {
 }
 
 impl Transport {
-    /// Creates a network in which no process is up. `keys` are shared with each other process; `seed`
+    /// Creates a network in which no process is up. `keys` are shared with every other process; `seed`
     /// determines jitter and losses.
     pub(crate) fn new(
         me: Identity,

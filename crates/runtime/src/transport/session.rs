@@ -1,7 +1,7 @@
 //! The session between two lives, independent of the connections that carry it. No I/O.
 //!
-//! Frames are numbered, kept until the other end acknowledges them, and re-sent over the next connection if
-//! they were not. As long as both lives last, nothing is lost and nothing arrives twice.
+//! Frames are numbered, and kept until the other end acknowledges them. Unacknowledged frames are re-sent
+//! over the next connection. As long as both lives last, nothing is lost and nothing arrives twice.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -26,9 +26,9 @@ pub(super) struct Session {
     unacknowledged: VecDeque<Outgoing>,
     /// Number of the oldest of these frames.
     base: u64,
-    /// Number of these frames that the connection has accepted completely.
+    /// How many of these frames the connection has accepted completely.
     written: usize,
-    /// Number of bytes of the next frame that the connection has accepted.
+    /// How many bytes of the next frame the connection has accepted.
     offset: usize,
     /// All frames below this number have been written, over this connection or an earlier one.
     ever_written: u64,

@@ -55,7 +55,7 @@ impl End {
     }
 }
 
-/// Creates a directory with these lives and addresses; life 0 means not up.
+/// Creates a directory with these lives and addresses; life 0 means that the process is not up.
 pub(crate) fn directory(entries: &[(u32, SocketAddr)]) -> Directory {
     let entry = |(index, &(life, address)): (usize, &(u32, SocketAddr))| {
         (life > 0).then_some(DirectoryEntry { life: Life(life), cluster: ClusterId(index as u16), address })
