@@ -13,13 +13,13 @@ use crate::{exchange, farm, heat, nas, pingpong, salted, synthetic};
 pub enum Config {
     /// Coupled heat solvers.
     Heat(heat::Config),
-    /// Messages by probability, by exact number, or as fast as possible.
+    /// Messages sent with given probabilities, in exact numbers, or as fast as possible.
     Synthetic(synthetic::Config),
     /// Random message-passing programs.
     Exchange(exchange::Config),
     /// The communication of a NAS kernel.
     Nas(nas::Config),
-    /// Ping-pong over message lengths.
+    /// Ping-pong with messages of various lengths.
     PingPong(pingpong::Config),
     /// Master and workers.
     Farm(farm::Config),
@@ -51,7 +51,7 @@ impl Config {
     }
 }
 
-/// The reason why parameters are invalid. Fields have the names of the configuration types.
+/// The reason why parameters are invalid. Fields are named as in the configuration types.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Invalid {
     /// A parameter is zero, which has no meaning.

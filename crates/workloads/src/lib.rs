@@ -9,7 +9,7 @@
 //! | [`synthetic`] | the traffic of the HC3I paper's experiments, or a traffic burst | depends only on the seed |
 //! | [`exchange`] | random message-passing programs that HydEE protects | equals a sequential [`reference()`] |
 //! | [`nas`] | the communication of six NAS kernels | equals a sequential [`reference()`] |
-//! | [`pingpong`] | latency and bandwidth over message lengths | equals a sequential [`reference()`] |
+//! | [`pingpong`] | latency and bandwidth by message length | equals a sequential [`reference()`] |
 //! | [`farm`] | master and workers, with a new piece of work for each answer | a sum, independent of order and timing |
 //! | [`salted`] | an application whose re-executions all differ | depends on everything; judged by properties |
 //!

@@ -1,4 +1,4 @@
-//! Random message-passing programs that a protocol which relies on repetition can protect.
+//! Random message-passing programs that can be protected by a protocol that relies on repetition.
 //!
 //! A program is a list of exchanges drawn from its seed. The list is the same for all ranks, and each rank
 //! performs its own part of it, in order:

@@ -22,7 +22,7 @@ pub struct Config {
     /// Size of a rank's incompressible state besides its grid, in bytes; rounded up to a multiple of 8.
     pub state_bytes: u64,
     /// Whether the unmodified part of this state is kept out of memory, and represented in snapshots by its
-    /// length only. For virtual time: the results are the same.
+    /// length only. Intended for virtual time; the results are the same.
     pub virtual_state: bool,
 }
 

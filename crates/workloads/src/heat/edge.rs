@@ -1,4 +1,5 @@
-//! One side of a rank's slab: the neighbour, the rows sent to it and their times, and the rows received from it.
+//! One side of a rank's slab: the neighbour, the steps after which rows are sent in each direction, and the
+//! rows received.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -6,7 +7,7 @@ use faultline_core::{Chunk, ProcessId};
 
 use super::row::Row;
 
-/// Number of steps between two rows in one direction across a side.
+/// Number of steps between two rows that cross a side in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Every(pub(super) u32);
 

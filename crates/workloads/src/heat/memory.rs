@@ -1,9 +1,9 @@
 //! Additional state, which makes snapshots large and preserves the effect of every error.
 //!
 //! Heat conduction smooths an incorrect boundary value until no bit of the error remains. A rank therefore
-//! also keeps a 64-bit hash of all previous grids (its history), and a block of pseudo-random bytes, of which
-//! each step rewrites one piece from the history. The block cannot be compressed or reconstructed, and the
-//! effect of an error never disappears from it.
+//! also keeps a 64-bit hash of all previous grids (its history), and a block of pseudo-random bytes. Each
+//! step rewrites one piece of the block from the history. The block cannot be compressed or reconstructed,
+//! and the effect of an error never disappears from it.
 
 use alloc::vec::Vec;
 use faultline_core::{Chunk, Digest};
@@ -67,7 +67,7 @@ impl Block {
         })
     }
 
-    /// Replaces the block by a saved one. Virtual pieces have their initial content.
+    /// Replaces the block with a saved one. Virtual pieces have their initial content.
     pub(super) fn load(&mut self, chunks: &[Chunk]) {
         let mut at = 0;
         for chunk in chunks {
@@ -95,7 +95,7 @@ impl Block {
     fn initial_piece(&self, at: usize) -> Bytes {
         let mut rng = ChaCha8Rng::seed_from_u64(0);
         rng.set_stream(self.position);
-        // In words of the generator, which have 32 bits.
+        // The position counts words of the generator, which have 32 bits.
         rng.set_word_pos(at as u128 * u128::from(PIECE / 4));
         let mut bytes = alloc::vec![0; self.length_of(at) as usize];
         rng.fill_bytes(&mut bytes);
@@ -117,7 +117,7 @@ pub(super) fn remember(history: u64, cells: &[f64]) -> u64 {
     mix(cells.iter().fold(history, fold))
 }
 
-/// Returns a rewritten piece.
+/// Returns the piece as a step with this history rewrites it.
 pub(super) fn rewrite(piece: &[u8], history: u64) -> Bytes {
     let (words, rest) = piece.as_chunks();
     assert!(rest.is_empty(), "a piece consists of complete words");

@@ -20,8 +20,8 @@
 //!
 //! Every message contains one boundary row and the number of the step after which it was sent. A rank
 //! computes step *s* + 1 once both boundaries after step *s* have arrived; between feedbacks, it uses the
-//! last one that arrived. A cluster can therefore be at most `feedback_every` steps ahead of the next, and
-//! rows that arrive early wait in the state.
+//! last boundary that arrived. A cluster can therefore be at most `feedback_every` steps ahead of the next,
+//! and rows that arrive early wait in the state.
 //!
 //! The application needs every message, counts arrivals, and includes a history of all grids in the result
 //! (see `memory.rs`). A lost message stops it; an additional message or an inconsistent state changes its

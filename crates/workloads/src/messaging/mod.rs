@@ -99,7 +99,7 @@ pub enum Step {
     },
     /// Same as [`Step::Gather`], but computes in pieces while it waits, and checks before each piece whether
     /// all messages have arrived. The end of the step is its fence: messages are handed over only then, and
-    /// the program cannot send before.
+    /// the program cannot send anything before then.
     Poll {
         /// The sending ranks: all different, and other than this one.
         from: Vec<u32>,
@@ -122,7 +122,7 @@ pub enum Step {
     Reduce {
         /// The rank that receives the result; the same for all ranks.
         root: u32,
-        /// Numbers of this rank. The count is the same for all ranks.
+        /// Numbers that this rank contributes. The count is the same for all ranks.
         part: Vec<f64>,
         /// The operation that combines the numbers; the same for all ranks.
         operation: Operation,
@@ -130,7 +130,7 @@ pub enum Step {
     /// Sends one message from every rank to every rank, including itself. Each rank receives them in the order of the
     /// ranks.
     AllToAll {
-        /// One content per rank, indexed by rank.
+        /// Content of the message to each rank, indexed by rank.
         contents: Vec<Vec<u8>>,
     },
     /// Ends the rank's program.

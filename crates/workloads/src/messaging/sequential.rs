@@ -1,4 +1,5 @@
-//! The results of a program without failures, from executing all ranks in one loop with immediate delivery.
+//! Computes the results of a program without failures, by executing all ranks in one loop with immediate
+//! delivery.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -13,8 +14,8 @@ use super::{Performer, Program};
 ///
 /// # Panics
 ///
-/// Panics if the program breaks the rules of the messaging interface: a rank that sends to itself, or to a rank that
-/// does not exist.
+/// Panics if the program breaks the rules of the messaging interface: if a rank sends to itself, or to a rank
+/// that does not exist.
 pub fn sequential<P: Program>(
     config: &Arc<P::Config>,
     membership: &Membership,

@@ -38,8 +38,8 @@ pub struct Config {
     pub message_bytes: u32,
     /// Size of a rank's state in bytes. The state has no content.
     pub state_bytes: u64,
-    /// The rank of each process in the pattern, in the order of the federation. If empty, both numbers are
-    /// equal.
+    /// The rank of each process in the pattern, in the order of the federation. If empty, each process has
+    /// the same number in the pattern as in the federation.
     pub order: Vec<u32>,
 }
 

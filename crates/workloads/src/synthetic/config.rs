@@ -50,7 +50,7 @@ pub enum Traffic {
         messages: Vec<Vec<u64>>,
     },
     /// Messages as fast as possible, for benchmarks. They go to the sender's cluster or to the next one, so
-    /// that traffic between clusters is one-way. The last cluster sends only within itself.
+    /// traffic between clusters is one-way. The last cluster sends only within itself.
     Burst {
         /// Number of messages sent by each rank.
         messages: u64,

@@ -1,10 +1,9 @@
-//! Leaving of clusters: an agreement between ranks, like a disconnection in MPI.
+//! The departure of clusters: an agreement between ranks, like a disconnection in MPI.
 //!
-//! At the time at which a cluster leaves, each rank that may have sent to it sends a farewell to the
-//! cluster's first rank, with the number of messages that it has sent to each of the cluster's ranks. The
-//! first rank adds up these numbers, and tells the other ranks the total number of messages that they will
-//! receive. A rank has left once it has received all of them and has finished computing. Messages may
-//! overtake each other.
+//! When a cluster leaves, each rank that may have sent to it sends a farewell to the cluster's first rank,
+//! with the number of messages that it has sent to each of the cluster's ranks. The first rank adds up these
+//! numbers, and tells the other ranks the total number of messages that they will receive. A rank has left
+//! once it has received all of them and has finished computing. Messages may overtake each other.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -15,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use super::Config;
 use crate::peers::Peers;
 
-/// The part of a rank that handles the leaving of clusters.
+/// The part of a rank that handles the departure of clusters.
 #[derive(Clone, Debug)]
 pub(super) struct Leave {
-    /// Clusters to which the rank sends a farewell, with the times, ascending. If its own cluster leaves,
-    /// that cluster is the last.
+    /// Clusters to which the rank sends a farewell, with the times, in ascending order. If its own cluster
+    /// leaves, that cluster is the last.
     farewells: Box<[(Span, ClusterId)]>,
     /// Ranks of clusters that leave, by cluster.
     ranks: BTreeMap<ClusterId, Box<[ProcessId]>>,

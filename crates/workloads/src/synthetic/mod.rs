@@ -54,7 +54,7 @@ pub(crate) struct Rank {
     state: State,
     /// Time at which the rank begins.
     joins: Span,
-    /// Handles the leaving of clusters; `None` if no cluster leaves.
+    /// Handles the departure of clusters; `None` if no cluster leaves.
     leave: Option<Box<Leave>>,
 }
 

@@ -20,7 +20,7 @@ pub(super) enum Plan {
     },
     Exact {
         total: Span,
-        /// Times of sends, in computing time, with their receivers, ascending.
+        /// Times of sends, in computing time, with their receivers, in ascending order.
         sends: Box<[(Span, ProcessId)]>,
     },
     Burst {
@@ -153,8 +153,8 @@ impl Plan {
     }
 }
 
-/// Returns how many of `count` messages to cluster `to` this rank sends. All ranks send equally many, except
-/// for the remainder, which is assigned to different ranks for different values of `to`.
+/// Returns how many of `count` messages to cluster `to` this rank sends. All ranks send the same number,
+/// except for the remainder, which is assigned to different ranks for different values of `to`.
 fn share(count: u64, to: ClusterId, peers: &Peers) -> u64 {
     let ranks = peers.size(peers.own()) as u64;
     let first = u64::from(to.0) * 7 % ranks;
@@ -166,8 +166,8 @@ fn probability(p: f64) -> Bernoulli {
     Bernoulli::new(p).expect("validated probabilities lie between 0 and 1")
 }
 
-/// Returns an exponentially distributed span of at least a nanosecond. Uses a software logarithm, because
-/// that of the platform may round differently.
+/// Returns an exponentially distributed span of at least a nanosecond. Uses a software logarithm, because the
+/// platform's may round differently.
 fn exponential(mean: Span, rng: &mut impl Rng) -> Span {
     let uniform: f64 = rng.random();
     Span((mean.0 as f64 * -libm::log(1.0 - uniform)) as u64).max(Span(1))

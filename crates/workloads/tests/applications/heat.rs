@@ -105,7 +105,7 @@ fn an_inconsistent_state_changes_the_result() {
 
 #[test]
 fn the_effect_of_a_wrong_temperature_never_disappears() {
-    // Diffusion alone would smooth it out, see `memory.rs`.
+    // Diffusion alone would smooth it out; see `memory.rs`.
     let config = heat::Config { rows: 1, columns: 1, steps: 400, state_bytes: 0, ..small() };
     let last_rank = |first_boundary: f64| {
         let mut rank =

@@ -40,7 +40,7 @@ pub(crate) struct Network {
     pub(crate) defect: Option<Defect>,
     /// Result of [`Defect::PutBack`]: whether the rank had sent or received anything since that state.
     pub(crate) entangled: Option<bool>,
-    /// Whether to replace a rank after each of its events by one restored from its snapshot.
+    /// Whether to replace a rank after each of its events with one restored from its snapshot.
     pub(crate) restore_always: bool,
     /// Number of messages sent on each channel.
     pub(crate) sent: BTreeMap<(ProcessId, ProcessId), u32>,
@@ -185,7 +185,7 @@ impl Network {
         }
     }
 
-    /// Replaces a rank by one restored from its snapshot, if the test requires it. A job in progress is
+    /// Replaces a rank with one restored from its snapshot, if the test requires it. A job in progress is
     /// discarded.
     fn restore(&mut self, at: usize) {
         if self.restore_always {
