@@ -20,8 +20,8 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     /// Runs any other task: reads the inputs of `call`, and writes its outputs or spawns tasks that write
     /// them.
     fn run(&self, call: &Call, frame: &mut Frame);
-    /// Returns how long the task takes on a place of speed 100 %. The simulator charges this time; a real process waits
-    /// for whatever remains of it after the computation.
+    /// Returns how long the task takes on a process with a speed of 100 %. The simulator charges this time; a
+    /// real process waits for whatever remains of it after the computation.
     fn cost(&self, call: &Call) -> Span;
     /// Returns a digest that identifies a result. By default, it covers all bytes of the result.
     fn digest(&self, result: &Chunk) -> Digest {
@@ -29,7 +29,7 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     }
     /// Returns the digest of the correct result. By default, this runs the tasks one after another. A program that can
     /// compute its result in another way overrides this, so that the runtime is compared with an independent
-    /// computation. It may take as long as the program itself, without the modelled time.
+    /// computation. It may take as long as the program itself, excluding the modelled time.
     fn expected(&self) -> Digest {
         crate::reference(self).0
     }
@@ -165,14 +165,14 @@ pub struct Frame {
     newest: Vec<(DataId, Newest)>,
     hint: u64,
     marks: Marks,
-    /// The accesses of the task being spawned. Empty otherwise, and reused.
+    /// The accesses of the task being spawned; empty at other times. Reused to avoid allocations.
     accesses: Vec<Access>,
 }
 
 /// Marks with which a program directs the planning of its tasks. Work stealing ignores them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
-    /// The spawned tasks from which a new piece applies, each with the piece.
+    /// The spawned tasks at which a new piece begins, each with that piece.
     pub(crate) pieces: Vec<(usize, u32)>,
     /// The first task of each step after the first.
     pub(crate) steps: Vec<usize>,
@@ -325,7 +325,7 @@ impl Frame {
     ///
     /// # Panics
     ///
-    /// Panics if the task neither used nor handed on a right to write, or did both.
+    /// Panics if the task neither used nor passed on a right to write, or did both.
     pub fn finish(self) -> Outcome {
         for (index, (access, fate)) in self.own.iter().zip(&self.fates).enumerate() {
             let is_right = access.mode != Mode::Write || fate.put != fate.handed_on;

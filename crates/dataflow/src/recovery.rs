@@ -1,8 +1,8 @@
 //! The interface between processes and rollback-recovery protocols for programs of tasks.
 //!
-//! A theft consists of four messages, its *legs*. The place offers each leg once the graph contains it; the protocol
-//! decides when to send it, and may send it again. Protocols differ only in these decisions and in how they handle
-//! failures.
+//! A theft consists of four messages, its *legs*. The process offers each leg once the graph contains it; the
+//! protocol decides when to send it, and may send it again. Protocols differ only in these decisions and in
+//! how they handle failures.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -38,7 +38,7 @@ pub trait Recovery: ProtocolTypes {
     const FIFO: bool;
 
     /// Returns what the protocol promises with these parameters. By default, it promises nothing beyond what
-    /// every protocol owes, and each process rolls back alone.
+    /// every protocol must guarantee, and each process rolls back alone.
     fn promises(_config: &Self::Config) -> Promises {
         Promises::of_scope(Scope::Process)
     }
@@ -54,8 +54,8 @@ pub trait Recovery: ProtocolTypes {
     /// Handles one input.
     fn handle(&mut self, input: Input<Self>, now: Time, host: &mut dyn Host<Self>);
     /// Returns the theft under which this process or another one has the result of `task`, or works on it. The process
-    /// calls this before it starts a task. Such a task is not run but lent under that theft, which [`Input::Due`]
-    /// announces for [`Leg::Task`].
+    /// calls this before it starts a task. Such a task is not run. Instead, it is lent under that theft, and
+    /// [`Input::Due`] announces this with [`Leg::Task`].
     fn orphan(&self, _task: TaskId) -> Option<Theft> {
         None
     }
@@ -151,8 +151,8 @@ pub trait Host<P: Recovery>: Machine<P> {
     /// Returns the current state. Executing tasks count as not started. The next segment of the log begins here.
     fn snapshot(&mut self) -> Snapshot;
     /// Returns a segment of the log: the events for which `is_logged` holds, since the last segment or
-    /// [`snapshot`](Host::snapshot). Its witness is that of the state after them. `None` if there were no
-    /// events at all.
+    /// [`snapshot`](Host::snapshot). Its witness is the witness of the state after these events. `None` if
+    /// there were no events at all.
     fn log(&mut self, is_logged: fn(&GraphEvent) -> bool) -> Option<Snapshot>;
     /// Replaces the graph with an image's graph, or with the initial one, and cancels running jobs. Nothing
     /// is run, lent or taken until [`Host::release`].
@@ -182,8 +182,8 @@ pub enum LastState<'a, P: Recovery> {
     Image(&'a Image<P::Head, P::Saved>),
     /// Its newest image, and the segments of its log that follow it.
     Log(&'a Image<P::Head, P::Saved>, &'a [Arc<Image<P::Head, P::Saved>>]),
-    /// Its initial state: the process never acted, or none of its state was kept. It owes no result of a task on which
-    /// this process works.
+    /// Its initial state: the process never acted, or none of its state was kept. It has lent no tasks, and
+    /// results that this process owes it are kept.
     Beginning,
     /// All images of the process are lost.
     Nothing,

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn two_calls_and_their_sum() {
+    fn a_sum_combines_two_calls() {
         let fibonacci = |call: &Call, frame: &mut Frame| match (call.kind, call.args.first()) {
             (0, Some(&n)) if n < 2 => frame.put(0, chunk(&[n])),
             (0, Some(&n)) => {
@@ -229,7 +229,8 @@ mod tests {
             _ => frame.put(1, call.inputs[0].clone()),
         };
         let millis = Span::from_millis;
-        // The first task takes 8 ms. Then 30 and 1; the result is there after 5 and 2.
+        // The longest path takes 8 ms, then 30 ms and 1 ms. The result exists earlier, after 8 ms, 5 ms and 2
+        // ms.
         let expected = ProgramSize { tasks: 5, work: millis(8 + 5 + 30 + 2 + 1), path: millis(8 + 30 + 1) };
         assert_eq!(extent(&Script(chain)), expected);
     }

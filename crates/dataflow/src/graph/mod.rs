@@ -1,5 +1,5 @@
 //! A process's share of a program: the tasks that have not ended, and the values that they use. A process runs the
-//! tasks of its graph, takes checkpoints of it, and gives away parts of it, each reduced to one task.
+//! tasks of its graph, takes checkpoints of it, and lends parts of it, each reduced to one task.
 //!
 //! A graph consists of *parts*: the program itself, and one part for each theft that the process works for.
 //! Parts share nothing. The same task may therefore occur in two of them after an absorption, and a part can
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::program::{Call, Outcome};
 use part::{Part, Vertex};
 
-/// The tasks of a program that a process has, and the values that they use.
+/// A process's share of a program: its tasks, and the values that they use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     /// Parts by theft; the program itself is [`Theft::NONE`].
@@ -73,7 +73,7 @@ pub struct StolenResult {
 /// equivalent to a copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum GraphEvent {
-    /// The outcome of a task of a part was applied.
+    /// The outcome of a part's task was applied.
     Ran {
         /// The part to which the task belongs.
         theft: Theft,
@@ -85,7 +85,7 @@ pub enum GraphEvent {
         /// Everything that the task did, in one record, so that a log never contains only a part of it.
         outcome: Outcome,
     },
-    /// A task of a part (the second theft) was lent.
+    /// A task of the second theft's part was lent under the first theft.
     Lent(Theft, Theft, TaskId),
     /// A lent task was taken back.
     Voided(Theft),
@@ -252,7 +252,8 @@ impl Graph {
     }
 
     /// Absorbs the graph of a permanently failed process. Where both graphs have the same part, or lend a task under
-    /// the same theft, the state of this graph is kept: the other graph was absorbed before, which the facts show.
+    /// the same theft, the state of this graph is kept: in that case, the other graph had already been
+    /// absorbed, as the facts show.
     pub fn absorb(&mut self, of: ProcessId, other: Graph) {
         let Graph { parts, ready, loans, absorbed } = other;
         self.absorbed.insert(of);
@@ -272,8 +273,8 @@ impl Graph {
         &self.absorbed
     }
 
-    /// Repeats an event that changed a graph equal to this one. Returns `false`, and changes nothing, if the event is
-    /// impossible here, because the graphs were not equal.
+    /// Repeats an event that changed a graph equal to this one. Returns `false`, and changes nothing, if the
+    /// event is impossible here because the graphs were not equal.
     pub fn redo(&mut self, event: GraphEvent) -> bool {
         match event {
             GraphEvent::Ran { theft, task, outcome, .. } => {

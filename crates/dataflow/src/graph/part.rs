@@ -146,7 +146,8 @@ impl Part {
             for version in call.reads() {
                 let datum = self.data.entry(version).or_default();
                 datum.readers += 1;
-                // Includes the values that this outcome itself writes: its right to write is returned below.
+                // This includes the values that this outcome itself writes: the right to write them is
+                // returned below.
                 if datum.writers > 0 {
                     datum.waiting.push(call.id);
                     missing += 1;

@@ -1,5 +1,5 @@
-//! Compares a graph with the sequential reference: undivided, lent and merged in parts, and saved and loaded at every
-//! step.
+//! Compares the result of a graph with the sequential reference: a graph that stays whole, a graph that is
+//! lent and merged in parts, and a graph that is saved and loaded at every step.
 
 use alloc::vec::Vec;
 
@@ -45,7 +45,7 @@ fn programs() -> (Fibonacci, Queens) {
 }
 
 #[test]
-fn a_graph_alone_computes_what_the_reference_does_and_is_empty_at_the_end() {
+fn a_single_graph_computes_the_reference_result_and_ends_empty() {
     fn check<G: Program>(program: &G) {
         let mut graph = first(program);
         let mut tasks = 0;
@@ -61,7 +61,7 @@ fn a_graph_alone_computes_what_the_reference_does_and_is_empty_at_the_end() {
 }
 
 #[test]
-fn two_graphs_that_steal_from_each_other_compute_the_same_through_saves_and_voids() {
+fn two_graphs_that_steal_from_each_other_compute_the_same_despite_saves_and_voids() {
     fn check<G: Program>(program: &G, every: usize) {
         let (mut victim, mut thief) = (first(program), Graph::default());
         let (mut number, mut tasks) = (0, 0);
@@ -101,7 +101,7 @@ fn two_graphs_that_steal_from_each_other_compute_the_same_through_saves_and_void
 }
 
 #[test]
-fn an_absorbed_graph_resumes_where_it_was() {
+fn an_absorbed_graph_resumes_where_it_stopped() {
     let (program, _) = programs();
     let (mut victim, mut thief) = (first(&program), Graph::default());
     let mut none = Vec::new();
@@ -163,7 +163,7 @@ fn an_event_of_another_graph_changes_nothing() {
 }
 
 #[test]
-fn a_graph_that_is_absorbed_twice_keeps_the_state_that_it_has() {
+fn a_graph_that_is_absorbed_twice_keeps_its_state() {
     let (program, _) = programs();
     let mut victim = first(&program);
     (0..5).for_each(|_| assert!(step(&program, &mut victim, &mut Vec::new())));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Executing, Inner, Partition, PartitionMessage, PartitionProtocol};
 use crate::program::{Call, Outcome, Program};
 
-/// Number of tasks that one process is asked to execute at a time: one that it executes, and one that is on its way.
+/// Number of tasks that one process is asked to execute at a time: one that it executes, and one in transit.
 const ASKED_AT_A_TIME: usize = 2;
 
 /// Identifies a task that another process is asked to execute: the requesting life, and a number within it.
@@ -45,7 +45,7 @@ impl Help {
 
     /// Handles another process's request to execute a task.
     pub(super) fn asked(&mut self, by: ProcessId, no: HelpNo, call: Call) {
-        // The requester no longer waits for requests of its older lives.
+        // The requester no longer waits for answers to requests from its older lives.
         self.waiting.retain(|(other, it, _)| *other != by || it.0 >= no.0);
         self.waiting.push_back((by, no, call));
     }

@@ -7,8 +7,8 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `share` | what a partition has executed, and the values that it needs |
-//! | `rerun` | tasks that are executed again for others |
-//! | `help` | tasks that another process executes again in place of this one |
+//! | `rerun` | tasks that are re-executed for others |
+//! | `help` | tasks that another process re-executes in place of this one |
 //! | `protocol` | what protocols see |
 //! | `host` | the process as its protocol sees it |
 
@@ -56,7 +56,7 @@ pub struct PartitionConfig<P: PartitionProtocol, G: Program> {
     pub program: Arc<G>,
     /// The program's plan, with one partition for each rank.
     pub plan: Arc<Plan>,
-    /// The window: a partition executes no task that is this many steps, or more, after its first incomplete
+    /// The window: a partition executes no task that is this many or more steps after its first incomplete
     /// step. At least 1.
     pub window: u32,
     /// Speeds in percent, by process: a task of cost 1 s takes 4 s at 25 %.
@@ -83,7 +83,7 @@ struct Inner<P: PartitionProtocol, G: Program> {
     window: u32,
     speed: u32,
     cores: usize,
-    /// Whether the application has begun, so that messages sent now reach their receivers.
+    /// Whether the application has begun. Messages sent before that may not reach their receivers.
     has_begun: bool,
     /// The partitions that run here.
     running: BTreeMap<ProcessId, Running>,
@@ -280,8 +280,8 @@ impl<P: PartitionProtocol, G: Program> Partition<P, G> {
         self.inner.running.get(&partition).into_iter().flat_map(|it| it.share.values().keys().copied())
     }
 
-    /// Returns the tasks that a partition running here has re-executed or will re-execute since the last recovery, and
-    /// whether all of them have ended, for tests.
+    /// Returns the tasks that a partition running here has re-executed since the last recovery or still has
+    /// to re-execute, and whether all of them have ended, for tests.
     pub fn executed_again(&self, partition: ProcessId) -> Option<(BTreeSet<TaskNo>, bool)> {
         self.inner.running.get(&partition)?.rerun.as_ref().map(Rerun::tasks)
     }
@@ -342,8 +342,8 @@ impl<P: PartitionProtocol, G: Program> Inner<P, G> {
         Witness { life: self.life, upto: FactNo(self.facts), sent, delivered }
     }
 
-    /// Begins jobs: first executions take precedence over re-executions, and both over tasks that other processes asked
-    /// for.
+    /// Begins jobs: first executions take precedence over re-executions, and both over tasks requested by
+    /// other processes.
     fn compute(&mut self, out: &mut Out<Partition<P, G>>) {
         if !self.has_begun {
             return;

@@ -21,7 +21,7 @@ pub trait PartitionProtocol: ProtocolTypes {
     /// Whether the protocol requires that packets between two lives arrive in the order in which they were sent.
     const FIFO: bool;
 
-    /// Returns what the protocol promises beyond what every protocol owes.
+    /// Returns what the protocol promises beyond what every protocol must guarantee.
     fn promises(config: &Self::Config) -> Promises;
     /// Returns the roles of the processes that the protocol needs besides the ranks. They belong to no cluster and run
     /// no tasks.
@@ -124,8 +124,8 @@ pub trait PartitionHost<P: PartitionProtocol>: Machine<P> {
     fn accept(&mut self, delivery: Delivery);
     /// Returns the tasks that the partition has executed.
     fn executed(&self, partition: ProcessId) -> Executed;
-    /// Returns the values that `from` has sent to the partition, according to the tasks that `from` has executed, and
-    /// that the partition still needs but does not have.
+    /// Returns the values that the partition still needs and does not have, although `from` has sent them
+    /// according to the tasks that `from` has executed.
     fn lacking(&self, partition: ProcessId, from: ProcessId, executed: &Executed) -> Vec<Value>;
     /// Returns the current state. Executing tasks count as not started.
     fn snapshot(&mut self, partition: ProcessId) -> Snapshot;

@@ -1,5 +1,5 @@
 //! Re-executes tasks for values that other partitions lost, while the share itself continues. Values are
-//! assigned once, so that a second execution only needs separate storage for them.
+//! assigned once, so a second execution needs only separate storage for them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -89,7 +89,7 @@ impl Rerun {
         Err(wanted.into_iter().collect())
     }
 
-    /// Handles a value of another partition. It is kept even if nothing has demanded it yet.
+    /// Handles a value from another partition. It is kept even if nothing has demanded it yet.
     pub(super) fn receive(&mut self, plan: &Plan, value: Value, content: Option<Chunk>) {
         if self.values.insert(value, content).is_none() {
             self.wake(plan, value);

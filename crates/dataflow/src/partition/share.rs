@@ -12,19 +12,19 @@ use crate::plan::{Plan, TaskNo, Value};
 /// The executed tasks of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Executed {
-    /// The first incomplete step: all tasks of earlier steps were executed.
+    /// The first incomplete step: all tasks of earlier steps have been executed.
     pub before: u32,
     /// Executed tasks of this step and later ones.
     pub beyond: BTreeSet<TaskNo>,
 }
 
 impl Executed {
-    /// Returns whether this task of the partition was executed.
+    /// Returns whether this task of the partition has been executed.
     pub fn contains(&self, task: TaskNo) -> bool {
         task.step < self.before || self.beyond.contains(&task)
     }
 
-    /// Returns the end of the executed steps: no task of this step or a later one was executed.
+    /// Returns the end of the executed steps: no task of this step or a later one has been executed.
     pub fn end(&self) -> u32 {
         self.beyond.last().map_or(self.before, |it| it.step + 1)
     }
@@ -36,7 +36,7 @@ impl Executed {
 pub(super) struct Share {
     partition: ProcessId,
     executed: Executed,
-    /// Values written here or received, and read by a task of this partition that was not executed.
+    /// Values written here or received, and read by a task of this partition that has not been executed.
     values: BTreeMap<Value, Option<Chunk>>,
     /// Hashes of the messages that the executed tasks sent, and of the messages received.
     pub(super) sent: u64,
@@ -199,12 +199,12 @@ impl Share {
         &self.values
     }
 
-    /// Returns all values that exist here.
+    /// Returns all values that exist here, and discards the rest of the share.
     pub(super) fn into_values(self) -> BTreeMap<Value, Option<Chunk>> {
         self.values
     }
 
-    /// Returns whether a task of this partition that was not executed reads the value.
+    /// Returns whether any task of this partition that has not been executed reads the value.
     fn is_read(&self, plan: &Plan, value: Value) -> bool {
         let is_here = |task: &TaskNo| plan.partition_of(*task) == self.partition;
         plan.readers(value).filter(is_here).any(|task| !self.executed.contains(task))

@@ -1,4 +1,4 @@
-//! Compares shares with the sequential reference: in any order, saved and loaded at every step, and
+//! Compares shares with the sequential reference: executed in any order, saved and loaded at every step, and
 //! re-executed from any point.
 
 use alloc::collections::VecDeque;
@@ -34,7 +34,7 @@ fn execute(
 }
 
 /// Runs all partitions in a random order, and saves and loads them at each step. Returns the digest, and all
-/// messages in the order of sending.
+/// messages in the order in which they were sent.
 fn run(program: &Flow, plan: &Plan, window: u32, mut random: u64) -> (Digest, Vec<MessageId>, Vec<Share>) {
     let mut shares: Vec<Share> =
         (0..plan.partitions()).map(|it| Share::new(ProcessId(it), plan, window)).collect();
@@ -157,7 +157,7 @@ fn plan_of_independent_steps() -> Plan {
 }
 
 #[test]
-fn a_value_in_memory_is_sent_and_nothing_is_executed_again_for_it() {
+fn a_value_in_memory_is_sent_without_re_execution() {
     let plan = plan(&jacobi(1, 2, 3, 0), 2);
     let (own, other) = (ProcessId(0), ProcessId(1));
     let first = plan.tasks_of(0, own).next().expect("its block begins");

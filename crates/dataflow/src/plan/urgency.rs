@@ -35,8 +35,8 @@ impl Plan {
         self
     }
 
-    /// Returns the rank of a task. Of two ready tasks, the one with the lower rank runs first, and of tasks with equal
-    /// ranks the older one.
+    /// Returns the rank of a task. Of two ready tasks, the one with the lower rank runs first, and among
+    /// tasks of equal rank, the older one does.
     pub(crate) fn rank(&self, task: TaskNo) -> u32 {
         let slack = self.slack.get(task.step as usize).map(|it| it[task.index as usize]);
         match slack {
@@ -47,7 +47,8 @@ impl Plan {
     }
 }
 
-/// Returns in how many steps a value is sent to which this task contributes. `later` returns the same for a later task.
+/// Returns the number of steps until a value to which this task contributes is sent. `later` returns that
+/// number for a later task.
 fn least(task: &Planned, later: impl Fn(u32, u32) -> u16) -> u16 {
     if task.outputs.iter().any(|it| !it.sends.is_empty()) {
         return 0;
@@ -66,7 +67,7 @@ mod tests {
     use faultline_core::Span;
 
     #[test]
-    fn a_block_is_as_urgent_as_it_is_near_to_another_partition() {
+    fn blocks_nearer_to_another_partition_are_more_urgent() {
         // A row of 12 blocks, divided between two partitions.
         let program = Jacobi {
             rows: 1,

@@ -14,9 +14,9 @@ const CALL: u16 = 0;
 /// The sum of two calls.
 const SUM: u16 = 1;
 
-/// The largest Fibonacci number that fits in 64 bits.
+/// The index of the largest Fibonacci number that fits in 64 bits.
 const MOST: u32 = 93;
-/// A single task that computes a larger number by its definition takes seconds.
+/// The largest threshold: above it, a single task would take seconds to compute its number by the definition.
 const MOST_THRESHOLD: u32 = 35;
 
 /// Parameters of the program.
@@ -54,7 +54,7 @@ impl Fibonacci {
         last
     }
 
-    /// Computes the result upwards from the smallest numbers.
+    /// Computes the result from the smallest number upwards.
     pub(super) fn reference(&self) -> Chunk {
         let mut lines = [[0, trail_of_call(0)], [1, trail_of_call(1)]];
         for n in 2..=u64::from(self.n) {
@@ -140,7 +140,11 @@ mod tests {
 
     #[test]
     fn a_task_that_is_lost_or_counted_twice_changes_the_result() {
-        testing::every_task_shows(&Flow::Fibonacci(Fibonacci { n: 9, threshold: 2, task_time: Span::ZERO }));
+        testing::every_task_matters(&Flow::Fibonacci(Fibonacci {
+            n: 9,
+            threshold: 2,
+            task_time: Span::ZERO,
+        }));
     }
 
     #[test]

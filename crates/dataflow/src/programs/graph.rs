@@ -1,4 +1,4 @@
-//! Random programs, for finding schedules that a protocol does not survive.
+//! Random programs, for finding schedules under which a protocol fails.
 //!
 //! A task either computes, or creates data and spawns tasks that write, change, gather into and read the data in any
 //! order, and that take over the task's right to write. A task writes a hash of its name and of everything that it has
@@ -31,7 +31,7 @@ pub struct Graph {
     pub seed: u64,
     /// Levels of tasks below the first one.
     pub depth: u32,
-    /// The largest number of tasks that one task spawns. A task that is no leaf spawns at least one.
+    /// The largest number of tasks that one task spawns. A task that is not a leaf spawns at least one.
     pub width: u32,
     /// The mean time of a task that spawns no others; each takes up to twice as long. Other tasks take no time.
     pub task_time: Span,
@@ -110,7 +110,7 @@ impl Program for Graph {
             return;
         }
         let node = Node::of(&call.args);
-        // Accesses: first what it changes; then its output, the sum, and what it reads.
+        // Accesses: first what the task changes; then its output, the sum, and what it reads.
         let output = usize::from(node.output == Output::Change);
         frame.put(output + 1, chunk(&[mix(node.name), 1]));
         let inputs = (0..call.inputs.len()).map(|it| call.words(it).first().copied().unwrap_or(0));
@@ -233,7 +233,7 @@ impl Node {
             (state % below as u64) as usize
         };
         let own = 1 + draw(3);
-        // Whether its own output has been handed on, and whether a value of it can be read.
+        // Whether its own output has been passed on, and whether a value of it can be read.
         let (mut is_given, mut is_readable) = (false, self.output == Output::Change);
         let mut children = Vec::new();
         for index in 0..1 + draw(graph.width as usize) as u64 {
@@ -296,7 +296,7 @@ mod tests {
             let large = |it: &Graph| {
                 (30..300).contains(&testing::agrees_with_its_reference(&Flow::Graph(it.clone())))
             };
-            testing::every_task_shows(&Flow::Graph(program.into_iter().find(large).unwrap()));
+            testing::every_task_matters(&Flow::Graph(program.into_iter().find(large).unwrap()));
         }
     }
 

@@ -3,9 +3,9 @@
 //!
 //! The grid is cut into blocks, each its own piece. A task computes one iteration of one block: it reads the block and
 //! the edges of its neighbours, and writes the block and its edges for the next iteration. At intervals, all blocks
-//! gather their greatest change, and a test records when this change fell below the tolerance. At the end, the blocks
-//! are folded into one hash, each with its neighbour, so that all messages except those of the tests pass between
-//! neighbours.
+//! gather their greatest change, and a test records when this change falls below the tolerance. At the end,
+//! the blocks are folded into one hash, each with its neighbour, so all messages except those of the tests
+//! pass between neighbours.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_task_that_is_lost_or_counted_twice_changes_the_result() {
-        testing::every_task_shows(&Flow::Jacobi(jacobi(2, 3, 2, 4, 2)));
+        testing::every_task_matters(&Flow::Jacobi(jacobi(2, 3, 2, 4, 2)));
     }
 
     #[test]

@@ -114,8 +114,8 @@ impl Flow {
         }
     }
 
-    /// Returns the digest of the result, computed without tasks. Takes as long as the program itself, without
-    /// the modelled time.
+    /// Returns the digest of the result, computed without tasks. Takes as long as the program itself,
+    /// excluding the modelled time.
     pub fn reference(&self) -> Digest {
         digest(&match self {
             Flow::Fibonacci(it) => it.reference(),

@@ -20,7 +20,7 @@ pub(super) fn agrees_with_its_reference(program: &Flow) -> u64 {
 }
 
 /// Asserts that the result changes if any task is lost, or if any task that spawns no others is counted twice.
-pub(super) fn every_task_shows(program: &Flow) {
+pub(super) fn every_task_matters(program: &Flow) {
     let seen = Seen::default();
     let (expected, _) = reference(&Watched { program: program.clone(), seen: seen.clone() });
     assert_eq!(expected, program.reference());

@@ -108,7 +108,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         payment: StolenResult,
         out: &mut Out<TaskProcess<P, G>>,
     ) {
-        // Also if the result was merged before: its receipt is sent again.
+        // This also applies if the result was merged before: its receipt is then sent again.
         self.merged.insert(theft, payment.task);
         let event = self.logs.then(|| GraphEvent::Merged(theft, payment.clone()));
         let Some((task, of)) = self.graph.merge(theft, payment) else {
@@ -229,8 +229,8 @@ impl<P: Recovery, G: Program> Inner<P, G> {
     }
 
     /// Resolves thefts whose victim and thief may both be this process after an absorption: takes back a task lent to
-    /// no process, drops a result owed to no process, and merges a result owed to this one. A process that was absorbed
-    /// in its initial state has never lent anything (`as_it_began`).
+    /// no process, drops a result owed to no process, and merges a result owed to this one. If a process was
+    /// absorbed in its initial state (`as_it_began`), it has lent no tasks, and results owed to it are kept.
     pub(super) fn reconcile_own(&mut self, as_it_began: bool, out: &mut Out<TaskProcess<P, G>>) {
         let loans: Vec<Theft> = self.graph.loans().filter(|it| self.is_mine(it.thief)).collect();
         for theft in loans.into_iter().filter(|it| self.graph.owed(*it).is_none()).collect::<Vec<_>>() {

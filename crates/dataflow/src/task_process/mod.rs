@@ -420,7 +420,7 @@ impl<P: Recovery, G: Program> Inner<P, G> {
         }
     }
 
-    /// Handles a number that a task published, here or on another process.
+    /// Handles a number that a task published, here or in another process.
     fn note_hint(&mut self, hint: u64, is_own: bool, out: &mut Out<TaskProcess<P, G>>) {
         if hint < self.hint {
             self.hint = hint;

@@ -2,7 +2,7 @@
 
 use faultline_core::{Life, Membership, ProcessId, Role, Span, Theft, Time};
 
-/// How processes steal.
+/// How idle processes steal work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stealing {
     /// How long a process waits after a refusal before it sends another request.
@@ -32,7 +32,7 @@ impl Thief {
         self.asking.map(|(theft, _)| theft)
     }
 
-    /// Cancels the pending request, whatever its answer may be.
+    /// Cancels the pending request. Its answer, if any, is ignored.
     pub(super) fn stop(&mut self) {
         self.asking = None;
     }

@@ -17,7 +17,7 @@ pub(super) struct Partial<'a> {
     pub(super) locations: Vec<usize>,
     /// Locations without a facility, ascending.
     pub(super) free: Vec<usize>,
-    /// Cost among the facilities with a location.
+    /// Cost of the flows among the facilities that have a location.
     pub(super) cost: u64,
 }
 
@@ -39,7 +39,8 @@ impl<'a> Partial<'a> {
         next
     }
 
-    /// Returns the cost of `facility` at `location` together with the facilities with a location.
+    /// Returns the cost of the flows between `facility`, at `location`, and the facilities that have a
+    /// location.
     fn interaction(&self, facility: usize, location: usize) -> u64 {
         let placed = self.instance.order.iter().zip(&self.locations);
         placed

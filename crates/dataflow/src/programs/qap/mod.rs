@@ -3,7 +3,7 @@
 //!
 //! A task is given the locations of the first facilities. If even the best possible completion costs more than the
 //! cheapest assignment known, the task ends. Otherwise it spawns one task for every location of the next facility, and
-//! one that combines their results. From a certain depth on, it searches without spawning.
+//! one that combines their results. Beyond a certain depth, it searches without spawning.
 //!
 //! The cheapest cost known is a [hint](Frame::hint). It only decreases; a task with an outdated hint searches more and
 //! finds the same. A task prunes only strictly worse assignments, so every execution finds *all* cheapest assignments.
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_task_that_is_lost_or_counted_twice_changes_the_result() {
-        testing::every_task_shows(&Flow::Qap(qap(random(5, 3), 3)));
+        testing::every_task_matters(&Flow::Qap(qap(random(5, 3), 3)));
     }
 
     #[test]
