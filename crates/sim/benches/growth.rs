@@ -107,8 +107,8 @@ fn grow(
     }
 }
 
-/// Shows the growth of a simulator that loses time only to cold memory, as any program does. A lower bound,
-/// because no read waits for another here.
+/// Shows the growth of a simulator that loses time only to cold memory, as any program does. This is a lower
+/// bound, because no read waits for another here.
 fn show_cold_memory(sizes: &[(usize, usize)], smallest: f64) {
     let all: Vec<f64> = sizes.iter().map(|&(clusters, nodes)| touch(clusters * nodes)).collect();
     for (&(clusters, nodes), seconds) in sizes.iter().zip(&all).skip(1) {
@@ -123,8 +123,7 @@ fn show_cold_memory(sizes: &[(usize, usize)], smallest: f64) {
     }
 }
 
-/// Returns the duration of an event, in seconds, of a loop that only touches the memory of this many
-/// processes.
+/// Returns the time per event, in seconds, of a loop that only touches the memory of this many processes.
 fn touch(processes: usize) -> f64 {
     let mut memory = vec![1_u64; processes * PROCESS_WORDS];
     let mut random = 1_u64;

@@ -100,8 +100,9 @@ fn cases() -> [Case; 4] {
             goals: [None, None],
             judging: None,
         },
-        // Only 100 messages are in transit at any time. The program pairs ranks across clusters, so there is one
-        // cluster: between two, checkpoints would force each other with every message.
+        // Only 100 messages are in transit at any time. The program pairs ranks across clusters, so there is
+        // only one cluster: with two, every message would make the checkpoints of one cluster force those of
+        // the other.
         Case {
             name: "ping-pong of 100 pairs",
             clusters: &[200],

@@ -36,7 +36,7 @@ const CLUSTERS: [usize; 2] = [100, 100];
 /// Application messages per rank.
 const MESSAGES: u64 = 5_000;
 /// Mean number of pending events in this simulation.
-const UNDER_WAY: u64 = 1_000;
+const PENDING: u64 = 1_000;
 
 type Hc3i = <common::Process as Process>::Config;
 
@@ -107,8 +107,8 @@ fn simulate(config: Config<Hc3i>, sink: &mut impl Sink) -> u64 {
     faultline_sim::run::<common::Process>(config, sink).stats.events
 }
 
-/// Returns 2 x 100 nodes under HC3I with dense traffic, 5 % of which goes to the other cluster, in one
-/// direction.
+/// Returns the configuration of 2 x 100 nodes under HC3I with dense traffic, 5 % of which goes to the other
+/// cluster, in one direction.
 fn burst() -> Config<Hc3i> {
     let application = synthetic::Config {
         traffic: Traffic::Burst {
@@ -161,10 +161,10 @@ impl Sink for Checkpoints {
     }
 }
 
-/// Runs the minimum of every discrete-event loop: keys in a heap, and packet-sized values in a slab.
+/// Runs the minimal discrete-event loop: keys in a heap, and packet-sized values in a slab.
 fn bare_loop(events: u64) -> u64 {
-    let mut slab: Vec<Option<[u64; 12]>> = (0..UNDER_WAY).map(|it| Some([it; 12])).collect();
-    let mut heap: BinaryHeap<_> = (0..UNDER_WAY).map(|it| Reverse((it, it, it as usize))).collect();
+    let mut slab: Vec<Option<[u64; 12]>> = (0..PENDING).map(|it| Some([it; 12])).collect();
+    let mut heap: BinaryHeap<_> = (0..PENDING).map(|it| Reverse((it, it, it as usize))).collect();
     let mut random = 1_u64;
     for sequence in 0..events {
         let Reverse((at, _, slot)) = heap.pop().expect("every pop follows a push");
@@ -227,7 +227,7 @@ impl Process for PassOn {
     fn start(birth: Birth<()>, _: Time, out: &mut Out<Self>) -> Self {
         let processes = birth.membership.members.len() as u32;
         let mut process = PassOn { me: birth.me.0, processes, random: birth.me.0 };
-        out.extend((0..UNDER_WAY / u64::from(processes)).map(|_| process.next()));
+        out.extend((0..PENDING / u64::from(processes)).map(|_| process.next()));
         process
     }
 
@@ -251,7 +251,7 @@ fn passing() -> Config<()> {
         detect_after: Span::from_secs(1),
         restart_after: Span::from_secs(1),
         volatile_storage: false,
-        // A packet is in transit for about 100 us, so that each is passed on about a thousand times.
+        // A packet is in transit for about 100 us, so each is passed on about a thousand times.
         deadline: Span::from_millis(150),
         start_within: Some(Span::from_millis(150)),
         plan: Vec::new(),

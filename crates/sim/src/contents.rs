@@ -1,4 +1,4 @@
-//! The memory of a simulation, by its contents.
+//! The memory of a simulation, broken down by its contents.
 
 use faultline_core::{Footprint, Process};
 use faultline_trace::Sink;

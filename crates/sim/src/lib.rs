@@ -10,7 +10,7 @@
 //! | `supervising` | reports to the supervisor, and its orders |
 //! | `network`, `storage` | costs of packets and images, and the effect of a crash on them |
 //! | `handling` | time that packets occupy their senders and receivers |
-//! | `contents` | the memory of a simulation, by its contents |
+//! | `contents` | the memory of a simulation, broken down by its contents |
 //! | `queue` | events in the order of their times |
 //! | `defect` | known defects of a driver, which tests can enable |
 //! | `parallel` | many runs on many cores |

@@ -134,7 +134,7 @@ impl Network {
         Some(at)
     }
 
-    /// Returns the total delay by re-sends of a packet; zero if it is not lost.
+    /// Returns the total delay that re-sends add to a packet; zero if the packet is not lost.
     fn resending(&mut self, latency: Span, loss_ppm: u32) -> Span {
         let (mut waited, mut timeout) = (Span::ZERO, RETRANSMISSION_FLOOR + latency * 2);
         for _ in 0..LOSSES_IN_A_ROW {

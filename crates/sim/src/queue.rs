@@ -19,7 +19,7 @@ use std::{iter, mem};
 
 use faultline_core::Time;
 
-/// Events by time. Events of the same time happen in the order in which they were pushed.
+/// Events by time. Events at the same time happen in the order in which they were pushed.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     /// The next keys, in descending order: all keys up to `near_end`.
@@ -75,7 +75,8 @@ impl<T> Queue<T> {
     }
 
     /// Schedules an event at `at`, which must not be earlier than the last popped event. The event is built
-    /// in place: copying it right after it was written, in other units, would stall current processors.
+    /// in place: copying it right after writing it, with accesses of another size, would stall current
+    /// processors.
     #[inline]
     pub(crate) fn push(&mut self, at: Time, make: impl FnOnce() -> T) {
         assert!(at >= time(self.last), "an event must not be scheduled in the past");

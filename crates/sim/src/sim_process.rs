@@ -7,7 +7,7 @@ use std::sync::Arc;
 use faultline_core::process::{ActionOf, PacketOf};
 use faultline_core::{Boot, JobNo, Life, Membership, MembershipVersion, Process, ProcessId, Time};
 
-/// A packet in transit, with the lives of its sender and receiver at the send.
+/// A packet in transit, with the lives that its sender and receiver had when it was sent.
 pub(crate) struct Flight<P: Process> {
     pub(crate) from: ProcessId,
     pub(crate) from_life: Life,
@@ -16,7 +16,7 @@ pub(crate) struct Flight<P: Process> {
     pub(crate) packet: PacketOf<P>,
 }
 
-/// An input of a running process. Inputs that belong to a life are discarded when it ends.
+/// An input for a running process. Inputs that belong to a life are discarded when it ends.
 pub(crate) enum Input<P: Process> {
     Packet(Flight<P>),
     Due(Due),
@@ -57,7 +57,7 @@ pub(crate) struct SimProcess<P: Process> {
     pub(crate) view: Option<Arc<Membership>>,
     /// The newest membership in transit. A newer one replaces it before it arrives.
     pub(crate) coming: Option<Arc<Membership>>,
-    /// Arrival of the process's newest report. Reports arrive in order.
+    /// Time at which the process's newest report arrives. Reports arrive in order.
     pub(crate) reported: Time,
     /// Jobs in progress.
     pub(crate) jobs: Vec<(JobNo, P::Job)>,

@@ -50,7 +50,7 @@ pub struct Simulation<'s, P: Process, S> {
     pub(crate) processors: Option<Processors>,
     /// Packets that wait for their link to heal, by link.
     pub(crate) held: BTreeMap<usize, VecDeque<Flight<P>>>,
-    /// The times until which the packets of killed lives arrive.
+    /// The times until which packets from killed lives still arrive.
     pub(crate) echoes: BTreeMap<(ProcessId, Life), Time>,
     pub(crate) control_random: RandomStream,
     pub(crate) failure_random: RandomStream,

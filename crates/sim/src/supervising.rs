@@ -68,7 +68,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         self.perform_orders();
     }
 
-    /// Updates the figures of remaining work that the supervisor considers when it injects a fault.
+    /// Updates the figures for remaining work that the supervisor considers when it injects a fault.
     fn refresh_gauges_for_plan(&mut self) {
         if self.has_plan {
             self.refresh_gauges();
@@ -177,7 +177,7 @@ impl<P: Process, S: Sink> Simulation<'_, P, S> {
         }
     }
 
-    /// Returns the time until which the packets of a life that is killed now arrive.
+    /// Returns the time until which packets from a life that is killed now still arrive.
     fn end_of_echo(&mut self) -> Time {
         match self.chance.in_flight {
             InFlight::Lost => self.now,

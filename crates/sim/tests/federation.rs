@@ -152,7 +152,7 @@ fn checkpoints_share_the_log_and_the_tables_of_deliveries() {
     let each = |it: Contents| it.image_bytes / it.images;
     assert!(many.images > 20 * 300, "{many:?}");
     assert!(many.logged > 20 * 250, "{many:?}");
-    // A copy of the log and of the table of deliveries takes 100 bytes per round in each of them.
+    // A separate copy of the log and of the table of deliveries would add 100 bytes per round to each part.
     assert!(each(many) < 2500, "{} bytes per part of a checkpoint", each(many));
     assert!(each(many) < each(few) + 200, "a part grows from {} to {} bytes", each(few), each(many));
 }

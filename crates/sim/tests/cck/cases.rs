@@ -55,7 +55,7 @@ fn when(fact: FactKind, process: ProcessId, occurrence: u32) -> Trigger {
     Trigger::When { fact, cluster: None, process: Some(process), occurrence }
 }
 
-/// Runs to the correct result with all faults, and returns what happened.
+/// Runs with all faults, asserts that the result is correct, and returns what happened.
 #[track_caller]
 fn survives(federation: &Federation, config: cck::Config, what: &dyn Debug) -> Ended {
     let ended = federation.run::<Cck>(config);
@@ -72,7 +72,7 @@ fn begun(facts: &[Record]) -> Time {
     facts.iter().find(|it| matches!(it.fact, Fact::Begun)).expect("the application begins").at
 }
 
-/// Returns when the second checkpoint is requested and when it is known to be valid, counted from the start
+/// Returns when the second checkpoint is requested and when it is known to be valid, measured from the start
 /// of the application.
 fn second_checkpoint(plain: &Federation, config: &cck::Config) -> (Span, Span) {
     let facts = plain.run::<Cck>(config.clone()).facts;
@@ -118,7 +118,7 @@ fn processes_fail_at_every_step_of_a_checkpoint() {
                 let mut federation = federation(2);
                 let fault = |it: &u32| (when(fact, by, 2), crash(ProcessId(*it), fate));
                 federation.faults = failed.iter().map(fault).collect();
-                // If three processes lose their storage, no copy may be left.
+                // If three processes lose their storage, possibly no copy is left.
                 if fate.0 == StorageFate::Lost && failed.len() > 2 {
                     continue;
                 }

@@ -98,9 +98,9 @@ fn share_of_schedules_that_each_defect_breaks() {
     }
 }
 
-/// Returns federations with four blocks in a row, of which the last ones only rarely send to the first, so
-/// that it asks them and they never ask it. The coordinator is far from the first block, which therefore asks
-/// after the others have saved their states.
+/// Returns federations with four blocks in a row. The last blocks only rarely send to the first, so it asks
+/// them and they never ask it. The coordinator is far from the first block, which therefore asks after the
+/// others have saved their states.
 fn late_question() -> impl Iterator<Item = Federation> {
     (0..4).map(|seed| {
         let mut federation = row_of_four(seed);

@@ -36,7 +36,7 @@ pub(crate) struct Federation {
     pub(crate) far: Option<(ClusterId, Span)>,
     /// Whether tasks for which other partitions wait run first.
     pub(crate) sends_first: bool,
-    /// Speeds in percent, by process; otherwise drawn from the seed.
+    /// Speeds in percent, by process; if `None`, drawn from the seed.
     pub(crate) speeds: Option<Vec<u32>>,
 }
 
@@ -64,7 +64,7 @@ impl Ended {
     }
 }
 
-/// The facts that trigger faults, among others: every step of a checkpoint and of a recovery.
+/// The facts that trigger faults, including every step of a checkpoint and of a recovery.
 const KINDS: [FactKind; 11] = [
     FactKind::Ran,
     FactKind::Transmitted,

@@ -38,7 +38,7 @@ pub(crate) struct Seen {
 pub(crate) struct Account {
     pub(crate) recoveries: usize,
     pub(crate) tasks: usize,
-    /// Numbers of partitions that re-executed tasks, and of those that did not in the same recovery.
+    /// Numbers of partitions that re-executed tasks, and of those that re-executed none in the same recovery.
     pub(crate) busy: usize,
     pub(crate) idle: usize,
 }

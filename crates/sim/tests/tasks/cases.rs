@@ -46,7 +46,7 @@ fn when(fact: FactKind, process: Option<ProcessId>, occurrence: u32) -> Trigger 
     Trigger::When { fact, cluster: None, process, occurrence }
 }
 
-/// Runs to the correct result with all faults, and returns what happened.
+/// Runs with all faults, asserts that the result is correct, and returns what happened.
 #[track_caller]
 fn survives(federation: &Federation, protocol: Protocol, what: &dyn std::fmt::Debug) -> Ended {
     let ended = protocol.run(federation);
@@ -200,7 +200,7 @@ fn survivors_absorb_a_permanently_lost_cluster() {
             if protocol == Protocol::Satin && cluster != 0 {
                 continue;
             }
-            // The successor fails in turn.
+            // The successor also fails.
             let absorbed = ended.facts.iter().find(|it| matches!(it.fact, Fact::Absorbed(_)));
             let successor = absorbed.expect("a process takes over").process;
             for fate in FATES {
@@ -266,7 +266,7 @@ fn lost_work_grows_with_time_under_satin_and_is_bounded_under_tic_and_sel() {
             federation.faults = vec![(Trigger::At(Time(span / 4 * quarter)), fault)];
             loss(&survives(&federation, protocol, &quarter), &without)
         });
-        // Under TIC, two cores for tau and a write; under SEL, a task and the latency of the log.
+        // The bound: under TIC, two cores for tau and a write; under SEL, a task and the latency of the log.
         let write = Span::from_millis(20).0;
         match protocol {
             Protocol::Tic => {

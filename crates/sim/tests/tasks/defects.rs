@@ -162,8 +162,8 @@ fn full(process: u32, span: Span) -> Fault {
     Fault::Storage { process: ProcessId(process), how: StorageFault::Full, span: Some(span) }
 }
 
-/// A search for the least of some numbers, which prunes by the least number known. As printed in most papers
-/// on branch and bound, it also prunes numbers equal to it.
+/// A search for the least of some numbers, which prunes by the least number known. Like the algorithm in most
+/// papers on branch and bound, it also prunes numbers equal to that one.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     numbers: u64,

@@ -54,8 +54,8 @@ pub(crate) fn named_differently(facts: &[Record]) -> Vec<(Theft, BTreeSet<TaskId
     tasks.into_iter().filter(|(_, tasks)| tasks.len() > 1).collect()
 }
 
-/// Returns the tasks that the final states contain more than once as executed, because they had two owners. Returns
-/// `None` if all copies of a process's state were lost, because tasks may then correctly run again.
+/// Returns the tasks that count as executed more than once in the final states, because they had two owners.
+/// Returns `None` if all copies of a process's state were lost, because tasks may then correctly run again.
 pub(crate) fn owned_twice(facts: &[Record]) -> Option<Vec<(TaskId, Vec<ProcessId>)>> {
     let mut lives: BTreeMap<(ProcessId, Life), Stream> = BTreeMap::new();
     let mut newest: BTreeMap<ProcessId, Life> = BTreeMap::new();

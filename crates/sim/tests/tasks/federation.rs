@@ -31,7 +31,7 @@ pub(crate) struct Federation {
     pub(crate) copies: (u16, ReplicateTo),
     /// Clusters that join late.
     pub(crate) joins: Vec<(ClusterId, Span)>,
-    /// Speeds in percent, by process; otherwise drawn from the seed.
+    /// Speeds in percent, by process; if `None`, drawn from the seed.
     pub(crate) speeds: Option<Vec<u32>>,
 }
 
@@ -56,7 +56,7 @@ impl Ended {
     }
 }
 
-/// The facts that trigger faults, among others: every step of a theft and of a recovery.
+/// The facts that trigger faults, including every step of a theft and of a recovery.
 const KINDS: [FactKind; 12] = [
     FactKind::Ran,
     FactKind::Lent,

@@ -96,17 +96,17 @@ fn satin_survives_whatever_fails() {
 }
 
 #[test]
-fn tic_survives_with_servers_latecomers_and_bounds() {
+fn tic_survives_with_servers_late_clusters_and_bounds() {
     survives(Protocol::Tic, |seed| Federation::wide(seed, 3), 5);
 }
 
 #[test]
-fn sel_survives_with_servers_latecomers_and_bounds() {
+fn sel_survives_with_servers_late_clusters_and_bounds() {
     survives(Protocol::Sel, |seed| Federation::wide(seed, 3), 5);
 }
 
 #[test]
-fn satin_survives_with_servers_latecomers_and_bounds() {
+fn satin_survives_with_servers_late_clusters_and_bounds() {
     survives(Protocol::Satin, |seed| Federation::wide(seed, 3), u64::MAX);
 }
 
