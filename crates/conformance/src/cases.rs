@@ -98,8 +98,8 @@ pub fn lives_do_not_mix(driver: &mut impl Driver) {
     assert!(received(&evidence.seen(P0, SECOND)).contains_key(&(P1, SECOND)));
 }
 
-/// Lives do not mix either if a process was paused while another failed and returned, so that messages and
-/// the announcement of the new life reach it together.
+/// Lives do not mix even if a process was paused while another failed and returned. In that case, messages
+/// and the announcement of the new life reach the paused process together.
 pub fn lives_do_not_mix_after_a_pause(driver: &mut impl Driver) {
     const STANDS: ProcessId = ProcessId(2);
     let mut scenario = Scenario::new(&[3], Span::from_millis(1200));
@@ -317,7 +317,7 @@ pub fn a_fault_is_in_force_before_its_trigger_resumes(driver: &mut impl Driver) 
     expect_full_when_told(driver, scenario, Span::from_millis(100));
 }
 
-/// A fault is also in force at a paused process, which handles messages of the released process only under
+/// A fault is also in force at a paused process, which handles messages from the released process only under
 /// the fault.
 pub fn a_fault_is_in_force_even_at_a_paused_process(driver: &mut impl Driver) {
     let mut scenario = Scenario::new(&[2], Span::from_millis(600));
@@ -577,7 +577,7 @@ pub fn a_lost_cluster_returns(driver: &mut impl Driver) {
     }
 }
 
-/// Number of messages that each process receives from each other process in [`steady_traffic`].
+/// Number of messages that each process receives from every other process in [`steady_traffic`].
 const TRAFFIC: u32 = 60;
 
 /// Returns a time in milliseconds after the application began.
@@ -640,8 +640,8 @@ fn expect_all_received(evidence: &Evidence, scenario: &Scenario, sent: impl Fn(P
     }
 }
 
-/// Panics unless each message was delivered at most once, to the intended life, from a life that was the newest
-/// announced one, and none is missing between two lives that lasted to the end.
+/// Panics unless each message was delivered at most once, to the intended life, and came from the newest life
+/// announced. Also panics if a message is missing between two lives that lasted to the end.
 fn expect_lives_apart(evidence: &Evidence, scenario: &Scenario) {
     for process in scenario.processes() {
         for life in evidence.lives(process) {
@@ -684,7 +684,7 @@ fn version(observation: &Observation) -> Option<u32> {
     }
 }
 
-/// Returns whether this is an answer of the storage.
+/// Returns whether this is an answer from the storage.
 fn stored(observation: &Observation) -> bool {
     matches!(
         observation,

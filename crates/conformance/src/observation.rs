@@ -38,7 +38,7 @@ pub enum Observation {
         /// Number of the message: consecutive for each pair of lives, from 0.
         number: u32,
     },
-    /// An image of another process arrived unchanged.
+    /// An image from another process arrived unchanged.
     ReceivedImage {
         /// Owner and sender of the image.
         from: ProcessId,

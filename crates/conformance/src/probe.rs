@@ -307,7 +307,7 @@ impl<const FIFO: bool> Probe<FIFO> {
         self.proceed(out);
     }
 
-    /// Performs actions up to one that waits for answers.
+    /// Performs actions up to the first one that waits for answers.
     fn proceed(&mut self, out: &mut Out<Self>) {
         while self.asked == 0 || self.to_do.front() != Some(&Act::Settle) {
             let Some(act) = self.to_do.pop_front() else { return };
@@ -434,7 +434,7 @@ fn is_answer<P: Process>(event: &In<P>) -> bool {
     )
 }
 
-/// Returns bytes whose changes can be detected.
+/// Returns bytes in which any change can be detected.
 fn pattern(number: u32, len: u32) -> Vec<u8> {
     (0..len).map(|index| (number.wrapping_mul(31).wrapping_add(index.wrapping_mul(7)) % 251) as u8).collect()
 }

@@ -2,8 +2,8 @@
 //! correct are not touched: a change of one class does not disturb others, and a restarted program adopts
 //! existing objects.
 //!
-//! Handles and names identify this crate's own objects. An object of another program on the interface is an
-//! error, and is never replaced.
+//! Handles and names identify this crate's own objects. An object on the interface that belongs to another
+//! program is an error, and is never replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,7 +25,7 @@ const ARRIVING: &str = "faultline-in";
 const ROOT: Handle = Handle::new(0xfa17, 0);
 /// Handle of the queue in class 0. The queues of other classes follow, by class.
 const FIRST_LEAF: u16 = 0x1000;
-/// Bytes that a class may send before it is another class's turn (of the same parent): two full packets.
+/// Bytes that a class may send before the next class of the same parent has its turn: two full packets.
 const QUANTUM: u32 = 3028;
 /// Priority of the first peer's filter. Priority 0 does not exist.
 const PRIORITY_OF_FIRST: u16 = 1;
@@ -39,7 +39,7 @@ pub enum ApplyError {
     /// No interface has this address.
     #[error("no network interface has the address {0}")]
     Address(Ipv4Addr),
-    /// The interface has a queueing discipline of another program.
+    /// The interface has a queueing discipline that belongs to another program.
     #[error(
         "{interface} has a queueing discipline of another program ({kind}); remove it with `tc qdisc del dev {interface} {at}`"
     )]
@@ -251,7 +251,7 @@ impl Interface<'_> {
     /// Removes this crate's tree, if it exists.
     fn unshape(&self) -> Result<usize, ApplyError> {
         let is_ours = match self.is_ours() {
-            // The tree of another program does no harm if there is nothing to shape.
+            // Another program's tree does no harm if there is nothing to shape.
             Err(ApplyError::Occupied { .. }) => false,
             other => other?,
         };

@@ -3,7 +3,7 @@
 //!
 //! The namespaces have no names. A namespace exists as long as a process or an open file refers to it: the
 //! hub as long as its owner, and the namespace of a process as long as the process. Nothing remains after
-//! their end, even after SIGKILL.
+//! they end, even after SIGKILL.
 
 use std::fs::File;
 use std::io;
@@ -44,7 +44,7 @@ const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
 /// The reason why a namespace could not be created.
 #[derive(Debug, Error)]
 pub enum NamespaceError {
-    /// The thread for it did not start.
+    /// The thread that creates the namespace did not start.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     /// The namespace could not be created.

@@ -30,7 +30,7 @@ const NLA_TYPE_MASK: u16 = 0x3fff;
 const NLA_F_NESTED: u16 = 0x8000;
 /// Longest message from the kernel, in bytes.
 const LONGEST: usize = 1 << 16;
-/// Number of attempts to read a list that changes while it is read.
+/// Number of attempts to read a list that changes while it is being read.
 const ATTEMPTS: usize = 16;
 
 /// A connection to the kernel's routing and traffic control in one network namespace.

@@ -134,13 +134,13 @@ pub struct Queue {
 /// An HTB class that the kernel reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HtbClass {
-    /// Bytes per second.
+    /// Guaranteed rate, in bytes per second.
     pub rate: u64,
-    /// Bytes per second.
+    /// Maximum rate, in bytes per second.
     pub ceiling: u64,
     /// Burst, in the kernel's ticks at that rate.
     pub burst: u32,
-    /// Bytes that the class may send before the next class of the same parent.
+    /// Bytes that the class may send before the next class of the same parent has its turn.
     pub quantum: u32,
 }
 
