@@ -31,7 +31,7 @@ impl Amender {
         Amender { change_queue, state: Mutex::new(state) }
     }
 
-    /// Returns the outcome of the last accepted spec; `None` if only the spec of the file has been accepted.
+    /// Returns the outcome of the last accepted spec; `None` if only the spec in the file has been accepted.
     pub(crate) fn newest(&self) -> Option<Amendment> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Some(state.newest.clone()).filter(|it| it.generation > 0)

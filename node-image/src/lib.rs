@@ -95,7 +95,7 @@ impl Node {
         self
     }
 
-    /// Executes the command on the command line, and returns the exit status of the program.
+    /// Executes the command given on the command line, and returns the exit status of the program.
     pub fn main(self) -> ExitCode {
         let arguments = Arguments::parse();
         let colours = std::io::stderr().is_terminal();

@@ -222,7 +222,8 @@ impl Backend for Pods {
         };
         let (interrupted, change_queue) = (self.ended.clone(), self.change_queue.clone());
         let mut options = RunOptions { interrupted, change_queue, ..run_options(setup, bundle.dir()) };
-        // The client that provides the places reports what prevents the start, and a user may solve it.
+        // The client that provides the places reports what prevents the start, and a user may be able to
+        // remove the cause.
         options.supervisor.start_within = None;
         let run =
             remote::run(remote, options, self.past.take(), &self.place_registry, &mut self.run_recorder)?;

@@ -222,7 +222,7 @@ fn a_place_that_is_told_to_end_sends_its_remaining_facts_and_the_run_passes() {
 }
 
 #[test]
-fn links_faults_and_a_pause_change_while_it_runs() {
+fn links_faults_and_the_pause_can_change_during_a_run() {
     let text = federation("");
     let setting = Setting::start(&text, &PROCESSES);
     let mut spec = faultline_api::parse("federation.yaml", text.as_bytes()).unwrap().spec;

@@ -1,5 +1,5 @@
-//! Runs the operator's reconciliation against an API server in memory, and serves its metrics at the address that it
-//! prints. Needs no cluster. `cargo xtask dashboards` scrapes it.
+//! Runs the operator's reconciliation against an in-memory API server, and serves its metrics at the address
+//! that it prints. Needs no cluster. `cargo xtask dashboards` scrapes it.
 
 #[expect(dead_code, reason = "the tests use all of it")]
 #[path = "../tests/common/mod.rs"]

@@ -202,7 +202,7 @@ where
     }
 }
 
-/// Removes the unused fields of a pod, which are most of it: there may be thousands of pods.
+/// Removes the unused fields of a pod, which make up most of it: there may be thousands of pods.
 fn trim_pod(pod: &mut Pod) {
     pod.metadata.managed_fields = None;
     pod.spec = None;
@@ -217,8 +217,8 @@ fn trim_set(set: &mut StatefulSet) {
     }
 }
 
-/// Keeps a mirror up to date. Returns a future that resolves once it is first complete, and a future that keeps it up
-/// to date.
+/// Keeps a mirror up to date. Returns a future that resolves once the mirror is first complete, and a future
+/// that keeps it up to date.
 fn follow<K>(
     api: Api<K>,
     config: watcher::Config,

@@ -41,12 +41,12 @@ impl Default for Timing {
     }
 }
 
-/// An operator among those that want to be active.
+/// An operator that takes part in an election.
 pub struct Election {
     leases: Api<Lease>,
     identity: String,
     timing: Timing,
-    /// The lease of another operator as last seen, and when it was first seen like that.
+    /// Another operator's lease as last seen, and when it was first seen in that state.
     seen: Option<(LeaseSpec, Instant)>,
 }
 
@@ -62,7 +62,7 @@ enum AttemptError {
 }
 
 impl Election {
-    /// Creates a participant with an identity of its own, for the lease in the client's namespace.
+    /// Creates a participant with this identity, for the lease in the client's namespace.
     pub fn new(client: Client, identity: String, timing: Timing) -> Election {
         Election { leases: Api::default_namespaced(client), identity, timing, seen: None }
     }
@@ -137,7 +137,7 @@ impl Election {
         Ok(true)
     }
 
-    /// Returns whether the lease of another operator has been the same for as long as it is valid.
+    /// Returns whether another operator's lease has not changed for its full duration.
     fn has_expired(&mut self, spec: &LeaseSpec) -> bool {
         match &self.seen {
             Some((seen, since)) if seen == spec => since.elapsed() >= self.timing.duration,

@@ -124,8 +124,8 @@ fn stopped() -> Result<watch::Receiver<bool>, Failure> {
     Ok(stopped)
 }
 
-/// Waits until this operator holds the lease, or does not, as `wanted`. Returns `false` if the operator must stop
-/// first.
+/// Waits until this operator holds the lease or, if `wanted` is `false`, no longer holds it. Returns `false`
+/// if the operator must stop first.
 async fn changes_to(
     leads: &mut watch::Receiver<bool>,
     wanted: bool,

@@ -206,7 +206,7 @@ mod tests {
     const PARIS: &str = "quickstart-paris";
 
     #[test]
-    fn changes_touch_the_federation_that_the_controllers_of_an_object_lead_to() {
+    fn a_change_notifies_the_federation_that_controls_the_object() {
         let world = World::new();
         let pod = world.ours("quickstart-paris-0");
         assert_eq!(world.pod(Event::Apply(pod.clone())), ["quickstart"]);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_names_make_nothing_belong_to_a_federation() {
+    fn labels_and_names_do_not_make_an_object_belong_to_a_federation() {
         let world = World::new();
         let labels = naming::labels(&world.federation);
         let name = "quickstart-paris-1";

@@ -1,5 +1,5 @@
-//! The whole lifecycle of a federation, with an API server in memory and a supervisor whose status the test sets: the
-//! order of writes, restarts of the operator at any point, and the rights used.
+//! The whole lifecycle of a federation, with an in-memory API server and a supervisor whose status the test
+//! sets: the order of writes, restarts of the operator at any point, and the rights used.
 
 mod common;
 #[path = "lifecycle/election.rs"]
@@ -136,7 +136,7 @@ impl World {
     async fn look(&self) -> Result<(), ReconcileError> {
         self.watch(&self.context.sets, "/statefulsets/", mirror::owner_of_set);
         self.watch(&self.context.pods, "/pods/", |it| mirror::owner_of_pod(it, &self.context.sets));
-        // A status is written at most once per second, for which a test has no time.
+        // A status is written at most once per second, but a test must not wait that long.
         self.context.session(UID, |it| it.statuses = Pace::default());
         reconcile(Arc::new(self.federation()), Arc::clone(&self.context)).await.map(drop)
     }
@@ -348,7 +348,7 @@ async fn a_federation_is_made_followed_and_cleaned_up() {
 }
 
 #[tokio::test]
-async fn an_operator_that_ends_at_any_write_is_continued_by_the_next() {
+async fn the_next_operator_continues_after_a_stop_at_any_write() {
     let look = async |world: &mut World| world.look().await.unwrap();
     let mut undisturbed = World::new().await;
     run_to_the_verdict(&mut undisturbed, look).await;
@@ -441,7 +441,7 @@ async fn a_neighbour_with_every_label_is_ignored() {
     assert_eq!(world.condition("PodsReady"), "True AllRunning");
     assert!(!world.supervisor.tokens.lock().unwrap().is_empty(), "the true one is asked");
     assert!(forger.tokens.lock().unwrap().is_empty());
-    // Bystanders delay nothing.
+    // Foreign pods delay nothing.
     let labels = supervisor["spec"]["template"]["metadata"]["labels"].clone();
     for (kind, namespace) in [
         ("pods", "neighbour"),
@@ -780,7 +780,8 @@ async fn a_federation_that_cannot_be_read_is_deleted_with_its_objects() {
 async fn the_rights_are_those_that_are_used() {
     let mut world = World::new().await;
     run_to_the_verdict(&mut world, async |world| world.look().await.unwrap()).await;
-    // Requests that only some federations cause: a deleted volume, an existing key, pods that cannot be created.
+    // Requests that only some federations cause: for a deleted volume, an existing key, pods that cannot be
+    // created.
     let rare = World::new().await;
     let mut federation = rare.server.get(FEDERATION).unwrap();
     federation["spec"]["kubernetes"] = json!({ "volumes": { "size": "1GiB" } });
@@ -803,7 +804,7 @@ async fn the_rights_are_those_that_are_used() {
     rare.look().await.unwrap();
     rare.collect_garbage();
     rare.look().await.unwrap();
-    // Requests of the watches.
+    // Requests made by the watches.
     let watching = ApiServer::default();
     let watched = |used: &BTreeSet<Right>| used.iter().filter(|it| it.2 == "watch").count() == 3;
     let stop = {

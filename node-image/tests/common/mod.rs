@@ -1,5 +1,5 @@
-//! A federation on this machine that works as on Kubernetes: supervisor and agents are separate programs, which a
-//! test connects over HTTP.
+//! A federation on this machine that works as it does on Kubernetes: the supervisor and the agents are
+//! separate programs, which a test connects over HTTP.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

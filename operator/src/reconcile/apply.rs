@@ -29,7 +29,7 @@ use crate::reconcile::build;
 /// Time between two checks for deleted objects while pods are missing.
 const RESTORED_EVERY: Duration = Duration::from_secs(20);
 
-/// The outcome of applying.
+/// The outcome of applying the desired state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// An object that could not be created, which requires action by a user.
@@ -332,7 +332,7 @@ fn objects<K: Owned>(federation: &Federation, context: &Context) -> Api<K> {
     Api::namespaced(context.client.clone(), &federation.namespace().unwrap_or_default())
 }
 
-/// Returns the metadata of the object with the name of this one, if there is one.
+/// Returns the metadata of the existing object with this object's name, if there is one.
 async fn find_object<K: Owned>(
     federation: &Federation,
     object: &K,

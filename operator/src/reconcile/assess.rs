@@ -1,4 +1,4 @@
-//! Derives the status of a federation, and the events to report since the last status. Pure.
+//! Derives the status of a federation, and the events to report since the last status, without side effects.
 
 use faultline_api::Federation;
 use faultline_api::resource::{
@@ -16,10 +16,10 @@ use super::dereference::{Observed, Supervision, is_known};
 use super::validate::{Refusal, Validated};
 use crate::naming;
 
-/// Maximum number of a supervisor's events that become Kubernetes events. For longer runs, the last events are
-/// reported in addition.
+/// Maximum number of a supervisor's events that become Kubernetes events. In longer runs, the last events are
+/// reported as well.
 const MAX_EVENTS: u64 = 300;
-/// Number of last events that are always reported.
+/// Number of final events that are always reported.
 const LAST_EVENTS: u64 = 3;
 /// Longest note of an event, in bytes.
 const MAX_NOTE: usize = 1024;
@@ -50,7 +50,7 @@ pub enum Situation {
     },
 }
 
-/// Reason if a change of a federation is refused, and the federation continues as before.
+/// Reason reported if a change of a federation is refused and the federation continues as before.
 const CHANGE_REFUSED: &str = "ChangeRefused";
 
 /// Message of a run that is ready and paused by its user.

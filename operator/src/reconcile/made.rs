@@ -20,8 +20,9 @@ use crate::{mirror, naming};
 #[error("cannot read the ConfigMap {0}, which contains the federation as it was applied: {1}")]
 pub struct MadeError(String, #[source] kube::Error);
 
-/// Returns the federation that the pods were created from, with the reason for refusing the current spec, if a field
-/// changed that cannot change. Otherwise, or if the federation has no file, returns the federation as it is.
+/// If a field that must not change has changed, returns the federation that the pods were created from, and
+/// the reason for refusing the current spec. Otherwise, or if the federation has no file, returns the
+/// federation as it is.
 ///
 /// # Errors
 ///

@@ -155,7 +155,7 @@ fn validate(federation: &Federation, context: &Context) -> Result<Validated, Ref
     Ok(validate::passed(federation))
 }
 
-/// Returns the delay until the next reconciliation; `None` if it only has to follow a change.
+/// Returns the delay until the next reconciliation; `None` if only a change requires it.
 fn next_reconciliation(observed: &dereference::Observed, applied: &Applied) -> Option<Duration> {
     match observed.phase() {
         Phase::Completed if applied.obstacle.is_none() => None,

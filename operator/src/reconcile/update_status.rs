@@ -107,8 +107,8 @@ impl Pace {
     }
 }
 
-/// Returns whether a user may wait for the change: `kubectl wait` waits for the status of a condition, users for a
-/// phase.
+/// Returns whether a user may be waiting for the change: `kubectl wait` waits for the status of a condition,
+/// users for a phase.
 fn is_awaited(before: Option<&FederationStatus>, after: &FederationStatus) -> bool {
     fn conditions(of: &FederationStatus) -> impl Iterator<Item = (&str, &str)> {
         of.conditions.iter().map(|it| (it.kind.as_str(), it.status.as_str()))
@@ -168,7 +168,8 @@ async fn publish(
     }
 }
 
-/// Returns whether a request was refused because its namespace is being deleted, so that the report is not needed.
+/// Returns whether a request was refused because its namespace is being deleted, which makes the report
+/// unnecessary.
 fn is_ending(refusal: &Status) -> bool {
     let mut causes = refusal.details.iter().flat_map(|it| &it.causes);
     causes.any(|it| it.reason == "NamespaceTerminating")

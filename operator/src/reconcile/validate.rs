@@ -1,4 +1,4 @@
-//! Determines whether a federation can be run, and what it consists of. Pure.
+//! Determines whether a federation can be run, and what it consists of, without side effects.
 //!
 //! The API server has already checked the rules of the definition. Everything that these cannot express is checked
 //! here, with the same code as for a file.

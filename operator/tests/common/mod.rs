@@ -1,5 +1,5 @@
-//! An API server in memory: stores objects by path, and records which rights are used. Without validation or
-//! controllers: the test creates pods.
+//! An in-memory API server that stores objects by path, and records which rights are used. It has no
+//! validation and no controllers: the test creates pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;

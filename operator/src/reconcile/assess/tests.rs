@@ -1,4 +1,4 @@
-//! The status and new_events, without a cluster.
+//! Tests of the status and of the events to report, without a cluster.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn accepted(obstacle: Option<Obstacle>) -> Situation {
     Situation::Accepted { validated, applied: Applied { obstacle, ..Applied::default() } }
 }
 
-/// Returns status and new_events, and gives the federation that status.
+/// Returns the status and the new events, and stores the status in the federation.
 fn look(observed: &mut Observed, situation: &Situation, seconds: i64) -> (FederationStatus, Vec<NewEvent>) {
     let (status, new_events) = assess(observed, situation, at(seconds));
     let mut federation = (*observed.federation).clone();

@@ -41,16 +41,16 @@ pub struct Desired {
     pub places: Option<Places>,
     /// The current spec, for the supervisor; `None` if it knows the spec or has refused it.
     pub amended: Option<Amended>,
-    /// Requests of the supervisor.
+    /// Requests from the supervisor.
     pub orders: Vec<SupervisorRequest>,
 }
 
-/// A change of a set's number of pods by others.
+/// A change that others made to a set's number of pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift {
     /// Name of the set.
     pub set: String,
-    /// Generation of the set when it was found.
+    /// Generation of the set when the change was found.
     pub generation: i64,
     /// Number of pods found.
     pub found: i32,
@@ -58,7 +58,7 @@ pub struct Drift {
     pub wanted: i32,
 }
 
-/// A request of the supervisor, in terms of objects.
+/// A request from the supervisor, in terms of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SupervisorRequest {
     /// Delete these objects, and wait for their successors.
@@ -219,8 +219,8 @@ fn orders(validated: &Validated, observed: &Observed) -> Vec<SupervisorRequest> 
     let hosts: BTreeMap<String, &Pod> = hosts(validated, observed).into_iter().collect();
     let has_volume = validated.federation.spec.kubernetes.as_ref().is_some_and(|it| it.volumes.is_some());
     let order = |request: &faultline_api::supervision::Request| {
-        // Only this pod is meant. Once it is gone, the request is complete: a claim deleted before is removed with
-        // it.
+        // The request concerns only this pod. Once it is gone, the request is complete: a claim that was
+        // deleted earlier is removed with the pod.
         match hosts.get(&request.process).filter(|it| it.uid().as_ref() == Some(&request.uid)) {
             None => Some(SupervisorRequest::Done { request: request.id }),
             Some(pod) if pod.metadata.deletion_timestamp.is_some() => None,

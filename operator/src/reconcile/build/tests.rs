@@ -1,4 +1,4 @@
-//! The desired objects, without a cluster.
+//! Tests of the desired objects, without a cluster.
 
 use std::sync::Arc;
 
