@@ -23,8 +23,8 @@ use crate::scenario::{Busy, Failure};
 
 /// Default name of a federation, and the sample from which federations are made.
 pub const QUICK_START: &str = "quickstart";
-/// Environment variable with the latency between the clusters of the quick start, for busy machines: a deviation that
-/// exceeds the tolerance of the usual 5 ms does not exceed that of 50 ms.
+/// Environment variable with the latency between the clusters of the quick start, for busy machines: a
+/// deviation that exceeds the tolerance for the usual 5 ms does not exceed the tolerance for 50 ms.
 const LATENCY: &str = "FAULTLINE_E2E_LATENCY";
 /// Time limit for an application to start.
 const STARTS: Duration = Duration::from_secs(120);
@@ -126,7 +126,7 @@ impl TestNamespace {
         self.apply_as(QUICK_START, change).await
     }
 
-    /// Applies the quick start with changes under another name.
+    /// Applies the quick start under another name, with changes.
     pub async fn apply_as(
         &self,
         name: &str,
@@ -271,7 +271,7 @@ impl TestNamespace {
         self.event_reasons().await
     }
 
-    /// Deletes a federation, and waits until only objects of other owners remain.
+    /// Deletes a federation, and waits until only objects with other owners remain.
     pub async fn delete(&self, name: &str) -> Result<(), Failure> {
         self.api::<Federation>().delete(name, &DeleteParams::default()).await?;
         let is_gone = |it: Option<&Federation>| it.is_none();

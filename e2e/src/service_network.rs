@@ -1,6 +1,7 @@
 //! The services of a cluster as its Kubernetes nodes know them. On some kernels, kube-proxy in nftables mode loses the
-//! map from services to their programs, and does not notice: connections to services then fail, such as those of the
-//! operator to the API server. This is a defect of the cluster, not of what the scenarios test.
+//! map from services to their programs, and does not detect the loss. Connections to services then fail, such
+//! as the operator's connections to the API server. This is a defect of the cluster, not of what the
+//! scenarios test.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ const USES_NFTABLES: &str = "nft list tables | grep -q -x 'table ip kube-proxy'"
 const LIST: &str =
     "for map in service-ips no-endpoint-services; do nft list map ip kube-proxy $map; done 2>/dev/null; true";
 const PROXIES: &str = "k8s-app=kube-proxy";
-/// Time within which kube-proxy must know all services, at first and after its restart. It may be busy with a change.
+/// Time within which kube-proxy must know all services, initially and after its restart. It may be busy with
+/// a change.
 const SYNCED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
@@ -34,8 +36,9 @@ impl ServiceNetwork {
         ServiceNetwork { client, lost: BTreeMap::new() }
     }
 
-    /// Restarts kube-proxy on each node where a service is missing. Returns whether there was one. Nodes that are no
-    /// containers on this machine, or whose kube-proxy does not use nftables, are not checked.
+    /// Restarts kube-proxy on each node where a service is missing. Returns whether any service was missing.
+    /// Nodes that are not containers on this machine, or whose kube-proxy does not use nftables, are not
+    /// checked.
     ///
     /// # Errors
     ///

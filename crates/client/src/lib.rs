@@ -1,5 +1,5 @@
-//! Code about a federation's pods, for programs outside them: the names and ports of its objects, and the
-//! client of its supervisor. The operator and `kubectl-faultline` share it; neither depends on the other.
+//! Code that concerns a federation's pods, for programs outside them: the names and ports of its objects, and
+//! the client of its supervisor. The operator and `kubectl-faultline` share it; neither depends on the other.
 //!
 //! | module | content |
 //! | --- | --- |

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Size limit of an answer, in bytes: far more than any answer of a supervisor.
+/// Size limit of an answer, in bytes: far more than any answer from a supervisor.
 const MAX_ANSWER: usize = 16 << 20;
 
 /// A supervisor at a known address.
@@ -100,7 +100,7 @@ impl Supervisor {
         self.ask(Method::PUT, SPEC, serde_json::to_vec(amended)?.into()).await.map(drop)
     }
 
-    /// Reports that a request of the supervisor has been performed. Succeeds even if the supervisor no longer
+    /// Reports that the supervisor's request has been performed. Succeeds even if the supervisor no longer
     /// knows the request.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ pub(crate) const INSTALL: &str = "see docs/kubernetes.md for how to install Faul
 pub(crate) struct ClusterError {
     /// The error to print.
     pub(crate) command_error: CommandError,
-    /// Whether the API server is unreachable or has a temporary problem, so that a later attempt may succeed.
+    /// Whether the API server is unreachable or has a temporary problem, so a later attempt may succeed.
     pub(crate) is_temporary: bool,
 }
 

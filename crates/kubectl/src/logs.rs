@@ -1,4 +1,4 @@
-//! `kubectl faultline logs`: prints the logs of the containers of a federation.
+//! `kubectl faultline logs`: prints logs of a federation's containers.
 
 use std::io;
 

@@ -51,9 +51,9 @@ pub struct Peer {
 
 /// A connection, encrypted or not.
 pub enum Connection {
-    /// Plain.
+    /// A connection in plain text.
     Plain(TcpStream),
-    /// Encrypted.
+    /// A connection encrypted with TLS.
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 

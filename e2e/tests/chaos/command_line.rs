@@ -1,5 +1,5 @@
-//! The same file runs in the simulator and in pods, started by the command-line program: with the same plan of
-//! faults, the same result, the same summary and exit status. Afterwards, nothing of the federation remains. For a
+//! The same file runs in the simulator and in pods, started by the command-line program: with the same plan
+//! of faults, result, summary and exit status. Afterwards, nothing of the federation remains. For a
 //! federation that was applied manually, the program fetches the record and prints the supervisor's log.
 
 use std::path::Path;

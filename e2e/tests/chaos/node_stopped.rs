@@ -1,5 +1,5 @@
-//! A Kubernetes node with processes of a federation stops, like a machine without power, and returns. Its processes
-//! begin new lives there with their previous storage.
+//! A Kubernetes node with processes of a federation stops, like a machine that loses power, and returns. Its
+//! processes begin new lives there with their previous storage.
 
 use faultline_api::resource::Phase;
 use faultline_e2e::{Failure, Machine, QUICK_START, Skipped, TestNamespace};

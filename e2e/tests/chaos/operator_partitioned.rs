@@ -1,5 +1,6 @@
 //! The network between the operator and the API server is cut for a while in both directions, without notice, while a
-//! federation runs. The run needs neither, and the status reports it once the operator is connected again.
+//! federation runs. The run needs neither the operator nor the API server, and the status reports it once the
+//! operator is connected again.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -43,8 +44,8 @@ pub(crate) async fn run(ns: TestNamespace) -> Result<(), Failure> {
     ns.delete(QUICK_START).await
 }
 
-/// Returns the rules that drop packets between the operator at this address and the API server, also on existing
-/// connections.
+/// Returns the rules that drop packets between the operator at this address and the API server, including
+/// packets of existing connections.
 fn rules(operator: IpAddr) -> [String; 2] {
     [
         format!("FORWARD -s {operator} -p tcp --dport 6443 -j DROP"),

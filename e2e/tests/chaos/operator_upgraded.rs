@@ -1,5 +1,5 @@
-//! While a federation runs, another operator takes over, which would create different pods with another image. The
-//! pods of the run stay unchanged, and after the run, the pod with its record does.
+//! While a federation runs, another operator takes over, which would create different pods with another
+//! image. The pods of the run stay unchanged. After the run, so does the pod with its record.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A federation is paused from its start, starts, is paused again for longer than the time limit of failure
-//! detection, and resumes. Neither pause affects the run.
+//! A federation is created paused, starts once the pause ends, is paused again for longer than the time limit
+//! of failure detection, and resumes. Neither pause affects the run.
 
 use std::time::Duration;
 

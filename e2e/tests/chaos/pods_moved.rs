@@ -1,6 +1,6 @@
 //! A Kubernetes node with all processes of a cluster stops and is declared lost: its pods are created again on
-//! another node. Then it returns. The cluster rolls back to the replicas in the other cluster, and messages of the
-//! old node are rejected.
+//! another node. Then the node returns. The cluster rolls back to the replicas in the other cluster, and
+//! messages from the old node are rejected.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

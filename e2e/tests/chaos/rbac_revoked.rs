@@ -1,5 +1,5 @@
 //! The operator's rights are revoked while a federation runs, and restored before it ends. The run does not need
-//! them: its faults are injected, and it is reported once the operator may write again.
+//! them: its faults are injected, and the run is reported once the operator may write again.
 
 use std::time::Duration;
 

@@ -52,7 +52,6 @@ async fn take(figures: Figures) -> Result<(), Failure> {
     }
 }
 
-/// Returns the median.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 const METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 17380);
 /// Time limit for it to become active.
 const WORKS: Duration = Duration::from_secs(60);
-/// Clock ticks per second. Every Linux uses the same number for programs.
+/// Clock ticks per second. Linux reports the same number to programs on every machine.
 const TICKS: f64 = 100.0;
 
 /// The operator. Killed when this value is dropped.
@@ -57,8 +57,8 @@ impl Operator {
         let peak =
             status.lines().find_map(|it| it.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
         let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-        // After the name, which is in parentheses, the 12th and 13th field are ticks in the program and in the
-        // kernel.
+        // After the name, which is in parentheses, the 12th and 13th fields are ticks in the program and in
+        // the kernel.
         let (_, rest) = stat.rsplit_once(')').ok_or("no such process")?;
         let ticks: Vec<f64> =
             rest.split_whitespace().skip(11).take(2).filter_map(|it| it.parse().ok()).collect();

@@ -136,7 +136,8 @@ impl Scale {
         Ok(())
     }
 
-    /// Creates as many plain sets with as many pods. Returns the time until all pods ran.
+    /// Creates as many plain sets as the federations have, with as many pods. Returns the time until all pods
+    /// ran.
     async fn without_operator(&self, ns: &TestNamespace) -> Result<Duration, Failure> {
         let sets = self.sets(ns)?;
         let begun = Instant::now();

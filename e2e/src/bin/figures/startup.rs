@@ -73,7 +73,7 @@ impl Startup {
             "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |".to_owned(),
         ];
         for &processes in &self.pods {
-            // The first run does not count: it provides the template, and loads images and caches.
+            // The first run does not count: it provides the template, loads images, and fills caches.
             federation(ns, processes).await?;
             let template = template(ns).await?;
             remove(ns, Way::Federation).await?;

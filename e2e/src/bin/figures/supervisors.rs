@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 const PORT: u16 = 7301;
 /// Number of steps of an application per process.
 const STEPS: u64 = 1_000_000;
-/// Number of steps per second, so that each status differs from the previous one.
+/// Number of steps per second, high enough that each status differs from the previous one.
 const PACE: u64 = 50;
 
 /// All fake supervisors.
