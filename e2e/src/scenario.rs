@@ -39,7 +39,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// Maximum number of attempts on a machine that is too busy for a scenario.
 const ATTEMPTS: u32 = 3;
 const FAILED: &str = "FAILED";
-/// Outcome of a scenario none of whose attempts could be judged.
+/// Outcome of a scenario if none of its attempts could be judged.
 const BUSY: &str = "BUSY";
 /// Environment variable with the path of the cluster's kubeconfig.
 pub const KUBECONFIG: &str = "FAULTLINE_E2E_KUBECONFIG";

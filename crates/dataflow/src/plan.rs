@@ -50,8 +50,8 @@ pub struct Plan {
     numbers: Vec<u32>,
     result: Value,
     reach: u32,
-    /// The slack of each task, by step and index. Empty unless the tasks for whose values other partitions wait run
-    /// first.
+    /// The slack of each task, by step and index. Empty unless tasks with values that other partitions wait
+    /// for run first.
     slack: Vec<Arc<[u16]>>,
 }
 

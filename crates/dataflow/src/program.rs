@@ -169,7 +169,7 @@ pub struct Frame {
     accesses: Vec<Access>,
 }
 
-/// Marks with which a program directs the planning of its tasks. Work stealing ignores them.
+/// Marks that direct the planning of a program's tasks. Work stealing ignores them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
     /// The spawned tasks at which a new piece begins, each with that piece.

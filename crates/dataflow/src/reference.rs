@@ -69,7 +69,7 @@ fn run<G: Program>(program: &G) -> (Digest, ProgramSize) {
 
 struct Run {
     values: BTreeMap<Version, Value>,
-    /// Waiting tasks, by a value for which they wait, each with the time at which it was spawned.
+    /// Waiting tasks, by a value that they wait for, each with the time at which it was spawned.
     parked: BTreeMap<Version, Vec<(Span, Call)>>,
     /// Tasks that may or may not have to wait; the last one is next.
     open: Vec<(Span, Call)>,

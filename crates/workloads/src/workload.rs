@@ -33,7 +33,7 @@ enum Rank {
 pub enum Job {
     /// A time step.
     Heat(Box<heat::Step>),
-    /// A computation of which only the modelled time exists.
+    /// A computation that exists only as modelled time.
     Pass(Span),
     /// A job of an application from another crate.
     Custom(CustomJob),

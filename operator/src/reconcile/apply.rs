@@ -314,7 +314,7 @@ async fn make_object<K: Owned>(
     }
 }
 
-/// An object in the namespace of a federation, to which it belongs.
+/// An object that belongs to a federation, in the federation's namespace.
 trait Owned:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned
 {

@@ -237,7 +237,7 @@ impl Report<'_> {
         self.set_message(message);
     }
 
-    /// Reports the state of the pods: how many run, and what prevents the others.
+    /// Reports the state of the pods: how many run, and what prevents the others from running.
     fn pods(&mut self, validated: &Validated, observed: &Observed, applied: &Applied) {
         let hosts = build::hosts(validated, observed);
         let running = |group: &str| {

@@ -67,7 +67,7 @@ pub enum DereferenceError {
 }
 
 impl Observed {
-    /// Creates the state of a federation about which nothing else is known.
+    /// Creates the state of a federation, with nothing else known about it.
     pub fn of(federation: Arc<Federation>) -> Observed {
         Observed {
             federation,

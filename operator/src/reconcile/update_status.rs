@@ -1,7 +1,7 @@
 //! Writes the status of a federation, at most once per second on average, and reports its events to Kubernetes.
 //!
-//! A write costs the API server far more than a reconciliation costs the operator. Changes for which no user waits
-//! are therefore written less often.
+//! A write costs the API server far more than a reconciliation costs the operator. Changes that no user waits
+//! for are therefore written less often.
 
 use std::time::{Duration, Instant};
 

@@ -35,7 +35,7 @@ pub(super) fn every_task_matters(program: &Flow) {
     }
 }
 
-/// Returns the result of a program all of whose tasks are given `hint` or a smaller number.
+/// Returns the result of a program whose tasks are all given `hint` or a smaller number.
 pub(super) fn with_hint<G: Program>(program: &G, hint: u64) -> Chunk {
     let result = Arc::new(Mutex::new(chunk(&[])));
     reference(&Hinted { program: program.clone(), hint, result: result.clone() });

@@ -172,8 +172,8 @@ impl<P: Process> Worker<P> {
                 None
             }
             Request::Record { version, bytes } => {
-                // A record has only a few bytes, for which even a full disk has space. There is no event that
-                // could report a failure, and a process cannot continue without its record.
+                // A record has only a few bytes, and even a full disk has space for them. There is no event
+                // that could report a failure, and a process cannot continue without its record.
                 let fault = self.fault.take_if(|fault| *fault == StorageFault::Full);
                 let written = self.write(bytes.len() as u64, |store| store.record(version, &bytes));
                 self.fault = self.fault.take().or(fault);

@@ -26,7 +26,7 @@ const LENGTH_BYTES: u64 = 8;
 const CHECKSUM_BYTES: u64 = 4;
 /// Size of a block in bytes. The length of a file is a multiple of it.
 const BLOCK: u64 = 4096;
-/// Inverse of the fraction by which a prepared file is longer than the previous content: the next content may
+/// A prepared file is longer than the previous content by one part in this many, because the next content may
 /// be longer.
 const ROOM: u64 = 8;
 /// Number of files kept ready: one for this process's next part, and one for the next replica.

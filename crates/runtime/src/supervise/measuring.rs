@@ -33,7 +33,7 @@ const SETTLES: Span = Span::from_secs(1);
 #[derive(Debug)]
 struct Link {
     entry: LinkEntry,
-    /// Time from which echoes count. A fault may have delayed earlier ones.
+    /// Only echoes sent at or after this time count. A fault may have delayed earlier ones.
     settled: Time,
     /// Sum of the delays of all counted echoes.
     sum: Span,

@@ -354,7 +354,7 @@ impl Transport {
         }
     }
 
-    /// Periodically acknowledges frames to peers to which nothing else was sent.
+    /// Periodically acknowledges frames from peers that have been sent nothing else.
     async fn acknowledge(self: Rc<Self>) {
         // Not a Tokio timer: while one is pending, every wait for sockets would set a timer in the kernel.
         let mut alarm = Alarm::new(self.clock).expect("a timer can be created");

@@ -11,7 +11,7 @@ use faultline_protocols::cck::{self, Cck, Coordination, Defect, Defects};
 use crate::federation::Federation;
 use crate::{coordinated, seeds_or};
 
-/// The effect by which a defect is detected.
+/// The effect that reveals a defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shows {
     Panic,

@@ -34,7 +34,7 @@ pub(crate) struct Federation {
     pub(crate) faults: Vec<(Trigger, Fault)>,
     /// A cluster that is far from the coordinator, and the latency of the coordinator's messages to it.
     pub(crate) far: Option<(ClusterId, Span)>,
-    /// Whether tasks for which other partitions wait run first.
+    /// Whether tasks that other partitions wait for run first.
     pub(crate) sends_first: bool,
     /// Speeds in percent, by process; if `None`, drawn from the seed.
     pub(crate) speeds: Option<Vec<u32>>,

@@ -16,7 +16,7 @@ use crate::evidence::{owned_twice, sent_too_early};
 use crate::federation::{Ended, Federation};
 use crate::{sel, tic};
 
-/// The effect by which a defect is detected.
+/// The effect that reveals a defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shows {
     Panic,

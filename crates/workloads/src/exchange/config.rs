@@ -26,7 +26,7 @@ pub struct Config {
     pub pattern: u64,
     /// Number of exchanges in the entire federation.
     pub exchanges: u32,
-    /// Modelled duration of a rank's computation before an exchange of which it is the root.
+    /// Modelled duration of the computation that a rank performs before each exchange as its root.
     pub step_cost: Span,
     /// Classes from which the exchanges are drawn. A class may appear several times to increase its share.
     pub classes: Vec<Class>,

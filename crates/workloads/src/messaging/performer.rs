@@ -57,7 +57,7 @@ enum At {
     Finished,
 }
 
-/// A computation, of which only the modelled time exists.
+/// A computation that exists only as modelled time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Computation(pub(crate) Span);
 
@@ -155,7 +155,7 @@ impl<P: Program> Performer<P> {
         }
     }
 
-    /// Continues a collective with the messages for which it waited.
+    /// Continues a collective with the messages that it waited for.
     fn continue_collective(&mut self, mut collective: Collective, received: Vec<Message>, out: &mut Outbox) {
         let stage = collective.stage(self.place, received);
         for (to, content) in stage.sends {

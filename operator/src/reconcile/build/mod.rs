@@ -105,8 +105,8 @@ pub fn build(validated: &Validated, observed: &Observed, settings: &Settings, op
     }
 }
 
-/// Returns the federation as a file, with which the supervisor starts. It is written only once; later changes are
-/// sent to the supervisor.
+/// Returns the federation as the file that the supervisor starts with. It is written only once; later changes
+/// are sent to the supervisor.
 fn file(federation: &Federation) -> ConfigMap {
     let text = json!({
         "apiVersion": Federation::api_version(&()),

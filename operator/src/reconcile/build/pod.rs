@@ -49,7 +49,8 @@ pub(super) fn labels(federation: &Federation, component: Component, group: Optio
     json!(labels)
 }
 
-/// Returns the annotations by which Prometheus finds a pod's metrics if its operator is not installed.
+/// Returns the annotations that let Prometheus find a pod's metrics if the Prometheus operator is not
+/// installed.
 pub(super) fn scraped(port: u16) -> Value {
     json!({ "prometheus.io/scrape": "true", "prometheus.io/port": port.to_string(), "prometheus.io/path": "/metrics" })
 }
