@@ -38,7 +38,7 @@ impl Peers {
         self.clusters.len() as u16
     }
 
-    /// Returns the number of ranks of `cluster`.
+    /// Returns the number of ranks in `cluster`.
     pub(crate) fn size(&self, cluster: ClusterId) -> usize {
         self.clusters[cluster.index()].processes.len()
     }

@@ -1,5 +1,5 @@
-//! Pods of another namespace, and foreign pods in the same namespace, have all labels and the names of a run's pods.
-//! The operator does not query, inform or wait for any of them.
+//! Pods in another namespace, and foreign pods in the same namespace, have all the labels and the names of a
+//! run's pods. The operator does not query, inform or wait for any of them.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! While a federation runs, another operator takes over, which would create different pods with another
-//! image. The pods of the run stay unchanged. After the run, so does the pod with its record.
+//! While a federation runs, a new operator takes over that would create the pods from another image. The pods
+//! of the run stay unchanged. After the run, so does the pod with its record.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// All phases, in their order.
+/// All phases, in order.
 const PHASES: [Phase; 8] = [
     Phase::Pending,
     Phase::Rejected,

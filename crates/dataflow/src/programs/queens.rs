@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_the_known_ones() {
+    fn counts_match_the_known_ones() {
         for (n, count) in (1..).zip([1, 0, 0, 2, 10, 4, 40, 92, 352]) {
             assert_eq!(words(&queens(n, 2.min(n)).reference())[0], count, "n = {n}");
         }

@@ -118,7 +118,7 @@ pub enum PhaseLabel {
 }
 
 impl PhaseLabel {
-    /// All phases, in their order.
+    /// All phases, in order.
     pub const ALL: [PhaseLabel; 6] = [
         PhaseLabel::Starting,
         PhaseLabel::Running,

@@ -43,7 +43,7 @@ pub enum ServeError {
         /// Cause of the failure.
         source: io::Error,
     },
-    /// The socket failed later.
+    /// The socket failed after it was opened.
     #[error("cannot accept a connection: {0}")]
     Accept(io::Error),
 }

@@ -36,7 +36,7 @@ use crate::secret::{Ends, Keys, Secret, WrappedKeys};
 
 /// Time after which a silent, unknown connection to the control port is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Number of heartbeats within the time after which a silent node is declared failed.
+/// Number of heartbeats that a node sends within the detection time.
 const HEARTBEATS: u64 = 5;
 /// Longest interval between heartbeats, which also report the node's progress.
 const HEARTBEAT_AT_LEAST_EVERY: Span = Span::from_millis(250);

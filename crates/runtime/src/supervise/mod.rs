@@ -179,7 +179,7 @@ pub enum RunError {
     /// There is no space left for the record or the storage.
     #[error("the disk is full: {0}")]
     DiskFull(String),
-    /// A process repeatedly ended unexpectedly.
+    /// A process ended unexpectedly several times.
     #[error("{name} ended unexpectedly {times} times, last with {status}{}", last_of(status, last_output))]
     Collapses {
         /// Name of the process.
