@@ -1,4 +1,4 @@
-//! How processes spent their time. Every moment of every process counts once, so that the parts add up to the whole.
+//! How processes spent their time. Every moment of every process counts once, so the parts add up to the whole.
 //!
 //! A moment belongs to the first of these kinds that applies: paused, down, undone by a later rollback or lost for
 //! good, recovering, working, frozen for a checkpoint, finished. A surviving process works until it learns of the
@@ -25,7 +25,7 @@ pub struct TimeByActivity {
     pub waiting_seconds: f64,
     /// Work that a rollback undid, or that was lost with a process that never returned.
     pub undone_seconds: f64,
-    /// Time frozen for a checkpoint that was committed, without the computation that was completed meanwhile.
+    /// Time frozen for a checkpoint that was committed, excluding computations that completed meanwhile.
     pub frozen_seconds: f64,
     /// Time from the restart of a failed process, or from the start of the recovery of a surviving one, until it
     /// resumed.

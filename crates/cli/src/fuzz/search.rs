@@ -21,7 +21,7 @@ use crate::command_error::CommandError;
 use crate::files;
 use crate::journal::Head;
 
-/// The interval at which a search is kept, for the case that the program is killed.
+/// The interval at which the state of a search is saved, in case the program is killed.
 const KEPT_EVERY: Duration = Duration::from_secs(5);
 
 /// A search, before or after its run.
@@ -35,7 +35,7 @@ pub(super) struct Search<'a> {
     /// Schedules that were run before this search was resumed.
     pub(super) before: u64,
     pub(super) took: Duration,
-    /// Whether the search is kept while it runs.
+    /// Whether the state of the search is saved while it runs.
     pub(super) is_kept: bool,
 }
 
@@ -198,7 +198,7 @@ impl<'a> Search<'a> {
             if let Some((path, head)) = &kept
                 && kept_at.elapsed() >= KEPT_EVERY
             {
-                // At the end of the search, an error ends the program.
+                // An error is ignored here. At the end of the search, it ends the program.
                 drop(write(path, head, coverage));
                 kept_at = Instant::now();
             }
@@ -217,7 +217,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Writes the state of a search, in place of an older one.
+/// Writes the state of a search, replacing an older one.
 fn write(path: &Path, head: &Head<Searched>, coverage: &Coverage) -> io::Result<()> {
     let text = serde_json::to_string(&(head, coverage)).expect("a search can be written as JSON");
     let part = path.with_extension("part");

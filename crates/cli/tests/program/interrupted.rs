@@ -101,7 +101,7 @@ fn a_search_continues_with_the_next_schedule() {
 }
 
 #[test]
-fn a_killed_search_continues_with_what_it_had_kept() {
+fn a_killed_search_continues_from_its_last_saved_state() {
     let place = TestDirectory::new();
     let kept = "faultline-runs/fuzz-hc3i-7.interrupted";
     let fuzz = ["fuzz", "--protocol", "hc3i", "--seed", "7", "--runs", "100000000"];
