@@ -2,7 +2,7 @@
 //!
 //! The bisection is multilevel (Karypis and Kumar). It merges the neighbours with the most traffic until few
 //! nodes are left, and divides these by growing one half from several starts. On the way back, it refines
-//! each level by moving single nodes, even at a loss, and keeps the best state (Fiduccia and Mattheyses).
+//! each level by moving individual nodes, even at a loss, and keeps the best state (Fiduccia and Mattheyses).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -13,7 +13,7 @@
 //! | [`read`] | graphs from text: edge lists, METIS, GraphML |
 //! | `balance` | upper limit on a cluster's size |
 //! | `bisect` | multilevel bisection; exchanges between parts |
-//! | `refine` | profitable moves of single processes |
+//! | `refine` | profitable moves of individual processes |
 //! | `exhaustive` | all divisions of a few processes |
 //! | `level` | a graph whose nodes represent several processes |
 //! | `leiden` | minimisation of the sum by moving, refining and merging |
@@ -276,7 +276,7 @@ fn limits(constraints: Constraints) -> String {
     }
 }
 
-/// Suggests a remedy if only clusters of single processes are in balance.
+/// Suggests a remedy if only clusters of one process each are in balance.
 fn remark(chosen: &Division, constraints: Constraints) -> String {
     let processes = chosen.cluster_of.len();
     let balance = Balance::new(processes, constraints.balance);

@@ -1,5 +1,5 @@
-//! Refinement of a division by profitable moves of single processes and merges of clusters, measured by the
-//! criterion itself.
+//! Refinement of a division by profitable moves of individual processes and merges of clusters, measured by
+//! the criterion itself.
 //!
 //! Bisection aims at equal sizes and a small cut, whereas the criterion weighs the share that rolls back
 //! against the share that is logged, and permits unequal sizes. Several weights yield several variants of a

@@ -41,14 +41,14 @@ pub(crate) struct Limits {
     pub(crate) squares: f64,
 }
 
-/// Returns divisions found by starting from single processes: one for each of several weights of logging, and
-/// more at weight 1.
+/// Returns divisions found by starting from individual processes: one for each of several weights of logging,
+/// and more at weight 1.
 pub(crate) fn from_singles(graph: &Graph) -> Vec<Vec<u32>> {
     let starts = (STARTED / graph.len()).clamp(STARTS.0, STARTS.1);
     at_weights(graph, WEIGHTS.into_iter().chain(iter::repeat_n(1.0, starts)), graph.len())
 }
 
-/// Returns divisions found by starting from single processes, with at most `most` processes per cluster.
+/// Returns divisions found by starting from individual processes, with at most `most` processes per cluster.
 pub(crate) fn in_balance(graph: &Graph, most: usize) -> Vec<Vec<u32>> {
     at_weights(graph, [1.0; 2], most)
 }
@@ -88,9 +88,9 @@ pub(crate) fn improve<'a>(
 }
 
 /// Repeatedly divides regions of `start` again, and returns the best division encountered. A region is a
-/// cluster with some of its neighbours. It is divided starting from single processes, ignoring the rest of
-/// the graph. The result replaces the region's clusters if it respects the limits and costs at most slightly
-/// more. The permitted loss decreases to zero.
+/// cluster with some of its neighbours. It is divided starting from individual processes, ignoring the rest
+/// of the graph. The result replaces the region's clusters if it respects the limits and costs at most
+/// slightly more. The permitted loss decreases to zero.
 fn regions(graph: &Graph, start: &[u32], limits: Limits, seed: u64) -> Vec<u32> {
     let mut cluster_of = start.to_vec();
     let clusters = leiden::number(&mut cluster_of);

@@ -18,7 +18,7 @@ pub struct Progress {
     count: Count,
 }
 
-/// Progress of an operation that consists of runs.
+/// The progress of an operation that consists of runs.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     begun: Instant,

@@ -34,9 +34,9 @@ pub struct Repetition<'a> {
     pub keeps_all: bool,
     /// The directory for records, if the user named one.
     pub out: Option<&'a Path>,
-    /// Format of the results.
+    /// The format of the results.
     pub output: OutputArguments,
-    /// Set when the user interrupts the program.
+    /// Whether the user has interrupted the program.
     pub interrupted: &'a AtomicBool,
 }
 

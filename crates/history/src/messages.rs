@@ -53,7 +53,7 @@ impl Message {
     }
 }
 
-/// A short list of points, most often of length one.
+/// A short list of points, usually of length one.
 #[derive(Clone, Debug)]
 pub struct Points {
     first: Point,

@@ -18,7 +18,7 @@ pub struct Event {
     pub reason: &'static str,
     /// Whether the event is a warning.
     pub warning: bool,
-    /// Description in one sentence.
+    /// A description in one sentence.
     pub text: String,
 }
 

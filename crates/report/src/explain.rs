@@ -23,7 +23,7 @@ pub struct ExplainedEvent {
     pub from_seconds: Option<f64>,
     /// The end of the event, in seconds since the application started.
     pub upto_seconds: Option<f64>,
-    /// Description in one or more sentences.
+    /// A description in one or more sentences.
     pub text: String,
 }
 

@@ -229,8 +229,8 @@ pub struct EffectEntry {
     /// The time at which the fault was due: its time in the plan, or the time at which the supervisor learned of its
     /// trigger.
     pub due: Time,
-    /// Effects on single processes. A cluster loss has an entry for each life that it ended, and none for a process
-    /// that was not alive.
+    /// The effects on individual processes. A cluster loss has an entry for each life that it ended, and none for a
+    /// process that was not alive.
     pub on: Vec<Effect>,
 }
 

@@ -98,7 +98,7 @@ enum Task {
 
 /// The repository, as input of the checks.
 pub(crate) struct Repository {
-    /// Root directory of the repository.
+    /// The root directory of the repository.
     root: PathBuf,
     /// Cargo's metadata for the platform on which it runs.
     metadata: Metadata,

@@ -14,7 +14,8 @@ use crate::arguments::{Format, FuzzArguments};
 use crate::command_error::{CommandError, Exit};
 use crate::output;
 
-/// Properties that limit the cost of a protocol. A violation of any other property shows better what a defect breaks.
+/// Properties that limit the cost of a protocol. A violation of any other property is a better indication of what a
+/// defect breaks.
 const COSTS: [Property; 2] = [Property::NeighboursOnly, Property::ForcedPerTheft];
 
 /// How often a defect causes a violation, and of which property.

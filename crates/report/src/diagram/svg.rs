@@ -11,10 +11,10 @@ use crate::text::{LONG, instant};
 const STYLE: &str =
     concat!(include_str!("../../assets/palette.css"), include_str!("../../assets/diagram.css"));
 
-/// Size and content of a picture.
+/// The size and the content of a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Width in pixels.
+    /// The width in pixels.
     pub width: f64,
     /// The height of a lane in pixels.
     pub lane: f64,

@@ -26,7 +26,7 @@ struct Way {
     is_tic: bool,
     /// Time of re-executed tasks in seconds, by the time of the failure.
     again: Vec<(f64, Spread)>,
-    /// Overhead in percent, by the time of the failure.
+    /// The overhead in percent, by the time of the failure.
     longer: Vec<Spread>,
 }
 
