@@ -31,7 +31,7 @@ struct Drawing<'a> {
     svg: String,
 }
 
-/// A rectangle on the picture, in pixels.
+/// A rectangle in the picture, in pixels.
 #[derive(Clone, Copy)]
 struct Area {
     x: f64,
