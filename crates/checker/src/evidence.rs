@@ -346,7 +346,7 @@ mod tests {
     }
 
     /// Returns the contradictions of a run after this change.
-    fn told(change: impl FnOnce(&mut Run)) -> String {
+    fn contradictions_after(change: impl FnOnce(&mut Run)) -> String {
         let mut run = good();
         change(&mut run);
         let found = contradictions(&History::new(&run.trace, &run.context));
@@ -360,23 +360,24 @@ mod tests {
 
     #[test]
     fn a_whole_record_has_no_contradictions() {
-        assert_eq!(told(|_| {}), "");
+        assert_eq!(contradictions_after(|_| {}), "");
     }
 
     #[test]
     fn a_missing_stream_or_start_of_a_life_is_found() {
-        let why = told(|run| drop(run.trace.streams.remove(&(p(2), Life(1)))));
+        let why = contradictions_after(|run| drop(run.trace.streams.remove(&(p(2), Life(1)))));
         assert_eq!(why, "there are no facts of life 1 of server");
-        let why =
-            told(|run| remove(run, |fact| matches!(fact, Fact::LifeStarted { process: ProcessId(2), .. })));
+        let why = contradictions_after(|run| {
+            remove(run, |fact| matches!(fact, Fact::LifeStarted { process: ProcessId(2), .. }))
+        });
         assert_eq!(why, "the supervisor's facts do not contain the start of life 1 of server");
-        let why = told(|run| remove(run, |_| true));
+        let why = contradictions_after(|run| remove(run, |_| true));
         assert_eq!(why, "the supervisor's facts are missing");
     }
 
     #[test]
     fn an_undetected_end_is_found() {
-        let why = told(|run| remove(run, |fact| matches!(fact, Fact::Detected { .. })));
+        let why = contradictions_after(|run| remove(run, |fact| matches!(fact, Fact::Detected { .. })));
         assert_eq!(why, "the end of life 1 of paris-0 was never detected, but life 2 started");
         let fails = |run: &mut Run, wait| {
             let (life, storage, by) = (Life(1), StorageFate::Kept, EndedBy::Silence);
@@ -385,27 +386,27 @@ mod tests {
             run.supervisor(Fact::Failed { process: p(2), life, storage, by });
             run.context.end += wait;
         };
-        assert_eq!(told(|run| fails(run, Span::from_secs(1))), "", "the run ended before");
-        let why = told(|run| fails(run, Span::from_secs(60)));
+        assert_eq!(contradictions_after(|run| fails(run, Span::from_secs(1))), "", "the run ended before");
+        let why = contradictions_after(|run| fails(run, Span::from_secs(60)));
         assert_eq!(why, "life 1 of server failed, and its end was never detected");
     }
 
     #[test]
     fn missing_and_misplaced_starts_and_completions_are_found() {
-        let why = told(|run| remove(run, |fact| *fact == Fact::Begun));
+        let why = contradictions_after(|run| remove(run, |fact| *fact == Fact::Begun));
         assert_eq!(why, "the supervisor's facts do not contain the start of the application");
-        let why = told(|run| {
+        let why = contradictions_after(|run| {
             run.supervisor(Fact::Begun);
         });
         assert!(why.contains("contain 2 starts") && why.contains("after the end of the run"), "{why}");
-        let why = told(|run| remove(run, |fact| *fact == Fact::Completed));
+        let why = contradictions_after(|run| remove(run, |fact| *fact == Fact::Completed));
         assert_eq!(why, "the supervisor's facts do not contain the completion of the run");
-        let why = told(|run| run.context.outcome = Some(Outcome::Deadline));
+        let why = contradictions_after(|run| run.context.outcome = Some(Outcome::Deadline));
         assert_eq!(
             why,
             "the run completed according to the supervisor's facts, but not according to the manifest"
         );
-        let why = told(|run| {
+        let why = contradictions_after(|run| {
             run.trace.streams.get_mut(&(p(1), Life(1))).unwrap().clear();
         });
         assert_eq!(why, "life 1 of lyon-0 never stated its result");
@@ -413,9 +414,9 @@ mod tests {
 
     #[test]
     fn a_fact_removed_before_a_result_is_found() {
-        let why = told(|run| run.state(1, Fact::Begun));
+        let why = contradictions_after(|run| run.state(1, Fact::Begun));
         assert_eq!(why, "", "facts after a result are not covered by its witness");
-        let why = told(|run| {
+        let why = contradictions_after(|run| {
             run.state(1, Fact::Begun);
             run.finish(1, Digest([0; 16]));
             run.trace.streams.get_mut(&(p(1), Life(1))).unwrap().remove(1);
@@ -428,19 +429,20 @@ mod tests {
 
     #[test]
     fn missing_facts_of_faults_are_found() {
-        let why = told(|run| remove(run, |fact| matches!(fact, Fact::Injecting { .. })));
+        let why = contradictions_after(|run| remove(run, |fact| matches!(fact, Fact::Injecting { .. })));
         assert!(
             why.contains("fault 0 ended life 1 of paris-0, but the supervisor's facts do not contain"),
             "{why}"
         );
-        let why = told(|run| remove(run, |fact| matches!(fact, Fact::Failed { .. })));
+        let why = contradictions_after(|run| remove(run, |fact| matches!(fact, Fact::Failed { .. })));
         assert_eq!(why, "fault 0 was injected, but ended no life");
-        let why = told(|run| run.context.faults = Some(vec![(FaultNo(0), FaultState::Pending)]));
+        let why =
+            contradictions_after(|run| run.context.faults = Some(vec![(FaultNo(0), FaultState::Pending)]));
         assert_eq!(why, "the manifest and the supervisor's facts disagree about the outcome of fault 0");
         let other = Fault::Pause { process: p(0), span: Span(1) };
-        let why = told(|run| run.context.plan[0].fault = other);
+        let why = contradictions_after(|run| run.context.plan[0].fault = other);
         assert_eq!(why, "fault 0 was injected, but is not in the plan");
-        let why = told(|run| {
+        let why = contradictions_after(|run| {
             let later = PlannedFault { no: FaultNo(1), ..run.context.plan[0].clone() };
             run.context.plan.push(later);
             run.context.faults.as_mut().unwrap().push((FaultNo(1), FaultState::Pending));
@@ -461,11 +463,13 @@ mod tests {
         };
         let links = vec![link(0, 0), link(0, 1)];
         assert_eq!(
-            told(|run| run.context.links = links.clone()),
+            contradictions_after(|run| run.context.links = links.clone()),
             "",
             "virtual links have the requested properties"
         );
-        let why = told(|run| (run.context.links, run.context.measures_links) = (links.clone(), true));
+        let why = contradictions_after(|run| {
+            (run.context.links, run.context.measures_links) = (links.clone(), true)
+        });
         assert_eq!(why, "the link c0 to c1 was not measured", "a cluster of one has no link within it");
     }
 }

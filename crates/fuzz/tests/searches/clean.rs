@@ -153,7 +153,7 @@ fn hundreds_of_seeds_of_satin_are_clean() {
 }
 
 #[test]
-fn hundreds_of_seeds_of_cck_are_clean_and_reach_what_they_are_meant_to() {
+fn hundreds_of_seeds_of_cck_are_clean_and_reach_the_intended_states() {
     let properties = [
         Property::ValidCheckpoints,
         Property::Drained,
