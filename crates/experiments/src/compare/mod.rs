@@ -21,7 +21,7 @@ pub mod protocols;
 pub mod quantity;
 pub mod text;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 
@@ -39,7 +39,9 @@ use serde::{Deserialize, Serialize};
 use crate::reproduce::Interrupted;
 use crate::simulate::Until;
 use crate::stored::{ResultStore, RunResult};
+use crate::tally::Ending;
 
+pub use crate::tally::Tally;
 pub use costs::{Costs, Outage, TaskCosts};
 use estimate::Estimate;
 use protocols::{under, without_absent, without_faults};
@@ -47,8 +49,6 @@ use quantity::Quantity;
 
 /// The reference protocol.
 const UNPROTECTED: &str = "none";
-/// The number of different reasons that are listed for runs that do not pass.
-const REASONS: usize = 3;
 
 /// What performs the runs.
 pub enum Runs<'a> {
@@ -233,26 +233,6 @@ pub struct Row {
     pub time: TimeByActivity,
     /// The period of the checkpoint timer, if a message forced every checkpoint in the runs without faults.
     pub timer_never_fired: Option<String>,
-}
-
-/// The outcomes of several runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Tally {
-    /// The number of runs.
-    pub runs: usize,
-    /// Runs whose application finished.
-    pub completed: usize,
-    /// Runs that were judged completely and violated nothing.
-    pub pass: usize,
-    /// Runs that could not be judged completely, and violated nothing.
-    pub unknown: usize,
-    /// Runs in which no random fault took effect, and that violated nothing. They are not counted as unknown.
-    pub without_fault: usize,
-    /// Runs with a violation.
-    pub fail: usize,
-    /// Some of the different reasons why runs did not pass.
-    pub reasons: Vec<String>,
 }
 
 /// One run.
@@ -441,7 +421,7 @@ impl Bench<'_, '_, '_> {
         // The time without faults says nothing about that with faults.
         let timed = if self.has_faults { &faulty } else { &calm };
         row.time = timed.iter().fold(TimeByActivity::default(), |sum, it| sum + it.time);
-        (row.calm, row.faulty) = (Tally::of(&calm), Tally::of(&faulty));
+        (row.calm, row.faulty) = (tally(&calm), tally(&faulty));
         row
     }
 
@@ -482,25 +462,11 @@ impl Bench<'_, '_, '_> {
     }
 }
 
-impl Tally {
-    fn of(runs: &[Run]) -> Tally {
-        let count = |verdict| runs.iter().filter(|it| it.verdict == verdict && !it.without_fault).count();
-        let mut seen = BTreeSet::new();
-        let reasons = runs.iter().flat_map(|run| run.reasons.iter().map(move |it| (run.seed, it)));
-        Tally {
-            runs: runs.len(),
-            completed: runs.iter().filter(|it| it.completed).count(),
-            pass: count(Verdict::Pass),
-            unknown: count(Verdict::Unknown),
-            without_fault: runs.iter().filter(|it| it.without_fault).count(),
-            fail: count(Verdict::Fail),
-            reasons: reasons
-                .filter(|(_, it)| seen.insert(*it))
-                .map(|(seed, it)| format!("seed {seed}: {it}"))
-                .take(REASONS)
-                .collect(),
-        }
-    }
+fn tally(runs: &[Run]) -> Tally {
+    Tally::of(runs.iter().map(|it| {
+        let Run { seed, completed, verdict, without_fault, .. } = *it;
+        (seed, Ending { completed, verdict, without_fault }, &it.reasons[..])
+    }))
 }
 
 /// Returns the first reason why a federation cannot be run.

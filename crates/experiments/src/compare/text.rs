@@ -122,15 +122,7 @@ pub(super) fn cell(row: &Row, quantity: &Quantity) -> String {
 
 /// Formats verdicts, such as `5 pass`.
 pub(super) fn verdicts(tally: &Tally) -> String {
-    let all = [
-        (tally.fail, "fail"),
-        (tally.unknown, "unknown"),
-        (tally.without_fault, "without a fault"),
-        (tally.pass, "pass"),
-    ];
-    let some: Vec<String> =
-        all.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    if some.is_empty() { "-".to_owned() } else { some.join(", ") }
+    tally.verdicts().unwrap_or_else(|| "-".to_owned())
 }
 
 /// Formats the number of finished runs, such as `8 of 10`.

@@ -32,6 +32,7 @@ use thiserror::Error;
 use crate::compare::estimate::Estimate;
 use crate::compare::quantity::{QUANTITIES, Quantity, Unit};
 use crate::compare::{Made, Run};
+use crate::tally::{Ending, Tally};
 pub use parameter::{Parameter, ParameterError, PlaceError};
 
 /// The maximum number of settings of one sweep.
@@ -329,6 +330,14 @@ impl Sweep {
     /// Returns the runs of a setting.
     pub fn of(&self, setting: usize) -> impl Iterator<Item = &Measured> {
         self.runs.iter().filter(move |it| it.setting == setting)
+    }
+
+    /// Counts how the runs of a setting ended.
+    pub(crate) fn tally(&self, setting: usize) -> Tally {
+        Tally::of(self.of(setting).map(|it| {
+            let Measured { seed, completed, verdict, without_fault, .. } = *it;
+            (seed, Ending { completed, verdict, without_fault }, &it.reasons[..])
+        }))
     }
 
     /// Estimates a quantity at a setting. Returns `None` if no run has it.

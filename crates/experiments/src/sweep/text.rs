@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width};
-use faultline_checker::Verdict;
 use faultline_report::explain::count;
 use serde_json::{Value, json};
 
@@ -66,16 +65,7 @@ pub(super) fn cell(sweep: &Sweep, setting: usize, quantity: &Quantity) -> String
 
 /// Formats how many runs of a setting passed, were undecided, or failed.
 pub(super) fn verdicts(sweep: &Sweep, setting: usize) -> String {
-    let count = |of: fn(&Measured) -> bool| sweep.of(setting).filter(|it| of(it)).count();
-    let all = [
-        (count(|it| it.verdict == Verdict::Pass), "pass"),
-        (count(|it| it.without_fault), "without a fault"),
-        (count(|it| it.verdict == Verdict::Unknown && !it.without_fault), "unknown"),
-        (count(|it| it.verdict == Verdict::Fail), "fail"),
-    ];
-    let told: Vec<String> =
-        all.into_iter().filter(|(runs, _)| *runs > 0).map(|(runs, word)| format!("{runs} {word}")).collect();
-    if told.is_empty() { "not run".to_owned() } else { told.join(", ") }
+    sweep.tally(setting).verdicts().unwrap_or_else(|| "not run".to_owned())
 }
 
 /// Returns sentences about the setting with the smallest value of `quantity`.
@@ -170,19 +160,11 @@ pub fn json(sweep: &Sweep, quantity: &Quantity) -> String {
         let estimates: serde_json::Map<String, Value> = super::quantities()
             .filter_map(|it| Some((it.name.to_owned(), json!(sweep.estimate(number, it)?))))
             .collect();
-        let count =
-            |verdict| sweep.of(number).filter(|it| it.verdict == verdict && !it.without_fault).count();
-        json!({
-            "setting": number + 1,
-            "values": values,
-            "runs": sweep.of(number).count(),
-            "completed": sweep.of(number).filter(|it| it.completed).count(),
-            "pass": count(Verdict::Pass),
-            "unknown": count(Verdict::Unknown),
-            "withoutFault": sweep.of(number).filter(|it| it.without_fault).count(),
-            "fail": count(Verdict::Fail),
-            "quantities": estimates,
-        })
+        let mut object = json!({ "setting": number + 1, "values": values, "quantities": estimates });
+        let tally = serde_json::to_value(sweep.tally(number)).expect("it is JSON");
+        let fields = object.as_object_mut().zip(tally.as_object());
+        fields.into_iter().for_each(|(object, tally)| object.extend(tally.clone()));
+        object
     };
     let best = best(sweep, quantity).map(|it| {
         json!({

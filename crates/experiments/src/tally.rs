@@ -1,0 +1,78 @@
+//! Counts how several runs ended.
+
+use std::collections::BTreeSet;
+
+use faultline_checker::Verdict;
+use serde::Serialize;
+
+/// The number of different reasons that are listed for runs that do not pass.
+const REASONS: usize = 3;
+
+/// The outcomes of several runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tally {
+    /// The number of runs.
+    pub runs: usize,
+    /// Runs whose application finished.
+    pub completed: usize,
+    /// Runs that were judged completely and violated nothing.
+    pub pass: usize,
+    /// Runs that could not be judged completely, and violated nothing.
+    pub unknown: usize,
+    /// Runs in which no random fault took effect, and that violated nothing. They are not counted as unknown.
+    pub without_fault: usize,
+    /// Runs with a violation.
+    pub fail: usize,
+    /// Some of the different reasons why runs did not pass.
+    pub reasons: Vec<String>,
+}
+
+/// How one run ended.
+#[derive(Clone, Copy)]
+pub(crate) struct Ending {
+    pub(crate) completed: bool,
+    pub(crate) verdict: Verdict,
+    /// Whether the run is unknown only because no random fault took effect.
+    pub(crate) without_fault: bool,
+}
+
+impl Tally {
+    /// Counts runs, each with its seed and the reasons why it did not pass.
+    pub(crate) fn of<'a>(runs: impl IntoIterator<Item = (u64, Ending, &'a [String])>) -> Tally {
+        let (mut tally, mut seen) = (Tally::default(), BTreeSet::new());
+        for (seed, Ending { completed, verdict, without_fault }, reasons) in runs {
+            tally.runs += 1;
+            tally.completed += usize::from(completed);
+            let count = match verdict {
+                _ if without_fault => &mut tally.without_fault,
+                Verdict::Pass => &mut tally.pass,
+                Verdict::Unknown => &mut tally.unknown,
+                Verdict::Fail => &mut tally.fail,
+            };
+            *count += 1;
+            for reason in reasons {
+                if tally.reasons.len() < REASONS && seen.insert(reason) {
+                    tally.reasons.push(format!("seed {seed}: {reason}"));
+                }
+            }
+        }
+        tally
+    }
+
+    /// Formats the verdicts, such as `1 fail, 5 pass`. Returns `None` if there are no runs.
+    pub(crate) fn verdicts(&self) -> Option<String> {
+        let all = [
+            (self.fail, "fail"),
+            (self.unknown, "unknown"),
+            (self.without_fault, "without a fault"),
+            (self.pass, "pass"),
+        ];
+        let some: Vec<String> = all
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        (!some.is_empty()).then(|| some.join(", "))
+    }
+}
