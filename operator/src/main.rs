@@ -29,13 +29,13 @@ use tracing_subscriber::util::SubscriberInitExt;
 struct Arguments {
     #[command(flatten)]
     settings: Settings,
-    /// Manage only the federations in this namespace. Default: in all namespaces.
+    /// Manage only the federations in this namespace. Default: all namespaces.
     #[arg(long, env = "FAULTLINE_NAMESPACE", value_name = "NAME")]
     namespace: Option<String>,
     /// Serve /metrics and /healthz at this address.
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from(([0, 0, 0, 0], METRICS_PORT)))]
     metrics: SocketAddr,
-    /// Use this name to hold the lease.
+    /// Hold the lease under this name.
     #[arg(long, env = "POD_NAME", value_name = "NAME", default_value = "faultline-operator")]
     identity: String,
 }

@@ -76,7 +76,7 @@ pub fn with_file(application: &Application, text: String) -> Result<Application,
     Ok(Application::Qap(resource::Qap { file: None, data: Some(text), ..qap.clone() }))
 }
 
-/// Returns the process of each piece, from the text of a partition file as METIS writes it: one number a line.
+/// Returns the process of each piece, from the text of a partition file as METIS writes it: one number per line.
 ///
 /// # Errors
 ///

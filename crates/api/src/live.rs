@@ -40,7 +40,7 @@ pub fn changes(old: &Federation, new: &Federation) -> Result<Vec<Change>, Vec<Pr
     Ok(changes)
 }
 
-/// Returns the fields that changed although they cannot, with the reasons.
+/// Returns the fields that changed although they must not, with the reasons.
 pub fn what_stays(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
     let fields = [
         ("seed", old.seed != new.seed),
@@ -79,7 +79,9 @@ pub fn what_stays(old: &FederationSpec, new: &FederationSpec) -> Vec<Problem> {
         if fault.mtbf.is_some() {
             problems.push(Problem {
                 path: format!("spec.faults[{index}].mtbf"),
-                message: "`mtbf` counts from the start of the application, which has passed".into(),
+                message:
+                    "the times of `mtbf` count from the start of the application, which is already running"
+                        .into(),
                 help: "use `at` or `when` for faults of a running federation".into(),
             });
         }

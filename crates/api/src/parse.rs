@@ -86,7 +86,7 @@ pub fn read<T: DeserializeOwned>(
     let text = |text: String| Text { file: file.into(), text };
     if bytes.len() > MAX_BYTES {
         let message = format!("the file is too large ({} bytes)", bytes.len());
-        let help = format!("files have at most {MAX_BYTES} bytes; check that this is the right file");
+        let help = format!("a file may have at most {MAX_BYTES} bytes; check that this is the right file");
         return Err(text(String::new()).reject_at(vec![(message, help, 0..0)]));
     }
     let text = match std::str::from_utf8(bytes) {
@@ -275,7 +275,7 @@ fn explain(text: &str, error: &Error) -> Fault {
         }
         Error::Unexpected { expected, .. } if expected.contains("sequence") => (
             "expected a list".into(),
-            "write `[ … ]`, or one line per entry that begins with `- `".into(),
+            "write `[ … ]`, or one line per entry, each beginning with `- `".into(),
         ),
         Error::MultipleDocuments { .. } => (
             "the file contains more than one document".into(),
@@ -294,7 +294,7 @@ fn explain(text: &str, error: &Error) -> Fault {
         Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. }
         | Error::ExpectedStringKeyForExternallyTaggedEnum { .. }
         | Error::ExpectedMappingEndAfterEnumVariantValue { .. } => (
-            "expected exactly one kind with its options".into(),
+            "expected exactly one name with its options".into(),
             "write one, such as `{ hc3i: { checkpointEvery: 2s } }` for a protocol or `{ heat: { steps: 500 } }` for an application".into(),
         ),
         // A quantity's error: what is wrong, then what to write.
@@ -322,6 +322,7 @@ fn possible(expected: &[&'static str]) -> Vec<&'static str> {
 fn instead(word: &str, expected: &[&'static str]) -> String {
     let possible = match expected {
         [] => "no fields are allowed here; remove it".to_owned(),
+        [only] => format!("use `{only}`"),
         many => format!("use one of: {}", many.join(", ")),
     };
     if let Some(whose) = option_elsewhere(word) {

@@ -37,7 +37,7 @@ pub enum QuantityError {
         example: &'static str,
     },
     /// The unit is unknown.
-    #[error("`{unit}` in `{text}` is not a valid unit for {what}: use one of {units}")]
+    #[error("`{unit}` in `{text}` is not a valid unit for {what}: use {units}")]
     UnknownUnit {
         /// The text.
         text: String,
@@ -45,7 +45,7 @@ pub enum QuantityError {
         unit: String,
         /// The kind of quantity that was expected.
         what: &'static str,
-        /// The valid units.
+        /// The valid units: `one of` a list, or the only one.
         units: String,
     },
     /// The number is negative.
@@ -222,7 +222,10 @@ impl Kind {
             text: text.into(),
             unit: unit.trim().into(),
             what: self.what,
-            units: units.join(", "),
+            units: match &units[..] {
+                [only] => (*only).to_owned(),
+                many => format!("one of {}", many.join(", ")),
+            },
         }
     }
 

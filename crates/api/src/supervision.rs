@@ -4,7 +4,7 @@
 //! | request | body | answer |
 //! | --- | --- | --- |
 //! | `PUT /v1/places` | [`Places`] | 200; 409 with a [`Refusal`] if a newer generation is known, 422 if a process is unknown |
-//! | `PUT /v1/spec` | [`Amended`] | 200 once the run has accepted it, even if it applies later; 422 with a [`Refusal`] |
+//! | `PUT /v1/spec` | [`Amended`] | 200 once the run has accepted it, even if it takes effect later; 422 with a [`Refusal`] |
 //! | `GET /v1/status?after=N` | | [`Status`], with the events after number `N` (all without it) |
 //! | `POST /v1/requests/{id}/done` | | 204; 404 if there is no such request, or if it no longer needs an answer |
 //! | `GET /v1/bundle` | | the record as a tar stream; 409 during the run |
@@ -44,8 +44,8 @@ pub fn done(request: u64) -> String {
 #[error("a key must have exactly {KEY_DIGITS} hexadecimal digits")]
 pub struct InvalidKey;
 
-/// Derives the token of the supervisor's API from the federation's key, which it does not reveal. `key` is the content
-/// of the key's file: [`KEY_DIGITS`] hexadecimal digits, with any space around them.
+/// Derives the token of the supervisor's API from the federation's key. The token does not reveal the key. `key` is the
+/// content of the key's file: [`KEY_DIGITS`] hexadecimal digits, with any space around them.
 ///
 /// # Errors
 ///
@@ -54,8 +54,8 @@ pub fn token(key: &str) -> Result<String, InvalidKey> {
     derive("faultline 2026 token of the supervisor's API", &[], key)
 }
 
-/// Derives the key of one process from the federation's key. It is the only key in its pod. It reveals neither the
-/// federation's key, nor the key of another process, nor the [`token`].
+/// Derives the key of one process from the federation's key. The pod of the process contains no other key. The key of a
+/// process reveals neither the federation's key, nor the key of another process, nor the [`token`].
 ///
 /// # Errors
 ///
@@ -99,7 +99,7 @@ pub fn needs_encryption(address: IpAddr) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Places {
-    /// Grows with every change. A smaller generation than the last is rejected.
+    /// Grows with every change. A generation smaller than the last one is rejected.
     pub generation: u64,
     /// One entry for each process that has a place.
     pub places: Vec<Place>,
@@ -136,7 +136,7 @@ pub struct Amended {
 pub struct Amendment {
     /// Generation of the resource.
     pub generation: i64,
-    /// Reason why the spec was rejected; absent if it was accepted.
+    /// The reason why the spec was rejected; absent if it was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -162,7 +162,7 @@ pub struct Status {
     pub missing: Vec<String>,
     /// One entry per cluster, in the order of the federation.
     pub clusters: Vec<Cluster>,
-    /// Numbers of faults.
+    /// Counts of faults.
     pub faults: Faults,
     /// Every ordered pair of clusters.
     pub links: Vec<Link>,
@@ -245,7 +245,7 @@ pub enum ClusterState {
     Unrecoverable,
 }
 
-/// Numbers of faults.
+/// Counts of faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Faults {

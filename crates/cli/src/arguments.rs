@@ -110,7 +110,7 @@ pub(crate) struct RunArguments {
     /// Choose what executes the run
     #[arg(long, value_enum, default_value_t = BackendName::Local)]
     pub(crate) backend: BackendName,
-    /// Choose what emulates the links (local). The summary shows the links as measured before the run
+    /// Choose what emulates the links, with `--backend local`. The summary shows the links as measured before the run
     #[arg(long, value_enum, default_value_t = LinksName::InNode)]
     pub(crate) links: LinksName,
     /// Use this seed instead of the one in the file
@@ -125,8 +125,8 @@ pub(crate) struct RunArguments {
     /// With `--repeat`, keep the records of all runs, including simulated runs that pass
     #[arg(long, requires = "repeat")]
     pub(crate) keep: bool,
-    /// Stop waiting for the run after this time and leave it in the cluster (kubernetes). Default: wait without limit,
-    /// even while pods cannot start
+    /// Stop waiting for the run after this time, and leave it in the cluster, with `--backend kubernetes`. Default:
+    /// wait without limit, even while pods cannot start
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<Duration>,
     /// Write the record to DIR instead of a new directory in `faultline-runs`
@@ -137,10 +137,11 @@ pub(crate) struct RunArguments {
     /// Not supported on Kubernetes.
     #[arg(long)]
     pub(crate) record: bool,
-    /// Serve the metrics of all nodes together, as Prometheus text at http://ADDR/metrics during the run (local)
+    /// Serve the metrics of all nodes together during the run, as Prometheus text at http://ADDR/metrics, with
+    /// `--backend local`
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Judge waste, too: needless checkpoints, messages and storage violate a property, instead of being remarks
+    /// Judge waste, too: unnecessary checkpoints, messages and storage count as violations instead of remarks
     ///
     /// For a run on Kubernetes, use `faultline check --strict` on its record.
     #[arg(long)]
@@ -156,10 +157,10 @@ pub(crate) struct RunArguments {
 /// docs/hc3i-files.md describes the files; `faultline samples` lists those of the paper's experiments.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FilesArguments {
-    /// Read clusters, nodes, links as a triangular matrix, and the mean time between failures from FILE
+    /// Read the clusters, their nodes, the triangular matrix of links, and the mean time between failures from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) topology: PathBuf,
-    /// Read the computing time and the send probabilities or numbers of messages from FILE
+    /// Read the computing time, and either the send probabilities or the numbers of messages, from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) application: PathBuf,
     /// Read the delays between checkpoints of each cluster and between garbage collections from FILE
@@ -167,11 +168,11 @@ pub(crate) struct FilesArguments {
     pub(crate) timers: PathBuf,
 }
 
-/// Simulate three input files of the HC3I paper's simulator, and print statistics.
+/// Simulate the federation in three input files of the HC3I paper's simulator, and print statistics.
 ///
 /// The files are topology, application and timers (HC3I, section 5.1). They are converted into one federation under
-/// HC3I, with checkpoints in the memory of their owner and of one neighbour. It runs in virtual time, bit-identical per
-/// seed, and is judged. With several seeds, prints the mean and range of each number.
+/// HC3I, with checkpoints in the memory of their owner and of one neighbour. It runs in virtual time, bit-identically
+/// for each seed, and the run is judged. With several seeds, prints the mean and range of each number.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -222,9 +223,9 @@ pub(crate) struct ImportArguments {
 
 /// Reproduce a published evaluation, and compare the results with the published ones.
 ///
-/// Runs every experiment with many seeds on the simulator and judges it; HydEE's ping-pong runs on real processes.
-/// Writes one page (index.html), tables as CSV and figures as SVG, and prints the findings: agrees, differs, or
-/// under-specified in the paper.
+/// Runs every experiment on the simulator with many seeds, and judges every run; HydEE's ping-pong runs on real
+/// processes. Writes one page (index.html), tables as CSV and figures as SVG, and prints the findings: whether each
+/// result agrees, differs, or is under-specified in the paper.
 ///
 /// If interrupted, shows the completed experiments; the same command with `--resume` continues.
 #[derive(Debug, Args)]
@@ -244,8 +245,8 @@ pub(crate) struct ReproduceArguments {
     /// minute
     #[arg(long)]
     pub(crate) quick: bool,
-    /// With `hc3i`: also run a small federation on real processes, with 10 seeds (3 with `--quick`) of 4 s each, and
-    /// compare it with the simulator
+    /// Also run a small federation on real processes, for 4 s with each of 10 seeds (3 with `--quick`), and compare it
+    /// with the simulator. Only for `hc3i`
     #[arg(long)]
     pub(crate) with_processes: bool,
     /// Run each setting with N seeds. Default: 30 for HC3I and TIC, 3 for HydEE and CCK; fewer with `--quick`
@@ -272,11 +273,11 @@ pub(crate) struct ReproduceArguments {
 /// (front.csv), the cluster of each process (clusters.csv), the clusters in the form of a federation file
 /// (clusters.yaml), and the output of `--format json` (clusters.json).
 ///
-/// Pass several graphs, or `--intervals` with a recorded run, for the traffic of one application in successive
-/// intervals of equal length. Then also says whether it pays to change the clusters between intervals, at a checkpoint,
-/// and prints the clusters of each interval and one division for all intervals. With `--out`, writes the costs by interval
-/// (intervals.svg, intervals.csv), the cluster of each process in each interval (clusters.csv), the division for all
-/// intervals in the form of a federation file (clusters.yaml), and clusters.json.
+/// For the traffic of one application in successive intervals of equal length, pass several graphs, or a recorded run
+/// with `--intervals`. The command then also says whether it pays to change the clusters between intervals, at a
+/// checkpoint, and prints the clusters of each interval and one division for all intervals. With `--out`, writes the
+/// costs by interval (intervals.svg, intervals.csv), the cluster of each process in each interval (clusters.csv), the
+/// division for all intervals in the form of a federation file (clusters.yaml), and clusters.json.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -288,7 +289,8 @@ Examples:
   faultline cluster /tmp/run --intervals 4     should clusters change?
   faultline cluster assemble.edges solve.edges --change-cost 5")]
 pub(crate) struct ClusterArguments {
-    /// Communication graph (`-` for standard input), or directory of a recorded run. Several graphs in order of time
+    /// Communication graph (`-` for standard input), or directory of a recorded run. Pass several graphs in
+    /// chronological order
     #[arg(required = true, value_name = "GRAPH")]
     pub(crate) graphs: Vec<PathBuf>,
     /// Limit the average share of processes that one failure rolls back, in percent
@@ -302,7 +304,8 @@ pub(crate) struct ClusterArguments {
     /// Divide a recorded run into N intervals of equal length
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<usize>(2..=1000))]
     pub(crate) intervals: Option<usize>,
-    /// Set the size of a checkpoint of all processes as a percentage of all bytes sent (several intervals) [default: 1]
+    /// Set the size of a checkpoint of all processes as a percentage of all bytes sent, with several intervals
+    /// [default: 1]
     ///
     /// A change of clusters costs this size times the share of processes whose cluster gains or loses members.
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, value_parser = change_cost)]
@@ -356,8 +359,8 @@ fn change_cost(text: &str) -> Result<f64, String> {
 pub(crate) enum Paper {
     /// Monnet, Morin, Badrinath: Hybrid Checkpointing for Parallel Applications in Cluster Federations, 2003.
     Hc3i,
-    /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012: ping-pong on real processes, the NAS kernels, and the spread of
-    /// failures.
+    /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012: ping-pong on real processes, the NAS kernels, and failure
+    /// containment.
     Hydee,
     /// Guermouche, Ropars, Snir, Cappello: HydEE, 2012, table I: clusters of the NAS kernels. Runs nothing.
     HydeeTable1,
@@ -370,16 +373,16 @@ pub(crate) enum Paper {
 
 /// Run one federation under several protocols, and compare their costs and benefits.
 ///
-/// Application, faults and seeds are the same for all protocols. Each protocol runs with every seed, once without
-/// faults and once with those of the file, in virtual time or on real processes, and every run is judged. The protocol
-/// of the file keeps its options; other protocols take over the options that they share with it (checkpointEvery,
-/// collectEvery, replicas, replicateTo). Writes one page with a picture (index.html), the picture alone (picture.svg)
-/// and the numbers (comparison.json), and prints a table.
+/// The application, the faults and the seeds are the same for all protocols. Each protocol runs with every seed, once
+/// without faults and once with those of the file, in virtual time or on real processes, and every run is judged. The
+/// protocol named in the file keeps its options; other protocols take over the options that they share with it
+/// (checkpointEvery, collectEvery, replicas, replicateTo). Writes one page with a picture (index.html), the picture
+/// alone (picture.svg) and the numbers (comparison.json), and prints a table.
 ///
 /// If interrupted, shows the completed runs; the same command with `--resume` continues.
 ///
-/// Exits with 1 if a run violates a property, with 3 if it was interrupted. A protocol that does not survive a fault
-/// gets a row in the table; this is not a failure.
+/// Exits with 1 if a run violates a property, and with 3 if the comparison was interrupted. A protocol that does not
+/// survive a fault gets a row in the table; this is not a failure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -421,14 +424,14 @@ pub(crate) struct CompareArguments {
 
 /// Run one federation with many settings of its parameters, and find the best setting.
 ///
-/// `--set` names a field below `spec` and its values; several `--set` options form a grid. Runs every setting in
+/// `--set` names a field below `spec` and the values to try; several `--set` options form a grid. Runs every setting in
 /// virtual time with the same seeds, and judges every run. Writes one page with pictures (index.html), one line per run
 /// (runs.csv), the estimates (sweep.json) and the federation file of each setting (settings/), and prints a table.
-/// Names the setting with the smallest value of one quantity, and how certain this is.
+/// Names the setting with the smallest value of one quantity, and states how certain this is.
 ///
-/// If interrupted, keeps the completed runs; the same command with `--resume` continues, also with more seeds.
+/// If interrupted, keeps the completed runs; the same command with `--resume` continues, even with more seeds.
 ///
-/// Exits with 1 if a run violated a property, with 3 if it was interrupted.
+/// Exits with 1 if a run violates a property, and with 3 if the sweep was interrupted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -439,8 +442,8 @@ Examples:
 pub(crate) struct SweepArguments {
     /// Federation file, or `-` for standard input
     pub(crate) file: PathBuf,
-    /// Vary the field at PATH below `spec`. VALUES are separated by commas; `1ms..100ms/5` means five values spaced by
-    /// equal ratios (by equal steps if the range starts at 0)
+    /// Vary the field at PATH below `spec`. VALUES are separated by commas; `1ms..100ms/5` means five values in
+    /// geometric progression (in arithmetic progression if the range starts at 0)
     #[arg(long = "set", value_name = "PATH=VALUES", required = true)]
     pub(crate) parameters: Vec<Parameter>,
     /// Run each setting with N consecutive seeds
@@ -516,7 +519,7 @@ pub(crate) enum TraceLevel {
 /// What executes the runs of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ComparedOn {
-    /// Virtual time, bit-identical per seed.
+    /// Virtual time. Runs with the same seed are bit-identical.
     Simulate,
     /// Real processes on this machine.
     Local,
@@ -525,9 +528,9 @@ pub(crate) enum ComparedOn {
 /// What executes a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackendName {
-    /// One process per node on this machine, connected by TCP, killed by SIGKILL.
+    /// One process per node on this machine. Processes are connected over TCP, and killed with SIGKILL.
     Local,
-    /// The same protocol code in virtual time, bit-identical per seed.
+    /// The same protocol code in virtual time. Runs with the same seed are bit-identical.
     Simulate,
     /// Pods in a Kubernetes cluster where Faultline is installed, removed at the end.
     Kubernetes,
@@ -554,7 +557,8 @@ pub(crate) enum LinksName {
 /// Check what this machine or a Kubernetes cluster can run, and suggest fixes.
 ///
 /// Checks the limits for runs on real processes. Tests, in a temporary network namespace, which features of
-/// `faultline run --links tc` the kernel supports. Changes nothing. Exits with 1 if something that was requested is not possible.
+/// `faultline run --links tc` the kernel supports. Changes nothing. Exits with 1 if something that you requested is not
+/// possible.
 ///
 /// For a Kubernetes cluster, checks what `faultline run --backend kubernetes` and `faultline fetch` need in one
 /// namespace. With `--tc`, also tests on each Kubernetes node, in a temporary pod, which features of
@@ -596,7 +600,7 @@ Examples:
 pub(crate) struct CheckArguments {
     /// Directory of the recorded run
     pub(crate) dir: PathBuf,
-    /// Judge waste, too: needless checkpoints, messages and storage violate a property, instead of being remarks
+    /// Judge waste, too: unnecessary checkpoints, messages and storage count as violations instead of remarks
     #[arg(long)]
     pub(crate) strict: bool,
     #[command(flatten)]
@@ -629,7 +633,7 @@ pub(crate) struct ReportArguments {
     pub(crate) to: Option<PathBuf>,
 }
 
-/// Feed the recorded inputs to the nodes of a run again, and compare their behaviour.
+/// Feed the recorded inputs of a run to its nodes again, and compare their behaviour.
 ///
 /// Requires a run that was recorded with `faultline run --record`, on any backend. Nothing is simulated: each node
 /// receives its own inputs at their recorded times, and must report the same facts and take the same actions. Fails at
@@ -681,12 +685,12 @@ pub(crate) enum ExportFormat {
 
 /// Search random federations with random faults for schedules that break recovery.
 ///
-/// Each seed determines a federation: clusters, links, storage, protocol parameters, an application, and faults at any
-/// time, at events of the protocol, several at once, and during recovery. Each schedule omits some kinds of faults,
-/// chosen at random. At the end, all faults are healed, and the federation must recover and finish. Each schedule runs
-/// in virtual time, is judged, and runs a second time to confirm that it is deterministic. The search ends at the first
-/// violation. It shrinks the federation as long as the same property is violated, records and draws the run, and writes
-/// it as a file for `faultline run`.
+/// Each seed determines a federation: clusters, links, storage, protocol parameters, an application, and faults. Faults
+/// strike at any time, at events of the protocol, several at once, and during recovery. Each schedule omits some kinds
+/// of faults, chosen at random. At the end, all faults are healed, and the federation must recover and finish. Each
+/// schedule runs in virtual time, is judged, and runs a second time to confirm that it is deterministic. The search
+/// ends at the first violation. It shrinks the federation as long as the same property is violated, records and draws
+/// the run, and writes it as a file for `faultline run`.
 ///
 /// If interrupted, shows and saves the coverage; the same command with `--resume` continues.
 #[derive(Debug, Args)]
@@ -811,7 +815,7 @@ pub(crate) struct ExploreArguments {
     /// Read the clusters, the protocol and its options from FILE instead of using the options above
     #[arg(long, value_name = "FILE", conflicts_with_all = ["clusters", "nodes"])]
     pub(crate) file: Option<PathBuf>,
-    /// Send N messages: around the clusters, except every third one, which stays inside a cluster
+    /// Send N messages, each from one cluster to the next, except that every third one stays inside its cluster
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = number::<u32>(0..=20))]
     pub(crate) messages: u32,
     /// Send these messages instead: pairs of ranks, such as `0>2,2>0`
@@ -829,7 +833,8 @@ pub(crate) struct ExploreArguments {
     /// Let up to N timers, such as those for unforced checkpoints, expire while other steps are pending
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(0..=20))]
     pub(crate) timers: u32,
-    /// Let up to N packets, writes and computations be overtaken in a run, or `all`. Default: 0, 1, 2 and so on
+    /// Let up to N packets, writes and computations be overtaken in a run, or `all`. Default: first 0, then 1, 2, and
+    /// so on
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = overtakings)]
     pub(crate) overtakings: Option<Overtakings>,
     /// Stop after N distinct states
@@ -883,12 +888,12 @@ fn overtakings(text: &str) -> Result<Overtakings, String> {
 
 /// Write a page about the incorrect rules of a published protocol.
 ///
-/// For each rule of the paper that fails as printed, or that is missing, the page shows what it breaks, the shortest
-/// counterexample that the fuzzer finds, as a transcript and a picture, the share of random schedules that it breaks,
-/// and the corrected rule. Every counterexample is recorded, with the command that runs it again. Takes several
-/// minutes.
+/// The page has an entry for each rule that fails as printed in the paper, or that the paper lacks. An entry shows what
+/// goes wrong, the shortest counterexample that the fuzzer finds, as a transcript and a picture, the share of random
+/// schedules that fail, and the corrected rule. Every counterexample is recorded, with the command that runs it again.
+/// Takes several minutes.
 ///
-/// If interrupted, writes the page about the rules that were completed; the same command with `--resume` continues.
+/// If interrupted, writes the page about the completed rules; the same command with `--resume` continues.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples (require a build with the feature `defects`):
@@ -915,9 +920,10 @@ pub(crate) struct ErrataArguments {
     pub(crate) quiet: bool,
 }
 
-/// Print the faults that a file expands to under a seed.
+/// Print the planned faults of a file, with random faults expanded from the seed.
 ///
-/// Times count from the start of the application. Faults that wait for a fact have no time before the run.
+/// Times count from the start of the application. The time of a fault that waits for a fact is not known before the
+/// run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -944,13 +950,13 @@ Examples:
 pub(crate) struct ValidateArguments {
     /// Federation file, or `-` for standard input
     pub(crate) file: PathBuf,
-    /// Print what the given file would change in a federation that runs on Kubernetes with FILE: links, added faults, a
-    /// pause. Changes to other fields are errors, as they are for an API server
+    /// Print what the file would change in a federation that was started on Kubernetes from FILE: links, added faults,
+    /// a pause. Changes to other fields are errors, as they are for an API server
     #[arg(long, value_name = "FILE", conflicts_with = "orders")]
     pub(crate) running: Option<PathBuf>,
     /// Also run the application without failures in N random delivery orders, and compare what each process sends.
     /// Protocols that rely on re-execution, such as hydee, cannot protect a program whose messages depend on the order
-    /// of arrival. Each order takes as long as the application computes
+    /// of arrival. Each order takes the computing time of the application
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(1..=1000))]
     pub(crate) orders: Option<u32>,
 }

@@ -97,7 +97,7 @@ pub(crate) struct RunArguments {
 /// Checks the definition, the operator, your permissions, and the capacity for pods. With `--tc`, also tests on each
 /// Kubernetes node, in a temporary pod, which features of `spec.kubernetes.links: tc` the kernel supports. This
 /// requires permission to list nodes, to create, get, list and delete pods, and to get pods/log. Exits with 1 if the
-/// cluster cannot do what was requested.
+/// cluster cannot do what you requested.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -58,8 +58,8 @@ enum Task {
         #[arg(long, value_name = "MB")]
         size_at_most: Option<f64>,
     },
-    /// Check the repository: layers, dependencies, sources, profiles, generated files, names of protocols, lists
-    /// in the documents, phrases.
+    /// Check the repository: layers, dependencies, sources, profiles, generated files, names of protocols, lists in the
+    /// documents, and phrases.
     Check,
     /// Test every query of the dashboards on a real Prometheus, which scrapes runs with faults.
     Dashboards {
@@ -67,7 +67,7 @@ enum Task {
         #[arg(long)]
         draw: bool,
     },
-    /// Build the release files for users without a compiler: static programs, an inventory of their components,
+    /// Build the release files for users without a compiler: static programs, an inventory of their components, and
     /// checksums.
     Dist,
     /// Run the commands that README.md and docs/ print.

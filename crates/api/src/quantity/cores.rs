@@ -132,7 +132,7 @@ mod tests {
             error("many"),
             "`many` is not a number of cores: write a value such as `100m`, `\"0.5\"` or `2`"
         );
-        assert_eq!(error("5M"), "`M` in `5M` is not a valid unit for a number of cores: use one of m");
+        assert_eq!(error("5M"), "`M` in `5M` is not a valid unit for a number of cores: use m");
         assert_eq!(error("1025"), "`1025` is too large for a number of cores: write at most 1024");
         assert_eq!(
             from_value::<Cores>(json!(0.1)).unwrap_err().to_string(),

@@ -28,8 +28,8 @@ pub enum Application {
     PingPong(PingPong),
     /// A master and its workers: the worker that answers first gets the next piece of work. Not send-deterministic.
     Farm(Farm),
-    /// Sends different messages in every re-execution, so that determinism cannot hide a defect. Judged only by
-    /// properties.
+    /// Sends different messages in every re-execution, so that determinism cannot hide a defect. There is no expected
+    /// result to compare with.
     Salted(Salted),
     /// Program of tasks: computes a Fibonacci number by two calls and a sum.
     Fibonacci(Fibonacci),
@@ -39,9 +39,10 @@ pub enum Application {
     Qap(Qap),
     /// Random program of tasks.
     TaskGraph(TaskGraph),
-    /// Program of tasks, planned in advance: Jacobi's method on a grid in two dimensions, cut into blocks.
+    /// Program of tasks, planned in advance: Jacobi's method on a two-dimensional grid, cut into blocks.
     Jacobi(Jacobi),
-    /// Program of tasks, planned in advance: cloth made of particles held together by springs, cut into blocks.
+    /// Program of tasks, planned in advance: simulates a piece of cloth, made of particles held together by springs and
+    /// cut into blocks.
     Cloth(Cloth),
     /// An application from another crate. The program that runs the federation must contain it.
     Custom(Custom),
@@ -94,7 +95,7 @@ pub struct Synthetic {
     /// Length of each message. Default 1kB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Size>,
-    /// State of each process. Has a length but no content. Default 1MB.
+    /// Size of the state of each process. The state has a length but no content. Default 1MB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Size>,
 }
@@ -129,7 +130,7 @@ pub struct Behaviour {
     /// The cluster.
     #[schemars(length(max = 40))]
     pub cluster: String,
-    /// Mean time of one computation. Exponentially distributed.
+    /// Mean time of one computation. The times are exponentially distributed.
     pub mean_computation: Duration,
     /// Clusters to which a process may send after a computation, each with a probability. Other clusters never receive
     /// messages from this one.
@@ -249,7 +250,7 @@ pub struct Nas {
     /// kernel. Default 16KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Size>,
-    /// State of each process. Has a length but no content. Default 1MiB.
+    /// Size of the state of each process. The state has a length but no content. Default 1MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Size>,
     /// For each process, in the order of the clusters: its rank in the kernel, from 0. `faultline cluster` prints the
@@ -301,7 +302,7 @@ pub struct Farm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_777_216))]
     pub pieces: Option<u32>,
-    /// Mean computing time of a piece. Pieces take between half and one and a half times as long. Default 20ms.
+    /// Mean computing time of a piece. Each piece takes between half and one and a half times the mean. Default 20ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time: Option<Duration>,
 }
@@ -381,7 +382,7 @@ impl Application {
         matches!(self, Application::Jacobi(_) | Application::Cloth(_))
     }
 
-    /// Returns the computing time of a process when nothing fails and no message has to be waited for; `None` if the
+    /// Returns the computing time of a process if nothing fails and it never waits for a message; `None` if the
     /// parameters do not determine it.
     pub fn computing_time(&self) -> Option<Span> {
         match self {

@@ -23,7 +23,8 @@ pub struct Custom {
     /// Name under which the program has registered it.
     #[schemars(length(min = 1, max = 40))]
     pub name: String,
-    /// All other fields: the parameters. The subcommand `schema` of the program that contains it describes them.
+    /// All other fields: the parameters. To see their descriptions, run the program that contains the protocol or
+    /// application with the subcommand `schema`.
     #[serde(flatten)]
     #[schemars(skip)]
     pub parameters: Parameters,
@@ -76,7 +77,7 @@ pub struct KnownParameters {
     pub schema: fn(&mut SchemaGenerator) -> Schema,
     /// Returns the given parameters with defaults filled in. Fails if a parameter is invalid or unknown.
     pub complete: fn(&Parameters) -> Result<Parameters, InvalidParameter>,
-    /// Fails if the parameters do not suit the federation.
+    /// Fails if the parameters are not valid for the federation.
     pub check: fn(&Parameters, &FederationSpec) -> Result<(), InvalidParameter>,
 }
 

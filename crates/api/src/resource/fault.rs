@@ -36,7 +36,7 @@ pub struct Fault {
     /// Action: kill a process. The supervisor then starts its next life.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<Crash>,
-    /// Action: stop a process for a while. It resumes unless it has been declared failed in the meantime.
+    /// Action: pause a process for a while. It resumes unless it has been declared failed in the meantime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Pause>,
     /// Action: kill all processes of a cluster at once.
@@ -122,13 +122,13 @@ pub struct Crash {
     /// Whether its storage survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
-    /// Whether the process is restarted. Default true. With `false`, it never returns. Requires a program of tasks,
-    /// whose other processes take over its work.
+    /// Whether the process is restarted. Default true. With `false`, it never returns. Only programs of tasks support
+    /// `false`: their other processes take over its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<bool>,
 }
 
-/// Stops a process for a while.
+/// Pauses a process for a while.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pause {
@@ -161,8 +161,8 @@ pub struct LoseCluster {
     /// Whether the storage of its nodes survives. Default `kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Fate>,
-    /// Whether the processes are restarted. Default true. With `false`, they never return. Requires a program of
-    /// tasks, whose other processes take over their work.
+    /// Whether the processes are restarted. Default true. With `false`, they never return. Only programs of tasks
+    /// support `false`: their other processes take over the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<bool>,
 }

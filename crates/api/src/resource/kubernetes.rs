@@ -1,4 +1,4 @@
-//! Properties of the pods of a federation. Only the Kubernetes backend reads this.
+//! Properties of the pods of a federation. Only the Kubernetes backend reads them.
 
 use std::collections::BTreeMap;
 
@@ -22,18 +22,18 @@ pub struct Kubernetes {
         "additionalProperties" = { "type": "string", "maxLength": 63, "description": "The node pool of the cluster." },
     ))]
     pub pools: BTreeMap<String, String>,
-    /// Placement of the pods of individual clusters, by name. Each cluster may be its own site.
+    /// Placement of the pods of individual clusters, by name. Each cluster can run at a site of its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub sites: BTreeMap<String, Site>,
-    /// Priority class of all pods. Default: that of the Kubernetes cluster.
+    /// Priority class of all pods. Default: the default class of the Kubernetes cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub priority_class: Option<String>,
     /// What emulates the links between pods. Default `inNode`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Emulation>,
-    /// Resources of each node pod.
+    /// Resources of each pod that runs a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
     /// Stores the data of each node on its own volume. Default: on the disk of the Kubernetes node, where it is lost
@@ -130,10 +130,10 @@ pub enum Placement {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Resources {
-    /// CPU cores requested for the pod, such as `100m` or `2`. It may use more if they are free. Default `50m`.
+    /// CPU cores requested for the pod, such as `100m` or `2`. The pod may use more if they are free. Default `50m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cores>,
-    /// Memory requested for the pod, and its limit. A pod that exceeds it is killed. Default 256MiB.
+    /// Memory requested for the pod, which is also its limit. A pod that exceeds the limit is killed. Default 256MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
 }
@@ -144,7 +144,7 @@ pub struct Resources {
 pub struct Volume {
     /// Size of the volume.
     pub size: Size,
-    /// Storage class of the volume. Default: that of the Kubernetes cluster.
+    /// Storage class of the volume. Default: the default class of the Kubernetes cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub storage_class: Option<String>,

@@ -14,10 +14,10 @@ use crate::resource::Cluster;
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Links {
-    /// Links between nodes of the same cluster. Default: preset `san`.
+    /// Links between nodes of the same cluster. Default: the preset `san`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Link>,
-    /// Links between nodes of different clusters, and to and from processes outside the clusters. Default: preset
+    /// Links between nodes of different clusters, and to and from processes outside the clusters. Default: the preset
     /// `wan`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between: Option<Link>,

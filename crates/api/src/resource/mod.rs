@@ -167,9 +167,9 @@ pub struct FederationSpec {
     /// Random effects and delays of the simulator. Ignored by the other backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulator: Option<Simulator>,
-    /// Pauses all processes while true. Neither the deadline nor the times of faults count the time of a pause. If true
-    /// from the start, the application does not start. Works only on Kubernetes, where it may change while the
-    /// federation runs, like `links` and `faults`.
+    /// While true, all processes are paused. A pause counts neither towards the deadline nor towards the times of
+    /// faults. If true from the start, the application does not begin until the pause ends. Works only on Kubernetes,
+    /// where it may change while the federation runs, like `links` and `faults`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pause: bool,
 }
@@ -185,9 +185,9 @@ pub struct Cluster {
     /// Number of nodes. Each runs one process.
     #[schemars(range(min = 1, max = 100_000))]
     pub nodes: u32,
-    /// Time at which the cluster joins, counted from the start of the application. No process sends to it before.
-    /// Default: it is part of the federation from the start. Requires `hc3i` and `synthetic` traffic with a duration, or
-    /// a program of tasks under `tic`, `sel`, `satin` or `none`.
+    /// Time at which the cluster joins, counted from the start of the application. No process sends to it before then.
+    /// Default: it is part of the federation from the start. Requires `hc3i` and `synthetic` traffic with a duration,
+    /// or a program of tasks under `tic`, `sel`, `satin` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joins_after: Option<Duration>,
     /// Computing time after which the cluster leaves. No process sends to it afterwards. Once no recovery can need
@@ -266,14 +266,15 @@ pub enum StorageKind {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Failures {
-    /// A process without a heartbeat for this long is declared failed, ended, and announced as failed. Default 500ms.
+    /// A process that sends no heartbeat for this long is declared failed: it is ended, and its failure is announced.
+    /// Default 500ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detect_after: Option<Duration>,
     /// Time from the announcement of a failure to the start of the next life. Default 200ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_after: Option<Duration>,
-    /// On Kubernetes: time that a silent pod is kept after its process has failed. Then the pod is replaced, and the
-    /// data stored in it is lost. A pod that answers in time is kept. Default 10s.
+    /// On Kubernetes: time for which a silent pod is kept after its process has failed. Then the pod is replaced, and
+    /// the data stored in it is lost. A pod that answers in time is kept. Default 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace_after: Option<Duration>,
     /// Maximum time that a cluster loss may take to end all processes. If it takes longer, the verdict is `unknown`.

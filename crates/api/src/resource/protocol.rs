@@ -22,13 +22,13 @@ pub enum Protocol {
     /// rolls back. Baseline. For send-deterministic applications.
     FullLogging(Hydee),
     /// SPBC: HydEE without a recovery process, for channel-deterministic applications. After a failure, each pair of
-    /// processes restores its channels by itself.
+    /// processes restores its channels on its own.
     Spbc(Hydee),
     /// Pessimistic message logging: like `fullLogging`, with an event logger that records the delivery order of every
     /// process, so that a failed process replays it. Baseline. For applications that act identically after the same
     /// messages in the same order.
     PessimisticLogging(Hydee),
-    /// Uncoordinated checkpoints: each process takes checkpoints by itself. A failure also rolls back the processes
+    /// Uncoordinated checkpoints: each process takes checkpoints on its own. A failure also rolls back the processes
     /// that depend on undone messages, in the worst case to the start (the domino effect). Baseline.
     Independent(Independent),
     /// One coordinated checkpoint of the whole federation at a time. The baseline for HC3I.
@@ -36,8 +36,8 @@ pub enum Protocol {
     /// Like `coordinated`, but without stopping the application: the snapshot algorithm of Chandy and Lamport. The
     /// checkpoint contains the messages in transit. Baseline.
     ChandyLamport(Coordinated),
-    /// Like `coordinated`, with one process of each cluster acting for it during a checkpoint: fewer messages on the
-    /// links between clusters. Baseline.
+    /// Like `coordinated`, but during a checkpoint, one process of each cluster communicates with the other clusters
+    /// for all of its processes, so that fewer messages cross the links between clusters. Baseline.
     HierarchicalCoordinated(Coordinated),
     /// TIC, for programs of tasks: only thefts force checkpoints, and only failed processes roll back. If a failed
     /// process never returns, another process takes over its tasks.
@@ -48,8 +48,9 @@ pub enum Protocol {
     /// Satin, for programs of tasks: nothing is stored. The tasks of a failed process run again, except those whose
     /// results other processes still have. Baseline.
     Satin(Satin),
-    /// CCK, for programs of tasks that are planned in advance: a checkpoint coordinates only processes that communicate.
-    /// After a failure, only failed processes roll back; the others re-execute only what was lost with them.
+    /// CCK, for programs of tasks that are planned in advance: a checkpoint is coordinated only between processes that
+    /// communicate. After a failure, only failed processes roll back; the others re-execute only what was lost with the
+    /// failed ones.
     Cck(Cck),
     /// No checkpoints. The first failure ends the run. The baseline for overhead.
     None(Unprotected),
@@ -230,7 +231,7 @@ pub struct Cck {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Coordination {
-    /// The processes that it exchanges messages with, as in the long paper.
+    /// The processes with which it exchanges messages, as in the long paper.
     #[default]
     Neighbours,
     /// All processes, as in the short paper. A baseline that sends far more messages.
@@ -322,7 +323,7 @@ pub struct Checkpointing {
     pub replicate_to: ReplicateTo,
 }
 
-/// API servers reject `additionalProperties: false`, and remove unknown fields by themselves.
+/// API servers reject `additionalProperties: false`, and remove unknown fields on their own.
 fn without_additional_properties(schema: &mut Schema) {
     schema.remove("additionalProperties");
 }

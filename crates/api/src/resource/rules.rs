@@ -22,8 +22,9 @@ pub(super) fn is_named() -> Rule {
 
 /// Rule for a federation: the names of its StatefulSets are short enough.
 pub(super) fn short_names() -> Rule {
-    Rule::new("self.spec.clusters.all(c, size(self.metadata.name) + size(c.name) <= 51)")
-        .message("the names of the federation and of each cluster must have at most 51 characters together")
+    Rule::new("self.spec.clusters.all(c, size(self.metadata.name) + size(c.name) <= 51)").message(
+        "the name of the federation and the name of each cluster must have at most 51 characters in total",
+    )
 }
 
 /// Rule for a cluster: its name is not reserved.
@@ -48,7 +49,7 @@ pub(super) fn few_nodes() -> Rule {
 pub(super) fn pairs_name_clusters(field: &str) -> Rule {
     let wrong = format!("!self.clusters.exists(c, c.name == p.{field})");
     let message = format!(
-        "self.links.pairs.map(p, {wrong}, 'there is no cluster `' + p.{field} + '`, which `{field}` of a pair names')[0]"
+        "self.links.pairs.map(p, {wrong}, 'there is no cluster `' + p.{field} + '` (found in `{field}` of a pair)')[0]"
     );
     Rule::new(format!("!has(self.links) || !has(self.links.pairs) || !self.links.pairs.exists(p, {wrong})"))
         .message(Message::Expression(message))
@@ -62,8 +63,7 @@ pub(super) fn names_a_cluster(action: &str, field: &str) -> Rule {
         "has(f.{action}) && has({target}) && {target} != '{ANY}' && !self.clusters.exists(c, c.name == {target})"
     );
     let text = format!(
-        "'there is no cluster `' + {target} + '`, which `{action}.{field}` of a fault names: use the name of a cluster, or \
-         `{ANY}`'"
+        "'there is no cluster `' + {target} + '` (found in `{action}.{field}` of a fault): use the name of a cluster, or `{ANY}`'"
     );
     of_faults(&wrong, &text)
 }

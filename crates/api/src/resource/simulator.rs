@@ -1,4 +1,4 @@
-//! Settings of the simulator. On real machines, the corresponding effects occur by themselves.
+//! Settings of the simulator. On real machines, the corresponding effects occur naturally.
 
 use faultline_core::Span;
 use schemars::JsonSchema;
@@ -44,8 +44,8 @@ pub struct Simulator {
     pub least_work_left: Option<u32>,
 }
 
-/// Time that each message occupies its sender and its receiver. A process handles one message at a time, and does
-/// nothing else meanwhile.
+/// Time for which each message occupies its sender and its receiver. A process handles one message at a time, and does
+/// nothing else in that time.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Handling {

@@ -11,7 +11,7 @@ pub const MAX_MESSAGE: usize = 1024;
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FederationStatus {
-    /// Generation of the resource that this refers to.
+    /// Generation of the resource that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Current phase.
@@ -155,7 +155,7 @@ pub struct Condition {
     /// Time of the last change of `status`.
     #[schemars(schema_with = "instant")]
     pub last_transition_time: Time,
-    /// Generation of the resource that this refers to.
+    /// Generation of the resource that this condition describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
@@ -174,7 +174,7 @@ pub mod condition {
     pub const COMPLETED: &str = "Completed";
     /// The supervisor responds.
     pub const SUPERVISED: &str = "Supervised";
-    /// The operator can reconcile the federation. Set after the first failure to do so.
+    /// The operator can reconcile the federation. Set only after the operator has failed to do so.
     pub const RECONCILED: &str = "Reconciled";
 }
 

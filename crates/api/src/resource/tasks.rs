@@ -34,8 +34,8 @@ pub struct NQueens {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 18))]
     pub n: Option<u32>,
-    /// Number of rows whose queens are placed by separate tasks. The tasks of the last of these rows count the rest by
-    /// themselves. Default 3.
+    /// Number of rows whose queens are placed by separate tasks. The tasks of the last of these rows count the
+    /// placements of all other queens themselves. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 18))]
     pub depth: Option<u32>,
@@ -61,8 +61,8 @@ pub struct Qap {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 65_536))]
     pub data: Option<String>,
-    /// Number of facilities whose locations are chosen by separate tasks. Such a task searches all other locations by
-    /// itself. Default 3.
+    /// Number of facilities whose locations are chosen by separate tasks. The tasks of the last of these facilities
+    /// search the locations of all other facilities themselves. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 32))]
     pub depth: Option<u32>,
@@ -105,8 +105,8 @@ pub struct TaskGraph {
     pub task_time: Option<Duration>,
 }
 
-/// Jacobi's method on a grid in two dimensions: each cell repeatedly becomes the mean of its four neighbours. The
-/// grid is cut into blocks; a task computes one iteration of one block.
+/// Jacobi's method on a two-dimensional grid: each cell repeatedly becomes the mean of its four neighbours. The grid is
+/// cut into blocks; a task computes one iteration of one block.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Jacobi {
@@ -209,7 +209,7 @@ pub enum TaskOrder {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Stealing {
-    /// Time that a process without work waits before it asks again. Default 5ms.
+    /// Time that a process without work waits before it asks for a task again. Default 5ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience: Option<Duration>,
     /// Probability that a process first asks within its own cluster, where links are fast. Default 0.8.

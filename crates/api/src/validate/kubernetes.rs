@@ -22,7 +22,7 @@ impl Check<'_> {
                     format!("spec.clusters[{index}].name"),
                     format!("`{federation}-{}` is too long for the names of pods", cluster.name),
                     format!(
-                        "shorten the name of the cluster or of the federation to at most {} characters together",
+                        "shorten one of the two names: together, they may have at most {} characters",
                         MAX_STATEFUL_SET - 1
                     ),
                 );
@@ -35,7 +35,7 @@ impl Check<'_> {
             if !is_label(pool) {
                 self.problem(
                     path,
-                    format!("`{pool}` is not a valid value of a label"),
+                    format!("`{pool}` is not a valid label value"),
                     "use at most 63 letters, digits, hyphens, dots and underscores; start and end with a letter or digit",
                 );
             }
@@ -47,7 +47,7 @@ impl Check<'_> {
             for (label, value) in selected.filter(|it| !it.1.is_empty() && !is_label(it.1)) {
                 self.problem(
                     format!("{path}.nodeSelector"),
-                    format!("`{value}` is not a valid value of the label `{label}`"),
+                    format!("`{value}` is not a valid value for the label `{label}`"),
                     "use at most 63 letters, digits, hyphens, dots and underscores; start and end with a letter or \
                      digit",
                 );

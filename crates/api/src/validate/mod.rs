@@ -33,8 +33,8 @@ pub struct Problem {
 
 /// Returns all problems of `federation`, in the order of the resource. If there are none, the federation can be run.
 ///
-/// Rejects everything that the CEL rules of the custom resource definition reject, so that API servers admit whatever
-/// passes here.
+/// Rejects everything that the CEL rules of the custom resource definition reject, so that API servers admit every
+/// federation that this function accepts.
 pub fn validate(federation: &Federation) -> Vec<Problem> {
     let mut check = Check::new(&federation.spec);
     check.everything(federation);
@@ -245,8 +245,8 @@ impl<'a> Check<'a> {
                 self.problem(
                     "spec.application.farm",
                     format!(
-                        "which worker gets a piece depends on the order of answers, but {} requires the same messages in \
-                         any order",
+                        "the order of answers determines which worker gets a piece, but {} requires the same messages in \
+                         any order of arrival",
                         self.spec.protocol.name()
                     ),
                     "choose a send-deterministic application, such as `heat`, or the protocol `pessimisticLogging` or `hc3i`",
@@ -316,7 +316,9 @@ impl<'a> Check<'a> {
             ReplicateTo::OtherCluster => self.copies_stay(path, replicas),
             ReplicateTo::SharedStorage if replicas > 1 => self.problem(
                 path,
-                format!("one storage server cannot protect checkpoints better with more replicas (found {replicas})"),
+                format!(
+                    "with one storage server, more than one replica adds no protection (found {replicas})"
+                ),
                 "write `replicas: 1`",
             ),
             ReplicateTo::SharedStorage => {}

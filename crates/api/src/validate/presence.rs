@@ -18,7 +18,7 @@ impl Check<'_> {
         if clusters.iter().all(|it| !it.is_permanent()) {
             self.problem(
                 field(first),
-                "no cluster stays from start to end",
+                "no cluster takes part from start to end",
                 "remove `joinsAfter` and `leavesAfter` from one cluster: a cluster that always takes part must direct garbage collection",
             );
         }
@@ -105,7 +105,7 @@ impl Check<'_> {
                 self.problem(
                     format!("{path}.leavesAfter"),
                     format!(
-                        "cluster `{}` leaves after {}, before it joins after {}",
+                        "cluster `{}` would leave (after {}) before it joins (after {})",
                         cluster.name,
                         Duration(leaves),
                         Duration(joins.unwrap_or_default())
@@ -166,13 +166,14 @@ impl Check<'_> {
             && let Some(owner) = short
         {
             let (name, others) = (owner.name.clone(), stay(&owner.name));
+            let clusters = if replicas == 1 { "cluster that takes part" } else { "clusters that take part" };
             self.problem(
                 path,
                 format!(
-                    "for checkpoints of `{name}`, `replicas: {replicas}` needs as many other clusters that stay from \
-                     start to end (found {others})"
+                    "for the checkpoints of `{name}`, `replicas: {replicas}` needs {replicas} other {clusters} from start \
+                     to end (found {others})"
                 ),
-                "reduce `replicas`, change `replicateTo`, or let more clusters stay",
+                "reduce `replicas`, change `replicateTo`, or remove `joinsAfter` and `leavesAfter` from more clusters",
             );
         }
     }

@@ -98,7 +98,7 @@ fn the_rules_refuse_what_the_validation_refuses() {
             Links { pairs: vec![serde_json::from_value(pair).expect("it is a pair")], ..spec.links() };
         spec.links = Some(links);
     };
-    assert!(refused(pair).contains("there is no cluster `nancy`, which `to` of a pair names"));
+    assert!(refused(pair).contains("there is no cluster `nancy` (found in `to` of a pair)"));
     let fault = |fault: Value| {
         move |spec: &mut FederationSpec| {
             spec.faults = vec![serde_json::from_value(fault).expect("it is a fault")]
@@ -122,11 +122,11 @@ fn the_rules_refuse_what_the_validation_refuses() {
         ("partition", json!({ "from": "paris", "to": "nancy", "for": "1s" })),
     ] {
         let refusal = refused(fault(json!({ "at": "1s", action: fields })));
-        assert!(refusal.contains(&format!("there is no cluster `nancy`, which `{action}.")), "{refusal}");
+        assert!(refusal.contains(&format!("there is no cluster `nancy` (found in `{action}.")), "{refusal}");
     }
     let occurrence = json!({ "fact": "delivered", "cluster": "nancy" });
     let refusal = refused(fault(json!({ "when": occurrence, "crash": {} })));
-    assert!(refusal.contains("there is no cluster `nancy`, which `when.cluster`"), "{refusal}");
+    assert!(refusal.contains("there is no cluster `nancy` (found in `when.cluster`"), "{refusal}");
 }
 
 #[test]

@@ -200,7 +200,7 @@ fn clusters_join_a_program_of_tasks_and_do_not_leave() {
     rejects(
         [late, ("nodes: 3", "nodes: 3, joinsAfter: 1s")],
         5,
-        "no cluster stays from start to end",
+        "no cluster takes part from start to end",
         "remove `joinsAfter` and `leavesAfter` from one cluster: a cluster that always takes part must direct garbage collection",
     );
     rejects(
@@ -219,8 +219,8 @@ fn clusters_join_a_program_of_tasks_and_do_not_leave() {
     rejects(
         [late, ("tau: 2s", "tau: 2s, replicateTo: otherCluster")],
         6,
-        "for checkpoints of `paris`, `replicas: 1` needs as many other clusters that stay from start to end (found 0)",
-        "reduce `replicas`, change `replicateTo`, or let more clusters stay",
+        "for the checkpoints of `paris`, `replicas: 1` needs 1 other cluster that takes part from start to end (found 0)",
+        "reduce `replicas`, change `replicateTo`, or remove `joinsAfter` and `leavesAfter` from more clusters",
     );
     let lost = with([late]) + "  faults: [{ at: 3s, loseCluster: { cluster: paris, returns: false } }]\n";
     assert_eq!(error(&lost).1, "with this fault, no process is left to take over the work");

@@ -22,7 +22,8 @@ pub(super) const COMPARE: Dashboard = Dashboard {
                         LEGEND,
                     )]),
                 Panel::bars("Goodput", "percentunit", &[(0.0, RED), (0.5, ORANGE), (0.8, GREEN)])
-                    .about("Share of the processes' time that was not lost: up, not frozen, and not undone. An estimate.")
+                    .about("Share of the processes' time that was not lost: they were up, not frozen for a \
+                            checkpoint, and no rollback undid their work. An estimate.")
                     .of(&[(
                         "(sum by (federation, protocol) (faultline_process_time_seconds_total{RUNS, state=\"up\"}) \
                          - sum by (federation, protocol) (faultline_lost_work_seconds_total{RUNS}) \
@@ -62,7 +63,8 @@ pub(super) const COMPARE: Dashboard = Dashboard {
                         LEGEND,
                     )]),
                 Panel::bars("Worst skew of a fault", "s", &[(0.0, GREEN), (0.01, ORANGE), (0.05, RED)])
-                    .about("Longest time from the first to the last effect of a fault: upper bound of its bucket.")
+                    .about("Longest time from the first to the last effect of a fault, as the upper bound of its \
+                            bucket.")
                     .of(&[(
                         "histogram_quantile(1, sum by (federation, protocol, le) (faultline_fault_skew_seconds_bucket{RUNS}))",
                         LEGEND,

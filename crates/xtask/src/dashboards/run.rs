@@ -85,7 +85,7 @@ const ROW_RUN: &[Panel] = &[
         .about("Time between a checkpoint and the rollback to it, summed over processes. An estimate.")
         .of(&[("sum(faultline_lost_work_seconds_total{CLUSTERS})", "lost")]),
     Panel::number("Worst skew", "s", &[(0.0, GREEN), (0.01, ORANGE), (0.05, RED)])
-        .about("Longest time from the first to the last effect of a fault: upper bound of its bucket.")
+        .about("Longest time from the first to the last effect of a fault, as the upper bound of its bucket.")
         .of(&[("histogram_quantile(1, sum by (le) (faultline_fault_skew_seconds_bucket{RUNS}))", "skew")]),
     Panel::number("Mean recovery", "s", &[(0.0, GREEN), (5.0, ORANGE), (30.0, RED)])
         .about("From a fault, or the last heartbeat, until the failed process had restored its state.")
@@ -117,7 +117,8 @@ const ROW_RUN: &[Panel] = &[
         ("sum(faultline_faults_ineffective_total{RUNS})", "without effect"),
     ]),
     Panel::graph("Detection and recovery", "s")
-        .about("Means so far, from a fault or the last heartbeat: until the failure is announced, and until the failed process has restored its state.")
+        .about("Mean times so far, from a fault or the last heartbeat, until the failure is announced, and until \
+                the failed process has restored its state.")
         .of(&[
             (
                 "sum(faultline_detection_seconds_sum{RUNS}) / (sum(faultline_detection_seconds_count{RUNS}) > 0)",
@@ -129,7 +130,8 @@ const ROW_RUN: &[Panel] = &[
             ),
         ]),
     Panel::graph("Latency of faults", "s")
-        .about("Time from when a fault was due until its last effect: upper bounds of the buckets of the median and the maximum.")
+        .about("Time from when a fault was due until its last effect. The median and the maximum are the upper \
+                bounds of their buckets.")
         .of(&[
             ("histogram_quantile(0.5, sum by (le) (faultline_fault_latency_seconds_bucket{RUNS}))", "median"),
             ("histogram_quantile(1, sum by (le) (faultline_fault_latency_seconds_bucket{RUNS}))", "worst"),
@@ -206,7 +208,7 @@ const ROW_STORAGE: &[Panel] = &[
             ("sum(faultline_collections_total{CLUSTERS})", "collections"),
         ]),
     Panel::graph("Sender logs", "bytes")
-        .about("Payload of messages kept for re-sending, and the part only on stable storage.")
+        .about("Payload of messages kept for re-sending, and the part of it that is only on stable storage.")
         .of(&[
             ("sum(faultline_log_bytes{CLUSTERS})", "payload"),
             ("sum(faultline_log_spilled_bytes{CLUSTERS})", "on stable storage"),
