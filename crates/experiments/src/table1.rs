@@ -124,8 +124,8 @@ pub fn text(rows: &[Row]) -> String {
     table.add_rows(rows.iter().map(cells));
     let lines: String = table.lines().map(|it| format!("{}\n", it.trim_end())).collect();
     lines
-        + "\nChosen by one criterion: the smallest sum of both shares that was found; among equals, the fewest \
-            clusters.\n"
+        + "\nChosen by one criterion: the smallest sum of both shares that was found and, among equal sums, the \
+           fewest clusters.\n"
 }
 
 /// Renders one self-contained page.
@@ -142,8 +142,8 @@ pub fn page(rows: &[Row]) -> String {
         p.prose {
             "The communication of the kernels is given in closed form; with the paper's divisions, it yields the \
              paper's shares "
-            "within half a point. The clusters were then computed, and one criterion chose for all six: the smallest \
-             sum found of "
+            "within half a percentage point. The clusters were then computed, and one criterion chose for all six: \
+             the smallest sum found of "
             "the share that one failure rolls back and the share that is logged. In " (agreeing) " of " (rows.len())
             " rows, the paper's point lies on the computed front or behind it (within " (ROLLED_BACK)
             " points rolled back and " (LOGGED) " logged)."

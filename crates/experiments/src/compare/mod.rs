@@ -288,7 +288,8 @@ pub fn compare(
         Runs::Simulated => BackendKind::Simulate,
         Runs::Elsewhere(backend, _) => *backend,
     };
-    let under = |name: &str| under(federation, name).unwrap_or_else(|| panic!("`{name}` is no protocol"));
+    let under =
+        |name: &str| under(federation, name).unwrap_or_else(|| panic!("there is no protocol `{name}`"));
     let kinds = |name: &String| Candidate::new(name, &under(name)).kinds();
     store.expect(u64::from(settings.seeds) * (1 + settings.protocols.iter().map(kinds).sum::<u64>()));
     let has_faults = !federation.spec.faults.is_empty();

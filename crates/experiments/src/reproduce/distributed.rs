@@ -25,8 +25,8 @@ pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, I
     let pipeline = three_clusters(|from, to| if from < to { 145 } else { 0 });
     let settings: [(&str, Files); 3] = [
         ("two clusters, 145 and 103 messages", files("topology", "application-103", "timers-collect")),
-        ("three clusters, 100 messages a pair", three_clusters(|_, _| 100)),
-        ("three in a pipeline, 145 from each to every later one", pipeline.clone()),
+        ("three clusters, 100 messages per pair", three_clusters(|_, _| 100)),
+        ("three clusters in a pipeline, 145 messages from each to every later one", pipeline.clone()),
     ];
     let mut rows = Vec::new();
     let mut earlier = Vec::new();
@@ -57,10 +57,10 @@ pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, I
         title: "Garbage collection without an initiator".into(),
         place: "7, future work",
         text: vec![
-            "With the option \"collectBy: everyCluster\", each cluster periodically announces what it stores to all \
-             other clusters. It decides for itself once it has heard from all of them, or at its next announcement, \
-             based on the latest news. The same seeds, with a collection every two hours in both cases. A list holds \
-             one DDV (8 bytes per cluster) for each stored checkpoint."
+            "With the option \"collectBy: everyCluster\", each cluster periodically announces what it stores to \
+             all other clusters. It decides for itself once it has heard from all of them, or at its next \
+             announcement, based on the latest news. Both variants run with the same seeds, and with a collection \
+             every two hours. A list holds one DDV (8 bytes per cluster) for each stored checkpoint."
                 .into(),
         ],
         findings: vec![
@@ -74,8 +74,8 @@ pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, I
                 agreement: Agreement::Measured,
                 sentence: format!(
                     "N(N-1) messages between N clusters replace 3(N-1): fewer with two clusters, the same number \
-                     with three, more beyond; and all clusters receive all lists. A collection takes one message \
-                     delay instead of three: with two clusters, the last node finished {} ms earlier.",
+                     with three, and more with more than three. All clusters receive all lists. A collection takes \
+                     one message delay instead of three: with two clusters, the last node finished {} ms earlier.",
                     short(earlier[0])
                 ),
             },
@@ -89,9 +89,9 @@ pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, I
                 ),
                 agreement: Agreement::Measured,
                 sentence: match fewer {
-                    true => "The last announcement of the silent cluster remains valid. A cluster that has delivered \
-                        later messages of the silent cluster keeps what it may need because of them, with or without \
-                        an initiator.",
+                    true => "The last announcement of the silent cluster remains valid. A cluster that has \
+                             delivered later messages of the silent cluster keeps everything that it may need \
+                             because of them, with or without an initiator.",
                     false => "There was no saving here.",
                 }
                 .into(),
@@ -115,7 +115,7 @@ pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, I
             },
             Table {
                 name: "cut-off",
-                caption: "Three in a pipeline, the last one cut off from the third hour to the ninth".into(),
+                caption: "Three clusters in a pipeline, the last of which is cut off from the third hour to the ninth".into(),
                 columns: vec![
                     "who decides",
                     "collections in that time",

@@ -148,7 +148,7 @@ fn all(
     }
     let Lab { store, judged, .. } = lab;
     let (done, total) = store.progress();
-    debug_assert!(store.is_interrupted() || done == total, "{done} of {total} runs were made");
+    debug_assert!(store.is_interrupted() || done == total, "{done} of {total} runs were completed");
     let missing = if store.is_interrupted() { total.saturating_sub(done) } else { 0 };
     Reproduction { paper, seeds: settings.seeds, quick: settings.quick, sections, judged, missing }
 }

@@ -70,10 +70,10 @@ pub(super) fn three_clusters(messages: impl Fn(usize, usize) -> u32) -> Files {
 fn whole_vector(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let settings: [(&str, Files); 4] = [
         ("two clusters, 145 and 103 messages", files("topology", "application-103", "timers-collect")),
-        ("three clusters, 100 messages a pair", three_clusters(|_, _| 100)),
-        ("three clusters, 200 messages a pair", three_clusters(|_, _| 200)),
+        ("three clusters, 100 messages per pair", three_clusters(|_, _| 100)),
+        ("three clusters, 200 messages per pair", three_clusters(|_, _| 200)),
         (
-            "three in a pipeline, 145 from each to every later one",
+            "three clusters in a pipeline, 145 messages from each to every later one",
             three_clusters(|from, to| if from < to { 145 } else { 0 }),
         ),
     ];
@@ -102,9 +102,9 @@ fn whole_vector(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
         place: "7, future work",
         text: vec![
             "With the option \"piggyback: ddv\", a message carries its sender's whole DDV. A checkpoint that it \
-             forces then also covers what its sender had received from third clusters, whose own messages then force \
-             no checkpoint. This costs one number (8 bytes) per cluster on each message between clusters. The same \
-             seeds, compared one by one."
+             forces then also covers what its sender had received from third clusters, whose own messages then \
+             force no checkpoint. This costs one number (8 bytes) per cluster on each message between clusters. \
+             Runs with the same seed are compared with each other."
                 .into(),
         ],
         findings: vec![
@@ -127,8 +127,8 @@ fn whole_vector(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
                 published: String::new(),
                 ours: format!("{} fewer", two.text()),
                 agreement: Agreement::Measured,
-                sentence: "A message then carries only what its receiver already knows: the positions of itself and \
-                    of its sender.".into(),
+                sentence: "The DDV then contains only the receiver's own position and the sender's position, which \
+                           the message carries anyway.".into(),
             },
         ],
         figures: Vec::new(),
@@ -194,7 +194,7 @@ fn replicas(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
             agreement: Agreement::of(as_expected),
             sentence: format!(
                 "A run that lost a checkpoint reports which parts are missing; none continues with a wrong state. \
-                 The price is network traffic: freezes grow from {} to {} ms with 10 MB per node.",
+                 The cost is network traffic: freezes grow from {} to {} ms with 10 MB per node.",
                 short(freezes[0]),
                 short(freezes[2])
             ),

@@ -87,15 +87,16 @@ fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
         title: "Messages".into(),
         place: "5.2, table",
         text: vec![
-            "Two clusters of 100 nodes; 10 us and 80 MB/s within, 150 us and 100 MB/s between them; ten hours. The \
-             paper's files give probabilities, which it does not print. Here, an application file gives numbers of \
-             messages or probabilities; the probabilities used here are the paper's numbers divided by the number of \
-             computations, one every two minutes on average."
+            "There are two clusters of 100 nodes, with 10 us and 80 MB/s within each cluster, and 150 us and 100 \
+             MB/s between them. Each run lasts ten hours. The paper's files give probabilities, which the paper \
+             does not print. Here, an application file gives numbers of messages or probabilities; the \
+             probabilities used here are the paper's numbers divided by the number of computations, one every two \
+             minutes on average."
                 .into(),
-            "The figures below use exact numbers of messages, so that an axis shows the number of messages. Their \
-             times are drawn uniformly from the ten hours, and their processes evenly. The paper gives neither the \
-             length of a message nor the size of a state. Here they are 10 kB and 10 MB, which affects only how long \
-             a checkpoint takes (a tenth of a second)."
+            "The figures below use exact numbers of messages, so that an axis can show the number of messages. \
+             Their send times are drawn uniformly from the ten hours, and all processes of a cluster send equal \
+             shares. The paper gives neither the length of a message nor the size of a state. Here they are 10 kB \
+             and 10 MB, which affects only how long a checkpoint takes (a tenth of a second)."
                 .into(),
         ],
         findings: vec![
@@ -112,8 +113,8 @@ fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
                 ours: few.text(),
                 agreement: Agreement::UnderSpecified,
                 sentence: format!(
-                    "With probabilities, the number itself is random (deviation {} here, 3.3 in theory), so that 11 \
-                     is one sample. The probabilities behind it are not printed.",
+                    "With probabilities, the number itself is random (deviation {} here, 3.3 in theory), so the \
+                     paper's 11 is a single sample. The paper does not print its probabilities.",
                     short(few.deviation)
                 ),
             },
@@ -153,7 +154,8 @@ fn figures_5_and_6(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
         series: vec![series("unforced", &unforced(cluster)), series("forced", &forced(cluster))],
         stated,
     };
-    let caption = "Mean of all runs; the band is their range. The values of the paper's curve are not stated in its text.";
+    let caption = "The line is the mean of all runs; the band is their range. The paper's text does not state the \
+                   values of its curve.";
     let rows = points.iter().map(|(x, runs)| {
         let ratio = of(runs, |it| forced(1)(it) / checkpoints(0)(it));
         let mut row = vec![Cell::Number(*x)];
@@ -185,8 +187,8 @@ fn figures_5_and_6(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
             title: "Figure 5: checkpoints in cluster 0".into(),
             place: "5.2, Figure 5",
             text: vec![
-                "Cluster 0 takes a checkpoint every x minutes, cluster 1 only forced ones. The initial checkpoint is \
-                 not counted, and there is no garbage collection."
+                "Cluster 0 takes a checkpoint every x minutes; cluster 1 takes only forced ones. The initial \
+                 checkpoint is not counted, and there is no garbage collection."
                     .into(),
             ],
             findings: vec![
@@ -195,9 +197,10 @@ fn figures_5_and_6(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
                     published: "constant: \"there are few messages from cluster 1\"".into(),
                     ours: format!("means from {} to {}", short(means.least), short(means.most)),
                     agreement: Agreement::of(is_constant),
-                    sentence: "Over all delays, the mean stays within one checkpoint, because almost every one of \
+                    sentence:
+                        "Over all delays, the mean stays within one checkpoint, because almost every one of \
                         the 11 messages meets a new checkpoint of cluster 1."
-                        .into(),
+                            .into(),
                 },
                 Finding {
                     what: "the number of forced checkpoints".into(),
@@ -205,16 +208,17 @@ fn figures_5_and_6(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
                     ours: all.text(),
                     agreement: Agreement::UnderSpecified,
                     sentence: format!(
-                        "Differs by {:+.1}. The paper does not state when the 11 messages are sent. A message forces \
-                         no checkpoint if it follows another one without a checkpoint of cluster 1 in between. The \
-                         number 8 thus means that three messages came in groups. Drawn uniformly from ten hours, \
-                         they rarely do.",
+                        "Differs by {:+.1}. The paper does not state when the 11 messages are sent. A message \
+                         forces no checkpoint if it follows another one without a checkpoint of cluster 1 in \
+                         between. The number 8 therefore means that three messages followed others closely. \
+                         Messages at times drawn uniformly from ten hours rarely do.",
                         all.mean - 8.0
                     ),
                 },
                 Finding {
                     what: "fewer unforced checkpoints than the time divided by the delay".into(),
-                    published: "\"smaller … because the timer is reset when a forced CLC is established\"".into(),
+                    published: "\"smaller … because the timer is reset when a forced CLC is established\""
+                        .into(),
                     ours: format!(
                         "{} at {} min, where the quotient is {}",
                         at_longest.1.text(),
@@ -248,7 +252,7 @@ fn figures_5_and_6(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
             id: "figure-6",
             title: "Figure 6: checkpoints in cluster 1".into(),
             place: "5.2, Figure 6",
-            text: vec!["The same runs.".into()],
+            text: vec!["This figure shows the same runs.".into()],
             findings: vec![
                 Finding {
                     what: "unforced checkpoints of cluster 1".into(),
@@ -260,13 +264,18 @@ fn figures_5_and_6(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
                 Finding {
                     what: "forced checkpoints are proportional to the checkpoints of cluster 0".into(),
                     published: "\"proportional … numerous messages come from cluster 0\"".into(),
-                    ours: format!("mean ratio {} to {} over all delays", short(ratio.least), short(ratio.most)),
+                    ours: format!(
+                        "mean ratio {} to {} over all delays",
+                        short(ratio.least),
+                        short(ratio.most)
+                    ),
                     agreement: Agreement::of(is_proportional(&ratio)),
                     sentence: format!(
-                        "Proportional means here that no delay's mean ratio differs from the mean of all by more \
-                         than a tenth of it. The paper does not state for which delays it claims this. With \
-                         {narrowest} min, the ratio is {}: most intervals of cluster 0 then pass without a message, \
-                         and 145 messages cannot force more than 145 checkpoints (most observed: {}).",
+                        "Here, proportional means that no delay's mean ratio differs from the mean of all ratios \
+                         by more than a tenth of that mean. The paper does not state for which delays it claims \
+                         this. With {narrowest} min, the ratio is {}: most intervals of cluster 0 then pass \
+                         without a message, and 145 messages cannot force more than 145 checkpoints (most \
+                         observed: {}).",
                         short(at_narrowest),
                         short(most_forced)
                     ),
@@ -318,8 +327,8 @@ fn figure_7(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
         title: "Figure 7: more checkpoints in cluster 1".into(),
         place: "5.2, Figure 7",
         text: vec![
-            "Cluster 0 takes a checkpoint every 30 minutes, cluster 1 every x minutes. A seed gives the same \
-             messages at the same times whatever x is, so that runs are compared seed by seed."
+            "Cluster 0 takes a checkpoint every 30 minutes; cluster 1 takes one every x minutes. With the same \
+             seed, the messages and their times are the same for every x, so runs are compared seed by seed."
                 .into(),
         ],
         findings: vec![Finding {
@@ -327,8 +336,8 @@ fn figure_7(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
             published: "\"won't store more CLCs even if cluster 1 timer is set to 15 minutes\"".into(),
             ours: format!("{} more than with an infinite timer, seed by seed", more.text()),
             agreement: Agreement::of(more.mean <= 1.0),
-            sentence: "11 messages cannot force more than 11 checkpoints, and force almost as many already when cluster 1 \
-                       has only forced ones."
+            sentence: "11 messages cannot force more than 11 checkpoints, and force almost that many even when \
+                       cluster 1 takes only forced checkpoints."
                 .into(),
         }],
         figures: vec![Figure {
@@ -418,7 +427,7 @@ fn figure_8(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
                 sentence: format!("{} times as many; the mean grows with every step.", short(many / few)),
             },
             Finding {
-                what: "with much traffic both ways, most messages force a checkpoint".into(),
+                what: "with much traffic in both directions, most messages force a checkpoint".into(),
                 published: "\"most of the messages will induce a forced CLC\"".into(),
                 ours: points
                     .last()
@@ -430,8 +439,8 @@ fn figure_8(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
                 agreement: Agreement::of(points.last().is_some_and(|(x, runs)| {
                     of(runs, |it| both(it) / (145.0 + x)).mean > 0.5
                 })),
-                sentence: "A message forces a checkpoint unless another message has arrived the same way since the \
-                    last checkpoint."
+                sentence: "A message forces a checkpoint unless another message has arrived in the same direction \
+                           since the last checkpoint."
                     .into(),
             },
         ],
@@ -549,9 +558,9 @@ fn collection(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
         title: "Garbage collection with two clusters".into(),
         place: "5.4, first table",
         text: vec![
-            "Both timers at 30 minutes, 103 messages from cluster 1 to cluster 0, a collection every two hours. The \
-             paper's table has four collections; the fifth, at the tenth hour, coincides with the end of the \
-             application."
+            "Both timers are set to 30 minutes. Cluster 1 sends 103 messages to cluster 0, and there is a \
+             collection every two hours. The paper's table has four collections; the fifth, at the tenth hour, \
+             coincides with the end of the application."
                 .into(),
         ],
         findings: vec![
@@ -586,9 +595,10 @@ fn collection(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
                 ours: after.text(),
                 agreement: Agreement::Differs,
                 sentence: "Fewer are kept here. Only the checkpoint to which a cluster would roll back if all \
-                    clusters failed at once, and newer ones, are necessary. That is mostly the newest one alone, \
-                    because a message forces a checkpoint just before it is delivered. The paper does not explain \
-                    the second one; keeping the checkpoint before the worst case would give 2."
+                           clusters failed at once, and newer ones, are necessary. Usually, only the newest one is \
+                           necessary, because a message forces a checkpoint just before it is delivered. The paper \
+                           does not explain its second checkpoint; also keeping the one before the worst case \
+                           would give 2."
                     .into(),
             },
             Finding {
@@ -636,7 +646,7 @@ fn three_clusters(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
         for from in 0..3 {
             (0..3).filter(|to| *to != from).for_each(|to| set_messages(&mut files, from, to, count));
         }
-        let runs = lab.run(&format!("collection, three clusters, {count} a pair"), &federation(&files))?;
+        let runs = lab.run(&format!("collection, three clusters, {count} per pair"), &federation(&files))?;
         let before = (1..=4).flat_map(|round| [0, 1, 2].map(|it| collected(&runs, round, it).0.mean));
         told.push(format!("{} with {count} messages for each ordered pair", short(Spread::of(before).mean)));
         after.push(after_all(&runs));
@@ -655,7 +665,7 @@ fn three_clusters(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
         text: vec![
             "Cluster 2 is a clone of cluster 1; \"there's approximately 200 messages that leave and arrive in each \
              cluster\". This can mean 100 messages for each ordered pair of clusters (200 leave each cluster) or \
-             200. Both are shown. Timers at 30 minutes, a collection every two hours."
+             200. Both are shown. The timers are set to 30 minutes, and there is a collection every two hours."
                 .into(),
         ],
         findings: vec![
@@ -676,7 +686,7 @@ fn three_clusters(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
                 agreement: Agreement::Differs,
                 sentence: format!(
                     "Fewer are kept here on average (at most {}), as with two clusters. A single cluster may need \
-                     more than two if a chain of messages leads back.",
+                     more than two if a chain of messages leads back to an older one.",
                     short(fewest)
                 ),
             },

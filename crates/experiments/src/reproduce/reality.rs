@@ -144,7 +144,7 @@ pub fn section(pairs: &[Pair]) -> Section {
         title: "The simulator compared with real processes".into(),
         place: "not in the paper",
         text: vec![format!(
-            "Two clusters of two processes for four seconds, with {} seeds: each once on real processes (TCP, \
+            "Two clusters of two processes run for four seconds with each of {} seeds: once on real processes (TCP, \
              emulated links, files flushed to disk) and once in virtual time, with the same protocol code. A busy \
              machine delays real processes and widens the range of timing-dependent numbers.",
             pairs.len()

@@ -51,13 +51,14 @@ pub fn render(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String
         }
         h2 { "Settings" }
         p.prose {
-            "Each number links to the federation file of its setting. To look into a run, repeat it exactly with "
+            "Each number links to the federation file of its setting. To examine a run, repeat it exactly with "
             code { "faultline run " (file(0)) " --backend simulate --seed " (sweep.seeds.0) } "."
         }
         (table(sweep, quantity, file))
         @let reasons = reasons(sweep);
         @if !reasons.is_empty() { ul.reasons { @for reason in reasons { li { (reason) } } } }
-        footer { "Made by " code { "faultline sweep" } ", faultline " (env!("CARGO_PKG_VERSION")) ". Runs are bit-identical per seed." }
+        footer { "Made by " code { "faultline sweep" } ", faultline " (env!("CARGO_PKG_VERSION")) ". Runs with the \
+            same seed are bit-identical." }
     };
     document(&format!("{name}: sweep"), &[STYLE], body)
 }

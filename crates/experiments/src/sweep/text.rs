@@ -72,7 +72,7 @@ pub(super) fn verdicts(sweep: &Sweep, setting: usize) -> String {
 pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
     let Some(Best { setting, mean, ties, next, excluded }) = best(sweep, quantity) else {
         return vec![format!(
-            "No setting can be called best for {}: none has only runs that completed and passed.",
+            "No setting can be called best for {}: no setting has only runs that completed and passed.",
             quantity.title
         )];
     };

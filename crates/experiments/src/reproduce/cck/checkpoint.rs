@@ -39,9 +39,10 @@ pub(super) fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
         title: "Messages of a checkpoint".into(),
         place: "long paper, sections 3.4 and 3.6.1",
         text: vec![
-            "Jacobi with one block for each process. With N processes and E channels, coordination between neighbours \
-             takes 2N + 3E messages: N to begin, 2E questions and answers that drain the channels, E to continue, \
-             and N acknowledgements. Coordination of all processes takes N(N + 2). Counted in every checkpoint."
+            "The program is Jacobi, with one block for each process. With N processes and E channels, coordination \
+             between neighbours takes 2N + 3E messages: N to begin, 2E questions and answers that drain the \
+             channels, E to continue, and N acknowledgements. Coordination of all processes takes N(N + 2) \
+             messages. The messages of every checkpoint were counted."
                 .into(),
         ],
         findings: vec![Finding {
@@ -49,13 +50,14 @@ pub(super) fn messages(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
             published: "O(N V) with V neighbours, instead of O(N²)".into(),
             ours: format!("{} instead of {} with {} processes", last[0], last[1], n[0] * n[1]),
             agreement: Agreement::of(is_exact),
-            sentence: "Agrees if every checkpoint of every run took exactly as many messages as the formulas say.".into(),
+            sentence: "Agrees if every checkpoint of every run took exactly the number of messages that the \
+                       formulas give.".into(),
         }],
         figures: vec![Figure {
             name: "messages",
             caption: "Messages of one checkpoint".into(),
             chart: Chart {
-                title: "messages by processes".into(),
+                title: "messages by number of processes".into(),
                 x: "processes".into(),
                 y: "messages".into(),
                 series: series.into(),
@@ -116,7 +118,7 @@ pub(super) fn one_server(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrup
                 published: "about 300 KB".into(),
                 ours: format!("{} KB", short(last_bytes / 1e3)),
                 agreement: Agreement::of((200.0..450.0).contains(&(last_bytes / 1e3))),
-                sentence: "Four particles in a block, so that a task is as small as the paper's.".into(),
+                sentence: "Each block has four particles, so that a task is as small as the paper's.".into(),
             });
             let (count, wire) =
                 (counts[counts.len() - 1], last_bytes * f64::from(counts[counts.len() - 1]) / WIRE / 1e3);
@@ -124,25 +126,25 @@ pub(super) fn one_server(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrup
                 what: "the server is the bottleneck".into(),
                 published: "with 2000 tasks, the server receives about 12 MB from 40 processors".into(),
                 ours: format!(
-                    "{} MB from {count}: {} ms of the wire, of {} ms for the checkpoint",
+                    "{} MB from {count}: {} ms on the wire, of {} ms for the checkpoint",
                     short(last_bytes * f64::from(count) / 1e6),
                     short(wire),
                     short(last.mean)
                 ),
                 agreement: Agreement::of(wire / last.mean > 0.5),
-                sentence: "Agrees if more than half of the time is that of the server's wire.".into(),
+                sentence: "Agrees if more than half of the time is spent on the server's wire.".into(),
             });
         }
-        series.push(Series { name: format!("{tasks} tasks a process"), points });
+        series.push(Series { name: format!("{tasks} tasks per process"), points });
     }
     Ok(vec![Section {
         id: "servers-short",
         title: "One storage server".into(),
         place: "short paper, section 4.2, figure 5",
         text: vec![
-            "Cloth with 500 and 2000 tasks for each process: two tasks of each block in each of two unrolled iterations. \
-             One server on Fast Ethernet stores all states; all processes coordinate. The text of the paper says \
-             200 tasks where the caption says 500."
+            "The program is Cloth, with 500 and with 2000 tasks for each process: two tasks for each block in each \
+             of two unrolled iterations. One server on Fast Ethernet stores all states; all processes coordinate. \
+             The text of the paper says 200 tasks where the caption says 500."
                 .into(),
         ],
         findings,
@@ -150,7 +152,7 @@ pub(super) fn one_server(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrup
             name: "servers-short",
             caption: "Time of a checkpoint with one storage server".into(),
             chart: Chart {
-                title: "time of a checkpoint by processes".into(),
+                title: "time of a checkpoint by number of processes".into(),
                 x: "processes".into(),
                 y: "milliseconds".into(),
                 series,
@@ -215,9 +217,10 @@ pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interr
         title: "Many storage servers".into(),
         place: "long paper, section 4.1, figure 10",
         text: vec![
-            "Jacobi with one block of 2 MB for each process (32 KB with `--quick`). Each server receives the states of its \
-             processes sequentially. In the paper, both curves leave the line at four processes for each server: \
-             with 20 servers, at 80 processes; with 60 servers, at 240 processes."
+            "The program is Jacobi, with one block of 2 MB for each process (32 KB with `--quick`). Each server \
+             receives the states of its processes sequentially. In the paper, both curves depart from the straight \
+             line at four processes for each server: with 20 servers, at 80 processes; with 60 servers, at 240 \
+             processes."
                 .into(),
         ],
         findings: vec![
@@ -231,7 +234,7 @@ pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interr
                     Agreement::of(last(&many) < 230.0)
                 },
                 sentence: "Four states of 2 MB take 64 ms on the wire. The rest of the published time is that of \
-                    processors and software, which are free here."
+                           processors and software, which take no time here."
                     .into(),
             },
             Finding {
@@ -240,8 +243,8 @@ pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interr
                 ours: format!("{} times as long with {greatest} processes", short(ratio)),
                 agreement: Agreement::of((0.7 * expected..1.3 * expected).contains(&ratio)),
                 sentence: format!(
-                    "Agrees if the servers are the bottleneck, so that the time grows with the processes for each server: \
-                     {} times as many.",
+                    "Agrees if the servers are the bottleneck, so that the time grows with the number of processes \
+                     for each server, which is {} times as large.",
                     short(expected)
                 ),
             },
@@ -250,7 +253,7 @@ pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interr
             name: "servers-long",
             caption: "Time of a checkpoint".into(),
             chart: Chart {
-                title: "time of a checkpoint by processes and servers".into(),
+                title: "time of a checkpoint by number of processes and servers".into(),
                 x: "processes".into(),
                 y: "milliseconds".into(),
                 series,

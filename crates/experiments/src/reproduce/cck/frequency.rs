@@ -44,8 +44,9 @@ pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupt
         title: "Run time by the frequency of checkpoints".into(),
         place: "long paper, section 4.2, figure 11",
         text: vec![format!(
-            "Jacobi on 32 processes with ten storage servers, and tasks of {TASK_MS} ms. A state of {} KB goes over a wire \
-             of {} MB/s, as long as 2 MB over Gigabit Ethernet. Without checkpoints, a run takes {} s.",
+            "The program is Jacobi on 32 processes, with ten storage servers and tasks of {TASK_MS} ms. Sending a \
+             state of {} KB over a wire of {} MB/s takes as long as sending 2 MB over Gigabit Ethernet. Without \
+             checkpoints, a run takes {} s.",
             short(f64::from(size * size) * 8.0 / 1e3),
             short(bandwidth),
             short(Spread::of(calm.iter().map(|it| it.seconds)).mean)
@@ -55,13 +56,13 @@ pub(super) fn frequency(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupt
             published: "less than 1 % below 0.1 Hz".into(),
             ours: format!("at most {} % up to 0.2 Hz", short(most)),
             agreement: Agreement::of(most < 1.0),
-            sentence: "Compared with the run of the same seed without checkpoints.".into(),
+            sentence: "Compared with the run without checkpoints that has the same seed.".into(),
         }],
         figures: vec![Figure {
             name: "frequency",
             caption: "How much longer the run takes".into(),
             chart: Chart {
-                title: "overhead by the frequency of checkpoints".into(),
+                title: "overhead by frequency of checkpoints".into(),
                 x: "checkpoints per second".into(),
                 y: "percent".into(),
                 series: vec![Series { name: "overhead".into(), points }],

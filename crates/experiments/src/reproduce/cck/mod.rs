@@ -32,13 +32,14 @@ pub const PAPER: Paper = Paper {
     meta: "X. Besseron, S. Jafar, T. Gautier, J.-L. Roch, 2006 (short paper, section 4), and X. Besseron, L. Pigeon, \
         T. Gautier, S. Jafar, 2006 (long paper, section 4)",
     prose: &[
-        "The protocol is the same code that runs on real processes, and the programs compute: every run was judged, \
-         and its result is that of the sequential reference. Time passes in the simulator: a task takes the time that \
-         the setting states.",
-        "The wire is the model of a checkpoint's time. A storage server receives 1 Gbit/s (100 Mbit/s for the short \
-         paper), which is stated as the bandwidth of its storage; processors and disks cost nothing. What the papers \
-         measured beyond that is their implementation and their machines of 2006. The text of the papers has no \
-         numbers for the curves of their figures, except those quoted below.",
+        "The protocol is the same code that runs on real processes, and the programs compute real results: every \
+         run was judged, and its result equals that of the sequential reference. Time is simulated: a task takes \
+         the time that the setting states.",
+        "The time of a checkpoint is modelled as its time on the wire. A storage server receives 1 Gbit/s (100 \
+         Mbit/s for the short paper), which is set as the bandwidth of its storage; processors and disks take no \
+         time. The rest of the time that the papers measured is due to their implementations and to their machines \
+         of 2006. The text of the papers has no numbers for the curves of their figures, except those quoted \
+         below.",
     ],
     command: "faultline reproduce cck",
 };

@@ -32,7 +32,7 @@ pub(super) fn order(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
                 sends_first,
                 ..Planned::new("jacobi", [3, 3])
             };
-            let name = if sends_first { "those that others wait for first" } else { "oldest first" };
+            let name = if sends_first { "tasks that others wait for first" } else { "oldest first" };
             let mut points = Vec::new();
             for &at in moments {
                 // There are five checkpoints in a run. The failure follows the last checkpoint before the given time.
@@ -77,11 +77,11 @@ pub(super) fn order(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
                 false => Agreement::Measured,
             },
             sentence: match is_short {
-                true => "The window is short relative to the width of a partition: most tasks contribute nothing to what is sent, and \
-                    wait until everything is sent."
+                true => "The window is short relative to the width of a partition: most tasks contribute to no \
+                         value that is sent, and wait until all values have been sent."
                     .into(),
-                false => "The window is long: almost every task contributes to what is sent, and there is little to \
-                    postpone."
+                false => "The window is long: almost every task contributes to a value that is sent, so there is \
+                          little to postpone."
                     .into(),
             },
         });
@@ -104,10 +104,11 @@ pub(super) fn order(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
         title: "Local re-scheduling".into(),
         place: "long paper, sections 3.7.2 and 4.3, figure 12",
         text: vec![
-            "Jacobi on nine processes; a checkpoint every fifth of the run, and the process in the middle fails. Oldest \
-             first is the order without the optimisation. With it, a partition first runs those tasks whose values, or \
-             what is computed of them, are sent soonest. The paper does not say how many iterations were unrolled, \
-             and its result depends on that: the figure has both."
+            "The program is Jacobi on nine processes, with a checkpoint after each fifth of the run; the process \
+             in the middle fails. Oldest first is the order without the optimisation. With the optimisation, a \
+             partition first runs the tasks whose values, or values computed from them, are sent soonest. The \
+             paper does not say how many iterations were unrolled, although the result depends on this number, so \
+             the figure shows two numbers."
                 .into(),
         ],
         findings,

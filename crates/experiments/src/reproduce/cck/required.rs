@@ -61,7 +61,7 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
         means.push(Spread::of(shares.iter().map(|it| it.1.mean)).mean);
         means.push(Spread::of(idle.iter().map(|it| it.1.mean)).mean);
         series.push(Series { name: format!("re-executed {name}"), points: shares });
-        series.push(Series { name: format!("processes without, {name}"), points: idle });
+        series.push(Series { name: format!("processes without re-execution, {name}"), points: idle });
     }
     let n = grid[0] * grid[1];
     let is_quick = lab.is_quick();
@@ -72,30 +72,31 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
         title: "Re-execution".into(),
         place: "long paper, sections 3.5 and 3.6.2",
         text: vec![format!(
-            "Jacobi with one block for each of {n} processes, of which one in the middle fails some iterations after a \
-             checkpoint. All others keep their state; what they re-execute is compared with what they would re-execute after a \
-             rollback of all processes to the same checkpoint. A value from k iterations ago depends on blocks up to k \
-             steps away: so both figures depend on the number of iterations since the checkpoint, and a period that is \
-             long against the width of the grid leaves nothing to save."
+            "The program is Jacobi, with one block for each of {n} processes. A process in the middle fails some \
+             iterations after a checkpoint; all others keep their states. The tasks that they re-execute are \
+             compared with those that they would re-execute after a rollback of all processes to the same \
+             checkpoint. A value from k iterations ago depends on blocks up to k steps away. Both figures \
+             therefore depend on the number of iterations since the checkpoint, and nothing is saved if the period \
+             is long relative to the width of the grid."
         )],
         findings: vec![
             Finding {
                 what: "re-executed by processes that have not failed".into(),
                 published: "a share ε of the period, for neighbours of the failed process only (no number)".into(),
                 ours: format!(
-                    "{} % of a global rollback's, {} % with values in memory",
+                    "{} % of those of a global rollback, {} % with values in memory",
                     short(means[0]),
                     short(means[2])
                 ),
                 agreement: judged(means[0] <= 20.0),
-                sentence: format!("The mean over failures at {} to {} iterations. Agrees up to 20 %.", iterations[0], iterations[iterations.len() - 1]),
+                sentence: format!("The mean over failures after {} to {} iterations. Up to 20 % counts as agreement.", iterations[0], iterations[iterations.len() - 1]),
             },
             Finding {
-                what: "processes that execute nothing again".into(),
+                what: "processes that re-execute nothing".into(),
                 published: "the number of processes that take part is small, and may be constant".into(),
                 ours: format!("{} %, {} % with values in memory", short(means[1]), short(means[3])),
                 agreement: judged(means[1] >= 70.0),
-                sentence: "Of those that have not failed. Agrees from 70 % on.".into(),
+                sentence: "The share of the processes that have not failed. At least 70 % counts as agreement.".into(),
             },
         ],
         figures: vec![Figure {
@@ -146,7 +147,7 @@ fn neighbours(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
         let (mut cck, mut global) = (Vec::new(), Vec::new());
         for &after in iterations {
             let planned = with_failure(&base, failed, tau, (f64::from(after) + 0.5) * step);
-            let order = if sends_first { "those that others wait for first" } else { "oldest first" };
+            let order = if sends_first { "tasks that others wait for first" } else { "oldest first" };
             let runs = watch(lab, &format!("cloth, a failure after {after} iterations, {order}"), &planned)?;
             let all = redone(&runs);
             let mean = |it: &Redone, of: &dyn Fn(&(ProcessId, u64, u64)) -> u64| {
@@ -160,7 +161,7 @@ fn neighbours(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
         }
         let sum = |points: &[(f64, Spread)]| points.iter().map(|it| it.1.mean).sum::<f64>();
         means.push((sum(&cck) / sum(&global), cck[0].1.mean / global[0].1.mean.max(1.0)));
-        let name = if sends_first { "CCK, those that others wait for first" } else { "CCK, oldest first" };
+        let name = if sends_first { "CCK, tasks that others wait for first" } else { "CCK, oldest first" };
         series.push(Series { name: name.into(), points: cck });
         if !sends_first {
             series.push(Series { name: "global rollback".into(), points: global });
@@ -171,20 +172,21 @@ fn neighbours(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
         title: "Re-execution by neighbours".into(),
         place: "short paper, section 4.3, figure 6",
         text: vec![format!(
-            "Cloth on nine processes, {tasks} tasks for each in one iteration; the one in the middle fails, and all others \
-             send to it. In the paper, tasks that others wait for run first."
+            "The program is Cloth on nine processes, with {tasks} tasks for each process in one iteration. The \
+             process in the middle fails; all others send values to it. In the paper, tasks that others wait for \
+             run first."
         )],
         findings: vec![Finding {
             what: "soon after a checkpoint".into(),
             published: "very few: most communications are part of the checkpoint".into(),
             ours: format!(
-                "{} % of a global rollback's, {} % if tasks that others wait for run first",
+                "{} % of those of a global rollback, {} % if tasks that others wait for run first",
                 short(100.0 * means[0].1),
                 short(100.0 * means[1].1)
             ),
             agreement: Agreement::of(means[0].1 < 0.5),
             sentence: format!(
-                "Half an iteration after the first one. Over all failures: {} % and {} %.",
+                "For a failure half an iteration after the first iteration. Over all failures: {} % and {} %.",
                 short(100.0 * means[0].0),
                 short(100.0 * means[1].0)
             ),

@@ -186,7 +186,8 @@ pub(super) fn section(
             ),
             agreement: Agreement::Measured,
             sentence:
-                "Each run of ping-pong compared with the preceding run without a protocol: mean and range."
+                "Each run of ping-pong is compared with the preceding run without a protocol. The values are the \
+                 mean and the range."
                     .into(),
         },
         Finding {
@@ -195,9 +196,9 @@ pub(super) fn section(
             ours: format!("at most {} % error", short(furthest)),
             agreement: Agreement::Measured,
             sentence: format!(
-                "The simulator charges the cost of a message when {CROWD} processes play ping-pong in pairs, and \
-                 lets all processes share this machine's cores, as they did. The prediction is {}: the limit is \
-                 {CLOSE} %.",
+                "The simulator charges the message cost that was measured while {CROWD} processes played ping-pong \
+                 in pairs, and lets all processes share this machine's cores, as they did. The prediction is {}; \
+                 the limit is {CLOSE} %.",
                 if furthest.abs() <= CLOSE { "confirmed" } else { "not confirmed" }
             ),
         },
@@ -206,7 +207,7 @@ pub(super) fn section(
             published: String::new(),
             ours: overheads.join("; "),
             agreement: Agreement::Measured,
-            sentence: "For runs that only send and receive: an upper bound of the overhead.".into(),
+            sentence: "These runs only send and receive, so this is an upper bound on the overhead.".into(),
         },
     ];
     let row = |(place, run): (usize, Predicted)| {
@@ -229,12 +230,12 @@ pub(super) fn section(
         title: "Cost of a message".into(),
         place: "V-C, V-D",
         text: vec![format!(
-            "The messages of two kernels on {PROCESSES} processes in clusters of {CLUSTER}, without any computation: \
-             on real processes over TCP on this machine, without emulated links, and simulated with the costs that \
-             ping-pong measured. Two processes that play alone have a core each, which is idle while they wait; \
-             waking it takes longer than the message itself. This cost is charged if each process has its own core, \
-             in the kernels below. {CROWD} processes that play in pairs keep the cores busy. This cost is charged \
-             here."
+            "Two kernels exchange their messages, without any computation, on {PROCESSES} processes in clusters of \
+             {CLUSTER}: on real processes over TCP on this machine, without emulated links, and in a simulation \
+             with the costs that ping-pong measured. If two processes play alone, each has a core that is idle \
+             while it waits, and waking the core takes longer than the message itself. That cost is charged for \
+             the kernels below, where each process has its own core. If {CROWD} processes play in pairs, they keep \
+             the cores busy. The cost measured with them is charged here."
         )],
         findings,
         figures: Vec::new(),

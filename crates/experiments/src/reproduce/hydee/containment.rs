@@ -163,8 +163,8 @@ pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interru
                 short(share(mean(&|it| it.hydee.undone.mean), mean(&|it| it.global.undone.mean)))
             ),
             agreement: Agreement::UnderSpecified,
-            sentence: "In process-seconds, over all kernels and positions. Processes that do not roll back wait for \
-                those that do, as far as they need them."
+            sentence: "In process-seconds, over all kernels and positions. Processes that do not roll back wait \
+                       for those that do, if they depend on them."
                 .into(),
         },
         Finding {
@@ -173,8 +173,8 @@ pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interru
             ours: format!("{} s, global checkpoints {} s", short(recovers), short(recovers_globally)),
             agreement: Agreement::Measured,
             sentence: format!(
-                "From the failure until the last rolled-back process resumes, including detection and restart, which \
-                 take the same time under both. In {no_slower} of {} settings, HydEE is no slower.",
+                "From the failure until the last rolled-back process resumes, including detection and restart, \
+                 which take the same time under both protocols. In {no_slower} of {} settings, HydEE is no slower.",
                 failures.len()
             ),
         },
@@ -187,9 +187,9 @@ pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interru
                 short(mean(&|it| it.global.process_seconds(it.processes)))
             ),
             agreement: Agreement::Measured,
-            sentence: "Additional time of the run, times the number of processes. In kernels in which all processes \
-                depend on each other, all soon wait for the failed cluster, so that containment saves work and \
-                energy rather than time."
+            sentence: "The additional time of the run, multiplied by the number of processes. In kernels in which \
+                       all processes depend on each other, all soon wait for the failed cluster, so that \
+                       containment saves work and energy rather than time."
                 .into(),
         },
     ];
@@ -198,9 +198,9 @@ pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interru
         title: "Spread of failures".into(),
         place: "V-B, table I",
         text: vec![
-            "One process fails: in the first, the middle or the last cluster; early, halfway or late between two \
-             checkpoints (one per second). The same under global coordinated checkpoints. The paper computes what \
-             rolls back from its clusters, without running any failure."
+            "One process fails, in the first, the middle or the last cluster, and early, halfway or late between \
+             two checkpoints (one per second). The same failures happen under global coordinated checkpoints. The \
+             paper computes from its clusters which processes roll back, without running any failure."
                 .into(),
         ],
         findings,
@@ -278,9 +278,9 @@ fn depth(lab: &mut Lab<'_, '_>) -> Result<Section, Interrupted> {
         place: "III-D",
         text: vec![format!(
             "HydEE lets processes re-send phase by phase, so that no message overtakes one that it depends on. The \
-             same {} seconds of computation on {PROCESSES} processes are divided into more and more iterations: \
-             longer chains of messages between clusters, and more phases in the work that a failure undoes. A \
-             process of the last cluster fails 0.8 s after a checkpoint.",
+             same {} seconds of computation on {PROCESSES} processes are divided into more and more iterations. \
+             This results in longer chains of messages between clusters, and in more phases in the work that a \
+             failure undoes. A process of the last cluster fails 0.8 s after a checkpoint.",
             COMPUTING_MS / 1_000
         )],
         findings: vec![

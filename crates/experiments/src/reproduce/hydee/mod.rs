@@ -36,14 +36,14 @@ pub const PAPER: Paper = Paper {
         reproduced",
     meta: "A. Guermouche, T. Ropars, M. Snir, F. Cappello, IPDPS 2012: the evaluation (section V)",
     prose: &[
-        "What is real: the protocol is the same code everywhere. Ping-pong runs between two processes over TCP on \
-         this machine. In every simulated run, each message was sent, logged, delivered and checked, and every value \
-         depends on what was received before.",
-        "What is not: the kernels compute nothing; time passes instead. Their messages have the destinations and the \
-         proportions of the real kernels, but not their lengths. In the simulator, links have a latency and a \
-         bandwidth, and a message keeps the processes at its ends busy for as long as ping-pong measured on this \
-         machine, so that those figures differ from machine to machine. MPICH2, Myrinet and InfiniPath of 2012 are \
-         not available here.",
+        "These parts are real: the protocol is the same code everywhere, and ping-pong runs between two processes \
+         over TCP on this machine. In every simulated run, each message was sent, logged, delivered and checked, \
+         and every value depends on what was received before.",
+        "These parts are not real: the kernels compute nothing; only time passes. Their messages have the \
+         destinations and the proportions of those of the real kernels, but not their lengths. In the simulator, \
+         links have a latency and a bandwidth, and a message keeps the processes at its ends busy for as long as \
+         ping-pong measured on this machine, so these figures differ from machine to machine. MPICH2, Myrinet \
+         and InfiniPath of 2012 are not available here.",
     ],
     command: "faultline reproduce hydee",
 };

@@ -100,8 +100,9 @@ pub(super) fn overhead(
             published: "overhead is at most 1.25 % (2 % in the introduction)".into(),
             ours: format!("at most {} %", short(most(0))),
             agreement: Agreement::of(most(0) <= PUBLISHED_PERCENT),
-            sentence: "Simulated: every message keeps its processes busy for as long as ping-pong measured, without \
-                a protocol, with piggybacked data, or logged. Piggybacked data also takes time on the links."
+            sentence: "In the simulation, every message keeps its processes busy for as long as ping-pong measured \
+                       without a protocol, with piggybacked data, or with logging. Piggybacked data also takes \
+                       time on the links."
                 .into(),
         },
         Finding {
@@ -128,10 +129,10 @@ pub(super) fn overhead(
         title: "The NAS kernels without failures".into(),
         place: "V-D, figure 6",
         text: vec![
-            "The communication of the six kernels, in the clusters that \"faultline cluster\" finds, with three \
-             seconds of computation. Unprotected runs are the reference. Links have the latency and the bandwidth of \
-             the paper's network, and every process has its own core. The cost of a protocol depends on the number \
-             of messages relative to the computation, which the table shows."
+            "The six kernels communicate in the clusters that \"faultline cluster\" finds, and compute for three \
+             seconds. Unprotected runs are the reference. Links have the latency and the bandwidth of the paper's \
+             network, and every process has its own core. The cost of a protocol depends on the number of messages \
+             relative to the computation, which the table shows."
                 .into(),
         ],
         findings,

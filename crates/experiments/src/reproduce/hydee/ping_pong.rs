@@ -141,9 +141,9 @@ pub fn section(played: &[HalfRoundTrips]) -> Section {
             published: "a small overhead, and only for small messages (figure 5, no numbers)".into(),
             ours: format!("{} % up to 1 KiB, {} % above", slower_small.text(), slower_large.text()),
             agreement: Agreement::of(slower_large.mean <= slower_small.mean.max(EQUIVALENT)),
-            sentence: "Both processes in one cluster, compared with no protocol; the fastest run of each. Here, a \
-                message passes through the protocol, the facts and the kernel's TCP; in the paper, it went over \
-                Myri-10G in 3.3 us."
+            sentence: "Both processes are in one cluster. The fastest run is compared with the fastest run without \
+                       a protocol. Here, a message passes through the protocol, the facts and the kernel's TCP; in \
+                       the paper, it went over Myri-10G in 3.3 us."
                 .into(),
         },
         Finding {
@@ -152,7 +152,7 @@ pub fn section(played: &[HalfRoundTrips]) -> Section {
             ours: format!("{} %", logging.text()),
             agreement: Agreement::of(logging.mean.abs() <= EQUIVALENT),
             sentence: format!(
-                "Mean over all lengths, and the range; considered equivalent up to {EQUIVALENT} %. A log entry \
+                "The mean over all lengths, and the range. Up to {EQUIVALENT} % is considered equivalent. A log entry \
                  shares the bytes that are sent: nothing is copied."
             ),
         },

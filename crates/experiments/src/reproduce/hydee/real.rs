@@ -147,9 +147,9 @@ pub(super) fn section(lab: &mut Lab<'_, '_>, real: &RealRuns) -> Result<Section,
         title: "A failure among real processes".into(),
         place: "V-B",
         text: vec![format!(
-            "CG on {PROCESSES} real processes in clusters of {CLUSTER}, three seconds of computation, a checkpoint \
-             every second. One process is killed halfway between two checkpoints. The same file runs in virtual \
-             time."
+            "CG runs on {PROCESSES} real processes in clusters of {CLUSTER}, with three seconds of computation and \
+             a checkpoint every second. One process is killed halfway between two checkpoints. The same file also \
+             runs in virtual time."
         )],
         findings: vec![
             Finding {

@@ -79,10 +79,10 @@ fn times(sizes: &[u32], ways: &[Way]) -> Section {
         title: "Runs without failures".into(),
         place: "VII-B, figure 8",
         text: vec![
-            "The same program on more and more places of one cluster (100 Mbit/s, as in the paper). Every place \
-             writes to a disk of its own (50 MB/s, 5 ms a write) and to that of the next place, which stands for \
-             the paper's checkpoint server for each processor. The paper does not say how fast its disks are. \
-             Overhead is compared seed by seed."
+            "The same program runs on more and more places of one cluster (100 Mbit/s, as in the paper). Every \
+             place writes to a disk of its own (50 MB/s, 5 ms per write) and to that of the next place, which \
+             stands for the paper's checkpoint server for each processor. The paper does not say how fast its \
+             disks are. Overhead is compared seed by seed."
                 .into(),
         ],
         findings: vec![
@@ -165,8 +165,8 @@ fn volume(sizes: &[u32], ways: &[Way]) -> Section {
         title: "Volume of stored data".into(),
         place: "VII-B, figure 9",
         text: vec![
-            "All checkpoints and log segments of the same runs, replicas included. A log segment holds every event \
-             since the one before it."
+            "All checkpoints and log segments of the same runs, including replicas. A log segment contains all \
+             events since the previous segment."
                 .into(),
         ],
         findings: vec![
@@ -190,21 +190,21 @@ fn volume(sizes: &[u32], ways: &[Way]) -> Section {
                 published: "most visible for larger periods".into(),
                 ours: if falls { "in every size" } else { "not in every size" }.into(),
                 agreement: Agreement::of(falls),
-                sentence: "What remains with long periods are the checkpoints that thefts force.".into(),
+                sentence: "With long periods, only the checkpoints that thefts force remain.".into(),
             },
             Finding {
                 what: "TIC's volume by number of processors".into(),
                 published: "relatively constant".into(),
-                ours: format!("times {} from {} to {} places", short(growth), sizes[0], sizes[last]),
+                ours: format!("multiplied by {} from {} to {} places", short(growth), sizes[0], sizes[last]),
                 agreement: Agreement::of((0.5..=2.0).contains(&growth)),
-                sentence: "With a period of 1 s. More places take more checkpoints in a second, for fewer seconds; \
-                    thefts become more."
+                sentence: "With a period of 1 s. More places take more checkpoints per second, but for fewer \
+                           seconds, and the number of thefts increases."
                     .into(),
             },
         ],
         figures: vec![Figure {
             name: "volume",
-            caption: "Data handed to storages, replicas included".into(),
+            caption: "Data passed to the storages, including replicas".into(),
             chart: Chart {
                 title: "stored data by number of places".into(),
                 x: "places".into(),

@@ -46,7 +46,8 @@ pub(super) fn settings(quick: bool) -> usize {
 pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
     let counts = counts(lab.is_quick());
     let program = Program::new(lab, PLACES);
-    let unprotected = lab.costs("crashes, unprotected without any", &program.federation(UNPROTECTED, &[]))?;
+    let unprotected =
+        lab.costs("crashes, unprotected without crashes", &program.federation(UNPROTECTED, &[]))?;
     let mut ways = Vec::new();
     for (name, protocol) in [("TIC", tic(1)), ("SEL", sel())] {
         let mut way = Way { name, over_own: Vec::new(), over_unprotected: Vec::new(), again: Vec::new() };
@@ -96,10 +97,11 @@ pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted>
         title: "Runs with crashes".into(),
         place: "VII-C, figures 10 and 11",
         text: vec![format!(
-            "Crashes at equal intervals, each of a process drawn from the seed, on {PLACES} places; TIC takes a \
-             checkpoint every second, and leaf tasks take 0.23 s, as in the paper. A failure is detected after 1 s, \
-             and the process restarts 0.2 s later. Figure 10 compares with runs under the same protocol without \
-             crashes, figure 11 with unprotected runs without crashes."
+            "Crashes happen at equal intervals on {PLACES} places, each in a process that is drawn from the seed. \
+             TIC takes a checkpoint every second, and leaf tasks take 0.23 s, as in the paper. A failure is \
+             detected after 1 s, and the process restarts 0.2 s later. Figure 10 compares these runs with runs \
+             under the same protocol without crashes, and figure 11 compares them with unprotected runs without \
+             crashes."
         )],
         findings: vec![
             Finding {
@@ -114,7 +116,7 @@ pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted>
                 ),
                 agreement: Agreement::of(tic_share >= 0.8 && sel_share >= 0.8),
                 sentence: format!(
-                    "The fitted law is a line through the origin. The outage of one place of {PLACES} alone costs \
+                    "The fitted curve is a line through the origin. The outage of one place of {PLACES} alone costs \
                      {} % of the run time; the rest is re-executed work, and waiting for it.",
                     short(expected)
                 ),
@@ -156,7 +158,7 @@ pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted>
                 name: "faults-own",
                 caption: "Figure 10: compared with the same protocol without crashes".into(),
                 chart: chart(
-                    "overhead by number of crashes, without that of the protocol",
+                    "overhead by number of crashes, excluding that of the protocol",
                     series(|it| &it.over_own),
                 ),
             },

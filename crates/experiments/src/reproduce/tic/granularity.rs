@@ -48,13 +48,13 @@ spec:
         title: "Tasks by threshold".into(),
         place: "VII-B, figure 7",
         text: vec![
-            "The threshold is the number of facilities whose locations are chosen by tasks of their own. The paper \
-             searches NUGENT 22, here NUGENT 12 is searched on 30 places. The number of tasks depends on how \
+            "The threshold is the number of facilities whose locations are chosen by separate tasks. The paper \
+             searches NUGENT 22; here, NUGENT 12 is searched on 30 places. The number of tasks depends on how \
              early a place learns of a cheap assignment, and therefore on the schedule."
                 .into(),
         ],
         findings: vec![Finding {
-            what: "smaller tasks are more tasks".into(),
+            what: "smaller tasks mean more tasks".into(),
             published: "grows drastically at threshold 5, and approaches its maximum at 10".into(),
             ours: format!(
                 "from {} to {} tasks; the last step multiplies them by {}, the first by {}",
@@ -81,7 +81,7 @@ spec:
         }],
         tables: vec![Table {
             name: "granularity",
-            caption: "Different tasks that were run".into(),
+            caption: "Number of different tasks that were run".into(),
             columns: vec!["threshold", "tasks"],
             rows,
         }],

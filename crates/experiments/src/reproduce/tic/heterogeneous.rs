@@ -77,13 +77,13 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
     let overhead = super::longer(&tic, &unprotected);
     Ok(vec![Section {
         id: "heterogeneous",
-        title: "Clusters of different speed, and the loss of one".into(),
+        title: "Clusters of different speeds, and the loss of one of them".into(),
         place: "VII-D, figure 12",
         text: vec![format!(
-            "Three clusters of {NODES} nodes with speeds of {}, {} and {}, 5 ms apart. Checkpoints are replicated to \
-             another cluster. The slowest cluster is lost for good with its storage after half of the run time, and \
-             the others take over its work. The paper does not say how fast its clusters are. Losing a quarter of the \
-             power at half-time ideally costs 16.7 %, so that the paper's 17 % suggest about this share.",
+            "Three clusters of {NODES} nodes with speeds of {}, {} and {}, 5 ms apart. Checkpoints are replicated \
+             to another cluster. The slowest cluster is lost for good with its storage after half of the run time, \
+             and the others take over its work. The paper does not say how fast its clusters are. Ideally, losing \
+             a quarter of the power at half-time costs 16.7 %, so the paper's 17 % suggests about this share.",
             SPEEDS[0], SPEEDS[1], SPEEDS[2]
         )],
         findings: vec![
@@ -104,11 +104,11 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
             },
             Finding {
                 what: "a cluster is lost for good at half-time".into(),
-                published: "17 % longer (216 s), the cluster's share of the power is not stated".into(),
+                published: "17 % longer (216 s); the cluster's share of the power is not stated".into(),
                 ours: format!("{} % longer ({} s)", longer.text(), short(seconds[2].mean)),
                 agreement: Agreement::of((longer.mean - 17.0).abs() <= GATE_PERCENT),
                 sentence: format!(
-                    "A quarter of the power is lost. If nothing else was lost, runs would take {} % longer.",
+                    "A quarter of the power is lost. If nothing else were lost, runs would take {} % longer.",
                     short(ideal.mean)
                 ),
             },
@@ -118,8 +118,9 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
                 ours: format!("{} % of the run time", beyond.text()),
                 agreement: Agreement::Measured,
                 sentence: format!(
-                    "Detection, re-executed tasks, and the time until all places have work. This project's gate, at \
-                     most {GATE_PERCENT} % in every run of at least {GATE_SECONDS} s: {gate}."
+                    "The cost consists of detection, re-executed tasks, and the time until all places have work. \
+                     This project's gate, at most {GATE_PERCENT} % in every run of at least {GATE_SECONDS} s: \
+                     {gate}."
                 ),
             },
         ],

@@ -80,10 +80,10 @@ pub(super) fn satin(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
         title: "Beside Satin".into(),
         place: "VII-E, figure 13",
         text: vec![format!(
-            "The Fibonacci recursion on {PLACES} places of one cluster. One process fails after 25 %, 50 % or 75 % \
-             of the run time, and returns 1.2 s later. The paper does not say which process fails, nor whether \
-             it returns. Here, it is either a process that began without work, or the process that began with the \
-             program."
+            "The Fibonacci recursion runs on {PLACES} places of one cluster. One process fails after 25 %, 50 % or \
+             75 % of the run time, and returns 1.2 s later. The paper does not say which process fails, nor \
+             whether it returns. Here, it is either a process that began without work, or the process that began \
+             with the program."
         )],
         findings: vec![
             Finding {
@@ -96,8 +96,8 @@ pub(super) fn satin(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
                 ),
                 agreement: Agreement::of(grows),
                 sentence:
-                    "What a process computed for itself is lost with it. Results that it had returned, and \
-                    results of orphaned tasks, are not."
+                    "The results that a process computed for itself are lost with it. Results that it had \
+                     returned, and results of orphaned tasks, are not lost."
                         .into(),
             },
             Finding {
@@ -147,8 +147,9 @@ pub(super) fn satin(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
         }],
         tables: vec![Table {
             name: "satin",
-            caption: "After 25 %, 50 % and 75 % of the run time: re-executed tasks, and the longer run time"
-                .into(),
+            caption:
+                "After 25 %, 50 % and 75 % of the run time: re-executed tasks, and the increase in run time"
+                    .into(),
             columns: vec![
                 "setting",
                 "25 %: re-executed, s",
