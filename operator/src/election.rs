@@ -92,7 +92,7 @@ impl Election {
             let attempt = timeout(self.timing.renewed_within / 3, self.attempt()).await;
             match attempt.unwrap_or(Err(AttemptError::Silent)) {
                 Ok(held) => renewed = held.then_some(begun),
-                Err(error) => tracing::warn!(%error, "cannot renew the lease, or find out who holds it"),
+                Err(error) => tracing::warn!(%error, "cannot renew the lease or determine its holder"),
             }
             let holds = renewed.is_some_and(|it| it.elapsed() < self.timing.renewed_within);
             active.send_if_modified(|it| std::mem::replace(it, holds) != holds);

@@ -50,7 +50,7 @@ pub fn contradiction(it: &Contradiction, names: &Context) -> String {
             format!("{} never stated its result", life_of(process, life))
         }
         Contradiction::ResultMisplaced(process, life) => format!(
-            "the result of {} is not at the place that its witness names: facts before it were changed",
+            "the result of {} is not at the position that its witness states: facts before it were changed",
             life_of(process, life)
         ),
         Contradiction::NotPlanned(fault) => format!("{fault} was injected, but is not in the plan"),
@@ -447,7 +447,7 @@ impl Breach {
             Breach::NotRemoved { holder, part, why, since } => {
                 let why = match why {
                     Garbage::Undone => "undone by a rollback",
-                    Garbage::Older => "older than all that a recovery can restore",
+                    Garbage::Older => "older than every checkpoint that a recovery can restore",
                 };
                 format!(
                     "at the end, {} still stored the part of {} (checkpoint {}), which was {why} before {:.2} s",

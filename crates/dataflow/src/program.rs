@@ -329,7 +329,7 @@ impl Frame {
     pub fn finish(self) -> Outcome {
         for (index, (access, fate)) in self.own.iter().zip(&self.fates).enumerate() {
             let is_right = access.mode != Mode::Write || fate.put != fate.handed_on;
-            assert!(is_right, "task {} must either put into access {index} or hand it on", self.task);
+            assert!(is_right, "task {} must either put into access {index} or pass it on", self.task);
         }
         self.outcome
     }
@@ -388,7 +388,7 @@ impl Frame {
         self.set(data, Newest { n: version.n, gathers, ..newest });
         let access = Access { mode, version };
         if let Some(index) = self.own.iter().position(|it| it.mode != Mode::Read && it.version == version) {
-            assert!(self.own[index] == access, "task {} hands on a right that it does not have", self.task);
+            assert!(self.own[index] == access, "task {} passes on a right that it does not have", self.task);
             self.fates[index].handed_on = true;
         }
         access

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "must either put into access 0 or hand it on")]
+    #[should_panic(expected = "must either put into access 0 or pass it on")]
     fn a_right_to_write_is_not_forgotten() {
         result(|_, _| {});
     }

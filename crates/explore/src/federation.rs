@@ -27,7 +27,8 @@ pub enum Unexplored {
     UnknownProtocol(String),
     /// The number of clusters or of ranks is out of range.
     #[error(
-        "an exploration has 1 to 26 clusters of at least one node, and two nodes or more (found {clusters} of {nodes})"
+        "an exploration needs 1 to 26 clusters of at least one node, and at least two nodes in total (found \
+         {clusters} clusters of {nodes})"
     )]
     Clusters {
         /// The number of clusters.

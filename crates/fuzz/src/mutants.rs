@@ -20,71 +20,73 @@ use crate::trial::{Trial, run};
 pub const EQUIVALENT: &[(&str, &str)] = &[
     (
         "asks-for-every-message",
-        "The coordinator ignores a request while a checkpoint is being taken, and a request for an older position: asking \
-         again costs messages inside the cluster, of which no fact tells.",
+        "The coordinator ignores a request that arrives while a checkpoint is being taken, and a request for an \
+         older position. Asking again only costs messages inside the cluster, which no fact records.",
     ),
     (
         "stale-acknowledgements-count",
-        "Whatever uses an acknowledgement compares its position with the known rollbacks once more (`is_owed`, \
-         `collect_log`): a stale one counts as none.",
+        "All code that uses an acknowledgement compares its position with the known rollbacks again (`is_owed`, \
+         `collect_log`), so a stale acknowledgement has no effect.",
     ),
     (
         "begins-without-members",
-        "A coordinator that knows that a member is down is recovering, and begins no checkpoint then.",
+        "A coordinator that knows that a member is down is recovering, and does not begin a checkpoint during a \
+         recovery.",
     ),
     (
         "any-attempt-committed",
-        "Only a recovery discards an attempt, and the next attempt has a new incarnation: two attempts never have the same \
-         position.",
+        "Only a recovery discards an attempt, and the next attempt has a new incarnation, so two attempts never \
+         have the same position.",
     ),
     (
         "ready-before-recorded",
-        "What an unrecorded target named is learnt again in the recovery that its loss requires: rollbacks of the own \
-         cluster from parts and members, or the next rollback undoes at least as much; rollbacks of other clusters from \
-         their confirmations, before any message from them is delivered.",
+        "The loss of an unrecorded target requires a recovery, in which the process learns again of all rollbacks \
+         that the target named. It learns of rollbacks of its own cluster from parts and members, or the next \
+         rollback undoes at least as much. It learns of rollbacks of other clusters from their confirmations, \
+         before any message from them is delivered.",
     ),
     (
         "note-before-recorded",
-        "A rollback that only the lost note named had no durable checkpoint after it, because every part names all \
-         rollbacks of its cluster. The next rollback therefore undoes at least as much, and deaths keep its \
-         incarnation unused.",
+        "If only the lost note named a rollback, no checkpoint after that rollback was durable, because every part \
+         names all rollbacks of its cluster. The next rollback therefore undoes at least as much, and counting \
+         failures prevents its incarnation from being used twice.",
     ),
     (
         "learnt-before-recorded",
-        "A process loses what it did not record only if it fails. Its cluster then alerts all others, whose confirmations \
-         name all rollbacks that they know, and delivers no message from them before.",
+        "A process loses unrecorded information only if it fails. Its cluster then alerts all others, whose \
+         confirmations name all rollbacks that they know. Until then, the cluster delivers no message from them.",
     ),
     (
         "deaths-not-counted",
-        "Wherever a part survives, its holder's note or the part itself names the rollbacks since; deaths guard \
-         against reuse a second time.",
+        "If a part survives, its holder's note or the part itself names all later rollbacks. Counting failures is \
+         a second protection against using an incarnation twice.",
     ),
     (
         "hydee-resumes-without-members",
-        "The next life of the member that is down makes the cluster restore once more, which undoes whatever the others \
-         did in between, as after any failure.",
+        "The next life of the failed member causes the cluster to restore again, which undoes everything that the \
+         others did in the meantime, as after any failure.",
     ),
     (
         "composite-unseen-not-cleared",
-        "The composite shows the protocol every send in the same step in which the application acts, and no protocol \
-         restores in a step after the application acted.",
+        "The composite passes every send to the protocol in the step in which the application acts, and no \
+         protocol restores in such a step after the application has acted.",
     ),
     (
         "composite-not-held-for-snapshot",
-        "Protocols keep what an application sends between its snapshot and the commit until the commit, and deliver \
-         nothing in between.",
+        "Between an application's snapshot and the commit, protocols hold back everything that the application \
+         sends, and deliver nothing.",
     ),
     (
         "supervisor-refill-unawaited",
-        "It has an effect only if a process fails again before its storage is complete, and then the process finds out by \
-         itself what it lacks: its holders are asked in every recovery.",
+        "The mutation has an effect only if a process fails again before its storage is complete. The process then \
+         finds out what it lacks, because every recovery asks its holders.",
     ),
     (
         "stale-confirmation-counts",
-        "The newer alert arrives all the same, or its receiver fails; then that cluster sends alerts itself, and each answer \
-         names all rollbacks. Until then, the cluster may deliver a message that the alert will undo. This costs another \
-         rollback, whose cause is that message. A cluster still cannot leave: collections require that all clusters know \
-         all rollbacks.",
+        "The newer alert arrives anyway, or its receiver fails; the receiver's cluster then sends alerts itself, \
+         and each answer names all rollbacks. Until then, the cluster may deliver a message that the alert will \
+         undo. This costs another rollback, whose cause is that message. A cluster still cannot leave: collections \
+         require that all clusters know all rollbacks.",
     ),
     (
         "supervisor-announced-too-early",

@@ -58,7 +58,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Connects in the same way as `kubectl`.
     pub(crate) async fn connect(arguments: &KubernetesArguments) -> Result<Cluster, CommandError> {
-        const HELP: &str = "name a kubeconfig in the environment variable KUBECONFIG, and a context of it with \
+        const HELP: &str = "name a kubeconfig in the environment variable KUBECONFIG, and one of its contexts with \
                             `--context`; `kubectl get federations` must also work";
         // A test may already have connected.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

@@ -99,7 +99,7 @@ impl Examiner {
         let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         match definitions.get(&ours.name_any()).await {
             Ok(theirs) if same_schema(&theirs, &ours) => {
-                ok(NAME, format!("{}, same as in this program", ours.name_any()))
+                ok(NAME, format!("{}, the same as in this program", ours.name_any()))
             }
             Ok(_) => missing(
                 NAME,

@@ -309,7 +309,7 @@ impl Explainer<'_> {
         if tasks > 0 {
             let since = count(tasks, "task");
             text.push_str(&format!(
-                " {since} that had run since then had to run again, {} of work.",
+                " {since} that had run since then had to run again ({} of work).",
                 lasted(cost)
             ));
         }
@@ -381,8 +381,8 @@ impl Explainer<'_> {
         }
         let idle = it.live.difference(&it.busy).count() as u64;
         format!(
-            "From {at}, {processes} re-executed {} that others had lost, {} of work; a global rollback would have undone \
-             {since}. {} did not re-execute anything.",
+            "From {at}, {processes} re-executed {} that others had lost ({} of work); a global rollback would have \
+             undone {since}. {} did not re-execute anything.",
             count(it.again, "task"),
             it.cost,
             count(idle, "process"),
@@ -404,7 +404,7 @@ impl Explainer<'_> {
         if tasks > 0 {
             let since = count(tasks, "task");
             text.push_str(&format!(
-                " {since} that {of} had run since then had to run again, {} of work.",
+                " {since} that {of} had run since then had to run again ({} of work).",
                 lasted(cost)
             ));
         }

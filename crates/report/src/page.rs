@@ -204,7 +204,8 @@ fn diagram_section(diagram: &Diagram) -> Markup {
             (sign("lost", "work undone"))
         }
         p.hint {
-            "Drag to move, double-click or " kbd { "Ctrl" } "+wheel to zoom, hover over an item for details, click a message for its causal past. "
+            "Drag to move, double-click or " kbd { "Ctrl" } "+wheel to zoom, hover over an item for details, and \
+                click a message to see its causal past. "
             "Where too many messages are in view, shades show how many there are. Keys: "
             kbd { "+" } " " kbd { "\u{2212}" } " " kbd { "\u{2190}" } " " kbd { "\u{2192}" } " " kbd { "0" } " whole run, "
             kbd { "n" } " " kbd { "p" } " next and previous event. Filters can be part of the address: " code { "#process=NAME&kind=resent" } "."

@@ -80,7 +80,7 @@ pub enum AgentError {
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
     /// The agent could not become the reaper of its processes' orphans.
-    #[error("cannot become the reaper of orphans: {0}")]
+    #[error("cannot become the parent of orphaned processes: {0}")]
     Orphans(nix::Error),
     /// The timer failed.
     #[error("the timer failed: {0}")]

@@ -74,7 +74,7 @@ pub enum NodeOptionsError {
 #[derive(Debug, Error)]
 pub enum NodeError {
     /// The operating system refused to end the node together with its parent.
-    #[error("cannot tie this process to its parent: {0}")]
+    #[error("cannot arrange for this process to end with its parent: {0}")]
     Parent(nix::Error),
     /// The program that started the node ended before the node began.
     #[error("the parent process has ended")]

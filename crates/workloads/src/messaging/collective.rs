@@ -92,11 +92,7 @@ impl Collective {
             Collective::AllToAll { contents, has_begun } => {
                 if !*has_begun {
                     *has_begun = true;
-                    assert_eq!(
-                        contents.len(),
-                        ranks as usize,
-                        "an all-to-all needs a content for every rank"
-                    );
+                    assert_eq!(contents.len(), ranks as usize, "an all-to-all needs content for every rank");
                     // Each rank starts with a different peer, so that no rank receives all messages at once.
                     let others = (1..ranks).map(|it| (me + it) % ranks);
                     let sends = others.map(|to| (to, take(&mut contents[to as usize]))).collect();
@@ -114,7 +110,11 @@ impl Collective {
 impl Operation {
     /// Combines `other` with `part`, and stores the result in `part`.
     fn apply(self, part: &mut [f64], other: &[f64]) {
-        assert_eq!(part.len(), other.len(), "all ranks must contribute equally many numbers to a reduction");
+        assert_eq!(
+            part.len(),
+            other.len(),
+            "all ranks must contribute the same number of values to a reduction"
+        );
         for (one, &other) in part.iter_mut().zip(other) {
             *one = match self {
                 Operation::Sum => *one + other,
