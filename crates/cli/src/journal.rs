@@ -105,7 +105,8 @@ pub(crate) fn print_out_of_memory(runs: u64) {
         let (runs, them) =
             if runs == 1 { ("1 run".to_owned(), "it") } else { (format!("{runs} runs"), "them") };
         anstream::eprintln!(
-            "out of memory: {runs} reached the limit; the same command with `--resume` and a greater `--memory` repeats {them}"
+            "out of memory: {runs} reached the limit; the same command with `--resume` and a larger `--memory` \
+             repeats {them}"
         );
     }
 }

@@ -300,7 +300,8 @@ fn time(summary: &Summary) -> Markup {
             }
         }
         p.hint {
-            "The time of all processes, each moment counted once. A process that neither computes nor runs a task waits."
+            "The time of all processes, each moment counted once. A process that neither computes nor runs a task \
+             is waiting."
         }
     }
 }

@@ -213,7 +213,8 @@ fn time(it: &Comparison) -> Markup {
                 }
             }
         }
-        p.hint { "The time of all processes in all runs, each moment counted once. A process that neither computes nor runs a task waits." }
+        p.hint { "The time of all processes in all runs, each moment counted once. A process that neither computes \
+                  nor runs a task is waiting." }
     }
 }
 

@@ -42,7 +42,9 @@ pub enum ParameterError {
     )]
     Steps(String),
     /// The ends of a range are neither two numbers nor two quantities of one kind.
-    #[error("the ends of a range must be two numbers, durations, sizes, bandwidths or percentages (found `{0}`)")]
+    #[error(
+        "the ends of a range must be two numbers, durations, sizes, bandwidths or percentages (found `{0}`)"
+    )]
     Ends(String),
     /// The range is descending.
     #[error("a range must begin with its smaller end (found `{0}`)")]
