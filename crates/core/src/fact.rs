@@ -290,9 +290,10 @@ pub enum Fact {
     /// The application has finished in this state. Stated again if the state changes afterwards.
     Finished(Box<(Witness, Digest)>),
     /// A computation of the application ended ([`Application::computed`](crate::Application::computed)). It started
-    /// directly after this life had stated `since` facts. Not stated for programs of tasks, which have [`Fact::Ran`].
+    /// immediately after this life had stated `since` facts. Not stated for programs of tasks, which state
+    /// [`Fact::Ran`] instead.
     Computed {
-        /// The number of facts before the start.
+        /// Number of facts that this life had stated before the computation started.
         since: FactNo,
     },
     /// The outcome of a task was applied to the state. The state now contains the tasks that this task spawned: all

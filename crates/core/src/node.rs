@@ -90,7 +90,7 @@ struct NodeState<A: Application> {
     delivered: u64,
     /// `None` for a process whose role runs no application.
     application: Option<A>,
-    /// The running job, and the number of facts before its start.
+    /// The running job, and the number of facts stated before it started.
     job: Option<(JobNo, FactNo)>,
     outbox: Outbox,
     /// Actions of the application that have not yet been passed to the protocol.

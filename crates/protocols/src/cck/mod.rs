@@ -261,8 +261,8 @@ impl PartitionProtocol for Cck {
 }
 
 impl Cck {
-    /// Returns the last recovery of a partition that runs here, the checkpoint from which it re-executes, and the
-    /// values that it has demanded. For tests.
+    /// Returns, for tests, the last recovery of a partition that runs here, the checkpoint from which it re-executes,
+    /// and the values that it has demanded.
     pub fn recovery(&self, partition: ProcessId) -> Option<(Incarnation, Position, &BTreeSet<Value>)> {
         let local = self.locals.get(&partition).filter(|it| it.loading.is_none())?;
         let slot = local.slots.last_key_value().map(|(position, _)| *position);
