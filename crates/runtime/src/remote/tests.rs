@@ -30,13 +30,14 @@ use crate::{Links, StorageOptions};
 /// Number of processes that fall silent. One more process continues.
 const SILENT: u32 = 100;
 const DETECT_AFTER: Span = Span::from_millis(500);
-/// Time of the fault planned for the process that continues, while the silent processes are being fenced.
+/// Time of the fault planned for the process that continues. At that time, the silent processes are being
+/// fenced.
 const PLANNED: Span = Span::from_millis(700);
-/// More than fencing all silent processes together takes, even on a busy machine, and far less than fencing them one
-/// by one.
+/// Time limit for fencing: longer than it takes to fence all silent processes together, even on a busy
+/// machine, and far shorter than it takes to fence them one by one.
 const TOGETHER: Span = Span::from_secs(8);
 
-/// Facts of the supervisor, with their times in the run.
+/// The supervisor's facts, with their times in the run.
 #[derive(Default)]
 struct Watcher {
     begun: Option<watch::Sender<bool>>,
