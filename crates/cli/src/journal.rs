@@ -131,7 +131,7 @@ fn begun<T: Serialize>(path: &Path, work: &str, head: &Head<T>) -> Result<Journa
     Ok(Journal { path: path.to_owned(), file, broken: None })
 }
 
-/// Opens an existing journal. Removes an incomplete last line, which the end of the program can leave.
+/// Opens an existing journal. Removes an incomplete last line, which a program that is killed can leave behind.
 fn resumed<T, E>(path: &Path, work: &str, head: &Head<T>) -> Result<(Journal, Vec<E>), CommandError>
 where
     T: Serialize + DeserializeOwned + PartialEq,

@@ -217,7 +217,7 @@ pub struct LinkSummary {
 }
 
 impl LinkSummary {
-    /// Formats the requested properties, and since when they apply.
+    /// Formats the requested properties, and the time since which they apply.
     pub(crate) fn asked(&self) -> String {
         match self.since_seconds {
             Some(since) => format!("{} since {}", self.requested, instant(since)),

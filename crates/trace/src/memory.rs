@@ -98,7 +98,7 @@ impl Recorder {
         self.rest
     }
 
-    /// Records a fact that is not the next fact of a newest life.
+    /// Records a fact that is not the next one of its process's newest life.
     fn record_other(&mut self, record: Record) {
         let index = record.process.index();
         if record.process != ProcessId::SUPERVISOR && record.number == FactNo(0) {

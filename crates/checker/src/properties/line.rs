@@ -50,7 +50,7 @@ fn calm_since(history: &History<'_>) -> Time {
 }
 
 impl RecoveryLine {
-    /// Returns the recovery line at `at`: a recovery could still need everything on it or newer.
+    /// Returns the recovery line at `at`: a recovery could still need everything on or after it.
     pub(super) fn at(history: &History<'_>, at: Time) -> RecoveryLine {
         let resumed = resumed(history, at);
         let stored: Vec<Vec<(CheckpointName, &Vectors)>> =

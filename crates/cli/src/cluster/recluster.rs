@@ -161,7 +161,7 @@ fn intervals_csv(found: &Reclustering) -> String {
     text
 }
 
-/// Formats, for each process, its cluster in the one division and in each interval of the best sequence.
+/// Formats, for each process, its cluster in the single division and in each interval of the best sequence.
 fn clusters_csv(found: &Reclustering) -> String {
     let intervals = &found.best.intervals;
     let columns = (1..=intervals.len()).map(|it| format!(",interval-{it}"));

@@ -234,7 +234,7 @@ impl Quantity {
 const NEGLIGIBLE: f64 = 1e-3;
 
 impl Unit {
-    /// Formats the mean with half the width of its interval, or with the range of few runs, in one unit. Omits a
+    /// Formats the mean in one unit with half the width of its interval or, for few runs, with their range. Omits a
     /// width that the three digits of the mean do not show.
     pub fn text(self, estimate: &Estimate) -> String {
         let mean = estimate.mean();
