@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_not_justified_with_a_copy_left() {
+    fn it_is_not_justified_if_a_copy_is_left() {
         let mut run = run();
         run.kill(0, true);
         run.kill(1, false);

@@ -37,7 +37,7 @@ impl Program for Sort {
         Numbers { step: 0, sorted, greatest: 0.0 }
     }
 
-    // There are as many rounds as ranks. In each: compute, send the block to a neighbour, wait for the neighbour's.
+    // There are as many rounds as ranks. In each, a rank computes, and then exchanges blocks with a neighbour.
     fn next(&self, state: &mut Numbers) -> Step {
         let RankInfo { me, ranks } = self.rank;
         let (round, part) = (state.step / 3, state.step % 3);

@@ -2,10 +2,10 @@ use faultline_core::Span;
 use faultline_dataflow::program::{Call, Data, Frame, Program, Use, chunk};
 
 // The kinds of task.
-const SORT: u16 = 0; // arguments: the first number, and how many
+const SORT: u16 = 0; // arguments: the first number and the count
 const MERGE: u16 = 1; // reads two sorted lists
 
-/// Sorts numbers by halves.
+/// Sorts numbers by sorting and merging halves.
 #[derive(Clone, Debug)]
 pub(crate) struct MergeSort {
     pub(crate) numbers: u64,
