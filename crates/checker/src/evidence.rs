@@ -422,7 +422,7 @@ mod tests {
             run.trace.streams.get_mut(&(p(1), Life(1))).unwrap().remove(1);
         });
         assert!(
-            why.starts_with("the result of life 1 of lyon-0 is not at the place that its witness names"),
+            why.starts_with("the result of life 1 of lyon-0 is not at the position that its witness states"),
             "{why}"
         );
     }

@@ -361,7 +361,7 @@ pub(crate) fn attacks(dir: &Path) -> Vec<Attack> {
             });
             attacks.resealed(
                 format!("first fact of {who} removed"),
-                &["is not at the place that its witness names"],
+                &["is not at the position that its witness states"],
                 move |_, trace| {
                     trace.streams.get_mut(&stream).unwrap().remove(0);
                 },
