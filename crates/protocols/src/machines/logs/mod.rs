@@ -87,7 +87,7 @@ impl<T: Wire> faultline_core::Stamp for Stamp<T> {
 pub struct Saved<T, O> {
     /// Channels by peer.
     pub channels: BTreeMap<ProcessId, Channel<T>>,
-    /// Number of log entries that were removed before the state was saved, and that the process had not reported yet.
+    /// Number of messages that were collected before the state was saved, and that the process had not reported yet.
     pub collected: u32,
     /// The rest of the protocol's state.
     pub own: O,
@@ -187,7 +187,8 @@ pub(crate) struct Logs<P: Logging> {
     pub(crate) channels: BTreeMap<ProcessId, Channel<P::Tag>>,
     sending: BTreeMap<ProcessId, Sending>,
     size: LogSize,
-    /// Number of log entries removed since the last call of [`Logs::take_collected`].
+    /// Number of messages that were removed from the log, or that it did not take because a checkpoint of their receiver
+    /// contains them, since the last call of [`Logs::take_collected`].
     collected: u32,
     /// The part of each channel in the checkpoint that a failure would restore.
     committed: BTreeMap<ProcessId, Covered>,
@@ -217,7 +218,8 @@ impl<P: Logging> Logs<P> {
         self.size
     }
 
-    /// Returns the number of log entries removed since the last call.
+    /// Returns the number of messages since the last call that were removed from the log, or that it did not take,
+    /// because a checkpoint of their receiver contains them.
     pub(crate) fn take_collected(&mut self) -> u32 {
         core::mem::take(&mut self.collected)
     }
@@ -278,6 +280,7 @@ impl<P: Logging> Logs<P> {
             sending.next = sending.next.min(id.number);
         }
         let is_needed = id.number >= channel.settled.received;
+        self.collected += u32::from(!is_needed);
         if is_needed && (!is_suppressed || self.rules.logs_suppressed) {
             let entry = Logged { tag, content: Content::Here(payload) };
             self.size.add(&entry);
