@@ -95,13 +95,17 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
     ),
 ];
 
-/// Mutations that need a coincidence too rare for a search. For each, a test of a protocol in which a cluster never
-/// resumes with the mutation, but resumes without it.
+/// Mutations that need a coincidence too rare for a search. For each, a test of a protocol shows that a cluster never
+/// resumes with the mutation, or that a property is violated, and that neither happens without it.
 pub const DIRECTED: &[(&str, &str)] = &[
     ("older-reports-count", "protocols/tests/hc3i/mutations.rs: a_report_to_an_older_round_does_not_count"),
     (
         "older-ready-counts",
         "protocols/tests/hc3i/mutations.rs: a_member_that_was_ready_for_an_older_round_is_not_ready",
+    ),
+    (
+        "hydee-inquiry-answered-early",
+        "protocols/tests/hydee/copies.rs: a_holder_answers_only_once_its_writes_are_durable",
     ),
 ];
 
