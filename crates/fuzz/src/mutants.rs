@@ -67,6 +67,11 @@ pub const EQUIVALENT: &[(&str, &str)] = &[
          others did in the meantime, as after any failure.",
     ),
     (
+        "hydee-arrivals-dropped-while-restoring",
+        "A process that knows of the failure sends nothing until the recovery process announces a level of the new round, \
+         which requires the reports of all restored processes. Messages sent before are stale, and dropped in any case.",
+    ),
+    (
         "composite-unseen-not-cleared",
         "The composite passes every send to the protocol in the step in which the application acts, and no \
          protocol restores in such a step after the application has acted.",
