@@ -43,6 +43,7 @@ use custom::Erased;
 pub use custom::{CustomApplication, CustomProtocol};
 pub use defect::Defect;
 pub use hosted::Hosted;
+pub use planned::{PieceTraffic, traffic_of_pieces};
 pub use rederive::{Rederived, rederive};
 pub use tasks::{TasksSetup, TasksVisitor, with_tasks};
 

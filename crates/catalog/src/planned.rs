@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use faultline_api::Federation;
 use faultline_api::flow::unread;
 use faultline_api::resource::{Cluster, Protocol as Asked, TaskOrder};
+use faultline_api::{Federation, validate};
 use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::plan::in_blocks;
 use faultline_dataflow::programs::Flow;
@@ -14,6 +14,36 @@ use faultline_protocols::none::NoProtocol;
 
 use crate::tasks::{of_each_rank, program};
 use crate::{Defect, Setup, SetupError, Visitor, protocol};
+
+/// The pieces of a planned program, and the values that they send to each other.
+#[derive(Clone, Debug)]
+pub struct PieceTraffic {
+    /// The number of pieces.
+    pub pieces: u32,
+    /// A sending and a receiving piece, and the number of values sent.
+    pub values: Vec<(u32, u32, u64)>,
+}
+
+/// Returns the traffic between the pieces of a federation's planned program.
+///
+/// # Errors
+///
+/// Fails if the federation is invalid, or if its tasks are not assigned to processes in advance.
+pub fn traffic_of_pieces(federation: &Federation) -> Result<PieceTraffic, SetupError> {
+    let problems = validate(federation);
+    if !problems.is_empty() {
+        return Err(SetupError::Federation(problems));
+    }
+    if !federation.spec.is_planned() {
+        return Err(SetupError::Stolen);
+    }
+    let program = program(&federation.spec)?.planned();
+    let pieces = program.pieces();
+    let each: Vec<u32> = (0..pieces).collect();
+    let traffic = Plan::new(&program, pieces, &each).traffic();
+    let values = traffic.into_iter().map(|((from, to), values)| (from.0, to.0, values)).collect();
+    Ok(PieceTraffic { pieces, values })
+}
 
 pub(crate) fn with_valid_plan<V: Visitor>(
     federation: &Federation,
@@ -45,7 +75,7 @@ where
     P: PartitionProtocol<Config: Send + Sync> + 'static,
 {
     let spec = &federation.spec;
-    let program = program(spec)?;
+    let program = program(spec)?.planned();
     let ranks = spec.clusters.iter().map(|it| it.nodes).sum();
     let schedule = spec.schedule();
     if let Some(problem) = unread(&schedule) {

@@ -278,6 +278,10 @@ pub(crate) struct ReproduceArguments {
 /// checkpoint, and prints the clusters of each interval and one division for all intervals. With `--out`, writes the
 /// costs by interval (intervals.svg, intervals.csv), the cluster of each process in each interval (clusters.csv), the
 /// division for all intervals in the form of a federation file (clusters.yaml), and clusters.json.
+///
+/// To divide the pieces of a program of tasks that are assigned to processes in advance, pass its federation file. The
+/// command then prints a partition file for `schedule.file`, with about the same number of pieces for each process and
+/// few values sent between processes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -287,10 +291,11 @@ Examples:
   faultline cluster my.edges --max-rollback 10 --out clusters
   faultline cluster my.edges --balance 1.1     clusters of nearly equal size
   faultline cluster /tmp/run --intervals 4     should clusters change?
-  faultline cluster assemble.edges solve.edges --change-cost 5")]
+  faultline cluster assemble.edges solve.edges --change-cost 5
+  faultline cluster jacobi.yaml > jacobi.part  partitions for `schedule.file`")]
 pub(crate) struct ClusterArguments {
-    /// Communication graph (`-` for standard input), or directory of a recorded run. Pass several graphs in
-    /// chronological order
+    /// Communication graph (`-` for standard input), directory of a recorded run, or federation file. Pass several
+    /// graphs in chronological order
     #[arg(required = true, value_name = "GRAPH")]
     pub(crate) graphs: Vec<PathBuf>,
     /// Limit the average share of processes that one failure rolls back, in percent

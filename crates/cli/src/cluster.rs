@@ -13,6 +13,7 @@ use crate::arguments::{ClusterArguments, Format};
 use crate::command_error::{CommandError, Exit};
 use crate::{files, output, recording};
 
+mod pieces;
 mod recluster;
 
 /// The maximum number of divisions of the front that are printed. The chosen division is always printed.
@@ -32,6 +33,11 @@ struct Object<'a> {
 
 /// Executes `faultline cluster`.
 pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<Exit, CommandError> {
+    if let [path] = &arguments.graphs[..]
+        && path.extension().is_some_and(|it| it == "yaml" || it == "yml")
+    {
+        return pieces::print(path);
+    }
     let graphs = graphs(arguments)?;
     let constraints =
         Constraints { max_rollback_percent: arguments.max_rollback, balance: arguments.balance };

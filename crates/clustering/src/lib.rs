@@ -12,6 +12,7 @@
 //! | [`graph`] | communication graphs |
 //! | [`read`] | graphs from text: edge lists, METIS, GraphML |
 //! | `balance` | upper limit on a cluster's size |
+//! | `parts` | division into a given number of parts |
 //! | `bisect` | multilevel bisection; exchanges between parts |
 //! | `refine` | profitable moves of individual processes |
 //! | `exhaustive` | all divisions of a few processes |
@@ -30,6 +31,7 @@ mod follow;
 pub mod graph;
 mod leiden;
 mod level;
+mod parts;
 pub mod patterns;
 pub mod read;
 mod recluster;
@@ -42,6 +44,7 @@ use serde::Serialize;
 
 use balance::Balance;
 pub use graph::Graph;
+pub use parts::parts;
 pub use recluster::{DivisionSequence, Interval, Reclustering, recluster};
 
 /// The largest difference between sums that is due to rounding, in points.

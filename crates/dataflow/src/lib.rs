@@ -11,6 +11,7 @@
 //! | [`task_process`] | a process that runs, steals and lends tasks |
 //! | [`recovery`] | the interface between processes and protocols |
 //! | [`plan`] | the tasks of each partition of an iterative program, and the values that partitions send |
+//! | [`unrolled`] | a program whose tasks spawn others, in a form that can be planned |
 //! | [`partition`] | a process that runs partitions of a plan, and its interface to protocols |
 //! | [`reference`](mod@reference) | sequential execution, one task after another: the result, and the size of a program |
 #![no_std]
@@ -25,6 +26,7 @@ pub mod programs;
 pub mod recovery;
 pub mod reference;
 pub mod task_process;
+pub mod unrolled;
 
 pub use graph::{Graph, GraphEvent};
 pub use partition::{Partition, PartitionConfig};
@@ -33,3 +35,4 @@ pub use program::{Access, Call, Data, Frame, Mode, Op, Outcome, Program, Use};
 pub use recovery::{Recovery, successor};
 pub use reference::{ProgramSize, extent, reference};
 pub use task_process::{Stealing, TaskProcess, TaskProcessConfig};
+pub use unrolled::Unrolled;

@@ -272,6 +272,21 @@ impl Plan {
         self.channels().filter(|(from, _)| *from == partition).map(|(_, to)| to).collect()
     }
 
+    /// Returns the number of values that each channel carries.
+    pub fn traffic(&self) -> BTreeMap<(ProcessId, ProcessId), u64> {
+        let mut all = BTreeMap::new();
+        for (step, shape) in (0..).zip(&self.steps) {
+            for index in 0..shape.tasks.len() as u32 {
+                for value in self.outputs(TaskNo { step, index }) {
+                    for id in self.messages(value) {
+                        *all.entry((id.from, id.to)).or_default() += 1;
+                    }
+                }
+            }
+        }
+        all
+    }
+
     /// Returns the tasks of a partition in a step.
     pub fn tasks_of(&self, step: u32, partition: ProcessId) -> impl Iterator<Item = TaskNo> + '_ {
         let tasks = &self.steps[step as usize].tasks_of[partition.index()];

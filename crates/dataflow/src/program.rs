@@ -23,6 +23,11 @@ pub trait Program: Clone + Debug + Send + Sync + 'static {
     /// Returns how long the task takes on a process with a speed of 100 %. The simulator charges this time; a
     /// real process waits for whatever remains of it after the computation.
     fn cost(&self, call: &Call) -> Span;
+    /// Returns whether the task only spawns others, which do the work. A program whose tasks spawn others is
+    /// [unrolled](crate::unrolled) at such tasks before it is planned. By default, no task is.
+    fn spawns(&self, _call: &Call) -> bool {
+        false
+    }
     /// Returns a digest that identifies a result. By default, it covers all bytes of the result.
     fn digest(&self, result: &Chunk) -> Digest {
         digest(result)
@@ -346,6 +351,21 @@ impl Frame {
         let marks = core::mem::take(&mut self.marks);
         let (outcome, result) = self.finish_main(result);
         (outcome, result, marks)
+    }
+
+    /// Adds calls and values whose versions are already counted. Returns the data of `result`, which one of the calls
+    /// writes.
+    pub(crate) fn adopt(
+        &mut self,
+        calls: Vec<Call>,
+        created: Vec<(Version, Chunk)>,
+        result: Version,
+    ) -> Data {
+        self.outcome.spawned.extend(calls);
+        self.outcome.created.extend(created);
+        let newest = Newest { n: result.n, least: 1, last: u32::MAX, gathers: None, is_partial: false };
+        self.newest.push((result.data, newest));
+        Data(result.data)
     }
 
     fn find(&self, data: DataId) -> Option<usize> {

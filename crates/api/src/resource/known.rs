@@ -174,7 +174,6 @@ impl Protocol {
     /// Returns whether the protocol can run this application.
     pub fn supports(&self, application: &Application) -> bool {
         self.family().is_none_or(|it| it == application.family())
-            && (!self.plans() || application.is_planned())
     }
 
     /// Returns the names of all protocols: those of the table in its order, then those from other crates.

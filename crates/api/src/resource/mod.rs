@@ -146,8 +146,8 @@ pub struct FederationSpec {
     /// How idle processes get tasks from others. Only for programs of tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stealing: Option<Stealing>,
-    /// How the tasks of a program are assigned to processes in advance. Only for programs that can be planned, under a
-    /// protocol that does not let processes steal tasks.
+    /// How the tasks of a program are assigned to processes in advance. Only for programs of tasks, under a protocol that
+    /// does not let processes steal tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
     /// How failures are detected and failed processes restarted.
@@ -310,10 +310,13 @@ impl FederationSpec {
     }
 
     /// Returns whether tasks are assigned to processes in advance, instead of being stolen. Under `none`, that is the
-    /// case if the program can be planned and the federation has no settings for stealing.
+    /// case if the federation has no settings for stealing, and either has a schedule or runs a program whose tasks are
+    /// all known in advance.
     pub fn is_planned(&self) -> bool {
-        self.application.is_planned()
-            && (self.protocol.plans() || self.protocol.family().is_none() && self.stealing.is_none())
+        let is_asked = || self.application.is_planned() || self.schedule.is_some();
+        self.application.family() == application::Family::Tasks
+            && (self.protocol.plans()
+                || self.protocol.family().is_none() && self.stealing.is_none() && is_asked())
     }
 
     /// Returns the settings for failures, with defaults if none are given.

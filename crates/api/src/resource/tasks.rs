@@ -166,8 +166,8 @@ pub struct Cloth {
     pub task_time: Option<Duration>,
 }
 
-/// How the tasks of a program are assigned to processes in advance. Only for programs that can be planned, under a
-/// protocol that does not let processes steal tasks.
+/// How the tasks of a program are assigned to processes in advance. Only for programs of tasks, under a protocol that
+/// does not let processes steal tasks.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Schedule {

@@ -38,20 +38,10 @@ impl Check<'_> {
                     "`{protocol}` supports only programs of tasks, but `{application}` exchanges messages"
                 ),
                 match self.spec.protocol.plans() {
-                    true => "choose a program of tasks that can be planned, such as `jacobi`, or another protocol, such as `hc3i`",
+                    true => "choose a program of tasks, such as `jacobi`, or another protocol, such as `hc3i`",
                     false => "choose a program of tasks, such as `fibonacci`, or another protocol, such as `hc3i`",
                 },
             ),
-            (Some(Family::Tasks), Family::Tasks)
-                if self.spec.protocol.plans() && !self.spec.application.is_planned() =>
-            {
-                self.problem(
-                    path,
-                    format!("`{protocol}` needs all tasks in advance, but the tasks of `{application}` spawn others"),
-                    "choose a program that can be planned, such as `jacobi`, or a protocol for tasks that are stolen, \
-                     such as `tic`",
-                );
-            }
             _ => {}
         }
         match self.spec.application.family() {
@@ -67,20 +57,13 @@ impl Check<'_> {
         let (protocol, application) = (spec.protocol.name(), spec.application.name());
         if !spec.is_planned() {
             if spec.schedule.is_some() {
-                let message = match spec.application.is_planned() {
-                    true if spec.protocol.family().is_none() => {
-                        "`stealing` and `schedule` cannot be combined".to_owned()
-                    }
-                    true => format!(
+                let message = match spec.protocol.family() {
+                    None => "`stealing` and `schedule` cannot be combined".to_owned(),
+                    Some(_) => format!(
                         "under `{protocol}`, processes steal tasks, and nothing is assigned in advance"
                     ),
-                    false => format!("the tasks of `{application}` are not known in advance"),
                 };
-                self.problem(
-                    PATH,
-                    message,
-                    "omit it, or choose the protocol `cck` and a program such as `jacobi`",
-                );
+                self.problem(PATH, message, "omit it, or choose the protocol `cck`");
             }
             return;
         }
@@ -100,12 +83,12 @@ impl Check<'_> {
             );
         }
         let Some(Ok(flow)) = flow(&spec.application) else { return };
-        let (pieces, ranks) = (flow.pieces(), Names::of(spec).ranks());
+        let (pieces, ranks) = (flow.planned().pieces(), Names::of(spec).ranks());
         if pieces < ranks {
             self.problem(
                 format!("spec.application.{application}"),
                 format!("{pieces} pieces cannot be assigned to {ranks} processes"),
-                "use more pieces, such as more `rows` or `columns`, or fewer nodes",
+                "use a larger program, such as one with more `rows` or `columns`, or fewer nodes",
             );
         }
         match (&schedule.pieces, &schedule.file) {

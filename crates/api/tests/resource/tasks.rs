@@ -296,27 +296,43 @@ fn tasks_are_assigned_in_advance_or_stolen() {
 }
 
 #[test]
+fn programs_whose_tasks_spawn_others_can_be_planned() {
+    for (application, protocol, schedule, is_planned) in [
+        ("fibonacci: {}", "cck: {}", "schedule: {}", true),
+        ("nQueens: {}", "none: {}", "schedule: {}", true),
+        ("qap: {}", "none: {}", "stealing: {}", false),
+    ] {
+        let text = PLANNED
+            .replace("jacobi: { rows: 3, columns: 2 }", application)
+            .replace("cck: { tau: 2s }", protocol)
+            .replace("schedule: { window: 3, pieces: [0, 1, 2, 3, 4, 4] }", schedule);
+        let federation = parse("federation.yaml", text.as_bytes()).unwrap_or_else(|it| panic!("{it}"));
+        assert_eq!(federation.spec.is_planned(), is_planned, "{application} under {protocol}");
+    }
+}
+
+#[test]
 fn programs_that_cannot_be_planned_are_rejected() {
     rejects_planned(
         "jacobi: { rows: 3, columns: 2 }",
-        "fibonacci: {}",
-        6,
-        "`cck` needs all tasks in advance, but the tasks of `fibonacci` spawn others",
-        "choose a program that can be planned, such as `jacobi`, or a protocol for tasks that are stolen, such as `tic`",
+        "fibonacci: { n: 4, threshold: 4 }",
+        7,
+        "2 pieces cannot be assigned to 5 processes",
+        "use a larger program, such as one with more `rows` or `columns`, or fewer nodes",
     );
     rejects_planned(
         "jacobi: { rows: 3, columns: 2 }",
         "heat: {}",
         6,
         "`cck` supports only programs of tasks, but `heat` exchanges messages",
-        "choose a program of tasks that can be planned, such as `jacobi`, or another protocol, such as `hc3i`",
+        "choose a program of tasks, such as `jacobi`, or another protocol, such as `hc3i`",
     );
     rejects_planned(
         "cck: { tau: 2s }",
         "tic: {}",
         8,
         "under `tic`, processes steal tasks, and nothing is assigned in advance",
-        "omit it, or choose the protocol `cck` and a program such as `jacobi`",
+        "omit it, or choose the protocol `cck`",
     );
     rejects_planned(
         "schedule: {",

@@ -92,6 +92,10 @@ impl Program for Fibonacci {
         }
     }
 
+    fn spawns(&self, call: &Call) -> bool {
+        call.kind == CALL && call.args[0] > self.threshold.into()
+    }
+
     fn cost(&self, call: &Call) -> Span {
         match call.kind {
             CALL if call.args[0] <= self.threshold.into() => self.task_time,

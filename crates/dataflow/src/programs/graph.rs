@@ -141,6 +141,10 @@ impl Program for Graph {
         }
     }
 
+    fn spawns(&self, call: &Call) -> bool {
+        call.kind == NODE && !Node::of(&call.args).is_leaf(self)
+    }
+
     fn cost(&self, call: &Call) -> Span {
         if call.kind == RESULT {
             return Span::ZERO;

@@ -24,9 +24,11 @@ mod testing;
 
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 
 use faultline_core::{Chunk, Digest, Span};
 
+use crate::Unrolled;
 use crate::program::{Call, Data, Frame, Program, digest};
 
 /// The largest number of tasks of a program. More do not fit in the memory of a process.
@@ -47,6 +49,8 @@ pub enum Flow {
     Jacobi(jacobi::Jacobi),
     /// A simulation of particles and springs.
     Cloth(cloth::Cloth),
+    /// Another of these programs, unrolled so that it can be planned.
+    Unrolled(Arc<Unrolled<Flow>>),
 }
 
 /// The reason why parameters are invalid. Fields are named as in the types of the programs.
@@ -101,16 +105,29 @@ impl Flow {
             Flow::Graph(it) => it.validate(),
             Flow::Jacobi(it) => it.validate(),
             Flow::Cloth(it) => it.validate(),
+            Flow::Unrolled(it) => it.program().validate(),
+        }
+    }
+
+    /// Returns the program in a form that can be planned: a program whose tasks spawn others is unrolled.
+    #[must_use]
+    pub fn planned(self) -> Flow {
+        match self {
+            Flow::Fibonacci(_) | Flow::Queens(_) | Flow::Qap(_) | Flow::Graph(_) => {
+                Flow::Unrolled(Arc::new(Unrolled::new(self)))
+            }
+            Flow::Jacobi(_) | Flow::Cloth(_) | Flow::Unrolled(_) => self,
         }
     }
 
     /// Returns the number of pieces that a plan may assign to partitions, or 0 for a program whose tasks
-    /// spawn others, which cannot be planned.
+    /// spawn others and that has not been [unrolled](Flow::planned).
     pub fn pieces(&self) -> u32 {
         match self {
             Flow::Fibonacci(_) | Flow::Queens(_) | Flow::Qap(_) | Flow::Graph(_) => 0,
             Flow::Jacobi(it) => it.pieces(),
             Flow::Cloth(it) => it.pieces(),
+            Flow::Unrolled(it) => it.pieces(),
         }
     }
 
@@ -118,6 +135,7 @@ impl Flow {
     /// excluding the modelled time.
     pub fn reference(&self) -> Digest {
         digest(&match self {
+            Flow::Unrolled(it) => return it.program().reference(),
             Flow::Fibonacci(it) => it.reference(),
             Flow::Queens(it) => it.reference(),
             Flow::Qap(it) => it.reference(),
@@ -137,6 +155,7 @@ impl Program for Flow {
             Flow::Graph(it) => it.main(frame),
             Flow::Jacobi(it) => it.main(frame),
             Flow::Cloth(it) => it.main(frame),
+            Flow::Unrolled(it) => it.main(frame),
         }
     }
 
@@ -148,6 +167,17 @@ impl Program for Flow {
             Flow::Graph(it) => it.run(call, frame),
             Flow::Jacobi(it) => it.run(call, frame),
             Flow::Cloth(it) => it.run(call, frame),
+            Flow::Unrolled(it) => it.run(call, frame),
+        }
+    }
+
+    fn spawns(&self, call: &Call) -> bool {
+        match self {
+            Flow::Fibonacci(it) => it.spawns(call),
+            Flow::Queens(it) => it.spawns(call),
+            Flow::Qap(it) => it.spawns(call),
+            Flow::Graph(it) => it.spawns(call),
+            Flow::Jacobi(_) | Flow::Cloth(_) | Flow::Unrolled(_) => false,
         }
     }
 
@@ -159,6 +189,7 @@ impl Program for Flow {
             Flow::Graph(it) => it.cost(call),
             Flow::Jacobi(it) => it.cost(call),
             Flow::Cloth(it) => it.cost(call),
+            Flow::Unrolled(it) => it.cost(call),
         }
     }
 

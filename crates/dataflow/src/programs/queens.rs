@@ -121,6 +121,10 @@ impl Program for Queens {
         }
     }
 
+    fn spawns(&self, call: &Call) -> bool {
+        call.args[0] < self.depth.into()
+    }
+
     fn cost(&self, call: &Call) -> Span {
         if call.args[0] < self.depth.into() { Span::ZERO } else { self.task_time }
     }

@@ -20,6 +20,9 @@ pub fn under(federation: &Federation, name: &str) -> Option<Federation> {
     };
     if plans {
         spec.stealing = None;
+        if spec.protocol.family().is_none() {
+            spec.schedule.get_or_insert_default();
+        }
     } else {
         spec.schedule = None;
     }

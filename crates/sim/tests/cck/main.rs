@@ -9,6 +9,10 @@ mod required;
 use faultline_core::fault::Outcome;
 use faultline_core::{FactKind, Fault, ProcessId, Span, StorageFate, Trigger};
 use faultline_dataflow::partition::RerunOptions;
+use faultline_dataflow::programs::Flow;
+use faultline_dataflow::programs::fibonacci::Fibonacci;
+use faultline_dataflow::programs::graph::Graph;
+use faultline_dataflow::programs::queens::Queens;
 use faultline_protocols::cck::{self, Cck, Coordination};
 use faultline_protocols::none::NoProtocol;
 use faultline_protocols::placement::ReplicateTo;
@@ -117,6 +121,33 @@ fn cck_survives_whatever_fails() {
     assert!(restored > 0 && absorbed > 0, "faults have an effect");
     assert!(lost.len() as u64 <= count / 20, "{} runs lost everything: {lost:?}", lost.len());
     assert!(failed.is_empty(), "{} of {count}: {:?}", failed.len(), &failed[..failed.len().min(20)]);
+}
+
+#[test]
+fn programs_whose_tasks_spawn_others_survive_whatever_fails() {
+    let (from, count) = seeds_or(0, 120);
+    let (mut restored, mut again) = (0, 0);
+    for seed in from..from + count {
+        let task_time = Span::from_millis(1 + seed % 5);
+        let federation = Federation::wide(seed, 3);
+        let program = match seed % 3 {
+            0 => Flow::Fibonacci(Fibonacci { n: 13, threshold: 5, task_time }),
+            1 => Flow::Queens(Queens { n: 6, depth: 3, task_time }),
+            _ => Flow::Graph(Graph { seed, depth: 4, width: 4, task_time }),
+        };
+        let program = program.planned();
+        if program.pieces() < federation.ranks() {
+            continue;
+        }
+        let federation = Federation { program, ..federation };
+        let ended = federation.run::<Cck>(coordinated(Coordination::Neighbours));
+        restored += ended.count(FactKind::Restored);
+        again += ended.count(FactKind::Rerun);
+        let ends = matches!(ended.outcome, Outcome::Completed | Outcome::Unrecoverable { .. });
+        assert!(ends, "seed {seed}: {:?}", ended.outcome);
+        assert!(ended.digests().iter().all(|it| *it == federation.expected()), "seed {seed}");
+    }
+    assert!(restored > 10 && again > 50, "{restored} restored, {again} executed again");
 }
 
 #[test]

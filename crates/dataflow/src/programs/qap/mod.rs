@@ -155,6 +155,10 @@ impl Program for Qap {
         frame.put(0, found.chunk());
     }
 
+    fn spawns(&self, call: &Call) -> bool {
+        call.kind == NODE && call.args.len() < self.depth as usize
+    }
+
     fn cost(&self, call: &Call) -> Span {
         let searches = call.kind == NODE && call.args.len() >= self.depth as usize;
         if searches { self.task_time } else { Span::ZERO }

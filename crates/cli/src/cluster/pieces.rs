@@ -1,0 +1,30 @@
+//! Partitions for a planned program of tasks.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use faultline_api::Names;
+use faultline_catalog::{PieceTraffic, traffic_of_pieces};
+use faultline_clustering::{Graph, parts};
+
+use crate::command_error::{CommandError, Exit};
+use crate::{files, output};
+
+/// Prints the process of each piece of a federation's program as a partition file, as METIS writes it: each process gets
+/// about the same number of pieces, and few values are sent between processes.
+pub(super) fn print(path: &Path) -> Result<Exit, CommandError> {
+    let source = files::read(path)?;
+    let federation = source.parse()?;
+    let PieceTraffic { pieces, values } = traffic_of_pieces(&federation).map_err(files::unfit)?;
+    let mut graph = Graph::new((0..pieces).map(|it| it.to_string()).collect());
+    for (from, to, count) in values {
+        graph.add(from as usize, to as usize, count, count);
+    }
+    let ranks = Names::of(&federation.spec).ranks() as usize;
+    let mut text = String::new();
+    for part in parts(&graph, ranks) {
+        writeln!(text, "{part}").expect("writing to a string never fails");
+    }
+    output::print(&text)?;
+    Ok(Exit::Pass)
+}
