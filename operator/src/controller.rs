@@ -208,7 +208,7 @@ fn trim_pod(pod: &mut Pod) {
     pod.spec = None;
 }
 
-/// Removes the part of a set that its hash represents.
+/// Removes the fields of a stateful set that its hash annotation represents.
 fn trim_set(set: &mut StatefulSet) {
     set.metadata.managed_fields = None;
     if let Some(spec) = &mut set.spec {

@@ -10,7 +10,7 @@
 //! | `GET /v1/bundle` | | the record as a tar stream; 409 during the run |
 //! | `GET /metrics`, `GET /healthz` | | no authorization needed |
 //!
-//! All paths below `/v1` require `Authorization: Bearer` with the [`token`] of the federation's key, and answer 401
+//! All paths under `/v1` require `Authorization: Bearer` with the [`token`] of the federation's key, and answer 401
 //! without it. A connection from another machine must be encrypted with TLS 1.3, in which the supervisor proves that
 //! it has the [`tls_key`]; otherwise, the answer is 426, whatever the token. Only the supervisor and its client have
 //! that key. Each process has a [`process_key`], which gives no access here.

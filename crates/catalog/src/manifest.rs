@@ -75,7 +75,7 @@ pub fn expected<N: Hosted>(setup: &Setup<N>) -> Option<Expected> {
     Some(Expected { source: "the sequential reference".to_owned(), digests })
 }
 
-/// Returns the bounds on the work that a rollback may lose; `None` without checkpoints.
+/// Returns the bounds on the work that a rollback may lose; `None` if the protocol takes no checkpoints.
 pub fn bounds(spec: &FederationSpec) -> Option<Bounds> {
     if matches!(spec.protocol, Protocol::Sel(_)) {
         return None; // Logged events are not lost.

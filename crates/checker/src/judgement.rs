@@ -46,7 +46,7 @@ pub enum Property {
     ForcedPerTheft,
     /// The processes of a cluster agree on its checkpoints and rollbacks.
     MembersAgree,
-    /// No checkpoint contains a delivery of a message of its cluster without its send.
+    /// If a checkpoint contains the delivery of a message sent within its cluster, it also contains the send.
     ConsistentCheckpoint,
     /// A checkpoint of partitions was used as valid only once every partition had saved its part.
     ValidCheckpoints,
@@ -230,7 +230,7 @@ pub struct Violation {
     pub what: Option<Breach>,
 }
 
-/// The sentence and the evidence determine a violation, whether or not the judgement was read from JSON.
+/// Compares the sentence and the evidence only, because a judgement that was read from JSON has no `what`.
 impl PartialEq for Violation {
     fn eq(&self, other: &Violation) -> bool {
         (&self.text, &self.evidence) == (&other.text, &other.evidence)

@@ -21,18 +21,18 @@ use crate::processes::Evaluation;
 use crate::progress::Progress;
 use crate::{interrupt, output};
 
-/// Seeds for each setting.
+/// Number of seeds for each setting.
 const SEEDS: u32 = 30;
-/// Seeds for each setting, with `--quick`.
+/// Number of seeds for each setting, with `--quick`.
 const QUICK_SEEDS: u32 = 5;
-/// Runs on real processes. The simulator performs the same number.
+/// Number of runs on real processes. The simulator performs as many.
 const PAIRS: u64 = 10;
-/// Runs on real processes, with `--quick`.
+/// Number of runs on real processes, with `--quick`.
 const QUICK_PAIRS: u64 = 3;
 
-/// Seeds for each of HydEE's settings.
+/// Number of seeds for each of HydEE's settings.
 const HYDEE_SEEDS: u32 = 3;
-/// Seeds for each of HydEE's settings, with `--quick`.
+/// Number of seeds for each of HydEE's settings, with `--quick`.
 const HYDEE_QUICK_SEEDS: u32 = 1;
 /// Runs of ping-pong in each setting, and round trips with each message length.
 const PING_PONG: (u32, u32) = (10, 200);

@@ -59,7 +59,7 @@ pub struct GroupAccount {
     pub delivered_between: u64,
     /// Messages that waited for a checkpoint that they forced.
     pub held: u64,
-    /// The largest number of checkpoints that a member kept after its last collection; `None` without a
+    /// The largest number of checkpoints that a member kept after its last collection; `None` if there was no
     /// collection.
     pub kept: Option<u32>,
 }

@@ -247,7 +247,7 @@ fn metrics(port: u16) -> String {
     page(port).expect("a metrics page")
 }
 
-/// Returns the answer to a request for a metrics page; `None` without an answer.
+/// Returns the answer to a request for a metrics page; `None` if there is no answer.
 fn page(port: u16) -> Option<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").ok()?;

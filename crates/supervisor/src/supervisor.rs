@@ -61,7 +61,7 @@ pub struct Supervisor {
 pub(crate) struct SupervisedProcess {
     pub(crate) life: Life,
     pub(crate) state: LifeState,
-    /// Whether its storage was lost, and it has not yet reported that the storage is complete again.
+    /// Whether the process lost its storage and has not yet reported that the storage is complete again.
     pub(crate) replaced: bool,
     /// Fate of its storage if the kill has to be repeated.
     pub(crate) fate: StorageFate,

@@ -32,7 +32,7 @@ pub trait Recorder<P: Process> {
     fn born(&mut self, at: Time, birth: &Birth<P::Config>);
     /// Called before a life handles an event.
     fn given(&mut self, process: ProcessId, life: Life, at: Time, event: &In<P>);
-    /// Called with the life's actions after the last event.
+    /// Called after a life has begun or has handled an event, with the resulting actions.
     fn did(&mut self, process: ProcessId, life: Life, at: Time, actions: &[ActionOf<P>]);
 }
 

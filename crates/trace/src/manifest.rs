@@ -301,10 +301,10 @@ pub struct LinkEntry {
     pub to: ClusterId,
     /// Requested properties.
     pub requested: LinkProperties,
-    /// Properties measured before the application began, or after the change; `None` without a measurement (in a
+    /// Properties measured before the application began, or after the change; `None` if they were not measured (in a
     /// simulation, or with a single node).
     pub measured: Option<LinkMeasured>,
-    /// Properties observed while the application ran; `None` without an observation.
+    /// Properties observed while the application ran; `None` if they were not observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<LinkObserved>,
     /// The time of the request by the run's clock; `None` for the properties at the start of the run. A link
@@ -350,7 +350,7 @@ fn once() -> u32 {
 
 impl LinkEntry {
     /// Returns whether the measured delay is within tolerance of the requested one: 5 % or 200 us, whichever is
-    /// greater. `None` without a measurement.
+    /// greater. `None` if the delay was not measured.
     pub fn as_asked(&self) -> Option<bool> {
         let measured = self.measured?.latency;
         Some(Span(self.requested.latency.0.abs_diff(measured.0)) <= self.tolerance())

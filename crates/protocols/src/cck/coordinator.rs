@@ -24,7 +24,7 @@ pub(super) struct Coordinator {
     epoch: Incarnation,
     /// The newest valid checkpoint; `None` if a restarted coordinator does not know it yet.
     valid: Option<Position>,
-    /// Number of lives begun, plus number of processes that never return, as of the last recovery.
+    /// The number of lives begun plus the number of processes that never return, as of the last recovery.
     lives: u64,
     activity: Activity,
     /// Whether the application has begun. Before that, not every partition can be reached.

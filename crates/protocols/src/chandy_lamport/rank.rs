@@ -340,7 +340,7 @@ impl Rank {
         }
     }
 
-    /// Coordinator: a part is durable. Once all are, the checkpoint is committed.
+    /// Coordinator: a part is durable. Commits the checkpoint once all parts are.
     fn durable(
         &mut self,
         from: ProcessId,

@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::control::{Measurement, ToSupervisor};
 use crate::transport::{EchoReply, Transport};
 
-/// Time between two rounds, so that a brief load on the machine can pass.
+/// Time between two rounds, long enough for a brief load on the machine to pass.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
 
 /// Interval of the echoes over an observed link.

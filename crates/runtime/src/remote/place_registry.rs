@@ -141,7 +141,8 @@ impl PlaceRegistry {
         }
     }
 
-    /// Records the kernel's features at the place of a process; `None` if no program there may configure it.
+    /// Records the features of the kernel at the place of a process; `None` if no program there may configure the
+    /// kernel.
     pub(super) fn found(&self, process: ProcessId, abilities: Option<Abilities>) {
         let registry_state = &mut *self.lock();
         match abilities {

@@ -590,7 +590,7 @@ impl Shared {
         })
     }
 
-    /// Returns the answer to an order if it arrives by `by`; `None` without an agent or an answer.
+    /// Returns the answer to an order if it arrives by `by`; `None` if there is no agent or no answer.
     async fn answered(&self, pending: Option<Pending>, by: Instant) -> Option<(OrderNo, Answer)> {
         let Pending { process, order, answer } = pending?;
         match timeout_at(by, answer).await {

@@ -124,7 +124,7 @@ impl Shaper {
         }
     }
 
-    /// Repeats a request until it is answered. Repeating it is harmless: a request that was already performed
+    /// Repeats a request until it is answered. Repeating it is harmless: a request that has already been performed
     /// changes nothing.
     async fn ask(&self, question: &Question) -> Result<Answer, ShaperError> {
         let give_up = Instant::now() + PATIENCE;

@@ -119,7 +119,7 @@ impl Journal {
 }
 
 impl JournalContents {
-    /// Reads the past of the run recorded in `dir`; `None` without a journal. Ignores an incomplete last
+    /// Reads the past of the run recorded in `dir`; `None` if there is no journal. Ignores an incomplete last
     /// entry, which had no effect before its writer was killed.
     ///
     /// # Errors

@@ -227,7 +227,7 @@ mod tests {
             self.agreed = Some(self.ends.each_ref().map(Session::expected));
         }
 
-        /// Resumes on a new connection, which the ends may have agreed on some time ago.
+        /// Resumes on a new connection, on which the two ends may have agreed earlier.
         fn reconnect(&mut self) {
             let wanted = self.agreed.take().unwrap_or(self.ends.each_ref().map(Session::expected));
             self.wires = Default::default();

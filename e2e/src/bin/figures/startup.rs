@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use super::median;
 
-/// Time limit for all pods to run.
+/// Time limit within which all pods must be running.
 const STARTS: Duration = Duration::from_secs(300);
 /// Time between two checks of a state that cannot be watched.
 const CHECK_EVERY: Duration = Duration::from_millis(500);

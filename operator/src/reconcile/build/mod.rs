@@ -179,8 +179,8 @@ pub(super) fn hosts<'a>(validated: &'a Validated, observed: &'a Observed) -> Vec
     hosts
 }
 
-/// Returns the places of the processes, with a higher generation than the supervisor's; `None` without a supervisor,
-/// or if it already knows them.
+/// Returns the places of the processes, with a higher generation than the supervisor's; `None` if there is no
+/// supervisor, or if it already knows them.
 fn places(validated: &Validated, observed: &Observed) -> Option<Places> {
     let Supervision::Known(status) = &observed.supervision else { return None };
     if observed.phase() == Phase::Completed || observed.has_lost_record() {

@@ -25,7 +25,7 @@ use crate::measures::Spread;
 use crate::stored::ResultStore;
 use observed::{Watch, Watched};
 
-/// The papers.
+/// Describes the papers on CCK and this reproduction of their evaluation.
 pub const PAPER: Paper = Paper {
     title: "CCK, reproduced",
     heading: "CCK: coordinated checkpoints of programs of tasks in KAAPI, reproduced",

@@ -29,7 +29,7 @@ use calibration::Calibration;
 use ping_pong::{CROWD, HalfRoundTrips, PAIR};
 use real::RealRuns;
 
-/// The paper.
+/// Describes the paper on HydEE and this reproduction of its evaluation.
 pub const PAPER: Paper = Paper {
     title: "HydEE, reproduced",
     heading: "HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI Applications, \

@@ -22,7 +22,7 @@ use crate::compare::Costs;
 use crate::measures::Spread;
 use crate::stored::ResultStore;
 
-/// The paper.
+/// Describes the paper on TIC and this reproduction of its evaluation.
 pub const PAPER: Paper = Paper {
     title: "TIC and SEL, reproduced",
     heading: "Flexible Rollback Recovery in Dynamic Heterogeneous Grid Computing, reproduced",

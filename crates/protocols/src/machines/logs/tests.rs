@@ -149,7 +149,7 @@ struct Process {
     host: Actions,
 }
 
-/// Returns the membership with the peer in this life.
+/// Returns the membership in which the peer is in life `peer`.
 fn view(peer: u32) -> View {
     let member = |it: ProcessId, life| Member {
         cluster: ClusterId(it.0 as u16),

@@ -120,7 +120,7 @@ struct Received {
 pub(crate) struct PhaseRules {
     /// A message raises the phase when it is consumed, not when it arrives.
     pub(crate) at_consumption: bool,
-    /// A message from another group raises the phase of its receiver above its own.
+    /// A message from another group raises its receiver's phase above the phase that the message carries.
     pub(crate) counts_up: bool,
 }
 
