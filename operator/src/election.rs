@@ -148,7 +148,7 @@ impl Election {
         }
     }
 
-    /// Lets another operator take the lease at once, if this one holds it.
+    /// Lets another operator take the lease immediately, if this one holds it.
     async fn release(&self) -> Result<(), AttemptError> {
         let Some(lease) = self.leases.get_opt(LEASE).await? else { return Ok(()) };
         let holder = lease.spec.as_ref().and_then(|it| it.holder_identity.as_deref());

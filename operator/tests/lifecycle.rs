@@ -632,7 +632,7 @@ async fn a_run_that_ends_while_the_operator_has_no_rights_is_reported_once_it_ha
     world.look().await.unwrap();
     assert_eq!((world.status().phase, world.condition("Completed")), (Phase::Completed, "True Pass".into()));
     let begun = world.notes().iter().filter(|it| it.contains("has begun")).count();
-    assert_eq!(begun, 1, "what happened meanwhile is told, once: {:?}", world.notes());
+    assert_eq!(begun, 1, "what happened in the meantime is reported once: {:?}", world.notes());
 }
 
 #[tokio::test]

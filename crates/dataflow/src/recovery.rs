@@ -120,8 +120,8 @@ pub enum Input<P: Recovery> {
 
 /// The process as its protocol sees it.
 pub trait Host<P: Recovery>: Machine<P> {
-    /// Sends a leg, for the first time or again. If this process answers for both processes, it merges the result at
-    /// once. Does nothing if the graph does not contain the leg.
+    /// Sends a leg, for the first time or again. If this process answers for both processes, it merges the result
+    /// immediately. Does nothing if the graph does not contain the leg.
     fn pass(&mut self, theft: Theft, leg: Leg);
     /// Sends the result of a theft to a process other than its victim: the process that now has the stolen
     /// task and has [lent](Recovery::orphan) it again under the same theft.

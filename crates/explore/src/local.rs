@@ -92,7 +92,7 @@ pub(crate) struct Effect<N: Hosted> {
     pub(crate) ends: Option<Outcome>,
 }
 
-/// The number of effects beyond which all are dropped, because each contains the state of a process.
+/// The number of effects beyond which all are dropped to save memory: each contains the state of a process.
 const MOST_EFFECTS: usize = 300_000;
 
 /// The largest number of deadlines of a process that expire at the same time.

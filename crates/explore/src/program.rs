@@ -119,7 +119,7 @@ pub struct Rank {
     early: Vec<u32>,
 }
 
-/// Represents the computation of a rank without messages.
+/// Stands for the computation of a rank that has no messages, instead of the position of a message.
 const NO_MESSAGE: u32 = u32::MAX;
 
 /// The job that sends the message at this position of the program.

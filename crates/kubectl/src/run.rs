@@ -447,7 +447,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_temporarily_unreachable_api_server_does_not_end_the_run() {
-        let starting = resource(json!({ "phase": "Starting", "message": "0 of 7 pods run" }));
+        let starting = resource(json!({ "phase": "Starting", "message": "0 of 7 pods are running" }));
         let answers = vec![Ok(starting), Err(0), Err(503), Err(0), Ok(lost())];
         let (cluster, asked) = cluster(answers);
         let end = followed(&cluster, None).await;

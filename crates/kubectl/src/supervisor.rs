@@ -43,7 +43,7 @@ pub(crate) enum RequestError {
     },
     /// The answer cannot be parsed.
     #[error(
-        "cannot parse the supervisor's answer: {0}; use the same version of this program and the node image"
+        "cannot parse the supervisor's answer: {0}; use the version of this program that matches the node image"
     )]
     Parse(#[from] serde_json::Error),
     /// The record could not be unpacked.

@@ -3,8 +3,8 @@
 //! A moment belongs to the first of these kinds that applies: paused, down, undone by a later rollback or lost for
 //! good, recovering, working, frozen for a checkpoint, finished. A surviving process works until it learns of the
 //! failure: such work is undone, not recovery. A process works while its application computes or runs a task, which it
-//! completes even if a checkpoint freezes the process meanwhile. In the remaining time, it waits for a message, for a
-//! task to steal or for a value.
+//! completes even if a checkpoint freezes the process in the meantime. In the remaining time, it waits for a message,
+//! for a task to steal or for a value.
 
 use std::ops::Add;
 
@@ -25,7 +25,7 @@ pub struct TimeByActivity {
     pub waiting_seconds: f64,
     /// Work that a rollback undid, or that was lost with a process that never returned.
     pub undone_seconds: f64,
-    /// Time frozen for a checkpoint that was committed, excluding computations that completed meanwhile.
+    /// Time frozen for a checkpoint that was committed, excluding computations that completed in the meantime.
     pub frozen_seconds: f64,
     /// Time from the restart of a failed process, or from the start of the recovery of a surviving one, until it
     /// resumed.

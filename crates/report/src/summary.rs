@@ -203,8 +203,8 @@ pub struct LinkSummary {
     pub tolerance_seconds: f64,
     /// Whether the measured delay is within the tolerance. Jitter is not judged.
     pub as_asked: Option<bool>,
-    /// The mean one-way delay of echoes in seconds while the application ran, excluding periods with faults of the
-    /// link; `None` if it was not observed.
+    /// The mean one-way delay of echoes in seconds while the application ran, excluding periods in which a fault
+    /// affected the link; `None` if it was not observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_latency_seconds: Option<f64>,
     /// The share of these echoes, in percent, that differed from the request.

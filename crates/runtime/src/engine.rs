@@ -303,7 +303,7 @@ impl<P: Process + 'static> Engine<P> {
         }
     }
 
-    /// Applies a new directory. No packet is sent before the links to all peers are in force.
+    /// Applies a new directory. No packet is sent before the links to all peers are in effect.
     async fn meet(&mut self, directory: &Directory) -> Result<(), EngineError> {
         let EngineOutputs { transport, shaping, .. } = &mut self.outlets;
         if shaping.meet(directory) {

@@ -41,7 +41,7 @@ pub(crate) enum Due {
     Deadline,
 }
 
-/// The faults of a run, and those currently in force.
+/// The faults of a run, and those currently in effect.
 #[derive(Debug)]
 pub(crate) struct Plan {
     faults: Vec<FaultEntry>,

@@ -205,7 +205,7 @@ pub enum Order {
         /// The new properties.
         properties: Option<LinkProperties>,
     },
-    /// Changes the federation's own properties of a link. An earlier [`Order::Link`] stays in force.
+    /// Changes the federation's own properties of a link. An earlier [`Order::Link`] remains in effect.
     Relink {
         /// Sending cluster.
         from: ClusterId,

@@ -92,7 +92,7 @@ impl Request {
         self.with(kind, &value.to_ne_bytes())
     }
 
-    /// Appends a zero-terminated string as an attribute.
+    /// Appends a null-terminated string as an attribute.
     pub fn text(self, kind: u16, value: &str) -> Request {
         self.with(kind, &[value.as_bytes(), &[0]].concat())
     }

@@ -84,7 +84,7 @@ impl Observed {
         self.federation.status.as_ref().map(|it| it.phase).unwrap_or_default()
     }
 
-    /// Returns whether the last status says that all pods run.
+    /// Returns whether the last status says that all pods are running.
     pub fn has_all_pods(&self) -> bool {
         self.federation.status.as_ref().is_some_and(|it| it.holds(condition::PODS_READY))
     }

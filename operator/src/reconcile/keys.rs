@@ -62,7 +62,7 @@ pub enum KeyError {
     Gone(String),
     /// The secret contains another key than before.
     #[error(
-        "the secret {0} contains a different key than the pods of the federation use; restore the original key, or \
+        "the key in the secret {0} is not the one that the pods of the federation use; restore the original key, or \
          delete the federation and apply it again"
     )]
     Replaced(String),

@@ -1,9 +1,10 @@
 //! Lost work is bounded in programs of tasks whose processes log every event: a failure loses at most the tasks that
 //! were running, and those whose events were not yet durable.
 //!
-//! The parts of this bound that the protocol controls are judged: a process writes an event to stable storage at once,
-//! or as soon as earlier writes are complete; and a process whose storage survived restores its whole log up to the
-//! first gap. The duration of a write depends on the storage and the network, and is taken from the run itself.
+//! The parts of this bound that the protocol controls are judged: a process writes an event to stable storage
+//! immediately, or as soon as earlier writes are complete; and a process whose storage survived restores its whole log
+//! up to the first gap. The duration of a write depends on the storage and the network, and is taken from the run
+//! itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 

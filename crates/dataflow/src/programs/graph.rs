@@ -17,7 +17,7 @@ const NODE: u16 = 0;
 /// Combines the value and the sum.
 const RESULT: u16 = 1;
 
-/// The largest depth; deeper programs are only larger.
+/// The largest depth. Deeper programs would differ only in size.
 const MOST_DEPTH: u32 = 16;
 /// The largest number of tasks that one task may spawn.
 const MOST_WIDTH: u32 = 64;

@@ -145,7 +145,7 @@ pub(super) fn on(it: &Comparison) -> &'static str {
     }
 }
 
-/// Returns remarks for the reader that no number shows.
+/// Returns remarks about what the numbers do not show.
 pub(super) fn remarks(it: &Comparison, row: &Row) -> Vec<String> {
     let cannot = row.cannot.iter().map(|it| format!("{} cannot run this: {it}", row.protocol));
     let left_out = row.left_out.iter().map(|it| format!("{} runs without {it}", row.protocol));

@@ -165,7 +165,7 @@ fn application(chance: &mut Chance) -> Application {
 /// Returns a program whose tasks take so long that these clusters cannot compute it in less than `length`. A fault
 /// before that time affects a program that has not ended.
 fn lasting(application: Application, length: Span, clusters: &[Cluster]) -> Application {
-    /// Long enough to be divided by speeds.
+    /// Long enough that dividing it by a speed loses no precision.
     const UNIT: Span = Span::from_secs(1);
     let with = |time: Span| {
         let task_time = Some(Duration(time));

@@ -65,8 +65,8 @@ impl Pairs {
         !self.rules.waits || self.pairs.get(&peer).is_none_or(|pair| pair.undecided.is_none())
     }
 
-    /// Handles the restore of a checkpoint with these channels: their peers may have messages that this process has yet
-    /// to repeat.
+    /// Handles the restoration of a checkpoint with these channels: their peers may have messages that this process has
+    /// yet to repeat.
     pub(crate) fn restore<P: Logging>(&mut self, logs: &Logs<P>) {
         let undecided = |peer| Pair { undecided: Some(logs.present(peer).sent), ..Pair::default() };
         self.pairs = logs.peers().into_iter().map(|peer| (peer, undecided(peer))).collect();

@@ -31,19 +31,19 @@ impl<H> Survey<H> {
         parts.entry(part.owner).or_insert_with(|| (head, Vec::new())).1.push(at);
     }
 
-    /// Returns whether no part is left.
+    /// Returns whether no part exists any more.
     pub(crate) fn is_empty(&self) -> bool {
         self.checkpoints.is_empty()
     }
 
-    /// Iterates over all checkpoints of which a part is left, ascending.
+    /// Iterates over all checkpoints of which at least one part still exists, ascending.
     pub(crate) fn all(&self) -> impl DoubleEndedIterator<Item = (Checkpoint, &Parts<H>)> {
         self.checkpoints.iter().map(|(&checkpoint, parts)| (checkpoint, parts))
     }
 
-    /// Iterates over the checkpoints of which every member's part is left, ascending. It does not matter whether they
-    /// are committed or in doubt: a commit waits until every part is durable, so a committed checkpoint is complete
-    /// unless a loss has made it incomplete.
+    /// Iterates over the checkpoints of which every member's part still exists, ascending. It does not matter whether
+    /// they are committed or in doubt: a commit waits until every part is durable, so a committed checkpoint is
+    /// complete unless a loss has made it incomplete.
     pub(crate) fn complete(
         &self,
         members: &[ProcessId],
@@ -51,11 +51,11 @@ impl<H> Survey<H> {
         self.all().filter(|(_, parts)| members.iter().all(|member| parts.contains_key(member)))
     }
 
-    /// Returns what is left of a checkpoint.
+    /// Returns the parts of a checkpoint that still exist.
     ///
     /// # Panics
     ///
-    /// Panics if no part of it is left.
+    /// Panics if no part exists.
     pub(crate) fn parts(&self, checkpoint: Checkpoint) -> &Parts<H> {
         &self.checkpoints[&checkpoint]
     }

@@ -74,7 +74,7 @@ impl ShapingMethod {
 
 impl Shaping {
     /// Creates the traffic control of node `me`. `clusters` contains the cluster of each process, indexed by
-    /// process. Nothing is in force yet.
+    /// process. Nothing is in effect yet.
     pub(crate) fn new(
         me: Identity,
         hands: Option<(ShapingMethod, Kernel)>,
@@ -127,7 +127,7 @@ impl Shaping {
         is_news
     }
 
-    /// Applies everything recorded, and returns once it is in force.
+    /// Applies everything recorded, and returns once it is in effect.
     pub(crate) async fn apply(&self) -> Result<(), ShapingError> {
         let Some((hands, kernel)) = &self.hands else { return Ok(()) };
         let link = |from, to| {

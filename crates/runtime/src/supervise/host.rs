@@ -88,9 +88,9 @@ struct Host<'a, P> {
     follows: Vec<FactKind>,
     heartbeat_every: Span,
     watches: Vec<Trigger>,
-    /// Whether to measure links once all orders are in force.
+    /// Whether to measure links once all orders have taken effect.
     measures_again: bool,
-    /// Processes to release once all orders are in force.
+    /// Processes to release once all orders have taken effect.
     halted: Vec<(ProcessId, Life)>,
     changed: BTreeMap<(ClusterId, ClusterId), LinkProperties>,
     cut: Vec<(ClusterId, ClusterId)>,
@@ -661,7 +661,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Requests missing measurements once all orders are in force.
+    /// Requests missing measurements once all orders have taken effect.
     fn measure_later(&mut self) {
         self.measures_again = !self.measuring.is_done();
         self.release_halted();
@@ -812,7 +812,7 @@ impl<P: PlaceBackend> Host<'_, P> {
         }
     }
 
-    /// Sends every node an order that must be in force before a halted process resumes. If the order belongs
+    /// Sends every node an order that must take effect before a halted process resumes. If the order belongs
     /// to a fault, the fault takes effect at the nodes of the cluster `at`, which send the packets concerned.
     fn order_all(&mut self, order: &ToNode, at: Option<ClusterId>) {
         let membership = self.membership.clone();

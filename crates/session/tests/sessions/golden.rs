@@ -8,7 +8,7 @@ use faultline_report::transcript::{text, transcript};
 use faultline_report::{DisplayNames, Timeline};
 use faultline_session::{Session, Simulator};
 
-/// Messages cross between the clusters in both directions. One process fails.
+/// The clusters exchange messages in both directions. One process fails.
 const MESSAGES: &str = "
 apiVersion: faultline.dev/v1alpha1
 kind: Federation

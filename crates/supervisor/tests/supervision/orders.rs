@@ -708,7 +708,7 @@ fn occurrences_count_in_order_of_arrival_and_release_other_processes() {
     assert_eq!(orders[1], failed(P1, 1, StorageFate::Kept));
     assert_eq!(orders[2], kill(&[(P1, 1)], StorageFate::Kept));
     assert_eq!(orders[3], Order::Watch(Arc::new([])), "no trigger is left");
-    assert_eq!(orders[4..], [go(P0)], "the fault is in force before the halted process resumes");
+    assert_eq!(orders[4..], [go(P0)], "the fault is in effect before the halted process resumes");
     driver.stated(P2, protected(), true);
     assert_eq!(driver.take(), [go(P2)], "a process that has halted in the meantime also resumes");
 }

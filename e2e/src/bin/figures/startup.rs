@@ -1,5 +1,5 @@
-//! Measures the time from `apply` until all pods run and all links are emulated, compared with as many pods in plain
-//! sets. A federation should take no longer than its pods.
+//! Measures the time from `apply` until all pods are running and all links are emulated, compared with as many pods in
+//! plain sets. A federation should take no longer than its pods.
 
 use std::time::{Duration, Instant};
 
@@ -135,7 +135,7 @@ impl Times {
     }
 }
 
-/// Applies a federation. Returns the time until all its pods ran, and the time until its links were measured.
+/// Applies a federation. Returns the time until all its pods were running, and the time until its links were measured.
 async fn federation(ns: &TestNamespace, processes: u32) -> Result<(Duration, Duration), Failure> {
     let begun = Instant::now();
     ns.apply(|spec| {
