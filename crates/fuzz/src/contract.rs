@@ -23,7 +23,7 @@ pub struct Difference {
     pub send: usize,
     /// What differs.
     pub what: Differs,
-    /// The number of the order that differs from the first one, from 1. The first order has number 0.
+    /// The number of the order that differs from the first one, which has number 0.
     pub order: u32,
 }
 

@@ -292,7 +292,7 @@ impl<'h, 'a> Returns<'h, 'a> {
     }
 }
 
-/// Returns when a process was at a position of its history: the time of that fact, or of the last one.
+/// Returns when a process was at a position in its history: the time of that fact, or of the last one.
 pub fn instant(trace: &Trace, process: ProcessId, place: FactPosition) -> Time {
     let stream = stream(trace, process, place.0);
     stream.get(place.1).or(stream.last()).map_or(Time::ZERO, |(at, _)| *at)

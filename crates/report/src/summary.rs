@@ -192,7 +192,7 @@ pub struct LinkSummary {
     pub requested_jitter_seconds: f64,
     /// The measured one-way delay in seconds; `None` if it was not measured.
     pub measured_latency_seconds: Option<f64>,
-    /// The measured jitter in seconds: half the distance from the smallest to the greatest delay. Not judged.
+    /// The measured jitter in seconds: half the difference between the smallest and the greatest delay. Not judged.
     pub measured_jitter_seconds: Option<f64>,
     /// The number of echoes measured.
     pub samples: u32,

@@ -32,7 +32,7 @@ pub struct Agent {
 }
 
 impl Agents {
-    /// Starts `number` agents of the program `probe_agent`, with directories below `dir`. Each agent starts
+    /// Starts `number` agents of the program `probe_agent`, with directories under `dir`. Each agent starts
     /// its process with `command`.
     ///
     /// # Panics

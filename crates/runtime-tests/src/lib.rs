@@ -17,7 +17,7 @@ use faultline_supervisor::Config;
 use faultline_trace::Bundle;
 
 /// Returns the command that starts a node of `scenario` with the program `probe_node`. Writes the script
-/// below `dir`.
+/// under `dir`.
 ///
 /// # Panics
 ///
@@ -28,7 +28,7 @@ pub fn probe_command(scenario: &Scenario, fifo: bool, dir: &Path, probe_node: Os
     vec![probe_node, script.into(), if fifo { "fifo" } else { "any" }.into()]
 }
 
-/// Returns the options of a run of `scenario` below `dir`.
+/// Returns the options of a run of `scenario` under `dir`.
 ///
 /// # Panics
 ///

@@ -168,7 +168,7 @@ impl Hc3i {
     }
 
     /// The member that spreads an alert: confirms it once all members have recorded it. As long as the cluster
-    /// still has to roll back because of the alert, it does not confirm, and the alert is repeated.
+    /// still has to roll back because of the alert, the member does not confirm it, and the alert is repeated.
     pub(super) fn learnt(
         &mut self,
         from: ProcessId,

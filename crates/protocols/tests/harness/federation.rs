@@ -428,8 +428,8 @@ impl<P: Protocol, A: Application> Federation<P, A> {
         processes.iter().for_each(|&process| self.restart(process));
     }
 
-    /// Sets whether memberships are withheld from `process`. Once they no longer are, it receives all that it has
-    /// missed.
+    /// Sets whether memberships are withheld from `process`. Once they are no longer withheld, it receives all that it
+    /// has missed.
     pub(crate) fn withhold_membership(&mut self, process: ProcessId, withheld: bool) {
         self.hosted[process.index()].withheld = withheld;
     }

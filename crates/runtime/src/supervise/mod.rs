@@ -167,7 +167,7 @@ pub enum RunError {
     /// The network namespaces of the nodes could not be created.
     #[error("{0}")]
     Namespace(NamespaceError),
-    /// The metrics page can no longer be served.
+    /// The metrics page cannot be served.
     #[error("cannot serve metrics: {0}")]
     Metrics(io::Error),
     /// The timer failed.
