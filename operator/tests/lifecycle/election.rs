@@ -93,5 +93,9 @@ async fn an_operator_is_active_only_while_it_can_renew_the_lease() {
     drop(first);
     ended.await.expect("it releases the lease");
     becomes(&mut second, true).await;
-    assert!(begun.elapsed() < TIMING.duration, "a released lease is taken immediately: {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < TIMING.duration,
+        "a released lease is taken immediately: {:?}",
+        begun.elapsed()
+    );
 }
