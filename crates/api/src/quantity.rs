@@ -105,12 +105,12 @@ impl Bandwidth {
     /// No limit.
     pub const UNLIMITED: Bandwidth = Bandwidth(0);
 
-    /// Returns a bandwidth of `bytes` per second; 0 is unlimited.
+    /// Returns a bandwidth of `bytes` per second; 0 means unlimited.
     pub const fn from_bytes_per_second(bytes: u64) -> Bandwidth {
         Bandwidth(bytes)
     }
 
-    /// Returns the bytes per second; 0 is unlimited.
+    /// Returns the bytes per second; 0 means unlimited.
     pub const fn bytes_per_second(self) -> u64 {
         self.0
     }

@@ -195,13 +195,13 @@ pub(crate) struct SimulateArguments {
     /// Run J simulations in parallel; does not affect the output. Default: number of cores
     #[arg(long, value_name = "J", allow_negative_numbers = true, value_parser = jobs)]
     pub(crate) jobs: Option<NonZero<usize>>,
-    /// Set the computing time of the application, instead of the duration in its file
+    /// Use this computing time for the application instead of the duration in its file
     #[arg(long = "for", value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) duration: Option<Duration>,
     /// Choose the format of the statistics
     #[arg(long, value_enum, default_value_t = StatisticsFormat::Text)]
     pub(crate) format: StatisticsFormat,
-    /// Also print events as they occur: to standard output, or to standard error with `--format json` and `csv`
+    /// Also print events as they occur: to standard output, or to standard error with `--format json` or `csv`
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = TraceLevel::Statistics)]
     pub(crate) trace: TraceLevel,
 }
@@ -745,7 +745,7 @@ pub(crate) struct FuzzArguments {
     /// Instead of searching, run the federation in FILE (`-` for standard input) and print the run line by line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["span", "protocol"])]
     pub(crate) file: Option<PathBuf>,
-    /// Do not shrink the federation of a violation
+    /// Do not shrink the federation that violates a property
     #[arg(long)]
     pub(crate) no_shrink: bool,
     /// Continue an interrupted search: the one with the same first seed, protocol and defect in this directory

@@ -25,7 +25,7 @@ pub struct Reclustering {
     /// Names of the processes.
     #[serde(skip)]
     pub processes: Vec<String>,
-    /// The cheapest sequence. Equal to `one` if no change pays.
+    /// The cheapest sequence. Equal to `one` if no change pays off.
     pub best: DivisionSequence,
     /// The best single division for all intervals, chosen with knowledge of all of them.
     pub one: DivisionSequence,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// The interval between two refreshes on a terminal.
 const REFRESH: Duration = Duration::from_millis(200);
-/// The interval between two lines without a terminal.
+/// The interval between two lines if standard error is not a terminal.
 const REMIND: Duration = Duration::from_secs(5);
 
 /// The progress of one operation.

@@ -7,12 +7,12 @@
 //! | [`supervise`] | the host of the supervisor, wherever the processes run |
 //! | [`local`] | processes as children on this machine |
 //! | [`remote`] | processes hosted by agents, which are reached over TCP |
-//! | [`agent`] | the program that starts and ends the process at such a place |
+//! | [`agent`] | the program that starts and ends the process at a place |
 //! | [`links`] | requested properties of the links of a federation |
 //! | [`frame`] | the wire format between two nodes |
 //! | [`memory`] | memory of this program, and of the machine |
 //! | [`interrupt`] | handling of Ctrl-C and termination signals |
-//! | [`shaper`] | the program that configures the kernel's traffic control for such a process |
+//! | [`shaper`] | the program that configures the kernel's traffic control at a place |
 //! | [`secret`] | the keys of a run, which protect every connection |
 //! | [`metrics`] | metrics of a node as Prometheus text |
 //!

@@ -65,7 +65,7 @@ pub enum NamespaceError {
         source: io::Error,
     },
     /// The hub's port could not be opened.
-    #[error("cannot listen in the hub: {0}")]
+    #[error("cannot listen in the network namespace of the hub: {0}")]
     Listen(io::Error),
 }
 

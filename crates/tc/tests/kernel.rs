@@ -1,4 +1,5 @@
-//! Tests of trees in the running kernel, as far as it supports them. A skipped test prints the reason.
+//! Tests that apply trees of traffic control to the running kernel, as far as it supports them. A skipped test
+//! prints the reason.
 
 #![allow(clippy::disallowed_methods)] // A real kernel has real time.
 

@@ -141,7 +141,7 @@ fn edges(repository: &Repository, units: &BTreeMap<String, f64>) -> Result<Edges
     Ok(edges)
 }
 
-/// The crate name that Cargo gives to all build scripts. A record of the compiler cannot tell them apart.
+/// The crate name that Cargo gives to all build scripts. By this name, they cannot be told apart in the record.
 const BUILD: &str = "build_script_build";
 
 /// For each cause, its crates and their CPU seconds.

@@ -1,5 +1,5 @@
 //! The API server is paused for half a minute. The run does not need it: faults are injected, the federation recovers
-//! and ends, and the status reports this afterwards.
+//! and finishes, and the status reports this afterwards.
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use crate::resource::{
 const MAX_CELLS: u64 = 1 << 27;
 /// Maximum number of columns, because a message carries a row.
 const MAX_COLUMNS: u32 = 1 << 20;
-/// Maximum state of a process, in bytes.
+/// Maximum size of the state of a process, in bytes.
 const MAX_STATE: u64 = 1 << 32;
 /// Maximum length of a message, in bytes.
 const MAX_MESSAGE: u64 = 1 << 28;

@@ -112,6 +112,6 @@ fn invalid_sweeps_are_refused_before_anything_runs() {
     refused("clusters.rome.nodes=1,2", "there is no `rome`; there are `lyon`, `nancy`");
     refused("links.between.latency=1ms..2ms", "1ms..2ms");
     refused("deadline=40s,40s", "`40s` appears twice");
-    refused("seed=1..100/3", "name the first with `--seed` and their number with `--seeds`");
+    refused("seed=1..100/3", "set the first with `--seed` and their number with `--seeds`");
     assert!(!place.path("out").exists(), "nothing was written");
 }

@@ -30,7 +30,7 @@ pub enum ParameterError {
     Shape(String),
     /// The field is the seed, which the seeds of a sweep replace.
     #[error(
-        "every setting runs with the same seeds; name the first with `--seed` and their number with `--seeds`"
+        "every setting runs with the same seeds; set the first with `--seed` and their number with `--seeds`"
     )]
     Seed,
     /// A value appears twice.

@@ -13,7 +13,7 @@ use faultline_workloads::{Workload, exchange, farm, heat, salted};
 
 const MASTER: ProcessId = ProcessId(0);
 
-/// Returns master and workers, which no file can request under HydEE.
+/// Returns a master-worker application, which no file can request under HydEE.
 fn farm(pieces: u32) -> faultline_workloads::Config {
     faultline_workloads::Config::Farm(farm::Config { pieces, piece_cost: Span::from_millis(3) })
 }

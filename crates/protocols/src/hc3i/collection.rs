@@ -6,10 +6,10 @@
 //! [`CollectBy::EveryCluster`], the coordinator of each cluster decides for its own cluster, from what it has been
 //! told.
 //!
-//! A list may be outdated: checkpoints stored since then only move the line forward, and a line computed from one
-//! list never lies behind a checkpoint that a line from another list relies on. But no list may predate a rollback
-//! that another list includes, since the line would then rest on undone checkpoints. All lists must therefore agree
-//! on the incarnations of all clusters; otherwise nothing is removed.
+//! A list may be outdated: checkpoints stored since then only move the line forward, so no recovery crosses a line
+//! that was computed from an outdated list. But no list may predate a rollback that another list includes, since the
+//! line would then rest on undone checkpoints. All lists must therefore agree on the incarnations of all clusters;
+//! otherwise nothing is removed.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

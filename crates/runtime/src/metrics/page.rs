@@ -9,7 +9,7 @@ use faultline_trace::manifest::BackendKind;
 
 use super::{ClusterNames, Counts, Delays};
 
-/// Current values of a page.
+/// Current values of a metrics page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Page {
     pub(crate) clusters: ClusterNames,

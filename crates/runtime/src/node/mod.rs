@@ -86,7 +86,7 @@ pub enum NodeError {
     #[error("{0}")]
     Links(ShapingError),
     /// The supervisor's keys for this process cannot be read.
-    #[error("the supervisor sent keys of another process")]
+    #[error("the supervisor sent the keys of another process")]
     Keys,
     /// Standard input did not contain the key.
     #[error("cannot read the process's key from standard input: {0}")]

@@ -872,7 +872,7 @@ fn tells_of_full_disk(last_output: &str) -> bool {
     words.collect::<Vec<_>>().join(" ").contains(Errno::ENOSPC.desc())
 }
 
-/// Dates reports with the time of their event, even if the host has been busy since.
+/// Gives reports the time of their event, even if the host has been busy since then.
 fn dated(at: Time, reports: Vec<Report>) -> Vec<(Time, Report)> {
     reports.into_iter().map(|report| (at, report)).collect()
 }
