@@ -275,6 +275,12 @@ impl<N: Hosted> Setup<N> {
     }
 }
 
+/// Returns the problems of a federation that does not pass [`validate`] as an error.
+fn check(federation: &Federation) -> Result<(), SetupError> {
+    let problems = validate(federation);
+    if problems.is_empty() { Ok(()) } else { Err(SetupError::Federation(problems)) }
+}
+
 /// Sets up `federation` and passes it to `visitor`. `seed` replaces the resource's own seed.
 ///
 /// # Errors
@@ -285,10 +291,7 @@ pub fn with_setup<V: Visitor>(
     seed: Option<u64>,
     visitor: V,
 ) -> Result<V::Output, SetupError> {
-    let problems = validate(federation);
-    if !problems.is_empty() {
-        return Err(SetupError::Federation(problems));
-    }
+    check(federation)?;
     with_valid(federation, seed, None, visitor)
 }
 
@@ -302,10 +305,7 @@ pub fn with_messages<V: MessagesVisitor>(
     seed: Option<u64>,
     visitor: V,
 ) -> Result<V::Output, SetupError> {
-    let problems = validate(federation);
-    if !problems.is_empty() {
-        return Err(SetupError::Federation(problems));
-    }
+    check(federation)?;
     with_valid_messages(federation, seed, None, visitor)
 }
 

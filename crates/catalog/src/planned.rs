@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use faultline_api::Federation;
 use faultline_api::flow::unread;
 use faultline_api::resource::{Cluster, Protocol as Asked, TaskOrder};
-use faultline_api::{Federation, validate};
 use faultline_dataflow::partition::PartitionProtocol;
 use faultline_dataflow::plan::in_blocks;
 use faultline_dataflow::programs::Flow;
@@ -13,7 +13,7 @@ use faultline_protocols::cck::Cck;
 use faultline_protocols::none::NoProtocol;
 
 use crate::tasks::{of_each_rank, program};
-use crate::{Defect, Setup, SetupError, Visitor, protocol};
+use crate::{Defect, Setup, SetupError, Visitor, check, protocol};
 
 /// The pieces of a planned program, and the values that they send to each other.
 #[derive(Clone, Debug)]
@@ -30,10 +30,7 @@ pub struct PieceTraffic {
 ///
 /// Fails if the federation is invalid, or if its tasks are not assigned to processes in advance.
 pub fn traffic_of_pieces(federation: &Federation) -> Result<PieceTraffic, SetupError> {
-    let problems = validate(federation);
-    if !problems.is_empty() {
-        return Err(SetupError::Federation(problems));
-    }
+    check(federation)?;
     if !federation.spec.is_planned() {
         return Err(SetupError::Stolen);
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use faultline_api::Federation;
 use faultline_api::flow::flow;
 use faultline_api::resource::{self, FederationSpec, Protocol as Asked};
-use faultline_api::{Federation, validate};
 use faultline_core::Span;
 use faultline_dataflow::programs::Flow;
 use faultline_dataflow::{Program, Recovery, Stealing, TaskProcess, TaskProcessConfig};
@@ -13,7 +13,7 @@ use faultline_protocols::satin::Satin;
 use faultline_protocols::theft;
 
 use crate::protocol;
-use crate::{Defect, Setup, SetupError};
+use crate::{Defect, Setup, SetupError, check};
 
 /// An operation on a federation that runs a program of tasks, generic over the federation's protocol.
 pub trait TasksVisitor {
@@ -92,10 +92,7 @@ pub fn with_tasks<V: TasksVisitor>(
     seed: Option<u64>,
     visitor: V,
 ) -> Result<V::Output, SetupError> {
-    let problems = validate(federation);
-    if !problems.is_empty() {
-        return Err(SetupError::Federation(problems));
-    }
+    check(federation)?;
     if federation.spec.is_planned() {
         return Err(SetupError::Planned);
     }

@@ -86,9 +86,5 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, CommandError
     })?;
     print_missing(done.missing);
     print_out_of_memory(done.out_of_memory);
-    Ok(match done.has_failed() {
-        true => Exit::Fail,
-        false if is_complete => Exit::Pass,
-        false => Exit::Unknown,
-    })
+    Ok(Exit::of_runs(done.has_failed(), is_complete))
 }

@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use faultline_report::explain::count;
 use miette::miette;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -102,11 +103,10 @@ pub(crate) fn print_missing(runs: u64) {
 /// Prints how many runs reached the memory limit, and how to repeat them.
 pub(crate) fn print_out_of_memory(runs: u64) {
     if runs > 0 {
-        let (runs, them) =
-            if runs == 1 { ("1 run".to_owned(), "it") } else { (format!("{runs} runs"), "them") };
         anstream::eprintln!(
-            "out of memory: {runs} reached the limit; the same command with `--resume` and a larger `--memory` \
-             repeats {them}"
+            "out of memory: {} reached the limit; the same command with `--resume` and a larger `--memory` repeats {}",
+            count(runs, "run"),
+            if runs == 1 { "it" } else { "them" }
         );
     }
 }
@@ -167,12 +167,16 @@ where
             Err(error) => return Err(unreadable(format!("line {}: {error}", index + 2))),
         }
     }
-    let rewritten = path.with_extension("part");
-    let file = fs::write(&rewritten, whole)
-        .and_then(|()| fs::rename(&rewritten, path))
-        .and_then(|()| OpenOptions::new().append(true).open(path));
+    let file = replace(path, &whole).and_then(|()| OpenOptions::new().append(true).open(path));
     let file = file.map_err(|error| unreadable(error.to_string()))?;
     Ok((Journal { path: path.to_owned(), file, broken: None }, results))
+}
+
+/// Replaces a file as a whole: a program that is killed leaves either the old or the new content.
+pub(crate) fn replace(path: &Path, content: &str) -> io::Result<()> {
+    let part = path.with_extension("part");
+    fs::write(&part, content)?;
+    fs::rename(&part, path)
 }
 
 fn lines_of(path: &Path) -> io::Result<impl Iterator<Item = String>> {

@@ -78,9 +78,5 @@ pub(crate) fn sweep(arguments: &SweepArguments) -> Result<Exit, CommandError> {
     })?;
     print_missing(swept.missing() as u64);
     print_out_of_memory(swept.out_of_memory() as u64);
-    Ok(match swept.has_failed() {
-        true => Exit::Fail,
-        false if swept.missing() + swept.out_of_memory() == 0 => Exit::Pass,
-        false => Exit::Unknown,
-    })
+    Ok(Exit::of_runs(swept.has_failed(), swept.missing() + swept.out_of_memory() == 0))
 }

@@ -21,6 +21,17 @@ pub enum Exit {
     Unknown = 3,
 }
 
+impl Exit {
+    /// Returns the exit status of a command that performs many runs. A violation outweighs a result that is missing.
+    pub fn of_runs(has_failed: bool, is_complete: bool) -> Exit {
+        match (has_failed, is_complete) {
+            (true, _) => Exit::Fail,
+            (false, true) => Exit::Pass,
+            (false, false) => Exit::Unknown,
+        }
+    }
+}
+
 impl From<Verdict> for Exit {
     fn from(verdict: Verdict) -> Exit {
         match verdict {

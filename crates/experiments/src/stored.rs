@@ -149,8 +149,9 @@ impl<'a> ResultStore<'a> {
             Ok((seed, result)) => {
                 let kept = serde_json::to_value(&result).expect("a result has a JSON form");
                 let kept = StoredResult { setting: setting.clone(), seed, result: kept };
-                self.out_of_memory += u64::from(result.is_out_of_memory());
-                if !result.is_out_of_memory() {
+                if result.is_out_of_memory() {
+                    self.out_of_memory += 1;
+                } else {
                     (self.save)(&kept);
                 }
                 // The same setting may be requested again.

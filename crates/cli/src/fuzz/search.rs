@@ -19,7 +19,7 @@ use super::summary::SearchProgress;
 use crate::arguments::FuzzArguments;
 use crate::command_error::CommandError;
 use crate::files;
-use crate::journal::Head;
+use crate::journal::{Head, replace};
 
 /// The interval at which the state of a search is saved, in case the program is killed.
 const KEPT_EVERY: Duration = Duration::from_secs(5);
@@ -220,10 +220,8 @@ impl<'a> Search<'a> {
 /// Writes the state of a search, replacing an older one.
 fn write(path: &Path, head: &Head<Searched>, coverage: &Coverage) -> io::Result<()> {
     let text = serde_json::to_string(&(head, coverage)).expect("a search can be written as JSON");
-    let part = path.with_extension("part");
     fs::create_dir_all(RUNS)?;
-    fs::write(&part, text)?;
-    fs::rename(&part, path)
+    replace(path, &text)
 }
 
 /// Runs a scenario, and repeats it if its seed belongs to the share that is run twice.

@@ -117,14 +117,8 @@ impl Made {
     /// Takes the result from a record of `federation`. The clocks of its processes must agree, as they do on one
     /// machine.
     pub fn of(federation: &Federation, recording: &Recording) -> Made {
-        Made {
-            completed: recording.manifest.outcome == Some(Outcome::Completed),
-            out_of_memory: matches!(recording.manifest.outcome, Some(Outcome::OutOfMemory(_))),
-            without_fault: recording.is_without_fault(federation),
-            judgement: recording.judgement.clone(),
-            costs: Costs::of(&History::new(&recording.trace, &Context::from_manifest(&recording.manifest))),
-            time: spent(recording),
-        }
+        let context = Context::from_manifest(&recording.manifest);
+        Made::new(federation, recording, Costs::of(&History::new(&recording.trace, &context)))
     }
 
     /// Runs a federation in virtual time.
@@ -140,12 +134,18 @@ impl Made {
         let mut until = Until(interrupted);
         let unjudged = Session::new(federation).seed(seed).simulate(&mut Simulator::new(&mut until))?;
         let (recording, costs) = unjudged.judge_and(Costs::of);
-        let time = spent(&recording);
-        let without_fault = recording.is_without_fault(federation);
-        let Recording { manifest, judgement, .. } = recording;
-        let completed = manifest.outcome == Some(Outcome::Completed);
-        let out_of_memory = matches!(manifest.outcome, Some(Outcome::OutOfMemory(_)));
-        Ok(Made { completed, out_of_memory, without_fault, judgement, costs, time })
+        Ok(Made::new(federation, &recording, costs))
+    }
+
+    fn new(federation: &Federation, recording: &Recording, costs: Costs) -> Made {
+        Made {
+            completed: recording.manifest.outcome == Some(Outcome::Completed),
+            out_of_memory: matches!(recording.manifest.outcome, Some(Outcome::OutOfMemory(_))),
+            without_fault: recording.is_without_fault(federation),
+            judgement: recording.judgement.clone(),
+            costs,
+            time: spent(recording),
+        }
     }
 
     /// Returns whether the run completed and passed.

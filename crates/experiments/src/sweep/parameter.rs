@@ -149,9 +149,10 @@ fn range(text: &str, from: &str, rest: &str) -> Result<Vec<String>, ParameterErr
     if let (Ok(from), Ok(to)) = (from.parse(), to.parse()) {
         (least, most) = (from, to);
         print = Box::new(if least.fract() == 0.0 && most.fract() == 0.0 { whole } else { decimal });
-    } else if let Some(ends) = QUANTITIES.iter().find_map(|parse| Some((parse(from)?, parse(to)?))) {
-        let is_number = |it: char| it.is_ascii_digit() || it == '.';
-        let units = [from, to].map(|it| it.trim_start_matches(is_number).to_owned());
+    } else if let Some((ends, units)) = QUANTITIES.iter().find_map(|parse| {
+        let ends = (parse(from)?, parse(to)?);
+        Some((ends, [from, to].map(|end| unit(end, parse))))
+    }) {
         (least, most) = ends;
         print = Box::new(move |it| with_unit(it, &units));
     } else {
@@ -192,20 +193,26 @@ const QUANTITIES: [ParseQuantity; 4] = [
     |text| text.parse::<Loss>().ok().map(|it| f64::from(it.ppm)),
 ];
 
-/// Formats a quantity in one of the units of the ends of its range: the largest that is not greater than the value.
-fn with_unit(value: f64, units: &[String; 2]) -> String {
+/// A unit and its value in the smallest unit of its kind. Zero has no unit.
+type Unit = Option<(f64, String)>;
+
+/// Returns the unit of a quantity, given the function that parses quantities of its kind.
+fn unit(quantity: &str, parse: &ParseQuantity) -> Unit {
     // One bit is less than the smallest bandwidth.
     const SEVERAL: f64 = 8.0;
-    let mut units: Vec<(f64, &str)> = units
-        .iter()
-        .filter_map(|unit| {
-            let several = QUANTITIES.iter().find_map(|parse| parse(&format!("{SEVERAL}{unit}")))?;
-            Some((several / SEVERAL, unit.as_str()))
-        })
-        .collect();
-    units.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let unit = units.iter().rfind(|it| it.0 <= value).or(units.first());
-    let (worth, unit) = unit.copied().unwrap_or((1.0, ""));
+    let name = quantity.trim_start_matches(|it: char| it.is_ascii_digit() || it == '.');
+    let several = parse(&format!("{SEVERAL}{name}"))?;
+    Some((several / SEVERAL, name.to_owned()))
+}
+
+/// Formats a quantity in one of the units of the ends of its range: the largest that is not greater than the value, or
+/// else the smaller one.
+fn with_unit(value: f64, units: &[Unit; 2]) -> String {
+    let fits = |it: &&(f64, String)| it.0 <= value;
+    let by_value = |one: &&(f64, String), other: &&(f64, String)| one.0.total_cmp(&other.0);
+    let all = || units.iter().flatten();
+    let unit = all().filter(fits).max_by(by_value).or_else(|| all().min_by(by_value));
+    let (worth, unit) = unit.map_or((1.0, ""), |(worth, unit)| (*worth, unit));
     format!("{}{unit}", three_digits(value / worth))
 }
 

@@ -5,11 +5,13 @@ use std::fmt::Write;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width};
 use faultline_report::explain::count;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::best::{Best, best};
 use super::{Measured, Sweep};
 use crate::compare::quantity::Quantity;
+use crate::tally::Tally;
 
 /// The number of settings that are named individually. Further settings are only counted.
 const NAMED: usize = 4;
@@ -149,6 +151,15 @@ pub fn csv(sweep: &Sweep) -> String {
 ///
 /// Panics if a number cannot be written as JSON, which would be a bug.
 pub fn json(sweep: &Sweep, quantity: &Quantity) -> String {
+    #[derive(Serialize)]
+    struct SettingObject {
+        setting: usize,
+        values: serde_json::Map<String, Value>,
+        #[serde(flatten)]
+        tally: Tally,
+        quantities: serde_json::Map<String, Value>,
+    }
+
     let setting = |number: usize| {
         let values: serde_json::Map<String, Value> = sweep
             .plan
@@ -160,11 +171,7 @@ pub fn json(sweep: &Sweep, quantity: &Quantity) -> String {
         let estimates: serde_json::Map<String, Value> = super::quantities()
             .filter_map(|it| Some((it.name.to_owned(), json!(sweep.estimate(number, it)?))))
             .collect();
-        let mut object = json!({ "setting": number + 1, "values": values, "quantities": estimates });
-        let tally = serde_json::to_value(sweep.tally(number)).expect("it is JSON");
-        let fields = object.as_object_mut().zip(tally.as_object());
-        fields.into_iter().for_each(|(object, tally)| object.extend(tally.clone()));
-        object
+        SettingObject { setting: number + 1, values, tally: sweep.tally(number), quantities: estimates }
     };
     let best = best(sweep, quantity).map(|it| {
         json!({
