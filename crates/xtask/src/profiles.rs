@@ -1,31 +1,39 @@
-//! Checks the release profiles: the examples share what was built for the default program only if they are optimised
-//! alike, and Cargo strips a program only if its package's own line in the profile repeats `strip`.
+//! Checks the profiles: the examples share what was built for the workspace only if both are optimised alike, and Cargo
+//! strips a program only if its package's own line in the release profile repeats `strip`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 
 use crate::{Problems, Repository};
 
-const SECTION: &str = "[profile.release.package]";
+const RELEASE: &str = "[profile.release.package]";
+const SECTIONS: [&str; 4] = ["[profile.release]", RELEASE, "[profile.dev]", "[profile.dev.package]"];
 
 pub(crate) fn check(repository: &Repository) -> Result<Problems, Box<dyn Error>> {
     let read = |file| fs::read_to_string(repository.root.join(file));
-    let (own, examples) = (read("Cargo.toml")?, read("examples/Cargo.toml")?);
+    let (own, examples, lock) =
+        (read("Cargo.toml")?, read("examples/Cargo.toml")?, read("examples/Cargo.lock")?);
     let members = repository.metadata.workspace_packages();
     let programs: Vec<&str> = members
         .iter()
         .filter(|it| it.targets.iter().any(|target| target.is_bin()))
         .map(|it| it.name.as_str())
         .collect();
-    let own = overrides(&own);
-    Ok(unstripped(&own, &programs).into_iter().chain(different(&own, &overrides(&examples))).collect())
+    let used = packages(&lock);
+    let differences = SECTIONS.iter().flat_map(|section| different(section, &own, &examples, &used));
+    Ok(unstripped(&settings(&own, RELEASE), &programs).into_iter().chain(differences).collect())
 }
 
-/// Returns the packages with settings of their own in the release profile, and the settings as text.
-fn overrides(manifest: &str) -> BTreeMap<&str, &str> {
-    let section = manifest.lines().skip_while(|line| *line != SECTION).skip(1);
-    section.take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once(" = ")).collect()
+/// Returns the settings of a section of a manifest, with their values as text.
+fn settings<'a>(manifest: &'a str, section: &str) -> BTreeMap<&'a str, &'a str> {
+    let lines = manifest.lines().skip_while(|line| *line != section).skip(1);
+    lines.take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once(" = ")).collect()
+}
+
+/// Returns the names of the packages in a lock file.
+fn packages(lock: &str) -> BTreeSet<&str> {
+    lock.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')).collect()
 }
 
 fn unstripped(own: &BTreeMap<&str, &str>, programs: &[&str]) -> Problems {
@@ -35,11 +43,17 @@ fn unstripped(own: &BTreeMap<&str, &str>, programs: &[&str]) -> Problems {
     programs.iter().filter(lacks).map(problem).collect()
 }
 
-fn different(own: &BTreeMap<&str, &str>, examples: &BTreeMap<&str, &str>) -> Problems {
-    let differs = |(name, settings): &(&&str, &&str)| own.get(**name) != Some(*settings);
-    let problem =
-        |(name, _)| format!("examples/Cargo.toml: the profile of {name} differs from that in Cargo.toml");
-    examples.iter().filter(differs).map(problem).collect()
+/// Returns the settings of a section that differ. The examples omit packages that they do not use.
+fn different(section: &str, own: &str, examples: &str, used: &BTreeSet<&str>) -> Problems {
+    let (own, examples) = (settings(own, section), settings(examples, section));
+    let names: BTreeSet<&str> = own.keys().chain(examples.keys()).copied().collect();
+    let is_omitted = |name: &str| section.ends_with(".package]") && !used.contains(name.trim_matches('"'));
+    let differs = |name: &&str| match examples.get(*name) {
+        None => *name == "\"*\"" || !is_omitted(name),
+        here => own.get(*name) != here,
+    };
+    let problem = |name| format!("examples/Cargo.toml: `{name}` in {section} differs from Cargo.toml");
+    names.into_iter().filter(differs).map(problem).collect()
 }
 
 #[cfg(test)]
@@ -51,16 +65,20 @@ mod tests {
 
     #[test]
     fn a_program_with_settings_of_its_own_is_stripped() {
-        let own = overrides(OWN);
+        let own = settings(OWN, RELEASE);
         assert_eq!(unstripped(&own, &["b", "c"]), Vec::<String>::new());
         assert_eq!(unstripped(&own, &["a", "b"]).len(), 1);
     }
 
     #[test]
     fn examples_are_optimised_like_the_workspace() {
-        let own = overrides(OWN);
-        assert_eq!(different(&own, &own), Vec::<String>::new());
-        let examples = overrides("[profile.release.package]\na = { opt-level = 1 }\nc = { opt-level = 0 }\n");
-        assert_eq!(different(&own, &examples).len(), 2);
+        let used = packages("[[package]]\nname = \"a\"\nversion = \"1.0.0\"\n");
+        assert_eq!(different(RELEASE, OWN, OWN, &used), Vec::<String>::new());
+        let examples = "[profile.release.package]\na = { opt-level = 0 }\n";
+        assert_eq!(different(RELEASE, OWN, examples, &used), Vec::<String>::new(), "b is not used");
+        for examples in ["", "[profile.release.package]\na = { opt-level = 1 }\n"] {
+            assert_eq!(different(RELEASE, OWN, examples, &used).len(), 1, "a is used");
+        }
+        assert_eq!(different("[profile.release]", OWN, "", &used).len(), 1);
     }
 }
