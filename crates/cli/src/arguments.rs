@@ -168,7 +168,7 @@ pub(crate) struct FilesArguments {
     pub(crate) timers: PathBuf,
 }
 
-/// Simulate the federation in three input files of the HC3I paper's simulator, and print statistics.
+/// Simulate the federation that three input files of the HC3I paper's simulator describe, and print statistics.
 ///
 /// The files are topology, application and timers (HC3I, section 5.1). They are converted into one federation under
 /// HC3I, with checkpoints in the memory of their owner and of one neighbour. It runs in virtual time, bit-identically
@@ -398,7 +398,7 @@ Examples:
 pub(crate) struct CompareArguments {
     /// Federation file, or `-` for standard input
     pub(crate) file: PathBuf,
-    /// Compare these protocols, in the order of the table. Default: all that can protect the application
+    /// Compare these protocols, in this order. Default: all that can protect the application
     #[arg(long, value_name = "P,…", value_delimiter = ',',
         value_parser = clap::builder::PossibleValuesParser::new(compared()))]
     pub(crate) protocols: Vec<String>,

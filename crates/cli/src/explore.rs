@@ -118,7 +118,7 @@ fn programs(arguments: &ExploreArguments, federation: &Federation) -> Result<Vec
     if federation.spec.application.family() == Family::Tasks {
         if arguments.program.is_some() || arguments.all_programs {
             return Err(CommandError::input(miette!(
-                help = "write another program of tasks into a file, and use `--file`",
+                help = "write another program of tasks to a file, and use `--file`",
                 "`--program` and `--all-programs` name messages, but {} protects programs of tasks",
                 federation.spec.protocol.name()
             )));
@@ -425,7 +425,7 @@ fn conclusion(report: &Report, arguments: &ExploreArguments) -> String {
         let limit = Size(limit);
         let _ = writeln!(
             text,
-            "          the search reached the memory limit of {limit}; `--memory` sets the limit, and smaller bounds take less"
+            "          the search reached the memory limit of {limit}; `--memory` sets the limit, and smaller bounds need less memory"
         );
     } else if stopped.is_some() && report.finding.is_none() {
         let _ = writeln!(

@@ -31,11 +31,11 @@ impl View<'_> {
     pub(crate) fn screen(self, manifest: &Manifest) -> Screen {
         let protocol = self.federation.spec.protocol.name();
         let on = match manifest.backend {
-            BackendKind::Local => "real processes",
-            BackendKind::Simulate => "virtual time",
-            BackendKind::Kubernetes => "pods",
+            BackendKind::Local => "on real processes",
+            BackendKind::Simulate => "in virtual time",
+            BackendKind::Kubernetes => "in pods",
         };
-        let title = format!("{}: {protocol} in {on}, seed {}", manifest.name, manifest.seed);
+        let title = format!("{}: {protocol} {on}, seed {}", manifest.name, manifest.seed);
         Screen::new(self.output, self.of_many, title)
     }
 }

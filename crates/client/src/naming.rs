@@ -102,7 +102,7 @@ pub fn labels(federation: &Federation) -> BTreeMap<String, String> {
     .into()
 }
 
-/// Returns the selector of all objects that the operator created, to watch them.
+/// Returns the selector of all objects that the operator creates, for watching them.
 pub fn selector() -> String {
     format!("app.kubernetes.io/managed-by={FIELD_MANAGER},{UID}")
 }

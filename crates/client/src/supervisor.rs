@@ -91,7 +91,7 @@ impl Supervisor {
         self.ask(Method::PUT, PLACES, serde_json::to_vec(places)?.into()).await.map(drop)
     }
 
-    /// Announces changes of the federation.
+    /// Announces changes to the federation.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ fn recorded(dir: &Path) -> Option<(Federation, BackendKind)> {
 }
 
 /// Returns the differences between two runs with the same seed, as words for a file name. Empty if the runs
-/// are equal. If the differences are too many for a name, the last word is the number of the others.
+/// are equal. If there are too many differences for a name, the last word is the number of the others.
 fn differences(old: &(Federation, BackendKind), new: (&Federation, BackendKind)) -> Vec<String> {
     let spec = |it: &Federation| serde_json::to_value(&it.spec).expect("a federation has a JSON form");
     let (mut before, mut after) = (spec(&old.0), spec(new.0));

@@ -40,10 +40,10 @@ const PROBED_WITHIN: Duration = Duration::from_secs(60);
 const AT_A_TIME: usize = 16;
 /// Time between two checks of a probe.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
-/// Selector of operators.
+/// Label selector of the operators' deployments.
 const OPERATORS: &str = "app.kubernetes.io/name=faultline,app.kubernetes.io/component=operator";
 
-/// `kubectl faultline doctor`
+/// Executes `kubectl faultline doctor`.
 pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, CommandError> {
     let nodes = u64::from(arguments.nodes.get());
     examine(&arguments.cluster, nodes, arguments.tc)?.print(nodes, arguments.tc, arguments.format)

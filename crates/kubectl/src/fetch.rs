@@ -18,7 +18,7 @@ use crate::arguments::FetchArguments;
 use crate::cluster::Cluster;
 use crate::supervisor::{RequestError, Supervisor};
 
-/// `kubectl faultline fetch`
+/// Executes `kubectl faultline fetch`.
 pub(crate) fn fetch(arguments: &FetchArguments) -> Result<Exit, CommandError> {
     let dir = crate::block_on(async {
         let name = name(&arguments.federation)?;

@@ -13,7 +13,7 @@ use crate::arguments::LogsArguments;
 use crate::cluster::Cluster;
 use crate::fetch;
 
-/// `kubectl faultline logs`
+/// Executes `kubectl faultline logs`.
 pub(crate) fn logs(arguments: &LogsArguments) -> Result<Exit, CommandError> {
     crate::block_on(async {
         let name = fetch::name(&arguments.federation)?;

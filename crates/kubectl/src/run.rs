@@ -45,7 +45,7 @@ enum End {
     Without(CommandError),
 }
 
-/// `kubectl faultline run`
+/// Executes `kubectl faultline run`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, CommandError> {
     let federation = Source::of(arguments.file.as_deref())?.parse()?;
     let interrupted = interrupt::flag();

@@ -87,7 +87,7 @@ pub(crate) fn run(
     print!("{}", table(causes, total - units.values().sum::<f64>(), total));
     let program = target.join("release/faultline");
     let size = fs::metadata(&program)?.len() as f64 / 1e6;
-    println!("\n{total:.0} s of CPU in {took:.0} s; the program has {size:.1} MB");
+    println!("\n{total:.0} s of CPU in {took:.0} s; the program is {size:.1} MB in size");
     let mut status = ExitCode::SUCCESS;
     for (measured, limit, unit) in [(total, at_most, "s of CPU"), (size, size_at_most, "MB")] {
         if let Some(limit) = limit.filter(|it| measured > *it) {

@@ -3,7 +3,7 @@
 //! ```text
 //! cargo xtask bench       runs all or the named benchmarks, and prints each measurement with its baseline
 //! cargo xtask build-cost  builds the default program from scratch, and prints the cost by cause
-//! cargo xtask check       runs every check below
+//! cargo xtask check       checks the repository
 //! cargo xtask dashboards  tests every query of the dashboards on a real Prometheus
 //! cargo xtask dist        builds static programs, an inventory of their components, and checksums
 //! cargo xtask documents   runs the commands that README.md and docs/ print
@@ -117,7 +117,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("programs are stripped, examples optimised alike", profiles::check),
     ("no_std crates do not use std", sources::no_std),
     ("every source file is compiled", sources::reached),
-    ("no file contains paths of a machine or registries", sources::places),
+    ("no file names a developer's directory or another registry", sources::places),
     ("protocols are named only where permitted", names::check),
     ("dashboards follow their rules", dashboards::check),
     ("generated files are up to date", generated::check),

@@ -20,7 +20,7 @@ const PERMITTED: &[(&str, &str)] = &[
     ("crates/fuzz/src/mutants.rs", "mutations, whose names begin with the protocol"),
     ("crates/fuzz/src/shrink/", "smaller options"),
     ("crates/cli/src/arguments.rs", "examples in `--help`"),
-    ("crates/cli/src/fuzz/errata.rs", "the errata of three papers"),
+    ("crates/cli/src/fuzz/errata.rs", "the errata of published protocols"),
     ("crates/cli/src/paper.rs", "the files of a paper's simulator"),
     ("crates/cli/src/processes.rs", "a paper's evaluation on real processes"),
     ("crates/cli/src/reproduce.rs", "the papers that can be reproduced"),

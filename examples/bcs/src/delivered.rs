@@ -1,4 +1,4 @@
-//! The messages that a process has delivered. Channels are not ordered, so that there may be gaps.
+//! The messages that a process has delivered. Messages may overtake each other, so there may be gaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 

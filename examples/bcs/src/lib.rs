@@ -305,7 +305,7 @@ impl Bcs {
 
     fn sent(&mut self, id: MessageId, payload: Payload, host: &mut dyn Host<Bcs>) {
         self.log.push(Logged { id, payload: payload.clone() });
-        // What the application sends during a recovery, before it is restored, is sent at the end, or undone.
+        // Messages that the application sends during a recovery, before it is restored, are sent at the end or undone.
         if matches!(self.phase, Phase::Running) {
             host.transmit(id, self.stamp(), payload);
         }
@@ -448,8 +448,8 @@ impl Bcs {
         self.broadcast(&Message::Stable { epoch: self.epoch, index }, host);
     }
 
-    /// Removes checkpoints and messages that no recovery can need: no line will ever be older than the smallest index
-    /// that is newest and durable at its process.
+    /// Removes checkpoints and messages that no recovery can need: no line will ever be older than the oldest of
+    /// the processes' newest durable checkpoints.
     fn stable(&mut self, process: ProcessId, index: Sn, host: &mut dyn Host<Bcs>) {
         self.stable.insert(process, index);
         if self.stable.len() < self.ranks().len() {

@@ -22,7 +22,7 @@ pub(crate) struct Line {
 pub(crate) const ANY: Sn = Sn(u32::MAX);
 
 impl Line {
-    /// Enters a report. A later one of the same process is smaller, because a checkpoint turned out to be damaged.
+    /// Enters a report. A later one from the same process is smaller, because a checkpoint turned out to be damaged.
     pub(crate) fn report(&mut self, process: ProcessId, permits: Sn) {
         let entry = self.reports.entry(process).or_insert(ANY);
         *entry = permits.min(*entry);

@@ -28,7 +28,7 @@ pub enum Defect {
     NoForcing,
     /// Messages from before a recovery are delivered after it.
     StaleAccepted,
-    /// A message that was sent again is delivered again.
+    /// A re-sent message is delivered again.
     DuplicatesAccepted,
     /// A checkpoint does not contain the messages that its process had sent.
     LogNotSaved,

@@ -64,7 +64,7 @@ impl Bcs {
         self.stored = images.filter(|it| !is_undone(it)).map(|it| (it.sn, it)).collect();
         match self.stored.last_key_value() {
             Some((_, newest)) => host.read(*newest),
-            // No process has seen anything of the earlier lives.
+            // No process has seen any effect of the earlier lives.
             None if !self.is_started() => {
                 self.start_again(host);
                 self.take(Sn(1), false, now, host);
@@ -92,7 +92,7 @@ impl Bcs {
                 Some(part) => self.decide(index, Some(part), host),
                 None => self.damaged(name, host),
             },
-            _ => {} // asked for in an earlier epoch
+            _ => {} // requested in an earlier epoch
         }
     }
 
@@ -235,7 +235,7 @@ impl Bcs {
         host.claim(Claim::RolledBack { to, checkpoint, cause, vectors: Arc::new(Vectors::default()) });
     }
 
-    /// Lets the application run, and sends again what others may have lost.
+    /// Lets the application run, and re-sends messages that others may have lost.
     fn run(&mut self, now: Time, host: &mut dyn Host<Bcs>) {
         self.phase = Phase::Running;
         (self.bound, self.has_run) = (None, true);

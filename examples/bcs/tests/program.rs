@@ -1,4 +1,4 @@
-//! The program with the protocol in it.
+//! Tests the program that contains the protocol.
 
 use std::fs;
 use std::path::Path;

@@ -280,7 +280,7 @@ impl SenderBased {
         self.send(host);
     }
 
-    /// Sends what waits, unless the order in which this process has delivered messages could still be lost.
+    /// Sends the messages that wait, unless the order in which this process has delivered messages could still be lost.
     fn send(&mut self, host: &mut dyn Host<SenderBased>) {
         if !self.unconfirmed.is_empty() && !self.has(Defect::SendsAtOnce) {
             return;
@@ -297,7 +297,7 @@ impl SenderBased {
         }
         let next = self.next.get(&id.from).copied().unwrap_or_default();
         if id.number < next && !self.has(Defect::DuplicatesAccepted) {
-            // Its sender executes again, and has to learn the order again.
+            // Its sender is re-executing, and must learn the order again.
             let answer = match self.numbered.get(&(id.from, id.number)) {
                 Some(&rsn) => Message::Delivered { number: id.number, rsn },
                 None => Message::Settled { below: id.number + 1 },
@@ -320,7 +320,7 @@ impl SenderBased {
         match message {
             Message::Delivered { number, rsn } => {
                 let is_it = |it: &&mut Logged| it.id.to == from && it.id.number == number;
-                // What the re-execution has yet to send, the receiver will number again.
+                // The receiver will number again whatever the re-execution has yet to send.
                 if let Some(logged) = self.log.iter_mut().find(is_it) {
                     logged.rsn = Some(rsn);
                     self.learned(from, number + 1);

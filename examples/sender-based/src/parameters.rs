@@ -24,13 +24,13 @@ pub struct Parameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Defect {
-    /// A process sends before the receive sequence numbers of what it has delivered are in the logs.
+    /// A process sends before the receive sequence numbers of the messages that it has delivered are in the logs.
     SendsAtOnce,
     /// A recovering process receives the logged messages sender by sender.
     OrderIgnored,
-    /// A recovering process receives the logged messages before it has sent again the messages that they may answer.
+    /// A recovering process receives the logged messages before it has re-sent the messages that they may answer.
     RepeatedAtOnce,
-    /// A message that was sent again is delivered again.
+    /// A re-sent message is delivered again.
     DuplicatesAccepted,
     /// A checkpoint does not contain the messages that its process had sent.
     LogNotSaved,

@@ -10,13 +10,13 @@ use faultline::core::{
 
 use crate::{Defect, Logged, Message, Phase, Rsn, Saved, SenderBased};
 
-/// What the others have answered.
+/// The answers of the other processes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replies {
     logs: BTreeMap<ProcessId, Vec<Logged>>,
     /// The number of the first message of this process that each receiver has not delivered.
     next: BTreeMap<ProcessId, u32>,
-    /// Whether another process has failed, too, and its log is not complete again.
+    /// Whether another process has failed, too, and its log is still incomplete.
     is_incomplete: bool,
 }
 
@@ -88,7 +88,7 @@ impl SenderBased {
         }
     }
 
-    /// Gives a process that has failed its messages.
+    /// Sends a failed process the messages that this process had sent to it.
     pub(crate) fn answer(&mut self, to: ProcessId, below: u32, host: &mut dyn Host<SenderBased>) {
         self.settled(to, below);
         let log = self.log.iter().filter(|it| it.id.to == to && it.is_sent).cloned().collect();
@@ -109,7 +109,7 @@ impl SenderBased {
         if !self.has(Defect::OrderIgnored) {
             messages.sort_by_key(|it| it.rsn.unwrap_or(Rsn::MAX));
         }
-        // The messages up to the first missing RSN: nothing that this process has sent depends on the others.
+        // The messages up to the first missing RSN: nothing that this process has sent depends on later ones.
         let mut last = self.rsn;
         let is_next = |it: &Logged| {
             let ignored = self.has(Defect::OrderIgnored) && it.rsn.is_some_and(|rsn| rsn > last);
@@ -152,7 +152,7 @@ impl SenderBased {
         }
     }
 
-    /// Begins or resumes.
+    /// Starts or resumes the application.
     pub(crate) fn run(&mut self, host: &mut dyn Host<SenderBased>) {
         self.phase = Phase::Running;
         if self.taking.is_none() {

@@ -1,4 +1,5 @@
-//! The protocol under random federations and faults: it is sound, and each rule that is left out is detected.
+//! Tests the protocol under random federations and faults: it is sound, and the omission of a rule is detected.
+//! `program.rs` covers the rule on which the kit's applications do not depend.
 
 use faultline::core::Span;
 use faultline::kit::{Candidate, Property};

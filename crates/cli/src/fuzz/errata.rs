@@ -52,7 +52,7 @@ const PAPERS: [Paper; 5] = [
         executable: ("faultline-protocols", "hc3i"),
         authors: "Monnet, Morin and Badrinath",
         publication: "Hybrid Checkpointing for Parallel Applications in Cluster Federations (2003)",
-        about: "If every process of a cluster follows its rules as printed, messages are lost. Further rules are missing \
+        about: "If every process of a cluster follows HC3I's rules as printed, messages are lost. Further rules are missing \
                 from the paper, and recovery fails without them.",
     },
     Paper {
@@ -64,7 +64,7 @@ const PAPERS: [Paper; 5] = [
         authors: "Guermouche, Ropars, Snir and Cappello",
         publication: "HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI \
                       Applications (2012)",
-        about: "Asynchronous processes that follow its algorithms as printed wait forever or lose messages. Further rules \
+        about: "Asynchronous processes that follow HydEE's algorithms as printed wait forever or lose messages. Further rules \
                 are missing from the paper, and recovery fails without them.",
     },
     Paper { protocol: "tic", title: "TIC", ..OF_TASKS },
@@ -312,7 +312,7 @@ fn front(arguments: &ErrataArguments, paper: &Paper, entries: &[ErrataEntry], se
         }
         p {
             "Each counterexample was found by running " (arguments.runs) " random federations with random faults in virtual time, and then shrunk. "
-            "The checker sees only recorded facts. Shares are the percentage of random schedules that the rule breaks, with a 95 % confidence interval. They describe these schedules only, not the frequency of the failure in practice."
+            "The checker sees only recorded facts. Each share is the percentage of random schedules that the switch breaks, with a 95 % confidence interval. Shares describe these schedules only, not the frequency of the failure in practice."
         }
         p {
             "In the diagrams, time runs to the right, with one lane per process. Circles are unforced checkpoints and diamonds are forced checkpoints. Undone work is red, recovery is yellow, and dashed lines mark the restored checkpoints. "

@@ -35,7 +35,7 @@ pub(crate) fn fuzz(arguments: &FuzzArguments) -> Result<Exit, CommandError> {
     let of_other_crate = |it: Protocol| it.is_custom();
     if !arguments.set.is_empty() && !arguments.protocol.is_some_and(of_other_crate) {
         return Err(CommandError::input(miette!(
-            help = "write the option of a built-in protocol into a file, and use `--file`",
+            help = "set the option of a built-in protocol in a file, and use `--file`",
             "`--set` has no effect on a built-in protocol"
         )));
     }

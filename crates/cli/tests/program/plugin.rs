@@ -1,5 +1,5 @@
-//! Tests the call of `kubectl-faultline`, a separate program: it receives all options, and errors say how to install
-//! it.
+//! Tests how `faultline` calls `kubectl-faultline`, a separate program: it receives all options, and errors say how to
+//! install it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

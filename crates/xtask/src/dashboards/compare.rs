@@ -82,7 +82,7 @@ pub(super) const COMPARE: Dashboard = Dashboard {
             "Cost without failures",
             &[
                 Panel::bars("Committed checkpoints", "short", PLAIN)
-                    .about("Of all processes.")
+                    .about("Checkpoints committed by all processes together.")
                     .of(&[("sum by (federation, protocol) (faultline_checkpoints_total{RUNS})", LEGEND)]),
                 Panel::bars("Freeze", "percentunit", PLAIN)
                     .about("Share of the processes' time during which applications were frozen for checkpoints.")

@@ -79,7 +79,7 @@ pub(super) const OPERATOR: Dashboard = Dashboard {
                         ),
                     ]),
                 Panel::graph("Requests to the API server", "reqps")
-                    .about("By method.")
+                    .about("Requests by method.")
                     .of(&[(
                         "sum by (method) (rate(faultline_operator_api_requests_total[INTERVAL]))",
                         "{{method}}",

@@ -146,7 +146,7 @@ const ROW_RUN: &[Panel] = &[
 
 const ROW_PROTOCOL: &[Panel] = &[
     Panel::graph("Committed checkpoints", "short")
-        .about("Of all processes, by kind: taken by the timer, or forced by a message.")
+        .about("Checkpoints of all processes, by kind: taken by the timer, or forced by a message.")
         .of(&[("sum by (kind) (faultline_checkpoints_total{CLUSTERS})", "{{kind}}")]),
     Panel::graph("Rollbacks", "short")
         .about("Rollbacks of processes, rollback alerts from other clusters, and recovery rounds.")
@@ -159,7 +159,7 @@ const ROW_PROTOCOL: &[Panel] = &[
         .about("Checkpoints interrupted by a failure or a rollback.")
         .of(&[("sum by (cluster) (faultline_checkpoints_aborted_total{CLUSTERS})", "{{cluster}}")]),
     Panel::graph("Application messages", "ops")
-        .about("By event. A message that a rollback undid is sent or suppressed again.")
+        .about("Messages by event. A message whose send a rollback undid counts again when it is re-executed.")
         .of(&[("sum by (event) (rate(faultline_messages_total{CLUSTERS}[INTERVAL]))", "{{event}}")]),
     Panel::graph("Messages due to recovery", "short")
         .about("Messages re-sent from logs, suppressed, or dropped because a rollback undid them.")
