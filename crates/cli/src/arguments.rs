@@ -241,8 +241,8 @@ pub(crate) struct ReproduceArguments {
     /// Choose the evaluation
     #[arg(value_enum)]
     pub(crate) paper: Paper,
-    /// Use fewer settings and seeds (HC3I and TIC: 5; HydEE: 1, on 64 processes). Shows the shape of every figure in about a
-    /// minute
+    /// Use fewer settings and seeds (HC3I and TIC: 5; CCK: 1; HydEE: 1, on 64 processes). Shows the shape of every
+    /// figure in about a minute
     #[arg(long)]
     pub(crate) quick: bool,
     /// Also run a small federation on real processes, for 4 s with each of 10 seeds (3 with `--quick`), and compare it

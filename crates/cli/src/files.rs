@@ -74,8 +74,8 @@ fn print_changes(running: &Federation, new: &Federation, source: &Source) -> Res
     Ok(Exit::Pass)
 }
 
-/// Prints whether the application sends the same messages in every order of delivery. Returns a bad-input error if
-/// its protocol relies on this.
+/// Prints whether the application sends the same messages in every order of delivery. Returns a bad-input error if it
+/// does not, although its protocol relies on this.
 fn check_orders(federation: &Federation, manifest: &Manifest, orders: u32) -> Result<Exit, CommandError> {
     let found = with_messages(federation, None, Orders(orders)).map_err(unfit)?;
     let in_orders = format!("in {}", count(u64::from(orders) + 1, "order"));

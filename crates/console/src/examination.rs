@@ -38,7 +38,7 @@ pub struct Finding {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Diagnosis<'a> {
-    /// Whether runs on real processes with this many nodes are possible.
+    /// Whether the requested run is possible.
     fit: bool,
     nodes: u64,
     /// Whether traffic control is possible; `None` if it was not tested.
@@ -64,12 +64,12 @@ impl Examination {
         self.findings.iter().all(|it| it.state != CheckState::Fail)
     }
 
-    /// Prints the findings for a run with this many nodes.
+    /// Prints the findings for a run with this many nodes. The exit status says whether the run is possible, including
+    /// traffic control if `needs_tc` is set.
     ///
     /// # Errors
     ///
-    /// Fails if the output cannot be written. The exit status indicates whether the run is possible,
-    /// including traffic control if `needs_tc` is set.
+    /// Fails if the output cannot be written.
     pub fn print(&self, nodes: u64, needs_tc: bool, format: Format) -> Result<Exit, CommandError> {
         let Examination { traffic_control, findings, .. } = self;
         let fit = self.is_fit() && (*traffic_control == Some(true) || !needs_tc);

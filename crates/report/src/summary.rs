@@ -57,7 +57,8 @@ pub struct Run {
     pub protocol: String,
     /// The seed of all random choices.
     pub seed: u64,
-    /// How the run ended: `completed`, `deadline`, `interrupted`, `outOfMemory`, `unrecoverable`, or `cutShort`.
+    /// How the run ended: `completed`, `deadline`, `interrupted`, `unrecoverable`, `notRepeated`, `outOfMemory`, or
+    /// `cutShort`.
     pub outcome: &'static str,
     /// Seconds from the start of the application to the end of the run, limited by the deadline. Wall-clock time, or
     /// virtual time in the simulator.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultline::core::{MessageId, ProcessId};
 use serde::{Deserialize, Serialize};
 
-/// Numbers of delivered messages, by sender. Consistent recovery lines make a number unambiguous: whatever a rollback
-/// of the sender undoes, no restored state contains its delivery.
+/// Numbers of delivered messages, by sender. Consistent recovery lines make a number unambiguous: if a rollback
+/// undoes a send, no restored state contains its delivery.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delivered(BTreeMap<ProcessId, Channel>);
 

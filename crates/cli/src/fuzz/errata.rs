@@ -52,8 +52,8 @@ const PAPERS: [Paper; 5] = [
         executable: ("faultline-protocols", "hc3i"),
         authors: "Monnet, Morin and Badrinath",
         publication: "Hybrid Checkpointing for Parallel Applications in Cluster Federations (2003)",
-        about: "If every process of a cluster follows HC3I's rules as printed, messages are lost. Further rules are missing \
-                from the paper, and recovery fails without them.",
+        about: "If every process of a cluster follows HC3I's rules as printed, messages are lost. Further rules are \
+                missing from the paper, and recovery fails without them.",
     },
     Paper {
         protocol: "hydee",
@@ -64,8 +64,8 @@ const PAPERS: [Paper; 5] = [
         authors: "Guermouche, Ropars, Snir and Cappello",
         publication: "HydEE: Failure Containment without Event Logging for Large Scale Send-Deterministic MPI \
                       Applications (2012)",
-        about: "Asynchronous processes that follow HydEE's algorithms as printed wait forever or lose messages. Further rules \
-                are missing from the paper, and recovery fails without them.",
+        about: "Asynchronous processes that follow HydEE's algorithms as printed wait forever or lose messages. Further \
+                rules are missing from the paper, and recovery fails without them.",
     },
     Paper { protocol: "tic", title: "TIC", ..OF_TASKS },
     Paper { protocol: "sel", title: "SEL", ..OF_TASKS },
