@@ -107,8 +107,8 @@ fn tabbed(line: &str) -> Option<Row> {
     })
 }
 
-/// Parses a point of a chart: the name of the quantity that grows, its size, and the time per event relative to the
-/// smallest size.
+/// Parses a point of a chart: the name of the quantity that grows, its size, and the time per event relative to that
+/// of the smallest size.
 fn point(line: &str) -> Option<(String, f64, f64)> {
     let fields: Vec<&str> = line.strip_prefix("point\t")?.split('\t').collect();
     let [figure, x, y] = fields[..] else { return None };
@@ -126,7 +126,7 @@ fn draw(repository: &Repository, points: &[(String, f64, f64)]) -> Result<(), Bo
         let chart = Chart {
             title: format!("Time per event of the simulator, by number of {what}"),
             x: format!("{what}, as a power of ten"),
-            y: "time per event, relative to the smallest".into(),
+            y: "time per event, relative to the smallest size".into(),
             series: vec![Series { name: "mean and range of the turns".into(), points: spreads.collect() }],
             stated: Vec::new(),
         };
