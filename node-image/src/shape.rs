@@ -8,7 +8,7 @@ use faultline_runtime::shaper;
 
 use crate::command_error::CommandError;
 
-/// Configure traffic control of this network namespace, as its node requests.
+/// Configure traffic control in this network namespace, as its node requests.
 ///
 /// Requires only the capability NET_ADMIN. Listens at a socket in a directory that it shares only with the agent and
 /// the agent's process. Keeps no state: the configuration is in the kernel, and stays there after this program exits.

@@ -332,7 +332,7 @@ pub struct Request {
     pub id: u64,
     /// Requested action.
     pub action: Action,
-    /// Name of the process whose place is meant.
+    /// Name of the process at the place that the request concerns.
     pub process: String,
     /// UID of that place. A place with another UID must not be touched.
     pub uid: String,

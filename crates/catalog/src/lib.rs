@@ -63,7 +63,7 @@ pub enum SetupError {
     #[error("the application is a program of tasks, whose processes exchange no messages of their own")]
     Tasks,
     /// The operation requires a program of tasks, but the application's processes exchange messages.
-    #[error("the processes of the application exchange messages, and it has no tasks")]
+    #[error("the application has no tasks: its processes exchange messages")]
     Messages,
     /// The operation requires tasks that processes steal, but the tasks are assigned in advance.
     #[error("the tasks of this federation are assigned in advance, and no process steals any")]

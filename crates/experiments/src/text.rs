@@ -69,7 +69,7 @@ pub fn csv(runs: &[Statistics]) -> String {
         for (Measure { statistic, of, to, number }, value) in measures(run) {
             let number = number.map(|it| it.to_string()).unwrap_or_default();
             writeln!(text, "{},{verdict},{statistic},{of},{to},{number},{value}", run.seed)
-                .expect("a string takes everything");
+                .expect("a string accepts every write");
         }
     }
     text
@@ -102,7 +102,7 @@ impl StatisticsText<'_> {
         let not_passed = runs.iter().filter(|it| it.verdict != Verdict::Pass);
         for run in not_passed.take(10) {
             for reason in &run.reasons {
-                writeln!(text, "  seed {}: {reason}", run.seed).expect("a string takes everything");
+                writeln!(text, "  seed {}: {reason}", run.seed).expect("a string accepts every write");
             }
         }
         text

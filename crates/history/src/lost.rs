@@ -1,5 +1,4 @@
-//! Lost work: what the rollbacks of a process undid. This definition is behind every number and picture that
-//! shows lost work.
+//! Lost work: what the rollbacks of a process undid. Every number and picture of lost work uses this definition.
 //!
 //! The lost work of a process in a rollback is the time from the instant of the restored state, or from the start of
 //! the application if that is later, until the process paused for the recovery or failed. Everything that it did in

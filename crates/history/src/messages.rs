@@ -58,7 +58,7 @@ impl Message {
 pub struct Points {
     first: Point,
     /// Allocated only for a second point, to keep messages small: a run can have millions.
-    #[expect(clippy::box_collection, reason = "a message has a vector's size less in almost all cases")]
+    #[expect(clippy::box_collection, reason = "a pointer takes less memory than an empty vector")]
     more: Option<Box<Vec<Point>>>,
 }
 

@@ -31,7 +31,7 @@ pub struct LifeEnd {
 }
 
 impl LifeEnd {
-    /// Creates an end that the supervisor neither ordered nor detected, without any loss.
+    /// Creates an end that the supervisor neither ordered nor detected, without a loss of storage.
     fn new(process: ProcessId, life: Life, at: Time, fact: usize) -> LifeEnd {
         LifeEnd {
             process,

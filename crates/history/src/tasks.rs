@@ -6,9 +6,9 @@
 //! tasks that descend from it. This module shares nothing with the runtime except the naming of tasks
 //! ([`TaskId::child`]).
 //!
-//! A cursor follows each stream. Where a state depends on that of another process (a result, or an absorbed
-//! state), the cursor waits until the other one has reached it. The pass is therefore linear in the number of
-//! facts.
+//! A cursor follows each stream. If a state depends on that of another process (because of a result or an absorbed
+//! state), the cursor waits until the cursor of the other process has reached it. The pass is therefore linear in the
+//! number of facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

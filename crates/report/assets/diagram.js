@@ -1,5 +1,5 @@
-// The space-time diagram: draws the embedded data, zooms, pans, and describes what is under the pointer. Judges nothing
-// about the run. Times are in microseconds since the application started.
+// The space-time diagram: draws the embedded data, zooms, pans, and describes what is under the pointer. Makes no
+// judgements about the run. Times are in microseconds since the application started.
 "use strict";
 (() => {
 const data = JSON.parse(document.getElementById("data").textContent);

@@ -89,7 +89,7 @@ pub struct ClusterSummary {
     pub unforced: u64,
     /// Committed checkpoints that a message forced.
     pub forced: u64,
-    /// The longest time in seconds for which a checkpoint paused an application.
+    /// The longest time in seconds for which a checkpoint paused the application of a process.
     pub longest_freeze_seconds: f64,
     /// The cluster's rollbacks.
     pub rollbacks: Vec<RollbackSummary>,
@@ -98,11 +98,11 @@ pub struct ClusterSummary {
     pub lost_work_seconds: f64,
     /// How its processes spent their time. The parts add up to the total.
     pub time: TimeByActivity,
-    /// Messages that its applications sent within the cluster.
+    /// Messages that the application sent within the cluster.
     pub sent_within: u64,
-    /// Messages that its applications sent to other clusters.
+    /// Messages that the application sent from this cluster to others.
     pub sent_between: u64,
-    /// Messages that its applications received.
+    /// Messages that were delivered to the application in this cluster.
     pub delivered: u64,
     /// Messages that other clusters re-sent to it from their logs.
     pub resent: u64,

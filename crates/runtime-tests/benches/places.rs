@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let tasks = fibonacci(levels).tasks() as f64;
         let show = |all: &[f64]| {
             let seconds = bench::median(all);
-            format!("{seconds:.3} s, {:.0} ns a task", seconds * 1e9 * f64::from(CORES) / tasks)
+            format!("{seconds:.3} s, {:.0} ns per task", seconds * 1e9 * f64::from(CORES) / tasks)
         };
         let baseline = format!("rayon {}", show(&seconds[0]));
         for (name, all) in ["none", "TIC, a checkpoint every second"].into_iter().zip(&seconds[1..]) {

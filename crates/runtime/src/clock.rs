@@ -286,7 +286,7 @@ mod tests {
         assert!(source("a", none).is_same(&source("a", none)));
         assert!(!source("a", none).is_same(&source("b", none)), "another machine");
         assert!(!source("a", none).is_same(&source("a", ahead)), "another time namespace of one machine");
-        assert!(!source("", none).is_same(&source("", none)), "two kernels that tell nothing");
+        assert!(!source("", none).is_same(&source("", none)), "two kernels without identifiers");
         let this = ClockSource::of_this_process();
         assert!(!this.boot.is_empty() && this.is_same(&this.clone()));
     }

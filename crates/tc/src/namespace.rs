@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::netlink::Socket;
 
-/// Name of a process's interface to all others, in its namespace.
+/// Name, in a process's namespace, of its interface to all other processes.
 pub const INTERFACE: &str = "data";
 /// Largest number of processes at a hub: the number of ports of a Linux bridge.
 pub const MOST_PROCESSES: u32 = 1023;

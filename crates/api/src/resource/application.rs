@@ -400,7 +400,7 @@ impl Application {
             | Application::TaskGraph(_)
             | Application::Jacobi(_)
             | Application::Cloth(_) => None,
-            // Only its crate knows.
+            // Only the application's crate knows the time.
             Application::Custom(_) => None,
             Application::Synthetic(it) => match &it.traffic {
                 Traffic::Random(it) => Some(it.duration.0),

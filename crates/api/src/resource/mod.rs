@@ -1,7 +1,7 @@
 //! The `Federation` resource, as a file or as a Kubernetes object.
 //!
 //! This module contains only types. [`crate::validate`] checks combinations of values. The CEL rules here are the part
-//! of that check that an API server can run by itself. Tests evaluate them, with the feature `rules`, to see that both
+//! of that check that an API server can run by itself. With the feature `rules`, tests evaluate them to check that both
 //! agree.
 //!
 //! Rules for these types, most of them enforced by API servers: enums are externally tagged with struct variants, or

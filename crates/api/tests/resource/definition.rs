@@ -191,7 +191,7 @@ fn the_rules_refuse_names_that_are_not_names() {
     for name in ["a.b", "a-", "1a", "A"] {
         let mut federation = good();
         federation.metadata.name = Some(name.into());
-        let errors = federation.validate_cel().expect_err("it is no name").to_string();
+        let errors = federation.validate_cel().expect_err("it is not a valid name").to_string();
         let problem = faultline_api::validate(&federation).remove(0);
         assert!(errors.contains(&format!("{}: {}", problem.message, problem.help)), "{errors}");
     }

@@ -161,7 +161,7 @@ fn targets_are_the_same_everywhere_and_evenly_drawn() {
     let plan = plan_of("    - { mtbf: { exponential: 100ms }, crash: {} }");
     let victims = plan.iter().map(|it| match it.fault {
         Fault::Crash { process, .. } => u64::from(process.0),
-        ref other => panic!("{other:?} is no crash"),
+        ref other => panic!("{other:?} is not a crash"),
     });
     let mut counts = [0; 10];
     victims.clone().for_each(|it| counts[it as usize] += 1);

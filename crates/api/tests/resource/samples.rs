@@ -26,7 +26,7 @@ fn every_sample_is_valid_and_described() {
 fn every_file_is_in_the_binary() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/samples");
     let files: BTreeSet<String> = std::fs::read_dir(folder)
-        .expect("the samples are there")
+        .expect("the samples exist")
         .map(|it| it.expect("the folder can be read").file_name().to_string_lossy().into_owned())
         .collect();
     let embedded: BTreeSet<String> = SAMPLES.iter().map(|it| format!("{}.yaml", it.name)).collect();

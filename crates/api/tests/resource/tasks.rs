@@ -273,7 +273,7 @@ spec:
 
 #[track_caller]
 fn rejects_planned(from: &str, to: &str, line: usize, message: &str, help: &str) {
-    assert_eq!(PLANNED.matches(from).count(), 1, "`{from}` stands once in the example");
+    assert_eq!(PLANNED.matches(from).count(), 1, "`{from}` occurs once in the example");
     assert_eq!(error(&PLANNED.replacen(from, to, 1)), (line, message.into(), help.into()));
 }
 

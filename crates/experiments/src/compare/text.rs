@@ -29,20 +29,20 @@ pub fn text(it: &Comparison) -> String {
     if let Some(unprotected) = &it.unprotected {
         let seconds = Unit::Seconds.text(unprotected);
         writeln!(text, "The unprotected run without faults takes {seconds}.")
-            .expect("a string takes everything");
+            .expect("a string accepts every write");
     }
     text.push('\n');
     text.push_str(&table(it));
     if it.missing > 0 {
         writeln!(text, "{} are missing, because the comparison was interrupted.", count(it.missing, "run"))
-            .expect("a string takes everything");
+            .expect("a string accepts every write");
     }
     let remarks: Vec<String> = it.rows.iter().flat_map(|row| remarks(it, row)).collect();
     if !remarks.is_empty() {
         text.push('\n');
     }
     for line in remarks {
-        writeln!(text, "note: {line}").expect("a string takes everything");
+        writeln!(text, "note: {line}").expect("a string accepts every write");
     }
     text
 }
@@ -210,9 +210,9 @@ fn fewer_faults(it: &Comparison, row: &Row) -> Option<String> {
     (most > own).then(|| {
         let [own, most] = [own, most].map(|it| Unit::Count.brief(it));
         format!(
-            "{} met fewer faults than others, {own} of {most} on average: the others were due after its end, or waited for an \
-             event that never happened. Its costs with faults are not comparable (`faultline run` with this protocol \
-             shows which faults took effect)",
+            "{} met fewer faults than other protocols, {own} of {most} on average: the rest were due after its end, or \
+             waited for an event that never happened. Its costs with faults are not comparable (`faultline run` with \
+             this protocol shows which faults took effect)",
             row.protocol
         )
     })

@@ -92,7 +92,7 @@ pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, I
                     true => "The last announcement of the silent cluster remains valid. A cluster that has \
                              delivered later messages of the silent cluster keeps everything that it may need \
                              because of them, with or without an initiator.",
-                    false => "There was no saving here.",
+                    false => "Here, it made no difference.",
                 }
                 .into(),
             },

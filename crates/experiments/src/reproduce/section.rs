@@ -148,7 +148,7 @@ impl Table {
             let title = title.replace(',', "");
             if *spread { format!("{title} mean,{title} deviation,{title} least,{title} most") } else { title }
         });
-        writeln!(text, "{}", titles.collect::<Vec<_>>().join(",")).expect("a string takes everything");
+        writeln!(text, "{}", titles.collect::<Vec<_>>().join(",")).expect("a string accepts every write");
         for row in &self.rows {
             let cells = row.iter().zip(&spreads).map(|(cell, spread)| match (cell, spread) {
                 (Cell::Spread(it), _) => format!("{},{},{},{}", it.mean, it.deviation, it.least, it.most),
@@ -157,7 +157,7 @@ impl Table {
                 (other, true) => format!("{},,,", other.text().replace(',', "")),
                 (other, false) => other.text().replace(',', ""),
             });
-            writeln!(text, "{}", cells.collect::<Vec<_>>().join(",")).expect("a string takes everything");
+            writeln!(text, "{}", cells.collect::<Vec<_>>().join(",")).expect("a string accepts every write");
         }
         text
     }

@@ -73,7 +73,7 @@ const OWN: [Quantity; 2] = [
     },
 ];
 
-/// Returns all quantities that a sweep measures; for each of them, less is better.
+/// Returns all quantities that a sweep measures; for each of them, lower is better.
 ///
 /// # Panics
 ///

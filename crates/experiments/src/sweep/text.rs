@@ -55,7 +55,7 @@ pub fn text(sweep: &Sweep, quantity: &Quantity) -> String {
     let table: String = table.lines().map(|it| format!("{}\n", it.trim_end())).collect();
     let mut text = format!("{}: {}\n\n{table}\n", sweep.plan.name, scope(sweep));
     for sentence in conclusions(sweep, quantity).into_iter().chain(reasons(sweep)) {
-        writeln!(text, "{sentence}").expect("a string takes everything");
+        writeln!(text, "{sentence}").expect("a string accepts every write");
     }
     text
 }

@@ -112,7 +112,7 @@ fn a_protocol_that_met_fewer_faults_is_reported_as_not_comparable() {
     let compared =
         compared(HEAT, &format!("  faults: [{{ {when}, crash: {{ cluster: lyon, node: 1 }} }}]\n"));
     let text = text::text(&compared);
-    assert!(text.contains("coordinated met fewer faults than others, 0 of 1 on average"), "{text}");
+    assert!(text.contains("coordinated met fewer faults than other protocols, 0 of 1 on average"), "{text}");
     assert!(!text.contains("hydee met fewer") && !text.contains("none met fewer"), "{text}");
 }
 

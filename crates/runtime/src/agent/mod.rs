@@ -120,7 +120,7 @@ enum OrderError {
     NotAssigned,
 }
 
-/// Serves supervisors until a termination signal arrives. The process ends with the agent.
+/// Serves supervisors until a termination signal arrives. The hosted process ends with the agent.
 ///
 /// # Errors
 ///

@@ -7,11 +7,11 @@
 //! | 4 | CRC32C of length and content |
 //! | | remains of earlier content |
 //!
-//! Overwriting existing blocks of a file changes nothing in the file system's journal. The write is therefore
-//! durable once the disk has it, without a journal commit, which would make all writers to that disk wait.
-//! This takes a quarter of the time, or less if other processes write as well. Databases recycle their log
-//! files for the same reason. New images reuse the files of removed ones, and files for further images are
-//! prepared during idle time.
+//! Overwriting existing blocks of a file changes nothing in the file system's journal. The write is therefore durable
+//! once the disk has it, without a journal commit, which would make all writers to that disk wait. Such a write takes a
+//! quarter of the time of one that needs a commit, or less if other processes write as well. Databases recycle their
+//! log files for the same reason. New images reuse the files of removed ones, and files for further images are prepared
+//! during idle time.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};

@@ -192,7 +192,7 @@ pub enum RunError {
         last_output: String,
     },
     /// The supervisor's facts or its journal cannot be written.
-    #[error("cannot write the supervisor's facts: {0}")]
+    #[error("cannot write the supervisor's facts or its journal: {0}")]
     Record(io::Error),
     /// The journal contradicts the record.
     #[error("the journal of the run does not match its record")]

@@ -263,7 +263,7 @@ pub(super) fn many_servers(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interr
         tables: vec![Table {
             name: "servers-long",
             caption: "Time of a checkpoint".into(),
-            columns: vec!["servers", "processes", "processes a server", "state MB", "wire ms", "checkpoint ms"],
+            columns: vec!["servers", "processes", "processes per server", "state MB", "wire ms", "checkpoint ms"],
             rows,
         }],
     }])

@@ -118,7 +118,7 @@ impl Planned {
         let [rows, columns] = [0, 1].map(|it| grid[it] * blocks[it]);
         let mut pieces = String::new();
         for it in self.pieces() {
-            write!(pieces, "{it}, ").expect("a string takes everything");
+            write!(pieces, "{it}, ").expect("a string accepts every write");
         }
         let cck = |tau: f64| format!("{{ cck: {{ tau: {}ms, {} }} }}", (tau * 1e3).round(), self.options);
         let protocol = self.tau.map_or_else(|| "{ none: {} }".to_owned(), cck);

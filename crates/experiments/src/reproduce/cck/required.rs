@@ -76,7 +76,7 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
              iterations after a checkpoint; all others keep their states. The tasks that they re-execute are \
              compared with those that they would re-execute after a rollback of all processes to the same \
              checkpoint. A value from k iterations ago depends on blocks up to k steps away. Both figures \
-             therefore depend on the number of iterations since the checkpoint, and nothing is saved if the period \
+             therefore depend on the number of iterations since the checkpoint, and there is no gain if the period \
              is long relative to the width of the grid."
         )],
         findings: vec![
@@ -116,9 +116,9 @@ pub(super) fn required(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupte
             columns: vec![
                 "iterations",
                 "re-executed %",
-                "processes without %",
+                "processes without re-execution %",
                 "with memory: re-executed %",
-                "with memory: processes without %",
+                "with memory: processes without re-execution %",
             ],
             rows,
         }],

@@ -144,7 +144,7 @@ impl Kernel {
             "apiVersion: faultline.dev/v1alpha1\nkind: Federation\nmetadata: { name: kernel }\nspec:\n  clusters:\n",
         );
         let mut line = |arguments: std::fmt::Arguments<'_>| {
-            text.write_fmt(arguments).expect("a string takes everything")
+            text.write_fmt(arguments).expect("a string accepts every write")
         };
         for (number, members) in clusters.iter().enumerate() {
             line(format_args!("    - {{ name: c{number}, nodes: {} }}\n", members.len()));

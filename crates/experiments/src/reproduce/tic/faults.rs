@@ -147,8 +147,8 @@ pub(super) fn faults(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted>
                     tic.over_unprotected[last].1.mean < sel.over_unprotected[last].1.mean,
                 ),
                 sentence:
-                    "Here, a log is written in segments while tasks run, and a leg waits for one write as a \
-                    checkpoint does, so that a log costs volume rather than time. In the paper, events are \
+                    "Here, a log is written in segments while tasks run. A message of a theft waits for one write, as \
+                    it does under TIC, so that a log costs volume rather than time. In the paper, events are \
                     logged one by one."
                         .into(),
             },

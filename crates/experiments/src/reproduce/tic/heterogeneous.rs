@@ -119,7 +119,7 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
                 agreement: Agreement::Measured,
                 sentence: format!(
                     "The cost consists of detection, re-executed tasks, and the time until all places have work. \
-                     This project's gate, at most {GATE_PERCENT} % in every run of at least {GATE_SECONDS} s: \
+                     This project's goal, at most {GATE_PERCENT} % in every run of at least {GATE_SECONDS} s: \
                      {gate}."
                 ),
             },

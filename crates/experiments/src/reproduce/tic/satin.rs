@@ -77,7 +77,7 @@ pub(super) fn satin(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
     });
     Ok(vec![Section {
         id: "satin",
-        title: "Beside Satin".into(),
+        title: "TIC compared with Satin".into(),
         place: "VII-E, figure 13",
         text: vec![format!(
             "The Fibonacci recursion runs on {PLACES} places of one cluster. One process fails after 25 %, 50 % or \

@@ -63,7 +63,7 @@ fn withstands(name: &str) {
     println!("{name}: {} attacks, {verdicts:?}", all.len());
     assert!(all.len() > 60, "only {} attacks", all.len());
     assert!(passed.is_empty(), "{name} passes: {passed:#?}");
-    assert!(untold.is_empty(), "{name} is told otherwise: {untold:#?}");
+    assert!(untold.is_empty(), "{name} has other reasons: {untold:#?}");
 }
 
 #[test]
