@@ -19,7 +19,7 @@ use crate::command_error::CommandError;
 Example:
   faultline-node agent --listen 0.0.0.0:7400 --key-file /etc/faultline/key --data /var/lib/faultline")]
 pub(crate) struct AgentArguments {
-    /// Listen for supervisors at this address; prints the port on standard output
+    /// Listen for supervisors at this address; prints the actual address on standard output
     #[arg(long, value_name = "ADDR")]
     listen: SocketAddr,
     /// Read the process's key from FILE (64 hexadecimal digits), derived from the federation's key

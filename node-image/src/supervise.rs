@@ -61,7 +61,7 @@ pub(crate) struct SuperviseArguments {
     /// reaches their agents
     #[arg(long, value_name = "ADDR")]
     listen: SocketAddr,
-    /// Serve the HTTP API at this address; prints the port on standard output
+    /// Serve the HTTP API at this address; prints the actual address on standard output
     #[arg(long, value_name = "ADDR")]
     api: SocketAddr,
 }

@@ -1,4 +1,4 @@
-//! The HTTP API between the supervisor of a federation and its client, which provides the places of its processes (the
+//! The HTTP API between the supervisor of a federation and the client that provides the places of the processes (the
 //! operator, or a test).
 //!
 //! | request | body | answer |
@@ -90,7 +90,7 @@ fn digest(purpose: &str, of: &[u8], key: &str) -> Result<blake3::Hash, InvalidKe
 }
 
 /// Returns whether an API connection to or from this address must be encrypted. Only connections within the machine
-/// need no encryption. Forwarded ports of a pod are such connections: they arrive from the pod itself.
+/// need no encryption. Connections through a forwarded port of a pod count as such: they arrive from the pod itself.
 pub fn needs_encryption(address: IpAddr) -> bool {
     !address.to_canonical().is_loopback()
 }

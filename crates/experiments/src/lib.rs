@@ -1,8 +1,8 @@
 //! Experiments on the simulator: the HC3I paper's three files, its statistics and its figures, and
 //! comparisons of protocols.
 //!
-//! All runs are set up by the catalog and performed by the simulator or the caller's backend. Numbers are computed
-//! from the facts. This crate neither prints nor reads a clock.
+//! All runs are set up by the catalog and performed by the simulator or the caller's backend. Numbers are computed from
+//! the facts. This crate prints nothing and reads no clock.
 //!
 //! | module | contents |
 //! | --- | --- |

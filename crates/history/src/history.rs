@@ -256,7 +256,7 @@ impl<'a> History<'a> {
         ends.max().unwrap_or_default()
     }
 
-    /// Returns the time, by the supervisor's clock, since which the supervisor has neither disturbed nor changed the
+    /// Returns the time, by the supervisor's clock, after which the supervisor neither disturbs nor changes the
     /// federation; the end of time if a disturbance lasts.
     pub fn calm_since(&self) -> Time {
         let is_calm = |fact: &Fact| matches!(fact, Fact::Ineffective { .. } | Fact::Completed);

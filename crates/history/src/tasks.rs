@@ -63,7 +63,7 @@ pub struct Absorption {
 
 /// The reason why a fact is impossible, given the tasks that its process had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the sentence of each says what it means")]
+#[expect(missing_docs, reason = "the comment on each variant explains its fields")]
 pub enum ImpossibleFact {
     /// The process ran a task that it did not have.
     Ran { task: TaskId },

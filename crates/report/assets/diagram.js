@@ -117,8 +117,8 @@ function tell() {
   document.getElementById("forget").hidden = !past;
 }
 
-// What could have influenced a message: every delivery before its send at its sender, before the sends of those, and so on.
-// A delivery that a rollback had undone by then does not count.
+// What could have influenced a message: every delivery at its sender before it was sent, every delivery at the senders
+// of those messages before they were sent, and so on. A delivery that a rollback had undone by then does not count.
 function pastOf(index) {
   const m = messages[index], upto = new Array(lanes).fill(-Infinity), found = new Set([index]);
   upto[m.from] = m.sent;

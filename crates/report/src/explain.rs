@@ -139,7 +139,7 @@ fn ended_early(history: &Timeline, manifest: &Manifest) -> Option<String> {
         Some(Outcome::Interrupted) => Some(format!("The run was interrupted at {end}.")),
         Some(Outcome::Deadline) => Some(format!("The run exceeded its deadline at {end}.")),
         Some(Outcome::OutOfMemory(_)) => {
-            Some(format!("The run was ended at {end}, because the program reached its memory limit."))
+            Some(format!("The run ended at {end}, because the program reached its memory limit."))
         }
         _ => None,
     }
@@ -309,7 +309,7 @@ impl Explainer<'_> {
         if tasks > 0 {
             let since = count(tasks, "task");
             text.push_str(&format!(
-                " {since} that had run since then had to run again ({} of work).",
+                " {since} that had run since then had to be re-executed ({} of work).",
                 lasted(cost)
             ));
         }
@@ -404,7 +404,7 @@ impl Explainer<'_> {
         if tasks > 0 {
             let since = count(tasks, "task");
             text.push_str(&format!(
-                " {since} that {of} had run since then had to run again ({} of work).",
+                " {since} that {of} had run since then had to be re-executed ({} of work).",
                 lasted(cost)
             ));
         }

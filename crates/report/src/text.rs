@@ -250,7 +250,7 @@ impl Writer<'_> {
             if let (Some(percent @ 1..), Some(mean)) =
                 (it.observed_percent_outside, it.observed_latency_seconds)
             {
-                said += &format!(", but for {percent} % of the run ({} on average)", span(mean));
+                said += &format!("; out of tolerance for {percent} % of the run ({} on average)", span(mean));
             }
             table.add_row([
                 self.cell(it.link.clone(), None),

@@ -28,7 +28,7 @@ pub struct Supervisor {
     pub(crate) membership: Membership,
     /// Whether the membership differs from the one announced last.
     pub(crate) unannounced: bool,
-    /// Processes whose failure must be announced, and whose next life must be launched some time afterwards.
+    /// Processes whose failure must be announced, and whose next life must be launched after a delay.
     unannounced_failures: Vec<ProcessId>,
     /// The supervisor's entry for each process, indexed by process.
     pub(crate) entries: Vec<SupervisedProcess>,

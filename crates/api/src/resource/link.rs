@@ -134,7 +134,7 @@ impl Links {
 
     /// Returns the properties of links between clusters, without exceptions.
     pub fn between(&self) -> LinkProperties {
-        // Links that the file describes start from `none`, not from the default's delay and bandwidth.
+        // If the file describes these links, properties that it omits come from `none`, not from the default preset.
         self.between.map_or(Preset::Wan.properties(), |it| it.over(Preset::None.properties()))
     }
 

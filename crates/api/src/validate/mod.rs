@@ -390,7 +390,7 @@ impl<'a> Check<'a> {
         if percent > 100 {
             self.problem(
                 "spec.simulator.leastWorkLeft",
-                format!("{percent} is not a percentage"),
+                format!("{percent} is not a percentage from 0 to 100"),
                 "write 0 to 100",
             );
         }

@@ -107,7 +107,7 @@ pub(super) fn joining_and_leaving(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>,
             },
             Table {
                 name: "failure-after-leaving",
-                caption: "A node of cluster 0 fails at half-time, with a collection every ten minutes".into(),
+                caption: "A node of cluster 0 fails halfway through, with a collection every ten minutes".into(),
                 columns: vec![
                     "when",
                     "rollbacks of cluster 0",

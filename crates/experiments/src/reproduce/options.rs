@@ -183,8 +183,8 @@ fn replicas(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> {
         place: "7, future work",
         text: vec![
             "With the option \"replicas: k\", each node's part of a checkpoint is stored in its own memory and at k \
-             neighbours. At half-time, neighbouring nodes of cluster 0 are killed at the same instant and lose their \
-             memory. This is the worst case, because neighbours hold each other's replicas."
+             neighbours. Halfway through the run, neighbouring nodes of cluster 0 are killed at the same instant \
+             and lose their memory. This is the worst case, because neighbours hold each other's replicas."
                 .into(),
         ],
         findings: vec![Finding {
@@ -263,8 +263,8 @@ fn failures_at_once(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interrupted> 
         title: "Simultaneous failures in several clusters".into(),
         place: "7, future work",
         text: vec![
-            "One node is killed at half-time and loses its memory, in one cluster or in both clusters at the same \
-             instant, with a collection every two hours."
+            "One node is killed halfway through the run and loses its memory, in one cluster or in both clusters at \
+             the same instant, with a collection every two hours."
                 .into(),
         ],
         findings: vec![Finding {

@@ -866,7 +866,7 @@ fn is_full(dir: &Path) -> bool {
     statvfs(dir).is_ok_and(|it| it.blocks_available() * it.fragment_size() < LEAST_ROOM)
 }
 
-/// Returns whether the last lines of a process report a full disk, wherever they are wrapped.
+/// Returns whether the last lines of a process report a full disk, even if the report is wrapped.
 fn tells_of_full_disk(last_output: &str) -> bool {
     let words = last_output.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
     words.collect::<Vec<_>>().join(" ").contains(Errno::ENOSPC.desc())

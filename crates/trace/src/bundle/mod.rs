@@ -29,7 +29,7 @@ pub struct Bundle {
     dir: PathBuf,
 }
 
-/// An error of an operation on a bundle, with the file concerned.
+/// An error in an operation on a bundle, with the affected file.
 #[derive(Debug, Error)]
 pub enum BundleError {
     /// The directory already contains a run.

@@ -112,7 +112,7 @@ fn times(sizes: &[u32], ways: &[Way]) -> Section {
                 ours: format!("at most {} %", short(five)),
                 agreement: Agreement::Measured,
                 sentence: format!(
-                    "{} {AIM_PERCENT} %, this project's aim.",
+                    "{} {AIM_PERCENT} %, this project's goal.",
                     if five <= AIM_PERCENT { "Below" } else { "Above" }
                 ),
             },

@@ -1,4 +1,4 @@
-//! Clusters of different speed, one of which is lost permanently: figure 12 of the paper.
+//! Clusters of different speeds, one of which is lost permanently: figure 12 of the paper.
 
 use super::{Program, UNPROTECTED, of};
 use crate::compare::Costs;
@@ -59,7 +59,7 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
             .map(|(lost, calm)| 100.0 * (lost.seconds / calm.seconds - 1.0) - ideal_percent(calm, at)),
     );
     let names =
-        ["unprotected", "TIC every 5 s", "TIC every 5 s, the slowest cluster is lost for good at half-time"];
+        ["unprotected", "TIC every 5 s", "TIC every 5 s, the slowest cluster is lost for good halfway through"];
     for ((name, seconds), published) in names.iter().zip(&seconds).zip(PUBLISHED_SECONDS) {
         rows.push(vec![
             Cell::Word(format!("10 nodes of each, {name}")),
@@ -83,7 +83,7 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
             "Three clusters of {NODES} nodes with speeds of {}, {} and {}, 5 ms apart. Checkpoints are replicated \
              to another cluster. The slowest cluster is lost for good with its storage after half of the run time, \
              and the others take over its work. The paper does not say how fast its clusters are. Ideally, losing \
-             a quarter of the power at half-time costs 16.7 %, so the paper's 17 % suggests about this share.",
+             a quarter of the power halfway through costs 16.7 %, so the paper's 17 % suggests about this share.",
             SPEEDS[0], SPEEDS[1], SPEEDS[2]
         )],
         findings: vec![
@@ -103,7 +103,7 @@ pub(super) fn heterogeneous(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Inter
                         .into(),
             },
             Finding {
-                what: "a cluster is lost for good at half-time".into(),
+                what: "a cluster is lost for good halfway through the run".into(),
                 published: "17 % longer (216 s); the cluster's share of the power is not stated".into(),
                 ours: format!("{} % longer ({} s)", longer.text(), short(seconds[2].mean)),
                 agreement: Agreement::of((longer.mean - 17.0).abs() <= GATE_PERCENT),

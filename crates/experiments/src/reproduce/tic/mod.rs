@@ -5,7 +5,7 @@
 //! | `granularity` | tasks by threshold (figure 7) |
 //! | `fault_free` | run time and stored data without failures (figures 8 and 9) |
 //! | `faults` | the cost of crashes (figures 10 and 11) |
-//! | `heterogeneous` | clusters of different speed, one of which is lost permanently (figure 12) |
+//! | `heterogeneous` | clusters of different speeds, one of which is lost permanently (figure 12) |
 //! | `satin` | TIC compared with Satin (figure 13) |
 
 mod fault_free;
