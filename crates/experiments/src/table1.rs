@@ -142,8 +142,8 @@ pub fn page(rows: &[Row]) -> String {
         p.prose {
             "The communication of the kernels is given in closed form; with the paper's divisions, it yields the \
              paper's shares "
-            "within half a percentage point. The clusters were then computed, and one criterion chose for all six: \
-             the smallest sum found of "
+            "within half a percentage point. The clusters were then computed. For all six \
+             kernels, one criterion selected them: the smallest sum found of "
             "the share that one failure rolls back and the share that is logged. In " (agreeing) " of " (rows.len())
             " rows, the paper's point lies on the computed front or behind it (within " (ROLLED_BACK)
             " points rolled back and " (LOGGED) " logged)."

@@ -366,7 +366,7 @@ fn lives_ended_by_a_fault_are_reported_with_it_and_others_separately() {
         ["Started", "FaultInjected", "FaultInjected", "DeclaredFailed", "FaultInjected", "DeclaredFailed"];
     assert_eq!(reasons, expected);
     assert!(told[3].text.starts_with("rennes-1 sent no heartbeat"), "{told:?}");
-    assert!(told[5].text.starts_with("rennes-1 is paused for too long (fault 3)"), "{told:?}");
+    assert!(told[5].text.starts_with("rennes-1 has been paused for too long (fault 3)"), "{told:?}");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Compares protocols on one federation, with the same application, faults and seeds: what each costs without faults
 //! and what it loses with them.
 //!
-//! Every protocol runs twice with each seed, once with the faults of the file and once without. The reference
-//! for all costs is the unprotected run (`none`) of the same seed without faults. All numbers are computed from the
-//! facts. The runs are performed in virtual time, or by the caller ([`Runs`]).
+//! Every protocol runs twice with each seed, once with the faults in the file and once without. The reference for all
+//! costs is the unprotected run (`none`) of the same seed without faults. All numbers are computed from the facts. The
+//! runs are performed in virtual time, or by the caller ([`Runs`]).
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -220,7 +220,7 @@ pub struct Row {
     pub cannot: Option<String>,
     /// Faults that are omitted, because they concern processes that the protocol does not have.
     pub left_out: Vec<String>,
-    /// The reason why the protocol cannot run with the faults of the file.
+    /// The reason why the protocol cannot run with the faults in the file.
     pub cannot_with_faults: Option<String>,
     /// Outcomes of the runs without faults.
     pub calm: Tally,
@@ -349,7 +349,7 @@ impl Candidate {
         Candidate { federation, left_out, cannot, cannot_with_faults }
     }
 
-    /// Returns the number of kinds of runs: without faults, and with the faults of the file.
+    /// Returns the number of kinds of runs: without faults, and with the faults in the file.
     fn kinds(&self) -> u64 {
         if self.cannot.is_some() { 0 } else { 1 + u64::from(self.has_faulty_runs()) }
     }

@@ -49,7 +49,7 @@ pub fn render(it: &Comparison) -> String {
             }
         } }
         p.prose {
-            "Every protocol runs the same application with the same seeds, once without faults and once with those of the "
+            "Every protocol runs the same application with the same seeds, once without faults and once with those in the "
             "file. Every run is judged by the same checker. Numbers are means over the seeds, with the 95 % confidence "
             "interval of the mean, or, for fewer than " (FEW) " runs, their range."
             @if let Some(unprotected) = &it.unprotected {
@@ -164,7 +164,7 @@ fn table(it: &Comparison) -> Markup {
                 th.num { (breakable(&row.protocol)) }
             } } }
             tbody {
-                @for (title, faulty) in [("Without faults", false), ("With the faults of the file", true)] {
+                @for (title, faulty) in [("Without faults", false), ("With the faults in the file", true)] {
                     @if it.has_faults || !faulty {
                         tr.group { td colspan=(it.rows.len() + 1) { (title) } }
                         tr { td { "verdicts" } @for row in &it.rows {

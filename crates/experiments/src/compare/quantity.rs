@@ -16,7 +16,7 @@ pub struct Quantity {
     pub title: &'static str,
     /// The unit.
     pub unit: Unit,
-    /// Whether the quantity concerns the runs with the faults of the file, rather than those without faults.
+    /// Whether the quantity concerns the runs with the faults in the file, rather than those without faults.
     pub faulty: bool,
     /// Whether the picture shows the quantity.
     pub drawn: bool,

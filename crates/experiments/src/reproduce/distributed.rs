@@ -101,7 +101,7 @@ pub(super) fn without_initiator(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, I
         tables: vec![
             Table {
                 name: "without-initiator",
-                caption: "Per collection, mean of a run".into(),
+                caption: "Mean per collection".into(),
                 columns: vec![
                     "setting",
                     "who decides",

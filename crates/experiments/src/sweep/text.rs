@@ -85,7 +85,7 @@ pub(super) fn conclusions(sweep: &Sweep, quantity: &Quantity) -> Vec<String> {
         if more == 0 { some.join("; ") } else { format!("{}; and {more} more", some.join("; ")) }
     };
     let mut told =
-        vec![format!("Lowest {}: {} with {}.", quantity.title, words(setting), quantity.unit.brief(mean))];
+        vec![format!("Lowest {}: {} ({}).", quantity.title, words(setting), quantity.unit.brief(mean))];
     if !ties.is_empty() {
         told.push(format!("These seeds cannot distinguish it from {}; add seeds to decide.", named(&ties)));
     }

@@ -96,7 +96,7 @@ fn each_protocol_has_its_own_costs_and_savings() {
     assert_eq!((&hydee["protocol"], &hydee["withFaults"]["pass"]), (&"hydee".into(), &2.into()));
     assert_eq!(hydee["quantities"]["rolledBackPercent"]["mean"], 50.0);
     let page = page::render(&compared);
-    assert!(page.contains("<svg") && page.contains("With the faults of the file") && !page.contains("NaN"));
+    assert!(page.contains("<svg") && page.contains("With the faults in the file") && !page.contains("NaN"));
     assert!(page::file(&compared).starts_with("<svg"));
     // Two runs of the same federation take different times only on real processes.
     let own_spread = "none is the reference, run a second time";

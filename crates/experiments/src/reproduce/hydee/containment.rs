@@ -151,8 +151,8 @@ pub(super) fn containment(lab: &mut Lab<'_, '_>) -> Result<Vec<Section>, Interru
             published: "one failure rolls back one cluster".into(),
             ours: if contained { "in every run".into() } else { "not in every run".into() },
             agreement: Agreement::of(contained),
-            sentence: "Counts the processes that restored a state, as observed by the driver instead of reported by \
-                the protocol."
+            sentence: "Counts the processes that restored a state, as observed by the driver rather than as reported \
+                by the protocol."
                 .into(),
         },
         Finding {

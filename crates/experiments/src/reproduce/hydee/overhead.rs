@@ -139,14 +139,14 @@ pub(super) fn overhead(
         figures: Vec::new(),
         tables: vec![Table {
             name: "overhead",
-            caption: "Overhead over unprotected runs, in percent, and the share of bytes that HydEE logs, compared \
+            caption: "Overhead relative to unprotected runs, in percent, and the share of bytes that HydEE logs, compared \
                 with table I of the paper"
                 .into(),
             columns: vec![
                 "kernel",
                 "processes",
                 "unprotected, s",
-                "messages per process and second",
+                "messages per process per second",
                 "HydEE, %",
                 "full logging, %",
                 "HydEE with checkpoints, %",

@@ -188,7 +188,7 @@ fn volume(sizes: &[u32], ways: &[Way]) -> Section {
             Finding {
                 what: "TIC's volume falls with the period".into(),
                 published: "most visible for larger periods".into(),
-                ours: if falls { "in every size" } else { "not in every size" }.into(),
+                ours: if falls { "for every size" } else { "not for every size" }.into(),
                 agreement: Agreement::of(falls),
                 sentence: "With long periods, only the checkpoints that thefts force remain.".into(),
             },
