@@ -49,8 +49,8 @@ pub fn render(it: &Comparison) -> String {
             }
         } }
         p.prose {
-            "Every protocol runs the same application with the same seeds, once without faults and once with those in the "
-            "file. Every run is judged by the same checker. Numbers are means over the seeds, with the 95 % confidence "
+            "Every protocol runs the same application with the same seeds, once without faults and once with those in "
+            "the file. Every run is judged by the same checker. Numbers are means over the seeds, with the 95 % confidence "
             "interval of the mean, or, for fewer than " (FEW) " runs, their range."
             @if let Some(unprotected) = &it.unprotected {
                 " The unprotected application without faults takes "

@@ -47,7 +47,7 @@ pub fn render(sweep: &Sweep, quantity: &Quantity, file: &dyn Fn(usize) -> String
             }
         }
         @if sweep.plan.parameters.len() > 2 {
-            p.prose { "Pictures are drawn only for one or two parameters. The table and " code { "runs.csv" } " contain all settings." }
+            p.prose { "Only one or two parameters can be drawn. The table and " code { "runs.csv" } " contain all settings." }
         }
         h2 { "Settings" }
         p.prose {

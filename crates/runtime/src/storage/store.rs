@@ -153,7 +153,8 @@ impl<H: Wire, V: Wire> Store<H, V> {
         Ok(())
     }
 
-    /// Returns an image; `None` if it does not exist or is damaged. With `corrupt`, flips one bit.
+    /// Returns an image; `None` if it does not exist. Fails if the image is damaged. With `corrupt`, flips one bit
+    /// first; in memory, the image then counts as missing.
     pub(super) fn read(
         &self,
         name: ImageName,

@@ -62,7 +62,8 @@ pub struct RunOptions {
     /// Listener that serves the sum of all metrics during the run. It is opened in advance, so that a port in
     /// use is detected before the run creates anything.
     pub metrics: Option<Arc<TcpListener>>,
-    /// Ends the run normally once it is set ([`crate::interrupt::flag`]).
+    /// Ends the run once it is set ([`crate::interrupt::flag`]): normally or, if the run has a journal, so that a
+    /// restarted program can resume it.
     pub interrupted: Arc<AtomicBool>,
     /// Memory limit, if any. A run that reaches it ends as out of memory.
     pub memory: Option<MemoryBound>,

@@ -139,8 +139,8 @@ pub(super) fn overhead(
         figures: Vec::new(),
         tables: vec![Table {
             name: "overhead",
-            caption: "Overhead relative to unprotected runs, in percent, and the share of bytes that HydEE logs, compared \
-                with table I of the paper"
+            caption: "Overhead relative to unprotected runs, in percent, and the share of bytes that HydEE logs, \
+                compared with table I of the paper"
                 .into(),
             columns: vec![
                 "kernel",
